@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Run the project's jobs from a fresh checkout, with nothing but Python.
+
+    python3 run.py demo                        the kitchen, on a PostgreSQL of its own
+    python3 run.py test [pytest arguments]     the tests
+    python3 run.py lint                        ruff, mypy, import-linter
+    python3 run.py wheel                       build the wheel and try it in an empty environment
+
+`--sqlalchemy 2.0` or `2.1` (the default) before the other arguments picks the SQLAlchemy series;
+each has an environment of its own beside this file: `.venv` for the default, `.venv-2.0`. One is
+made, or brought up to date, when `pyproject.toml` or the Python that runs this file has changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+OLDEST_PYTHON = (3, 11)
+DEFAULT_SERIES = "2.1"
+
+# SQLAlchemy series -> where its environment is
+ENVIRONMENTS = {DEFAULT_SERIES: ROOT / ".venv", "2.0": ROOT / ".venv-2.0"}
+
+LINTERS = (("ruff", "check"), ("ruff", "format", "--check"), ("mypy",), ("lint-imports",))
+
+# what would make pip install elsewhere, or less, than it is told; where pip finds packages
+# (indexes, proxies, certificates) is the user's to say
+MISLEADING = frozenset(
+    {
+        "PIP_DRY_RUN",
+        "PIP_NO_DEPS",
+        "PIP_PREFIX",
+        "PIP_PYTHON",
+        "PIP_REQUIRE_VIRTUALENV",
+        "PIP_ROOT",
+        "PIP_TARGET",
+        "PYTHONHOME",
+        "PYTHONPATH",
+    }
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the job that `arguments` name, and return its exit code."""
+    if sys.version_info < OLDEST_PYTHON:
+        sys.exit(f"Python {'.'.join(map(str, OLDEST_PYTHON))} or newer is needed")
+    options, rest = _parser().parse_known_args(arguments)
+    os.chdir(ROOT)
+    python = environment(options.sqlalchemy)
+    jobs = {"demo": demo, "test": test, "lint": lint, "wheel": wheel}
+    return jobs[options.job](python, rest)
+
+
+def demo(python: Path, arguments: Sequence[str]) -> int:
+    """Run the kitchen against a server that lives as long as it does."""
+    return _run([python, "-m", "tests.postgres", python, "-m", "examples.kitchen", *arguments])
+
+
+def test(python: Path, arguments: Sequence[str]) -> int:
+    """Run pytest."""
+    return _run([python, "-m", "pytest", *arguments])
+
+
+def lint(python: Path, _arguments: Sequence[str]) -> int:
+    """Run every linter, whether or not the one before it was content."""
+    return max(_run([python.with_name(name), *options]) for name, *options in LINTERS)
+
+
+def wheel(python: Path, arguments: Sequence[str]) -> int:
+    """Build the wheel, install it alone, and run `tests/smoke_wheel.py` on it."""
+    with tempfile.TemporaryDirectory() as directory:
+        built, empty = Path(directory, "dist"), Path(directory, "venv")
+        if code := _run([python, "-m", "build", "--wheel", "--outdir", built, *arguments]):
+            return code
+        bare = make_environment(empty)
+        install(bare, *built.glob("*.whl"), "psycopg[binary]", "click")
+        # -I: the checkout must not be importable, or it would be what is tried
+        return _run([python, "-m", "tests.postgres", bare, "-I", "tests/smoke_wheel.py"])
+
+
+def environment(series: str) -> Path:
+    """Return the interpreter of `series`' environment, brought up to date."""
+    directory = ENVIRONMENTS[series]
+    stamp = directory / "stamp"
+    interpreter, requirements = _interpreter(), _requirements(series)
+    written = stamp.read_text().splitlines() if stamp.exists() else []
+    python = _python(directory)
+    if written == [interpreter, requirements]:
+        return python
+    if written[:1] == [interpreter]:
+        stamp.unlink()
+    else:
+        make_environment(directory)
+    install(python, "--editable", ".[dev]", f"sqlalchemy=={series}.*")
+    # last, so that an interrupted installation is begun anew
+    stamp.write_text(f"{interpreter}\n{requirements}\n")
+    return python
+
+
+def make_environment(directory: Path) -> Path:
+    """Make an empty environment in `directory`, and return its interpreter."""
+    # Debian ships ensurepip in a package of its own
+    has_ensurepip = importlib.util.find_spec("ensurepip") is not None
+    venv.create(directory, clear=True, with_pip=has_ensurepip, symlinks=os.name != "nt")
+    return _python(directory)
+
+
+def install(python: Path, *what: str | Path) -> None:
+    """Install `what` for `python`, by its own pip or, if it has none, by ours.
+
+    Raises:
+        SystemExit: it could not be installed; pip has said why.
+    """
+    own = [str(python), "-m", "pip"]
+    ours = [sys.executable, "-m", "pip", "--python", str(python)]
+    has_own = subprocess.run([python, "-c", "import pip"], capture_output=True, check=False)
+    if has_own.returncode and importlib.util.find_spec("pip") is None:
+        sys.exit("neither ensurepip nor pip is there: install python3-venv or python3-pip")
+    pip = ours if has_own.returncode else own
+    command = [*pip, "install", "--quiet", "--disable-pip-version-check", *what]
+    print(f"installing into {python.parents[1].name} ...", file=sys.stderr)
+    if code := _run(command, _pip_environ(os.environ)):
+        sys.exit(code)
+
+
+def _pip_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in environ.items() if name not in MISLEADING}
+    # not only left out: a configuration file may ask for user installs too
+    return kept | {"PIP_USER": "0"}
+
+
+def _run(command: Sequence[str | Path], environ: Mapping[str, str] | None = None) -> int:
+    # one stream for us and for the job
+    sys.stdout.flush()
+    return subprocess.run(command, env=environ, check=False).returncode
+
+
+def _python(directory: Path) -> Path:
+    return directory / "bin" / "python"
+
+
+def _interpreter() -> str:
+    # an environment cannot be moved, hence the root
+    return f"{sys.version_info[:3]} {Path(sys.executable).resolve()} {ROOT}"
+
+
+def _requirements(series: str) -> str:
+    return f"{series} {hashlib.sha256((ROOT / 'pyproject.toml').read_bytes()).hexdigest()}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        # what it does not know is for the job
+        allow_abbrev=False,
+    )
+    parser.add_argument("job", choices=["demo", "test", "lint", "wheel"])
+    parser.add_argument("--sqlalchemy", choices=list(ENVIRONMENTS), default=DEFAULT_SERIES)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
