@@ -1,0 +1,1 @@
+"""The tests of alfred_refs, one file a module."""

