@@ -83,7 +83,7 @@ def wheel(python: Path, arguments: Sequence[str]) -> int:
         if code := _run([python, "-m", "build", "--wheel", "--outdir", built, *arguments]):
             return code
         bare = make_environment(empty)
-        install(bare, *built.glob("*.whl"), "psycopg[binary]", "click")
+        install(bare, *(f"{found}[cli]" for found in built.glob("*.whl")), "psycopg[binary]")
         # -I: the checkout must not be importable, or it would be what is tried
         return _run([python, "-m", "tests.postgres", bare, "-I", "tests/smoke_wheel.py"])
 

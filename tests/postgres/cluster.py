@@ -134,13 +134,17 @@ class Cluster:
 
 
 def server_version(binaries: Path) -> int:
-    """Return the major version of the server in `binaries`."""
+    """Return the major version of the server in `binaries`.
+
+    Raises:
+        ClusterError: it cannot tell.
+    """
     command: list[str | Path] = [binaries / "postgres", "--version"]
-    said = subprocess.run(command, capture_output=True, check=True, text=True).stdout
-    match = re.search(r"\d+", said)
+    run = subprocess.run(command, capture_output=True, check=False, text=True)
+    match = re.match(r"postgres \(PostgreSQL\) (\d+)", run.stdout)
     if match is None:
-        raise ClusterError("postgres", said)
-    return int(match[0])
+        raise ClusterError("postgres", run.stdout + run.stderr)
+    return int(match[1])
 
 
 def copy_installation(binaries: Path, directory: Path) -> Path:

