@@ -1,0 +1,1 @@
+"""Example applications; not part of the installed package."""
