@@ -31,7 +31,12 @@ DEFAULT_SERIES = "2.1"
 # SQLAlchemy series -> where its environment is
 ENVIRONMENTS = {DEFAULT_SERIES: ROOT / ".venv", "2.0": ROOT / ".venv-2.0"}
 
-LINTERS = (("ruff", "check"), ("ruff", "format", "--check"), ("mypy",), ("lint-imports",))
+LINTERS = (
+    ("ruff", "check"),
+    ("ruff", "format", "--check"),
+    ("mypy",),
+    ("lint-imports", "--no-logo"),
+)
 
 # what would make pip install elsewhere, or less, than it is told; where pip finds packages
 # (indexes, proxies, certificates) is the user's to say
@@ -57,8 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     options, rest = _parser().parse_known_args(arguments)
     os.chdir(ROOT)
     python = environment(options.sqlalchemy)
-    jobs = {"demo": demo, "test": test, "lint": lint, "wheel": wheel}
-    return jobs[options.job](python, rest)
+    return JOBS[options.job](python, rest)
 
 
 def demo(python: Path, arguments: Sequence[str]) -> int:
@@ -73,7 +77,8 @@ def test(python: Path, arguments: Sequence[str]) -> int:
 
 def lint(python: Path, _arguments: Sequence[str]) -> int:
     """Run every linter, whether or not the one before it was content."""
-    return max(_run([python.with_name(name), *options]) for name, *options in LINTERS)
+    codes = [_run([python.with_name(name), *options]) for name, *options in LINTERS]
+    return int(any(codes))
 
 
 def wheel(python: Path, arguments: Sequence[str]) -> int:
@@ -86,6 +91,10 @@ def wheel(python: Path, arguments: Sequence[str]) -> int:
         install(bare, *(f"{found}[cli]" for found in built.glob("*.whl")), "psycopg[binary]")
         # -I: the checkout must not be importable, or it would be what is tried
         return _run([python, "-m", "tests.postgres", bare, "-I", "tests/smoke_wheel.py"])
+
+
+# what the first argument says -> what is done
+JOBS = {"demo": demo, "test": test, "lint": lint, "wheel": wheel}
 
 
 def environment(series: str) -> Path:
@@ -129,11 +138,12 @@ def install(python: Path, *what: str | Path) -> None:
     pip = ours if has_own.returncode else own
     command = [*pip, "install", "--quiet", "--disable-pip-version-check", *what]
     print(f"installing into {python.parents[1].name} ...", file=sys.stderr)
-    if code := _run(command, _pip_environ(os.environ)):
+    if code := _run(command, pip_environ(os.environ)):
         sys.exit(code)
 
 
-def _pip_environ(environ: Mapping[str, str]) -> dict[str, str]:
+def pip_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what of `environ` pip should see: all but what would lead it elsewhere."""
     kept = {name: value for name, value in environ.items() if name not in MISLEADING}
     # not only left out: a configuration file may ask for user installs too
     return kept | {"PIP_USER": "0"}
@@ -165,7 +175,7 @@ def _parser() -> argparse.ArgumentParser:
         # what it does not know is for the job
         allow_abbrev=False,
     )
-    parser.add_argument("job", choices=["demo", "test", "lint", "wheel"])
+    parser.add_argument("job", choices=list(JOBS))
     parser.add_argument("--sqlalchemy", choices=list(ENVIRONMENTS), default=DEFAULT_SERIES)
     return parser
 

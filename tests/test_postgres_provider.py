@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -121,12 +120,13 @@ def test_unreachable_url_is_an_error_without_the_password() -> None:
     assert "hunter2" not in str(raised.value)
 
 
-def test_unreachable_url_fails_the_tests() -> None:
+def test_unreachable_url_fails_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a URL that does not answer, tests that need a database fail and none is skipped."""
+    monkeypatch.delenv(BACKEND_VARIABLE, raising=False)
+    monkeypatch.setenv(URL_VARIABLE, UNREACHABLE)
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "tests/test_fix_postgres.py", "-p", "no:cacheprovider"],
         cwd=ROOT,
-        env={**os.environ, URL_VARIABLE: UNREACHABLE},
         capture_output=True,
         text=True,
         check=False,

@@ -1,0 +1,100 @@
+"""`run.py` keeps an environment in step with the project, and pip on its path."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+import run
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project whose environments are made in its own directory."""
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    monkeypatch.setattr(run, "ENVIRONMENTS", {"2.0": tmp_path / "venv"})
+    return tmp_path
+
+
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was done to the project's environment, in order, in place of doing it."""
+    steps: list[str] = []
+
+    def make(directory: Path) -> Path:
+        directory.mkdir(exist_ok=True)
+        (directory / "stamp").unlink(missing_ok=True)
+        steps.append("make")
+        return directory
+
+    monkeypatch.setattr(run, "make_environment", make)
+    monkeypatch.setattr(run, "install", lambda *_what: steps.append("install"))
+    return steps
+
+
+def test_environment_is_made_once(done: list[str]) -> None:
+    """An environment that is up to date is used as it is."""
+    run.environment("2.0")
+    run.environment("2.0")
+    assert done == ["make", "install"]
+
+
+def test_changed_project_is_installed_again(project: Path, done: list[str]) -> None:
+    """A change of pyproject.toml brings the environment up to date without a new one."""
+    run.environment("2.0")
+    (project / "pyproject.toml").write_text("[project]\nname = 'other'\n")
+    run.environment("2.0")
+    assert done == ["make", "install", "install"]
+
+
+def test_other_interpreter_means_other_environment(
+    done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An environment made by another Python is made anew."""
+    run.environment("2.0")
+    monkeypatch.setattr(sys, "executable", "/elsewhere/python3")
+    run.environment("2.0")
+    assert done == ["make", "install", "make", "install"]
+
+
+@pytest.mark.parametrize("installed_before", [False, True])
+def test_interrupted_installation_is_begun_anew(
+    project: Path, done: list[str], monkeypatch: pytest.MonkeyPatch, *, installed_before: bool
+) -> None:
+    """An environment whose installation did not end is made anew, whatever it was before."""
+    if installed_before:
+        run.environment("2.0")
+        (project / "pyproject.toml").write_text("[project]\nname = 'other'\n")
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(run, "install", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run.environment("2.0")
+    done.clear()
+    run.environment("2.0")
+    assert done == ["make", "install"]
+
+
+def _interrupt(*_what: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_pip_is_told_where_to_look_but_not_where_to_install() -> None:
+    """Of pip's environment variables, those that would redirect an installation are dropped."""
+    environ = {"PATH": "/bin", "PIP_NO_INDEX": "1", "PIP_TARGET": "/t", "PIP_USER": "1"}
+    expected = {"PATH": "/bin", "PIP_NO_INDEX": "1", "PIP_USER": "0"}
+    assert run.pip_environ(environ) == expected
+
+
+def test_needs_nothing_but_python() -> None:
+    """`run.py` imports the standard library only, for it runs before anything is installed."""
+    tree = ast.parse(Path(run.__file__).read_text())
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    modules = [
+        node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name
+        for node in imports
+    ]
+    assert {module.split(".")[0] for module in modules} <= sys.stdlib_module_names
