@@ -1,0 +1,1 @@
+"""The `alfred-refs` command (extra `cli`)."""

@@ -1,0 +1,215 @@
+"""A conversation: what a ref is valid in. `resolve` goes from ref to key, `refer` from key to ref.
+
+Refs and keys come in, keys and refs go out, in the order they came. The store is asked only for
+what this process has not met, once for a whole list. A bad ref raises and nothing is resolved.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import uuid
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NoReturn
+
+from sqlalchemy import Table
+
+from .cache import RefCache
+from .errors import (
+    ConversationIdError,
+    DraftRefError,
+    GoneRefError,
+    RawKeyError,
+    UnknownRefError,
+    WrongEntityError,
+)
+from .keys import Key
+from .plans import Plans
+from .refs import MAX_NUMBER, Ref, parse_ref
+from .store import Address, EntityKey, Entry, Gone, Store
+
+_LONGEST_ID = 255
+_SHOWN = 10  # refs named in an error: enough to choose from, few enough for a prompt
+
+Wanted = tuple[str, str | None]
+"""A ref as it was given, and the entity that is needed (`None`: any)."""
+
+
+class Conversation:
+    """One conversation of one owner, opened by `RefRegistry.conversation()`.
+
+    Attributes:
+        id: what the application calls it.
+        owner: on whose behalf it is held, as text; `None` without one.
+        plans: what the application's statements and tables mean.
+    """
+
+    def __init__(self, address: Address, store: Store, plans: Plans, cache: RefCache) -> None:
+        if not 0 < len(address.id) <= _LONGEST_ID or not address.id.isprintable():
+            raise ConversationIdError(
+                "a conversation's id is empty, too long or has control characters",
+                f"use 1 to {_LONGEST_ID} printable characters",
+            )
+        self.id = address.id
+        self.owner = address.owner
+        self._address = address
+        self._store = store
+        self.plans = plans
+        self._cache = cache
+        self._turn: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Conversation({self.id!r})"
+
+    @property
+    def turn(self) -> int:
+        """The number of the turn this object works in, from 1; 0 before the first.
+
+        Asked of the store at first use and then kept, so that all work of a turn has one number
+        however many turns begin meanwhile.
+        """
+        if self._turn is None:
+            self._turn = self._store.turn(self._address)
+        return self._turn
+
+    def begin_turn(self) -> int:
+        """Begin the next turn and return its number."""
+        self._turn = self._store.begin_turn(self._address)
+        return self._turn
+
+    def resolve(self, ref: str, entity: type[Any] | Table | str | None = None) -> Key:
+        """Return the key that a ref names.
+
+        Args:
+            ref: as the model gave it.
+            entity: the entity, mapped class or table that is needed; `None` for any.
+
+        Raises:
+            BadRefError: the subclass says what is wrong with the ref.
+        """
+        return self.resolve_all([ref], entity)[0]
+
+    def resolve_all(
+        self, refs: Iterable[str], entity: type[Any] | Table | str | None = None
+    ) -> list[Key]:
+        """Return the key of each ref, in order; one bad ref refuses them all.
+
+        Raises:
+            BadRefError: as for `resolve`; it is about the first bad ref.
+        """
+        name = None if entity is None else self.plans.entities.name_of(entity)
+        return self.resolve_wanted([(ref, name) for ref in refs])
+
+    def resolve_wanted(self, wanted: Sequence[Wanted]) -> list[Key]:
+        """Return the keys of refs that are needed for different entities, in order."""
+        missing = {want for want in wanted if self._cached(want) is None}
+        if missing:
+            self._fetch([want for want in wanted if want in missing])
+        return [self._cached(want) for want in wanted]  # type: ignore[misc]
+
+    def is_cached(self, wanted: Wanted) -> bool:
+        """Tell whether a ref can be resolved without asking the store."""
+        return self._cached(wanted) is not None
+
+    def refer(self, entity: type[Any] | Table | str, key: Key) -> str:
+        """Return the ref of a key, minting it if this is the first time.
+
+        Args:
+            entity: an entity, mapped class or table.
+            key: a `uuid.UUID`, an `int`, a `str`, or a tuple of these.
+        """
+        return self.refer_all(entity, [key])[0]
+
+    def refer_all(self, entity: type[Any] | Table | str, keys: Iterable[Key]) -> list[str]:
+        """Return the ref of each key, in order; those met for the first time are numbered so."""
+        name = self.plans.entities.name_of(entity)
+        return self.refer_pairs([(name, key) for key in keys])
+
+    def refer_pairs(self, pairs: Sequence[EntityKey]) -> list[str]:
+        """Return the refs of keys of different entities, in order."""
+        self.meet(pairs)
+        return [self._cache.ref_of(entity, key) for entity, key in pairs]  # type: ignore[misc]
+
+    def meet(self, pairs: Collection[EntityKey]) -> None:
+        """Make sure that all these keys have refs in this process: at most one round trip."""
+        new = {pair: None for pair in pairs if self._cache.ref_of(*pair) is None}
+        if not new:
+            return
+        entries = self._store.refer(self._address, list(new))
+        for entry in entries:
+            self._cache.keep(entry)
+        self._mark([(e.ref.entity, e.key) for e in entries if e.gone is not None], None)
+
+    def refs_of(self, entity: str) -> dict[Any, str]:
+        """Return the refs met so far, by the token of their key: a live view, to be read only."""
+        return self._cache.refs[entity]
+
+    def note_gone(self, pairs: Collection[EntityKey], reason: Gone) -> None:
+        """Note why there are no rows for these keys; keys that never had a ref are left alone."""
+        referred = [pair for pair in pairs if self._cache.ref_of(*pair) is not None]
+        self._mark(referred, reason)
+        for entity, key in referred:
+            self._cache.drop(entity, str(self._cache.ref_of(entity, key)))
+
+    def _mark(self, pairs: Sequence[EntityKey], gone: Gone | None) -> None:
+        if pairs:
+            self._store.mark(self._address, pairs, gone)
+
+    def _cached(self, wanted: Wanted) -> Key | None:
+        text, entity = wanted
+        if entity is None:
+            ref = parse_ref(text)
+            entity = "" if ref is None or ref.draft else ref.entity
+        return self._cache.keys[entity].get(text)
+
+    def _fetch(self, wanted: Sequence[Wanted]) -> None:
+        """Ask the store for refs; raise for the first that cannot be used."""
+        parsed = {text: parse_ref(text) for text, _ in wanted}
+        refs = [ref for ref in parsed.values() if ref is not None and not ref.draft]
+        entries = self._store.resolve(self._address, refs) if refs else {}
+        for text, expected in wanted:
+            ref = parsed[text]
+            entry = None if ref is None else entries.get(ref)
+            if entry is None or entry.gone or expected not in (None, entry.ref.entity):
+                self._refuse(text, ref, entry, expected)
+        for entry in entries.values():
+            self._cache.keep(entry)
+
+    def _refuse(
+        self, text: str, ref: Ref | None, entry: Entry | None, expected: str | None
+    ) -> NoReturn:
+        known, near = self._suggest(text, ref, expected)
+        if ref is None and _spells_uuid(text):
+            raise RawKeyError(None, expected, known)
+        if ref is not None and ref.draft:
+            raise DraftRefError(text, expected, known)
+        if entry is None:
+            raise UnknownRefError(text, expected, known, near)
+        if expected not in (None, entry.ref.entity):
+            raise WrongEntityError(text, expected, known, None, entry.ref.entity)
+        raise GoneRefError(text, expected or entry.ref.entity, known, None, str(entry.gone))
+
+    def _suggest(
+        self, text: str, ref: Ref | None, expected: str | None
+    ) -> tuple[list[str], str | None]:
+        """Return refs that could be used instead, and the one that was probably meant."""
+        entities = self._store.entities(self._address)
+        spelt = re.sub(r"[\W_]*[0-9]+\W*$", "", text).lower()
+        alike = difflib.get_close_matches(spelt, entities, n=1)
+        entity = expected or next(iter(alike), None)
+        if entity is None:
+            return [], None
+        digits = re.search(r"[0-9]{1,9}", text)
+        number = min(int(digits[0]), MAX_NUMBER) if digits else 1
+        known = sorted(self._store.known(self._address, Ref(entity, number), _SHOWN))
+        meant = Ref(entity, number)
+        misspelt = digits is not None and alike == [entity] and meant in known and meant != ref
+        return [str(k) for k in known], str(meant) if misspelt else None
+
+
+def _spells_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,259 @@
+"""Which columns hold keys, and of which entity: read from SQLAlchemy's metadata, never guessed.
+
+A column of a statement or an attribute of a class comes in; a `KeyColumn`, or `None` for plain
+data, goes out. Primary keys name their own table's entity; a foreign key names what it
+references, whatever its own name. Everything is worked out once and kept: nothing here is decided
+for each row. No I/O.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from sqlalchemy import ARRAY, Column, ColumnElement, Integer, String, Table, Uuid, inspect
+from sqlalchemy.orm import Mapper, QueryableAttribute
+from sqlalchemy.types import TypeEngine
+
+from . import sqla
+from .errors import KeyColumnError
+from .keys import Key
+from .naming import EntityNames, root_of
+from .policy import KeyType, RefPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """A column that holds keys.
+
+    Attributes:
+        name: `table.column`, for messages.
+        entity: the entity that its values name.
+        key_type: what its values are underneath.
+        as_text: whether the application sees its UUIDs as text (`Uuid(as_uuid=False)`).
+        array: whether each value is a list of keys.
+    """
+
+    name: str
+    entity: str
+    key_type: KeyType
+    as_text: bool = False
+    array: bool = False
+
+    def token(self, value: Any) -> Any:
+        """Return what a `RefCache` looks the value's key up by."""
+        if self.key_type == "uuid":
+            return uuid.UUID(value).int if self.as_text else value.int
+        return value
+
+    def to_key(self, value: Any) -> Key:
+        """Return the key that a value of this column stands for."""
+        return uuid.UUID(value) if self.as_text else value
+
+    def from_key(self, key: Key) -> Any:
+        """Return the key as this column's own Python type."""
+        return str(key) if self.as_text else key
+
+
+@dataclass(frozen=True, slots=True)
+class ClassKeys:
+    """The attributes of one mapped class that hold keys.
+
+    Attributes:
+        primary: those of the primary key, by attribute name, in its order.
+        foreign: all others, by attribute name.
+        all: both.
+        identity: what each column of the primary key holds, `None` for data.
+        own: the entity that the rows have refs of; `None` where the primary key has several
+            columns or is another entity's key.
+    """
+
+    primary: Mapping[str, KeyColumn]
+    foreign: Mapping[str, KeyColumn]
+    all: Mapping[str, KeyColumn]
+    identity: tuple[KeyColumn | None, ...]
+    own: str | None
+
+
+class Entities:
+    """What is known of the application's tables, under one policy; each is met as it is used.
+
+    Attributes:
+        names: what their entities are called.
+    """
+
+    def __init__(self, policy: RefPolicy) -> None:
+        self.names = EntityNames(policy)
+        self._policy = policy
+        self._columns: dict[Column[Any], KeyColumn | None] = {}
+        self._classes: dict[type[Any], ClassKeys] = {}
+
+    def name_of(self, entity: type[Any] | Table | str) -> str:
+        """Return the entity name of a mapped class or table; a name stands for itself.
+
+        Raises:
+            EntityNameError: two classes have the name, it is malformed, or there is none.
+        """
+        if isinstance(entity, str):
+            return entity
+        table = entity if isinstance(entity, Table) else _key_table(inspect(entity).mapper)
+        return self.names.of_table(table)
+
+    def of_class(self, class_: type[Any]) -> ClassKeys:
+        """Return the key attributes of a mapped class."""
+        known = self._classes.get(class_)
+        if known is None:
+            known = self._classes[class_] = self._read_class(inspect(class_).mapper)
+        return known
+
+    def of_column(self, element: ColumnElement[Any]) -> KeyColumn | None:
+        """Return what keys a column holds, seen through aliases, subqueries and labels.
+
+        Only columns are looked at: for any other expression the answer is `None`.
+        """
+        for column in element.base_columns:
+            if isinstance(column, Column) and isinstance(column.table, Table):
+                return self._of_base_column(column)
+        return None
+
+    def _of_base_column(self, column: Column[Any]) -> KeyColumn | None:
+        try:
+            return self._columns[column]
+        except KeyError:
+            known = self._columns[column] = self._read_column(column)
+            return known
+
+    def _read_class(self, mapper: Mapper[Any]) -> ClassKeys:
+        columns = {a.key: self.of_column(a.columns[0]) for a in mapper.column_attrs}
+        held = {name: column for name, column in columns.items() if column is not None}
+        identity = [mapper.get_property_by_column(c).key for c in mapper.primary_key]
+        primary = {name: held[name] for name in identity if name in held}
+        foreign = {name: column for name, column in held.items() if name not in primary}
+        own = self.name_of(mapper.class_) if primary else None
+        is_own = len(identity) == 1 and [c.entity for c in primary.values()] == [own]
+        return ClassKeys(
+            primary,
+            foreign,
+            primary | foreign,
+            tuple(held.get(name) for name in identity),
+            own if is_own else None,
+        )
+
+    def _read_column(self, column: Column[Any]) -> KeyColumn | None:
+        if "ref" in column.info:
+            return self._declared(column)
+        target = _referenced(column)
+        key_type = key_type_of(column.type)
+        if key_type not in self._policy.key_types or self._is_excluded(column, target):
+            return None
+        if not self._is_key(column, target, key_type):
+            return None
+        entity = self.names.of_table(target.table)
+        return KeyColumn(str(column), entity, key_type, _as_text(column.type))
+
+    def _is_key(self, column: Column[Any], target: Column[Any], key_type: KeyType) -> bool:
+        """Tell whether the referenced column, or the column itself, identifies its table's rows.
+
+        Of a composite primary key a UUID is a key by itself; an integer, such as a line number,
+        is data.
+        """
+        primary = _primary_key(target.table)
+        if target in primary:
+            return len(primary) == 1 or key_type == "uuid"
+        if target is column:
+            return False
+        raise KeyColumnError(
+            f"foreign key {column} references {target}, which is not the primary key",
+            'declare the column with info={"ref": None} to leave its values as they are',
+        )
+
+    def _declared(self, column: Column[Any]) -> KeyColumn | None:
+        """Follow `info={"ref": ...}`: `None`, a mapped class, or `"table.column"`."""
+        declared = column.info["ref"]
+        if declared is None:
+            return None
+        array = isinstance(column.type, ARRAY)
+        type_ = column.type.item_type if isinstance(column.type, ARRAY) else column.type
+        key_type = key_type_of(type_)
+        if key_type is None:
+            raise KeyColumnError(
+                f"column {column} is declared to hold keys and has the type {column.type!r}",
+                "give it a UUID, integer or string type, or an array of one",
+            )
+        entity = self.names.of_table(self._declared_target(column, declared))
+        return KeyColumn(str(column), entity, key_type, _as_text(type_), array)
+
+    def _declared_target(self, column: Column[Any], declared: Any) -> Table:
+        if not isinstance(declared, str):
+            return cast(Table, _key_table(inspect(declared).mapper))
+        table = column.table.metadata.tables.get(declared.rpartition(".")[0])
+        if table is None:
+            raise KeyColumnError(
+                f"column {column} declares keys of {declared!r}, no column of its metadata",
+                'write "table.column" as a foreign key does, or give the mapped class',
+            )
+        return table
+
+    def _is_excluded(self, column: Column[Any], target: Column[Any]) -> bool:
+        excluded = {_excluded_name(item) for item in self._policy.exclude}
+        return not excluded.isdisjoint({str(column), column.table.fullname, target.table.fullname})
+
+
+def _key_table(mapper: Mapper[Any]) -> Any:
+    """Return the table whose primary key the rows of a class have."""
+    column = root_of(mapper).primary_key[0]
+    tables = (getattr(base, "table", None) for base in column.base_columns)
+    return next((table for table in tables if isinstance(table, Table)), column.table)
+
+
+def _primary_key(table: Table) -> list[ColumnElement[Any]]:
+    """Return the primary key of a table, or, of a view mapped by a class, what the class says."""
+    mapper = None if len(table.primary_key) else sqla.mapper_of_table(table)
+    return list(table.primary_key) if mapper is None else list(mapper.primary_key)
+
+
+def _referenced(column: Column[Any]) -> Column[Any]:
+    """Follow foreign keys to the column where the keys come from; a plain column is its own."""
+    seen = [column]
+    while column.foreign_keys:
+        column = min(column.foreign_keys, key=_own_table_last).column
+        if column in seen:
+            break
+        seen.append(column)
+    return column
+
+
+def _own_table_last(foreign_key: Any) -> bool:
+    return bool(foreign_key.column.table is foreign_key.parent.table)
+
+
+def key_type_of(type_: TypeEngine[Any]) -> KeyType | None:
+    """Return the type of key that a column of this SQL type can hold, `None` for no key at all."""
+    if isinstance(type_, Uuid) or _python_type(type_) is uuid.UUID:
+        return "uuid"
+    if isinstance(type_, Integer) or _python_type(type_) is int:
+        return "integer"
+    if isinstance(type_, String) or _python_type(type_) is str:
+        return "string"
+    return None
+
+
+def _python_type(type_: TypeEngine[Any]) -> type[Any] | None:
+    try:
+        return type_.python_type
+    except NotImplementedError:  # SQLAlchemy's answer for a type without one
+        return None
+
+
+def _as_text(type_: TypeEngine[Any]) -> bool:
+    return isinstance(type_, Uuid) and not type_.as_uuid
+
+
+def _excluded_name(item: Any) -> str:
+    if isinstance(item, str):
+        return item
+    if isinstance(item, QueryableAttribute):
+        return str(item.property.columns[0])
+    return str(_key_table(inspect(item).mapper).fullname)

@@ -1,0 +1,208 @@
+"""Every error of the package: each carries its data and words its own message.
+
+Two families hang under one root. A *bad ref* is a mistake the model can correct from the message
+alone; a *bad set-up* is one the developer must correct. A message states the fact, then the
+remedy, and never shows a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+
+class RefError(SQLAlchemyError):
+    """Root of every error that alfred_refs raises."""
+
+    def __init__(self, *data: Any) -> None:
+        self._data = data
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        raise NotImplementedError
+
+    def __reduce__(self) -> tuple[type[RefError], tuple[Any, ...]]:
+        return type(self), self._data
+
+
+class BadRefError(RefError):
+    """A ref that cannot be used; nothing was executed, and the message says how to go on.
+
+    Attributes:
+        ref: the offending text as it was given; `None` where it may be a key.
+        expected: the entity that was needed, if one was.
+        known: refs of that entity that could be used, in natural order.
+        near: the one that was probably meant, if one stands out.
+    """
+
+    def __init__(
+        self,
+        ref: str | None,
+        expected: str | None = None,
+        known: Sequence[str] = (),
+        near: str | None = None,
+    ) -> None:
+        self.ref = ref
+        self.expected = expected
+        self.known = tuple(known)
+        self.near = near
+        super().__init__(ref, expected, self.known, near)
+
+    @property
+    def entity(self) -> str | None:
+        """The entity the error is about: the expected one, unless a subclass knows better."""
+        return self.expected
+
+    def _remedy(self) -> str:
+        if self.near is not None:
+            return f"did you mean {self.near!r}? {self._known()}"
+        return self._known()
+
+    def _known(self) -> str:
+        if not self.known:
+            return (
+                f"no {self.expected or 'ref'} is known yet in this conversation; read some first"
+            )
+        return "known: " + ", ".join(repr(ref) for ref in self.known)
+
+
+class UnknownRefError(BadRefError):
+    """The text names nothing in this conversation."""
+
+    def _message(self) -> str:
+        return f"{self.ref!r} is not a known {self.expected or 'ref'}; {self._remedy()}"
+
+
+class WrongEntityError(BadRefError):
+    """The ref is known, and names another kind of row than the one needed.
+
+    Attributes:
+        actual: the entity that the ref names.
+    """
+
+    def __init__(
+        self, ref: str, expected: str | None, known: Sequence[str], near: str | None, actual: str
+    ) -> None:
+        self.actual = actual
+        super().__init__(ref, expected, known, near)
+        self._data = (*self._data, actual)
+
+    @property
+    def entity(self) -> str:
+        """The entity that the ref names."""
+        return self.actual
+
+    def _message(self) -> str:
+        return (
+            f"{self.ref!r} names a {self.actual} where a {self.expected} is needed; "
+            f"{self._remedy()}"
+        )
+
+
+class DraftRefError(BadRefError):
+    """The ref has the form of a draft's where a saved row is needed."""
+
+    def _message(self) -> str:
+        return (
+            f"{self.ref!r} is a draft's ref where a saved {self.expected or 'row'} is needed; "
+            f"save the draft and use the ref it gets, or choose another; {self._remedy()}"
+        )
+
+
+class GoneRefError(BadRefError):
+    """The ref is known and its row is not there: it was deleted, or it was never saved.
+
+    Attributes:
+        reason: `"was deleted"` or `"was never saved"`.
+    """
+
+    def __init__(
+        self, ref: str, expected: str | None, known: Sequence[str], near: str | None, reason: str
+    ) -> None:
+        self.reason = reason
+        super().__init__(ref, expected, known, near)
+        self._data = (*self._data, reason)
+
+    def _message(self) -> str:
+        return f"{self.ref!r} {self.reason} and cannot be used; {self._remedy()}"
+
+
+class RawKeyError(BadRefError):
+    """A raw key was given as text where only a ref is accepted; the text is not repeated."""
+
+    def _message(self) -> str:
+        return (
+            f"a raw key was given as text where the ref of a {self.expected or 'row'} is needed; "
+            f"give a ref, or use session.raw_keys() in trusted code; {self._remedy()}"
+        )
+
+
+class UnknownConversationError(RefError):
+    """The conversation does not exist for this owner.
+
+    A conversation that belongs to somebody else reads the same as one that does not exist.
+    """
+
+    def __init__(self, conversation: str) -> None:
+        self.conversation = conversation
+        super().__init__(conversation)
+
+    def _message(self) -> str:
+        return (
+            f"conversation {self.conversation!r} is not known for this owner; "
+            "open it with the owner it was begun for, or begin another"
+        )
+
+
+class SetupError(RefError):
+    """The application is put together in a way that cannot work; the developer must change it."""
+
+    def __init__(self, fact: str, remedy: str) -> None:
+        self.fact = fact
+        self.remedy = remedy
+        super().__init__(fact, remedy)
+
+    def _message(self) -> str:
+        return f"{self.fact}; {self.remedy}"
+
+
+class ConversationIdError(SetupError):
+    """The text cannot identify a conversation."""
+
+
+class EntityNameError(SetupError):
+    """An entity's name is missing, malformed or taken by another class or table."""
+
+
+class KeyColumnError(SetupError):
+    """The metadata does not say what a column's keys name, or they have an unsupported type."""
+
+
+class RegistryTablesError(SetupError):
+    """The registry's tables are missing, or older than this version of the package."""
+
+    def __init__(self, database: str) -> None:
+        self.database = database
+        super().__init__(
+            f"the registry's tables are missing or out of date in database {database!r}",
+            "run `alfred-refs migrate URL`, or call RefRegistry.create_tables()",
+        )
+        self._data = (database,)
+
+
+class RegistryUnreachableError(SetupError):
+    """The registry's database cannot be reached; the driver's error is the `__cause__`."""
+
+    def __init__(self, database: str) -> None:
+        self.database = database
+        super().__init__(
+            f"the registry's database {database!r} cannot be reached",
+            "check that the server runs and that the engine's URL and credentials are right",
+        )
+        self._data = (database,)
+
+
+class UntranslatableError(SetupError):
+    """A statement would show a key, or uses a ref, in a place that cannot be translated."""

@@ -1,0 +1,227 @@
+"""The attribute boundary: an instance keeps its keys, its key attributes show refs.
+
+`recipe.id` is `'recipe_1'` to the program, while `recipe.__dict__["id"]`, the identity map, flush
+and lazy loading have the key: SQLAlchemy never meets a ref. Each session has one `Boundary`; an
+instance that the session loads, saves or is given belongs to it and keeps it for life, so the
+attributes read as refs after `close()` too. Instances of a plain session belong to none.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, cast
+
+from sqlalchemy.orm import InstanceState, InstrumentedAttribute
+
+from . import sqla
+from .conversation import Conversation
+from .entities import KeyColumn
+from .rows import shower
+from .store import EntityKey
+
+_BOUNDARY = "alfred_refs"
+_FEW = 1_000  # loaded instances remembered before looking which of them are still there
+
+State = InstanceState[Any]
+
+
+class RefAttribute(InstrumentedAttribute[Any]):
+    """A key attribute of a mapped class: translates for instances that belong to a boundary.
+
+    It takes the place of SQLAlchemy's own descriptor by assigning `__class__`, which keeps the
+    attribute object itself, and all that refers to it, as it was.
+    """
+
+    __slots__ = ()
+    inherit_cache = True
+
+    def __get__(self, instance: object | None, owner: Any) -> Any:
+        value = super().__get__(instance, owner)
+        if instance is None or value is None:
+            return value
+        boundary = boundary_of(instance)
+        return value if boundary is None else boundary.show(self, instance, value)
+
+    def __set__(self, instance: object, value: Any) -> None:
+        boundary = boundary_of(instance)
+        if boundary is not None:
+            value = boundary.accept(self, instance, value)
+        super().__set__(instance, value)
+
+
+def boundary_of(instance: object) -> Boundary | None:
+    """Return the boundary that an instance belongs to."""
+    return cast("Boundary | None", sqla.extras_of(sqla.state_of(instance)).get(_BOUNDARY))
+
+
+class Boundary:
+    """What the instances of one session show and accept.
+
+    Attributes:
+        raw: whether key attributes show and accept keys as they are.
+    """
+
+    def __init__(self, conversation: Conversation) -> None:
+        self.raw = False
+        self._conversation = conversation
+        self._entities = conversation.plans.entities
+        self._showers: dict[Any, Callable[[Any], Any]] = {}
+        self._instrumented: set[type[Any]] = set()
+        self._loaded: list[State] = []
+        self._many = _FEW
+        self._unresolved: dict[State, set[str]] = {}
+
+    def enter(self, instance: object) -> None:
+        """Take in an instance that the session loads or is given."""
+        state: State = sqla.state_of(instance)
+        if state.class_ not in self._instrumented:
+            self._instrument(state.class_)
+        sqla.extras_of(state)[_BOUNDARY] = self
+        self._loaded.append(state)
+        if len(self._loaded) > self._many:
+            self._forget_collected()
+
+    def _instrument(self, class_: type[Any]) -> None:
+        for name in self._entities.of_class(class_).all:
+            attribute = getattr(class_, name)
+            if type(attribute) is InstrumentedAttribute:
+                attribute.__class__ = RefAttribute
+        self._instrumented.add(class_)
+
+    def _forget_collected(self) -> None:
+        self._loaded = [state for state in self._loaded if state.obj() is not None]
+        self._many = max(_FEW, 2 * len(self._loaded))
+
+    def enter_new(self, instance: object) -> None:
+        """Take in an instance made by the program: its key attributes may have refs as text.
+
+        They are resolved at the next flush, all together: adding an object does no I/O.
+        """
+        self.enter(instance)
+        state = sqla.state_of(instance)
+        for name, column in self._entities.of_class(state.class_).all.items():
+            if state.key is None and _is_text(column, state.dict.get(name)):
+                self._unresolved.setdefault(state, set()).add(name)
+
+    def resolve_new(self) -> None:
+        """Put keys in place of the refs that instances were made with: at most one round trip.
+
+        Raises:
+            BadRefError: one cannot be used; all instances stay as they are.
+        """
+        wanted = [
+            (text, column.entity)
+            for state, name, column in self._waiting()
+            for text in _listed(column, state.dict[name])
+        ]
+        keys = dict(zip(wanted, self._conversation.resolve_wanted(wanted), strict=True))
+        for state, name, column in self._waiting():
+            values = [
+                column.from_key(keys[text, column.entity])
+                for text in _listed(column, state.dict[name])
+            ]
+            state.dict[name] = values if column.array else values[0]
+        self._unresolved.clear()
+
+    def _waiting(self) -> Iterator[tuple[State, str, KeyColumn]]:
+        for state, names in self._unresolved.items():
+            columns = self._entities.of_class(state.class_).all
+            yield from ((state, name, columns[name]) for name in names)
+
+    def identity(self, class_: type[Any], ident: Any) -> Any:
+        """Return an identity, as `Session.get` takes it, with keys in place of refs.
+
+        Raises:
+            BadRefError: a text in it is no ref that can be used.
+        """
+        keys = self._entities.of_class(class_)
+        if isinstance(ident, Mapping):
+            return {
+                name: self._key(keys.primary.get(name), value) for name, value in ident.items()
+            }
+        if isinstance(ident, tuple | list):
+            return tuple(map(self._key, keys.identity, ident))
+        return self._key(keys.identity[0], ident)
+
+    def _key(self, column: KeyColumn | None, value: Any) -> Any:
+        if column is None or not isinstance(value, str):
+            return value
+        [key] = self._conversation.resolve_wanted([(value, column.entity)])
+        return column.from_key(key)
+
+    def show(self, attribute: RefAttribute, instance: object, value: Any) -> Any:
+        """Return the ref of a key that stands in an attribute.
+
+        A key met for the first time is minted together with those of all instances loaded so far,
+        so that they are numbered in the order of loading, in one round trip.
+        """
+        if self.raw:
+            return value
+        try:
+            return self._showers[attribute](value)
+        except (KeyError, AttributeError, ValueError):  # a new key, or a text not yet resolved
+            return self._show_new(attribute, instance, value)
+
+    def _show_new(self, attribute: RefAttribute, instance: object, value: Any) -> Any:
+        column = self._column(attribute)
+        if column is None:
+            self._showers[attribute] = _as_it_is
+            return value
+        if attribute.key in self._unresolved.get(sqla.state_of(instance), ()):
+            return value
+        self._conversation.meet([*self._new_keys(), *_keys_in(column, value)])
+        show = self._showers[attribute] = shower(column, self._conversation)
+        return show(value)
+
+    def _new_keys(self) -> list[EntityKey]:
+        """Return the keys of the instances loaded since the last time: primary keys first."""
+        loaded, self._loaded = self._loaded, []
+        states = [state for state in loaded if state.obj() is not None]
+        classes = {state.class_: self._entities.of_class(state.class_) for state in states}
+        primary = (self._keys(state, classes[state.class_].primary) for state in states)
+        foreign = (self._keys(state, classes[state.class_].foreign) for state in states)
+        return list(itertools.chain(*primary, *foreign))
+
+    def _keys(self, state: State, columns: Mapping[str, KeyColumn]) -> Iterator[EntityKey]:
+        unresolved = self._unresolved.get(state, ())
+        for name, column in columns.items():
+            value = state.dict.get(name)
+            if value is not None and name not in unresolved:
+                yield from _keys_in(column, value)
+
+    def accept(self, attribute: RefAttribute, instance: object, value: Any) -> Any:
+        """Return what an attribute keeps when the program sets it: the key that a ref names.
+
+        Raises:
+            BadRefError: the text is no ref that can be used; the attribute stays as it is.
+        """
+        column = None if self.raw else self._column(attribute)
+        if column is None:
+            return value
+        self._unresolved.get(sqla.state_of(instance), set()).discard(attribute.key)
+        if not _is_text(column, value):
+            return value
+        texts = _listed(column, value)
+        keys = self._conversation.resolve_wanted([(text, column.entity) for text in texts])
+        values = [column.from_key(key) for key in keys]
+        return values if column.array else values[0]
+
+    def _column(self, attribute: RefAttribute) -> KeyColumn | None:
+        return self._entities.of_class(cast("type[Any]", attribute.class_)).all.get(attribute.key)
+
+
+def _listed(column: KeyColumn, value: Any) -> Iterable[Any]:
+    return value if column.array else (value,)
+
+
+def _is_text(column: KeyColumn, value: Any) -> bool:
+    return value is not None and any(isinstance(item, str) for item in _listed(column, value))
+
+
+def _keys_in(column: KeyColumn, value: Any) -> Iterator[EntityKey]:
+    return ((column.entity, column.to_key(item)) for item in _listed(column, value))
+
+
+def _as_it_is(value: Any) -> Any:
+    return value

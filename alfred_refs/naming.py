@@ -1,0 +1,117 @@
+"""What entities are called: one name for each table whose keys become refs.
+
+A table comes in, the name of its entity goes out: the snake_case name of the class mapped to it,
+or what the class or the policy says instead; for a table that no class maps, the table's name in
+the singular. Two tables with one name are refused when either is first used.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from pydantic.alias_generators import to_snake
+from sqlalchemy import Table
+from sqlalchemy.orm import Mapper
+
+from . import sqla
+from .errors import EntityNameError
+from .policy import RefPolicy
+from .refs import is_entity_name
+
+_REMEDY = "set __ref_name__ on the class, or RefPolicy(names={...})"
+
+
+class EntityNames:
+    """The names of the entities of one application, under one policy.
+
+    A class is met with all classes of its declarative base, so that a clash is found at the first
+    use of any of them and does not depend on which comes first.
+    """
+
+    def __init__(self, policy: RefPolicy) -> None:
+        self._given = policy.names
+        self._names: dict[Table, str] = {}
+        self._tables: dict[str, Table] = {}
+        self._lock = threading.RLock()
+
+    def of_table(self, table: Table) -> str:
+        """Return the name of a table's entity.
+
+        Raises:
+            EntityNameError: two tables have the name, it is malformed, or there is none.
+        """
+        known = self._names.get(table)
+        if known is None:
+            with self._lock:
+                self._meet_all(table)
+                known = self._names[table]
+        return known
+
+    def _meet_all(self, table: Table) -> None:
+        mapper = sqla.mapper_of_table(table)
+        if mapper is None:
+            self._take(table, self._given.get(table.fullname) or _singular(table))
+            return
+        for other in sorted(mapper.registry.mappers, key=str):
+            if isinstance(other.local_table, Table):
+                self._take(other.local_table, self._name_of_class(other))
+
+    def _name_of_class(self, mapper: Mapper[Any]) -> str:
+        class_ = root_of(mapper).class_
+        given = self._given.get(class_) or self._given.get(mapper.local_table.fullname)  # type: ignore[attr-defined]
+        return given or class_.__dict__.get("__ref_name__") or to_snake(class_.__name__)
+
+    def _take(self, table: Table, name: str) -> None:
+        if self._names.get(table, name) != name:
+            raise EntityNameError(
+                f"table {table.fullname!r} is mapped by classes of two entity names, "
+                f"{self._names[table]!r} and {name!r}",
+                _REMEDY,
+            )
+        if not is_entity_name(name):
+            raise EntityNameError(
+                f"the entity name {name!r} of {_described(table)} is not lower-case snake_case, "
+                "starts with 'gen_' or ends in '_' and digits",
+                _REMEDY,
+            )
+        taken = self._tables.setdefault(name, table)
+        if taken is not table and _key_space(taken) is not _key_space(table):
+            raise EntityNameError(
+                f"{_described(taken)} and {_described(table)} both have the entity name {name!r}",
+                _REMEDY,
+            )
+        self._names[table] = name
+
+
+def root_of(mapper: Mapper[Any]) -> Mapper[Any]:
+    """Return the mapper whose keys identify the rows: the base, or a concrete class itself."""
+    while mapper.inherits is not None and not mapper.concrete:
+        mapper = mapper.inherits
+    return mapper
+
+
+def _key_space(table: Table) -> object:
+    """Return what the keys of a table are keys of: joined tables share the key of their base."""
+    mapper = sqla.mapper_of_table(table)
+    return table if mapper is None else root_of(mapper)
+
+
+def _described(table: Table) -> str:
+    mapper = sqla.mapper_of_table(table)
+    if mapper is None:
+        return f"table {table.fullname!r}"
+    class_ = root_of(mapper).class_
+    return f"class {class_.__module__ + '.' + class_.__qualname__!r}"
+
+
+def _singular(table: Table) -> str:
+    """Name a table that no class maps, by the `inflect` library."""
+    try:
+        import inflect  # noqa: PLC0415  # of an extra, and slow to import
+    except ImportError:
+        raise EntityNameError(
+            f"table {table.fullname!r} has no mapped class to be named by",
+            "install alfred-refs[tables], or name it by RefPolicy(names={...})",
+        ) from None
+    return inflect.engine().singular_noun(table.name) or table.name

@@ -1,0 +1,61 @@
+"""What is decided of a statement, decided once for all statements of its shape."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import BindParameter, Executable
+
+from . import sqla
+from .criteria import Inputs, inputs_of
+from .entities import Entities
+from .rows import Outputs, outputs_of
+
+_CAPACITY = 500  # shapes kept: as many as SQLAlchemy's own compiled cache
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where refs go into statements of one shape, and where they come out of its rows."""
+
+    inputs: Inputs
+    outputs: Outputs
+
+
+class Plans:
+    """The plans of one application, by the shape of their statements; the oldest give way.
+
+    Attributes:
+        entities: which columns hold keys.
+    """
+
+    def __init__(self, entities: Entities) -> None:
+        self.entities = entities
+        self._plans: dict[Hashable, Plan] = {}
+        self._lock = threading.Lock()
+
+    def of(self, statement: Executable) -> tuple[Plan, Sequence[BindParameter[Any]]]:
+        """Return the plan of a statement, and its parameters in the order the plan knows them.
+
+        Raises:
+            UntranslatableError: the statement would show keys in a way that cannot be rewritten.
+        """
+        shape, parameters = sqla.shape_of(statement)
+        plan = self._plans.get(shape)
+        if plan is None:
+            plan = Plan(
+                inputs_of(statement, parameters, self.entities),
+                outputs_of(statement, self.entities),
+            )
+            if shape is not None:
+                self._keep(shape, plan)
+        return plan, parameters
+
+    def _keep(self, shape: Hashable, plan: Plan) -> None:
+        with self._lock:
+            if len(self._plans) >= _CAPACITY:
+                del self._plans[next(iter(self._plans))]
+            self._plans[shape] = plan

@@ -1,0 +1,202 @@
+"""`RefSession`: a `Session` that accepts refs wherever it accepts keys, and shows refs.
+
+The whole path is on this page. Statements pass through `translate`: refs in it become keys
+(`criteria`), SQLAlchemy executes it, keys in its rows become refs (`rows`). Instances pass
+through the session's `Boundary`: they keep their keys and show refs (`instances`). Between the
+two everything works on keys: identity map, unit of work, cascades and lazy loading are
+SQLAlchemy's own, untouched.
+
+    sessions = sessionmaker(engine, class_=RefSession)
+    with sessions(conversation=registry.conversation("chat-7")) as session:
+        session.get(Recipe, "recipe_1")
+
+Limits: a Bundle of key columns and a cast of a key are refused, and so is a `text()` without
+`.columns()` that returns a UUID or an integer; an expression that merely contains a key column is
+shown as a ref only where its values are keys just as the column has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from sqlalchemy import Result, event, inspect
+from sqlalchemy.orm import ORMExecuteState, Session, SessionTransaction
+
+from . import criteria, rows, sqla
+from .conversation import Conversation
+from .errors import SetupError
+from .instances import Boundary
+from .outcome import Outcome
+from .registry import RefRegistry
+
+T = TypeVar("T")
+
+
+class RefSession(Session):
+    """A `Session` in which a language model's refs stand for keys.
+
+    Args:
+        bind: as for `Session`.
+        conversation: what the refs are valid in, or, where `registry` is given, its id. Without
+            one this is a plain `Session`.
+        registry: opens the conversation named by an id; usually an argument of `sessionmaker`.
+        session_arguments: as for `Session`.
+
+    Raises:
+        SetupError: a conversation is named by its id and there is no registry.
+    """
+
+    def __init__(
+        self,
+        bind: Any = None,
+        *,
+        conversation: Conversation | str | None = None,
+        registry: RefRegistry | None = None,
+        **session_arguments: Any,
+    ) -> None:
+        super().__init__(bind, **session_arguments)
+        if isinstance(conversation, str):
+            if registry is None:
+                raise SetupError(
+                    "a conversation was given by its id to a session without registry",
+                    "give registry.conversation(id), or registry=... to the sessionmaker",
+                )
+            conversation = registry.conversation(conversation)
+        self.conversation = conversation
+        self._boundary = None if conversation is None else Boundary(conversation)
+        self._outcome = None if conversation is None else Outcome(conversation)
+
+    @contextmanager
+    def raw_keys(self) -> Iterator[None]:
+        """Show and accept keys as they are inside the `with`: for trusted application code."""
+        if self._boundary is None:
+            yield
+            return
+        before, self._boundary.raw = self._boundary.raw, True
+        try:
+            yield
+        finally:
+            self._boundary.raw = before
+
+    def get(self, entity: Any, ident: Any, **options: Any) -> Any:
+        """See `Session.get`; the identity may be a ref, or have refs in it.
+
+        Raises:
+            BadRefError: a ref in the identity cannot be used.
+        """
+        if self._boundary is None or self._boundary.raw:
+            return super().get(entity, ident, **options)
+        ident = self._boundary.identity(inspect(entity).mapper.class_, ident)
+        raw = {**(options.pop("execution_options", None) or {}), "raw_keys": True}
+        return super().get(entity, ident, execution_options=raw, **options)
+
+    def merge(self, instance: T, **options: Any) -> T:
+        """See `Session.merge`; key attributes of the instance may have refs.
+
+        Raises:
+            BadRefError: one of them cannot be used.
+        """
+        if self._boundary is None or self._boundary.raw:
+            return super().merge(instance, **options)
+        state = sqla.state_of(instance)
+        for related in (instance, *(r[0] for r in state.mapper.cascade_iterator("merge", state))):
+            self._boundary.enter_new(related)
+        self._boundary.resolve_new()
+        with self.raw_keys():
+            return super().merge(instance, **options)
+
+
+@event.listens_for(RefSession, "do_orm_execute")
+def translate(execution: ORMExecuteState) -> Result[Any] | None:
+    """Execute a statement with keys in place of its refs, and return rows with refs for keys."""
+    conversation = cast(RefSession, execution.session).conversation
+    if conversation is None or _is_raw(execution):
+        return None
+    plan, values = conversation.plans.of(execution.statement)
+    given = execution.statement, values, execution.parameters
+    texts = criteria.texts(plan.inputs, *given)
+    if texts:
+        keys = conversation.resolve_wanted([(text, column.entity) for text, column in texts])
+        swapped = {
+            (text, column): column.from_key(key)
+            for (text, column), key in zip(texts, keys, strict=True)
+        }
+        execution.statement, execution.parameters = criteria.with_keys(
+            plan.inputs, *given, lambda text, column: swapped[text, column]
+        )
+    if not plan.outputs and not (texts and execution.parameters):
+        return None
+    result = execution.invoke_statement()
+    if plan.outputs and getattr(result, "returns_rows", True):
+        rewrite = partial(rows.with_refs, outputs=plan.outputs, conversation=conversation)
+        return sqla.rewrite_rows(result, rewrite)
+    return result
+
+
+def _is_raw(execution: ORMExecuteState) -> bool:
+    """Tell whether keys are wanted, or the ORM loads by keys on its own account."""
+    boundary = cast(RefSession, execution.session)._boundary
+    return (
+        (boundary is not None and boundary.raw)
+        or execution.is_column_load
+        or execution.is_relationship_load
+        or bool(execution.execution_options.get("raw_keys"))
+    )
+
+
+@event.listens_for(RefSession, "loaded_as_persistent")
+def _loaded(session: RefSession, instance: object) -> None:
+    if session._boundary is not None:
+        session._boundary.enter(instance)
+
+
+@event.listens_for(RefSession, "before_attach")
+def _attached(session: RefSession, instance: object) -> None:
+    if session._boundary is not None:
+        session._boundary.enter_new(instance)
+
+
+@event.listens_for(RefSession, "before_flush")
+def _flushing(session: RefSession, *_: object) -> None:
+    if session._boundary is not None:
+        session._boundary.resolve_new()
+
+
+@event.listens_for(RefSession, "pending_to_persistent")
+def _inserted(session: RefSession, instance: object) -> None:
+    if session._boundary is not None and session._outcome is not None:
+        session._boundary.enter(instance)
+        session._outcome.inserted(sqla.state_of(instance))
+
+
+@event.listens_for(RefSession, "persistent_to_transient")
+def _insert_undone(session: RefSession, instance: object) -> None:
+    if session._outcome is not None:
+        session._outcome.insert_undone(sqla.state_of(instance))
+
+
+@event.listens_for(RefSession, "persistent_to_deleted")
+def _deleted(session: RefSession, instance: object) -> None:
+    if session._outcome is not None:
+        session._outcome.deleted(sqla.state_of(instance))
+
+
+@event.listens_for(RefSession, "deleted_to_persistent")
+def _delete_undone(session: RefSession, instance: object) -> None:
+    if session._outcome is not None:
+        session._outcome.delete_undone(sqla.state_of(instance))
+
+
+@event.listens_for(RefSession, "after_commit")
+def _committed(session: RefSession) -> None:
+    if session._outcome is not None and not session.in_nested_transaction():
+        session._outcome.committed()
+
+
+@event.listens_for(RefSession, "after_transaction_end")
+def _ended(session: RefSession, transaction: SessionTransaction) -> None:
+    if session._outcome is not None and transaction.parent is None:
+        session._outcome.ended()

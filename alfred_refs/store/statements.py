@@ -1,0 +1,185 @@
+"""The SQL of the Postgres store: every statement names the conversation first.
+
+Statements take their values as parameters: `p_conversation` and `p_owner` always; `p_id` where a
+conversation may be begun; `p_entities` with `p_keys` or `p_numbers` as parallel arrays, so that a
+statement has one shape for one row and for a thousand. (The prefix keeps them apart from columns,
+whose names SQLAlchemy reserves in inserts and updates.)
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    ARRAY,
+    Integer,
+    LargeBinary,
+    Text,
+    Uuid,
+    and_,
+    bindparam,
+    exists,
+    func,
+    literal_column,
+    null,
+    select,
+    union_all,
+    update,
+)
+from sqlalchemy.dialects.postgresql import insert
+
+from .tables import conversations, counters, mappings
+
+_conversation = bindparam("p_conversation", type_=Uuid)
+_id = bindparam("p_id", type_=Text)
+_owner = bindparam("p_owner", type_=Text)
+_entity = bindparam("p_entity", type_=Text)
+_number = bindparam("p_number", type_=Integer)
+_limit = bindparam("p_limit", type_=Integer)
+_gone = bindparam("p_gone", type_=Text)
+_entities = bindparam("p_entities", type_=ARRAY(Text))
+_keys = bindparam("p_keys", type_=ARRAY(LargeBinary))
+_numbers = bindparam("p_numbers", type_=ARRAY(Integer))
+
+_here = conversations.c.conversation == _conversation
+_is_mine = conversations.c.owner.is_not_distinct_from(_owner)
+_mine = exists().where(_here, _is_mine)
+
+_wanted = (
+    func.unnest(_entities, _keys)
+    .table_valued("entity", "key", with_ordinality="position")
+    .render_derived(name="wanted")
+)
+_mapping_of_wanted = and_(
+    mappings.c.conversation == _conversation,
+    mappings.c.entity == _wanted.c.entity,
+    mappings.c.key == _wanted.c.key,
+)
+
+
+# Locks the conversation's row, and makes it if need be, but only where some key is new: a result
+# whose keys are all known writes nothing.
+lock = (
+    insert(conversations)
+    .from_select(
+        ["conversation", "id", "owner"],
+        select(_conversation, _id, _owner).where(
+            exists().select_from(_wanted).where(~exists().where(_mapping_of_wanted))
+        ),
+    )
+    .on_conflict_do_update(
+        index_elements=[conversations.c.conversation],
+        set_={"used_at": func.now()},
+        where=_is_mine,
+    )
+)
+
+# Numbers the new keys. Must be a statement of its own after `lock`: under READ COMMITTED a
+# statement keeps the snapshot from before it waited, so only the next one sees what was minted
+# meanwhile.
+_seen = (
+    select(_wanted.c.position, _wanted.c.entity, _wanted.c.key, mappings.c.number, mappings.c.gone)
+    .select_from(_wanted.outerjoin(mappings, _mapping_of_wanted))
+    .where(_mine)
+    .cte("seen")
+)
+_number_in_batch = func.row_number().over(partition_by=_seen.c.entity, order_by=_seen.c.position)
+_fresh = (
+    select(
+        _seen.c.position,
+        _seen.c.entity,
+        _seen.c.key,
+        (func.coalesce(counters.c.last, 0) + _number_in_batch).cast(Integer).label("number"),
+    )
+    .select_from(
+        _seen.outerjoin(
+            counters,
+            and_(counters.c.conversation == _conversation, counters.c.entity == _seen.c.entity),
+        )
+    )
+    .where(_seen.c.number.is_(None))
+    .cte("fresh")
+)
+_minted = (
+    insert(mappings)
+    .from_select(
+        ["conversation", "entity", "number", "key"],
+        select(_conversation, _fresh.c.entity, _fresh.c.number, _fresh.c.key),
+    )
+    .cte("minted")
+)
+_count = insert(counters).from_select(
+    ["conversation", "entity", "last"],
+    select(_conversation, _fresh.c.entity, func.max(_fresh.c.number)).group_by(_fresh.c.entity),
+)
+_counted = _count.on_conflict_do_update(
+    index_elements=[counters.c.conversation, counters.c.entity],
+    set_={"last": _count.excluded.last},
+).cte("counted")
+
+refer = union_all(
+    select(_seen.c.position, _seen.c.number, _seen.c.gone).where(_seen.c.number.is_not(None)),
+    select(_fresh.c.position, _fresh.c.number, null()),
+).add_cte(_minted, _counted)
+
+_named = (
+    func.unnest(_entities, _numbers).table_valued("entity", "number").render_derived(name="named")
+)
+
+resolve = (
+    select(_is_mine.label("mine"), mappings.c.entity, mappings.c.number, mappings.c.key)
+    .add_columns(mappings.c.gone)
+    .select_from(conversations)
+    .join(_named, literal_column("true"))
+    .outerjoin(
+        mappings,
+        and_(
+            mappings.c.conversation == _conversation,
+            mappings.c.entity == _named.c.entity,
+            mappings.c.number == _named.c.number,
+        ),
+    )
+    .where(_here)
+)
+
+_there = and_(
+    mappings.c.conversation == _conversation,
+    mappings.c.entity == _entity,
+    mappings.c.gone.is_(None),
+    _mine,
+)
+_number_column = mappings.c.number
+_below = select(_number_column).where(_there, _number_column < _number)
+_above = select(_number_column).where(_there, _number_column >= _number)
+_around = union_all(
+    _below.order_by(_number_column.desc()).limit(_limit).subquery().select(),
+    _above.order_by(_number_column).limit(_limit).subquery().select(),
+).subquery()
+
+known = (
+    select(_around.c.number)
+    .order_by(func.abs(_around.c.number - _number), _around.c.number)
+    .limit(_limit)
+)
+
+entities = (
+    select(_is_mine.label("mine"), counters.c.entity, counters.c.last)
+    .select_from(conversations)
+    .outerjoin(counters, counters.c.conversation == conversations.c.conversation)
+    .where(_here)
+)
+
+mark = (
+    update(mappings)
+    .where(_mapping_of_wanted, mappings.c.gone.is_distinct_from(_gone), _mine)
+    .values(gone=_gone)
+)
+
+_first_turn = insert(conversations).values(
+    conversation=_conversation, id=_id, owner=_owner, turn=1
+)
+begin_turn = _first_turn.on_conflict_do_update(
+    index_elements=[conversations.c.conversation],
+    set_={"turn": conversations.c.turn + 1, "used_at": func.now()},
+    where=_is_mine,
+).returning(conversations.c.turn)
+
+turn = select(_is_mine.label("mine"), conversations.c.turn).where(_here)

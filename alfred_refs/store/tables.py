@@ -1,0 +1,57 @@
+"""The registry's tables. `alembic/` makes them; `alembic check` keeps the two the same.
+
+Every key and index starts with the conversation, so that the tables can be partitioned by it.
+There is no foreign key between them: PostgreSQL would check it for each row that is minted, and
+the conversation's row is locked, hence present, while any is.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Column,
+    DateTime,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    func,
+    text,
+)
+
+metadata = MetaData()
+
+conversations = Table(
+    "alfred_refs_conversation",
+    metadata,
+    Column("conversation", Uuid, primary_key=True, comment="digest of the id"),
+    Column("id", Text, nullable=False),
+    Column("owner", Text, comment="null: a conversation without owner"),
+    Column("turn", Integer, nullable=False, server_default=text("0")),
+    Column("begun_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("used_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    comment="conversations; the row is the lock under which refs are numbered",
+)
+
+counters = Table(
+    "alfred_refs_counter",
+    metadata,
+    Column("conversation", Uuid, primary_key=True),
+    Column("entity", Text, primary_key=True),
+    Column("last", Integer, nullable=False, comment="the highest number ever given"),
+    comment="the highest number of each entity: never falls, so no number is given twice",
+)
+
+mappings = Table(
+    "alfred_refs_mapping",
+    metadata,
+    Column("conversation", Uuid, primary_key=True),
+    Column("entity", Text, primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("key", LargeBinary, nullable=False, comment="u, i, s or t, then the key's bytes"),
+    Column("gone", Text, comment="why the row is not there; null: it may be"),
+    UniqueConstraint("conversation", "entity", "key", name="alfred_refs_mapping_key"),
+    comment="refs and their keys; conversation, entity, number and key never change",
+)

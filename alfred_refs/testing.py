@@ -1,0 +1,8 @@
+"""For the tests of applications: a registry without a database.
+
+registry = RefRegistry(store=MemoryStore())
+"""
+
+from .store import MemoryStore as MemoryStore
+
+__all__ = ["MemoryStore"]
