@@ -1,0 +1,101 @@
+"""What Alembic runs: from the command line at the root, and from `alfred_refs.schema`.
+
+The database is the first of: `config.attributes["connection"]` (a `Connection`),
+`config.attributes["url"]`, `-x url=URL`, `ALFRED_REFS_DATABASE_URL`, `DATABASE_URL`. Offline
+(`--sql`) needs none. Tables that are not the registry's are neither read nor touched.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from typing import Any
+
+from alembic import context
+from alembic.util import CommandError
+from sqlalchemy import URL, Connection, func, select
+
+from alfred_refs import schema
+from alfred_refs.errors import SetupError
+from alfred_refs.store.tables import metadata
+
+VARIABLES = ("ALFRED_REFS_DATABASE_URL", "DATABASE_URL")
+
+# any number that every version and nobody else uses
+LOCK = zlib.crc32(schema.VERSION_TABLE.encode())
+
+
+def run() -> None:
+    """Run what Alembic was asked for, offline or on a database.
+
+    Raises:
+        CommandError: there is no database, or it cannot be used; the `alembic` command prints it
+            on one line.
+    """
+    connection = context.config.attributes.get("connection")
+    if context.is_offline_mode():
+        offline()
+    elif connection is not None:
+        online(connection)
+    else:
+        try:
+            with schema.connect(url()) as connection:
+                online(connection)
+        except SetupError as error:
+            raise CommandError(str(error)) from error
+
+
+def offline() -> None:
+    """Write the SQL in place of running it."""
+    configure(dialect_name="postgresql", literal_binds=True, dialect_opts={"paramstyle": "named"})
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+def online(connection: Connection) -> None:
+    """Run in one transaction on `connection`, one process after the other."""
+    configure(connection=connection)
+    with context.begin_transaction():
+        # replicas that start at once all migrate: the second waits, and finds it done
+        connection.execute(select(func.pg_advisory_xact_lock(LOCK)))
+        context.run_migrations()
+
+
+def configure(**where: Any) -> None:
+    """Configure the context for `where`, and for our tables alone."""
+    context.configure(
+        **where,
+        target_metadata=metadata,
+        version_table=schema.VERSION_TABLE,
+        include_name=is_ours,
+        compare_type=True,
+        compare_server_default=True,
+    )
+
+
+def is_ours(name: str | None, kind: str, _parents: object) -> bool:
+    """Tell whether something that the database has is to be compared with our tables."""
+    return kind != "table" or name in metadata.tables
+
+
+def url() -> str | URL:
+    """Return the URL that was given.
+
+    Raises:
+        SetupError: none was.
+    """
+    ways = [
+        context.config.attributes.get("url"),
+        context.get_x_argument(as_dictionary=True).get("url"),
+        *map(os.environ.get, VARIABLES),
+    ]
+    for way in ways:
+        if way:
+            return way
+    raise SetupError(
+        "there is no database to migrate",
+        f"give -x url=URL, or set {' or '.join(VARIABLES)}",
+    )
+
+
+run()

@@ -1,0 +1,63 @@
+"""The registry's tables.
+
+It finds nothing to do where `RefRegistry.create_tables()` has done it: `if_not_exists=True`.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "alfred_refs_conversation",
+        sa.Column("conversation", sa.Uuid(), nullable=False, comment="digest of the id"),
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("owner", sa.Text(), comment="null: a conversation without owner"),
+        sa.Column("turn", sa.Integer(), nullable=False, server_default=sa.text("0")),
+        _timestamp("begun_at"),
+        _timestamp("used_at"),
+        sa.PrimaryKeyConstraint("conversation"),
+        comment="conversations; the row is the lock under which refs are numbered",
+        if_not_exists=True,
+    )
+    op.create_table(
+        "alfred_refs_counter",
+        sa.Column("conversation", sa.Uuid(), nullable=False),
+        sa.Column("entity", sa.Text(), nullable=False),
+        sa.Column("last", sa.Integer(), nullable=False, comment="the highest number ever given"),
+        sa.PrimaryKeyConstraint("conversation", "entity"),
+        comment="the highest number of each entity: never falls, so no number is given twice",
+        if_not_exists=True,
+    )
+    op.create_table(
+        "alfred_refs_mapping",
+        sa.Column("conversation", sa.Uuid(), nullable=False),
+        sa.Column("entity", sa.Text(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column(
+            "key", sa.LargeBinary(), nullable=False, comment="u, i, s or t, then the key's bytes"
+        ),
+        sa.Column("gone", sa.Text(), comment="why the row is not there; null: it may be"),
+        sa.PrimaryKeyConstraint("conversation", "entity", "number"),
+        sa.UniqueConstraint("conversation", "entity", "key", name="alfred_refs_mapping_key"),
+        comment="refs and their keys; conversation, entity, number and key never change",
+        if_not_exists=True,
+    )
+
+
+def downgrade() -> None:
+    op.drop_table("alfred_refs_mapping")
+    op.drop_table("alfred_refs_counter")
+    op.drop_table("alfred_refs_conversation")
+
+
+def _timestamp(name: str) -> sa.Column[object]:
+    now = sa.text("now()")
+    return sa.Column(name, sa.DateTime(timezone=True), nullable=False, server_default=now)

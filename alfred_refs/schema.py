@@ -1,0 +1,158 @@
+"""The registry's tables in a database, brought up to date by Alembic.
+
+A URL comes in, a revision goes out; no `alembic.ini` is needed. The scripts are `alembic/` in a
+checkout and `alfred_refs/migrations` in the wheel. Nothing here touches other tables, or repeats a
+URL, which may hold a password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.util import CommandError
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+
+from .errors import RegistryUnreachableError, SetupError
+
+VERSION_TABLE = "alfred_refs_alembic_version"
+"""Where the revision is noted: not `alembic_version`, which is the application's."""
+
+_PACKAGE = Path(__file__).parent
+# the wheel first: beside an installed package, `alembic` is the library
+_PLACES = (_PACKAGE / "migrations", _PACKAGE.parent / "alembic")
+
+_PSYCOPG = "postgresql+psycopg"
+# without a driver, or with one that only asyncio can wait for
+_BY_PSYCOPG = {"postgres", "postgresql", "postgresql+asyncpg", "postgresql+psycopg_async"}
+
+
+def migrate(url: str | URL, revision: str = "head") -> str | None:
+    """Create the registry's tables, or bring them up to `revision`.
+
+    All is done in one transaction, and by one process at a time. Tables made by
+    `RefRegistry.create_tables()` are taken over with what is in them.
+
+    Args:
+        url: of the database; `postgresql://` without a driver is taken as psycopg 3.
+        revision: as Alembic names it.
+
+    Returns:
+        The revision that the tables are at now.
+
+    Raises:
+        SetupError: the URL is not one of PostgreSQL, or there is no such revision.
+        RegistryUnreachableError: the database cannot be reached.
+    """
+    with connect(url) as connection:
+        try:
+            command.upgrade(configuration(connection), revision)
+        except CommandError as error:
+            raise SetupError(
+                f"the tables cannot be brought to revision {revision!r}: {error}",
+                "install a version of alfred_refs that has the revision",
+            ) from error
+        return _revision(connection)
+
+
+def current(url: str | URL) -> str | None:
+    """Return the revision that the registry's tables are at; `None` if Alembic has not made them.
+
+    Raises:
+        SetupError: the URL is not one of PostgreSQL.
+        RegistryUnreachableError: the database cannot be reached.
+    """
+    with connect(url) as connection:
+        return _revision(connection)
+
+
+def configuration(connection: Connection) -> Config:
+    """Return what Alembic's own commands need to work on `connection`."""
+    config = Config(attributes={"connection": connection})
+    # the configuration's parser would interpolate a lone percent sign
+    config.set_main_option("script_location", str(scripts()).replace("%", "%%"))
+    return config
+
+
+def scripts() -> Path:
+    """Return the directory of the migration scripts.
+
+    Raises:
+        SetupError: they are not where they were installed.
+    """
+    for place in _PLACES:
+        if (place / "env.py").is_file():
+            return place
+    raise SetupError("the migration scripts are missing", "install alfred-refs again")
+
+
+@contextmanager
+def connect(url: str | URL) -> Iterator[Connection]:
+    """Connect to the database at `url` for as long as the `with` lasts.
+
+    Raises:
+        SetupError: the URL is not one of PostgreSQL, or its driver is not installed.
+        RegistryUnreachableError: the database cannot be reached.
+    """
+    url = postgres_url(url)
+    try:
+        connection = _engine(url).connect()
+    # ValueError: what psycopg lets through for a host such as "db..example"
+    except (DBAPIError, ValueError) as error:
+        raise RegistryUnreachableError(url.database or "") from error
+    with connection:
+        yield connection
+
+
+def postgres_url(given: str | URL) -> URL:
+    """Return a URL with the driver that migrations connect with.
+
+    That is the one it names, or psycopg 3 if it names none, or one that only asyncio can use.
+
+    Raises:
+        SetupError: it is not a URL of PostgreSQL; the message does not repeat it.
+    """
+    try:
+        url = make_url(given)
+    # ValueError: what follows the last colon is not a port, but perhaps a password
+    except (ArgumentError, ValueError):
+        raise _malformed() from None
+    # an @ that was not encoded: the rest of the password would pass for the host
+    if "@" in f"{url.host}{url.database}":
+        raise _malformed()
+    if url.get_backend_name() not in ("postgres", "postgresql"):
+        raise SetupError(
+            f"the registry is kept in PostgreSQL, and the URL is one of {url.drivername!r}",
+            "give a URL that starts with postgresql://",
+        )
+    return url.set(drivername=_PSYCOPG) if url.drivername in _BY_PSYCOPG else url
+
+
+def _malformed() -> SetupError:
+    return SetupError(
+        "the database's URL cannot be read",
+        "write postgresql://user:password@host:port/database, with @, : and / in user and "
+        "password percent-encoded",
+    )
+
+
+def _engine(url: URL) -> Engine:
+    try:
+        return create_engine(url, poolclass=NullPool, hide_parameters=True)
+    except (ImportError, NoSuchModuleError) as error:
+        raise SetupError(
+            f"the driver of {url.drivername!r} cannot be loaded",
+            "pip install 'psycopg[binary]', and let the URL start with postgresql://",
+        ) from error
+    except ArgumentError:
+        raise _malformed() from None
+
+
+def _revision(connection: Connection) -> str | None:
+    options = {"version_table": VERSION_TABLE}
+    return MigrationContext.configure(connection, opts=options).get_current_revision()
