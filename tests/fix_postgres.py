@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import sqlalchemy
@@ -23,15 +24,22 @@ def server(request: pytest.FixtureRequest) -> Iterator[Provided]:
         yield provided
 
 
-@pytest.fixture
-def database_url(server: Provided) -> Iterator[str]:
-    """The URL, password included, of an empty database that lasts for one test."""
+@contextmanager
+def empty_database(server: Provided) -> Iterator[str]:
+    """Make a database, yield its URL, password included, and drop it."""
     name = f"test_{uuid.uuid4().hex}"
     _administer(server, f"create database {name}")
     try:
         yield server.url.set(database=name).render_as_string(hide_password=False)
     finally:
         _administer(server, f"drop database {name} with (force)")
+
+
+@pytest.fixture
+def database_url(server: Provided) -> Iterator[str]:
+    """The URL, password included, of an empty database that lasts for one test."""
+    with empty_database(server) as url:
+        yield url
 
 
 @pytest.fixture

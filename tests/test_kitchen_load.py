@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy import Engine, any_, func, inspect, select, text
 from sqlalchemy.orm import Session
 
-from examples.kitchen.load import ASSUMED_STAPLES, DEMO_USER, Loaded, cuisine, load
+from examples.kitchen import DEMO_USER
+from examples.kitchen.load import ASSUMED_STAPLES, Loaded, cuisine, load
 from examples.kitchen.models import (
     Base,
     CookingLog,

@@ -19,11 +19,11 @@ from rich.progress import track
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
+from examples.kitchen import DEMO_USER
 from examples.kitchen.ingredients import IngredientLine, catalogue_name, parse_ingredient
 from examples.kitchen.models import Ingredient, Preferences, Recipe, RecipeIngredient, User
 
 RECIPES: Final = Path(__file__).parent.parent / "data" / "recipes.jsonl"
-DEMO_USER: Final = "Alfred's guest"
 ASSUMED_STAPLES: Final = ("salt", "black pepper", "water", "olive oil", "sugar", "flour")
 BATCH: Final = 50  # recipes an insert; few enough for the progress bar to move
 

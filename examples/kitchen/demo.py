@@ -1,0 +1,106 @@
+"""The demo from an empty database to a verdict.
+
+In go the URL of an empty PostgreSQL database and a console; out come what the model sees beside
+what the database holds, turn by turn, and an exit code: 0 if no key reached the model's side and
+each ref named one key in all processes.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import uuid
+from collections import Counter
+from collections.abc import Sequence, Set as AbstractSet
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from sqlalchemy import Engine, create_engine, inspect
+from sqlalchemy.orm import Session
+
+from examples.kitchen.checks import keys_by_ref, keys_in, showing_keys
+from examples.kitchen.load import load
+from examples.kitchen.models import Base
+from examples.kitchen.show import show_check, show_heading, show_turn
+from examples.kitchen.transcript import Turn
+from examples.kitchen.turns import SCRIPT
+
+ROOT: Final = Path(__file__).parents[2]
+
+
+def run(url: str, console: Console) -> int:
+    """Run the demo on an empty database, and return its exit code."""
+    engine = create_engine(url)
+    prepare(engine, console)
+    turns: list[Turn] = []
+    keys: set[uuid.UUID] = set()
+    for number in range(1, len(SCRIPT) + 1):
+        turns.append(start_turn(url, number))
+        show_turn(console, turns[-1])
+        keys |= keys_in(engine)  # after each turn: the next may delete rows
+    engine.dispose()
+    return verdict(turns, keys, console)
+
+
+def prepare(engine: Engine, console: Console) -> None:
+    """Make the kitchen's tables and the registry's, and load the recipes.
+
+    Raises:
+        SystemExit: the database is not empty.
+    """
+    if inspect(engine).get_table_names():
+        sys.exit("the demo needs an empty database, and the one in DATABASE_URL has tables")
+    Base.metadata.create_all(engine)
+    console.print(migrate(engine.url.render_as_string(hide_password=False)))
+    with Session(engine) as session, session.begin():
+        loaded = load(session)
+    console.print(
+        f"{loaded.recipes} recipes, {loaded.ingredients} ingredients, "
+        f"{loaded.lines} ingredient lines, each row with a UUID for its key.\n"
+        "An agent works on them in refs. Each turn of its conversation is a process of its own; "
+        "what the model sees stands beside what a plain session reads."
+    )
+
+
+def migrate(url: str) -> str:
+    """Make the registry's tables as a deployment would, and return what the command says."""
+    done = subprocess.run(
+        [Path(sysconfig.get_path("scripts"), "alfred-refs"), "migrate"],
+        env={**os.environ, "ALFRED_REFS_DATABASE_URL": url},  # an argument could be seen by others
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def start_turn(url: str, number: int) -> Turn:
+    """Take a turn in a process of its own, and return what it reports."""
+    reported = subprocess.run(
+        [sys.executable, "-m", "examples.kitchen.turns", str(number)],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": url},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return Turn.model_validate_json(reported.stdout)
+
+
+def verdict(turns: Sequence[Turn], keys: AbstractSet[uuid.UUID], console: Console) -> int:
+    """Check what the model saw, print what was found, and return the exit code."""
+    texts = [text for turn in turns for text in turn.model_side()]
+    leaks = showing_keys(texts, keys)
+    named = keys_by_ref(turns)
+    several = [ref for ref, keys_of_ref in named.items() if len(keys_of_ref) > 1]
+    processes = Counter(ref for turn in turns for ref in keys_by_ref([turn]))
+    shared = sum(count > 1 for count in processes.values())
+
+    show_heading(console, "checks")
+    strings = f"{len(texts)} strings on the model's side against {len(keys)} keys"
+    show_check(console, f"checked {strings}", leaks)
+    refs = f"{len(named)} refs, {shared} of them met by several processes, for a second key"
+    show_check(console, f"checked {refs}", several)
+    return int(bool(leaks or several))

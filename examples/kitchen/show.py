@@ -1,0 +1,69 @@
+"""Show the demo on a console: two sides, field by field, and what the checks found.
+
+In go turns and findings, out comes text, at most as wide as the console.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from examples.kitchen.transcript import Exchange, Turn
+
+WIDTH: Final = 100  # where there is no terminal to ask
+KEY_WIDTH: Final = 36  # a UUID
+REF_WIDTH: Final = 19  # a long ref: recipe_ingredient_1
+BORDERS: Final = 10  # three columns' lines and padding
+
+
+def wide_console() -> Console:
+    """Return a console on standard output, wide enough for two sides in a pipe too."""
+    console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = WIDTH
+    return console
+
+
+def show_turn(console: Console, turn: Turn) -> None:
+    """Print a turn: who worked and what for, what the user said, and each exchange."""
+    show_heading(console, f"turn {turn.number}, process {turn.process}: {turn.point}")
+    console.print(Text.assemble(("the user: ", "dim"), turn.user))
+    for exchange in turn.exchanges:
+        console.print()
+        console.print(Text.assemble(("the model: ", "dim"), exchange.asked))
+        console.print(_table(exchange, console.width))
+
+
+def show_heading(console: Console, heading: str) -> None:
+    """Print a line across, with what comes below it."""
+    console.print()
+    console.rule(Text(heading, "bold"), align="left")
+
+
+def show_check(console: Console, checked: str, found: Sequence[str]) -> None:
+    """Print a check and what it found, which is nothing if all is well."""
+    result = Text("none found", "bold green") if not found else Text("FOUND", "bold red")
+    console.print(Text.assemble(f"{checked}: ", result))
+    for text in found:
+        console.print(Text(f"  {text}", "red"))
+
+
+def _table(exchange: Exchange, width: int) -> Table:
+    fields = {field for record in exchange.model for field in record}
+    room = width - BORDERS - max(map(len, fields), default=0)
+    held = KEY_WIDTH if room >= REF_WIDTH + KEY_WIDTH else room // 2
+    table = Table(box=box.ROUNDED)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column("the model sees", style="green", overflow="fold", width=room - held)
+    table.add_column("the database holds", style="yellow", overflow="fold", width=held)
+    for model, database in zip(exchange.model, exchange.database, strict=True):
+        for field, seen in model.items():
+            table.add_row(Text(field), Text(seen), Text(database[field]))
+        table.add_section()
+    return table

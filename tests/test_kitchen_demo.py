@@ -1,0 +1,195 @@
+"""Tests for the demo: `python -m examples.kitchen`, what it starts, shows and checks."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from io import StringIO
+
+import pytest
+from rich.console import Console
+from sqlalchemy import Engine, create_engine, select
+from sqlalchemy.orm import Session
+
+from examples.kitchen.checks import keys_by_ref, keys_in, showing_keys
+from examples.kitchen.demo import ROOT, prepare, start_turn, verdict
+from examples.kitchen.models import Base, MealPlan, Preferences, Recipe, User
+from examples.kitchen.show import WIDTH, show_turn
+from examples.kitchen.transcript import Exchange, Turn
+from examples.kitchen.turns import SCRIPT, TUESDAY
+from tests.fix_postgres import empty_database
+from tests.postgres.provider import Provided
+
+KEY = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
+OTHER_KEY = uuid.UUID("c69607bb-2f0e-4d53-9a55-1f0b7c1f2a3d")
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The demo's turns, and the database that they were taken on."""
+
+    engine: Engine
+    turns: Sequence[Turn]
+
+
+@pytest.fixture(scope="module")
+def taken(server: Provided) -> Iterator[Taken]:
+    """The turns, each taken once for all tests, none of which writes."""
+    with empty_database(server) as url:
+        engine = create_engine(url)
+        prepare(engine, _console())
+        yield Taken(engine, [start_turn(url, number) for number in range(1, len(SCRIPT) + 1)])
+        engine.dispose()
+
+
+def _console(width: int = WIDTH) -> Console:
+    return Console(file=StringIO(), width=width)
+
+
+def _printed(console: Console) -> str:
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def _turn(seen: str, held: str = str(KEY)) -> Turn:
+    """Give a turn in which the model saw one text where the database holds another."""
+    exchange = Exchange(asked="read", model=[{"id": seen}], database=[{"id": held}])
+    return Turn(number=1, process=1, point="", user="What is there?", exchanges=[exchange])
+
+
+def test_the_demo_ends_well_in_a_pipe(engine: Engine, database_url: str) -> None:
+    """It exits with 0, fits a page, names three processes, and has looked for every key left."""
+    demo = subprocess.run(
+        [sys.executable, "-m", "examples.kitchen"],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": database_url},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    looked_for = re.search(
+        r"checked [0-9]+ strings .* against ([0-9]+) keys: none found", demo.stdout
+    )
+    assert demo.returncode == 0, demo.stderr
+    assert max(map(len, demo.stdout.splitlines())) <= WIDTH
+    assert len(set(re.findall(r"process ([0-9]+)", demo.stdout))) == 3
+    assert looked_for is not None
+    assert int(looked_for[1]) == len(keys_in(engine)) + 1  # the cancelled plan's
+
+
+def test_each_turn_is_a_process_that_keeps_the_refs(taken: Taken) -> None:
+    """Three processes number their turns on, and a ref of the first is the same in the last."""
+    first, _, last = (keys_by_ref([turn]) for turn in taken.turns)
+    assert [turn.number for turn in taken.turns] == [1, 2, 3]
+    assert len({os.getpid(), *(turn.process for turn in taken.turns)}) == 4
+    assert first["recipe_3"] == last["recipe_3"]
+    with Session(taken.engine) as session:
+        [plan] = session.scalars(select(MealPlan))
+        assert (plan.date, {str(plan.recipe_id)}) == (TUESDAY, first["recipe_3"])
+
+
+def test_a_child_names_a_parent_that_was_never_read(taken: Taken) -> None:
+    """The ref that a child's foreign key shows is the recipe's, and can be planned."""
+    child, planned, _ = taken.turns[1].exchanges
+    assert child.model[0]["recipe_id"] == planned.model[1]["recipe_id"] == "recipe_6"
+    with Session(taken.engine) as session:
+        recipe = session.get_one(Recipe, uuid.UUID(child.database[0]["recipe_id"]))
+        assert recipe.name == "Paneer Tikka Masala"
+
+
+def test_each_mistake_is_answered_by_an_error(taken: Taken) -> None:
+    """A misspelt, an unknown, a wrong and a deleted ref each get the fact and a remedy."""
+    answers = [exchange.model[0] for exchange in taken.turns[2].exchanges[:-1]]
+    facts = [answer["error"].partition("; ")[0] for answer in answers if "error" in answer]
+    assert facts == [
+        "'recpie_3' is not a known recipe",
+        "'recipe_33' is not a known recipe",
+        "'meal_plan_1' names a meal_plan where a recipe is needed",
+        "'meal_plan_1' was deleted and cannot be used",
+    ]
+    assert "did you mean 'recipe_3'?" in answers[1]["error"]
+    assert [answers[0], answers[-1]] == [
+        {"answer": "meal_plan_1 is cancelled"},
+        {"answer": "meal_plan_2 is now recipe_3"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        f"the id is {KEY}, as you asked",
+        str(KEY).upper(),
+        KEY.hex,
+        "a508000d",
+        "..a508000d.. or so",
+        str(OTHER_KEY),
+    ],
+)
+def test_a_planted_key_fails_the_demo(planted: str) -> None:
+    """A key on the model's side, in any spelling or abbreviated, is printed, and the exit is 1."""
+    console = _console()
+    assert verdict([_turn("recipe_1"), _turn(planted)], {KEY}, console) == 1
+    assert f"FOUND\n  {planted}" in _printed(console)
+
+
+def test_a_key_is_found_wherever_a_model_looks() -> None:
+    """The user's words, what the model asks, names of fields and values are all looked at."""
+    exchange = Exchange(asked="2", model=[{"3": "4"}], database=[{"3": str(KEY)}])
+    turn = Turn(number=1, process=1, point="", user="1", exchanges=[exchange])
+    assert list(turn.model_side()) == ["1", "2", "3", "4"]
+
+
+def test_a_ref_of_two_keys_fails_the_demo() -> None:
+    """A ref that names another key in another process is printed, and the exit is 1."""
+    console = _console()
+    turns = [_turn("recipe_1"), _turn("recipe_1", str(OTHER_KEY))]
+    assert verdict(turns, {KEY, OTHER_KEY}, console) == 1
+    assert "FOUND\n  recipe_1" in _printed(console)
+
+
+def test_refs_and_data_are_not_taken_for_keys() -> None:
+    """Refs, dates, numbers and words pass."""
+    texts = [
+        "gen_recipe_12345678",
+        "2026-03-02",
+        "12345678",
+        "defaced beef",
+        "recipe_ingredient_1",
+    ]
+    assert showing_keys(texts, [KEY]) == []
+
+
+def test_keys_are_found_in_every_column(engine: Engine) -> None:
+    """Primary keys, foreign keys and the elements of arrays of keys are all looked for."""
+    Base.metadata.create_all(engine)
+    with Session(engine) as session, session.begin():
+        preferences = Preferences(user=User(name="Ada"), assumed_staples=[KEY])
+        session.add(preferences)
+        session.flush()
+        expected = {preferences.id, preferences.user_id, KEY}
+    assert keys_in(engine) == expected
+
+
+def test_the_demo_wants_an_empty_database(engine: Engine) -> None:
+    """A database with tables in it is left alone."""
+    Base.metadata.create_all(engine)
+    with pytest.raises(SystemExit, match="needs an empty database"):
+        prepare(engine, _console())
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_both_sides_fit_the_console(width: int) -> None:
+    """Nothing is cut off, and no line is longer than the console is wide."""
+    console = _console(width)
+    show_turn(console, _turn("recipe_ingredient_1"))
+    lines = _printed(console).splitlines()
+    cells = [line.split("│")[2:4] for line in lines if line.count("│") == 4]
+    model, database = ("".join(side[n].strip() for side in cells) for n in (0, 1))
+    assert max(map(len, lines)) <= width
+    assert "recipe_ingredient_1" in model
+    assert str(KEY) in database
