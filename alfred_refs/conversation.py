@@ -130,6 +130,10 @@ class Conversation:
         self.meet(pairs)
         return [self._cache.ref_of(entity, key) for entity, key in pairs]  # type: ignore[misc]
 
+    def has_met(self, pairs: Iterable[EntityKey]) -> bool:
+        """Tell whether all these keys have refs in this process."""
+        return all(self._cache.ref_of(*pair) is not None for pair in pairs)
+
     def meet(self, pairs: Collection[EntityKey]) -> None:
         """Make sure that all these keys have refs in this process: at most one round trip."""
         new = {pair: None for pair in pairs if self._cache.ref_of(*pair) is None}

@@ -37,11 +37,20 @@ class RefAttribute(InstrumentedAttribute[Any]):
     inherit_cache = True
 
     def __get__(self, instance: object | None, owner: Any) -> Any:
-        value = super().__get__(instance, owner)
-        if instance is None or value is None:
-            return value
+        # Runs twice for every row that is shown: the common way is written out, call by call.
+        if instance is None:
+            return self
+        try:
+            value = instance.__dict__[self.key]
+        except KeyError:
+            value = super().__get__(instance, owner)
         boundary = boundary_of(instance)
-        return value if boundary is None else boundary.show(self, instance, value)
+        if boundary is None or value is None:
+            return value
+        try:
+            return boundary.showers[self](value)
+        except (KeyError, AttributeError, ValueError):  # a new key, or a text not yet resolved
+            return boundary.show(self, instance, value)
 
     def __set__(self, instance: object, value: Any) -> None:
         boundary = boundary_of(instance)
@@ -50,34 +59,43 @@ class RefAttribute(InstrumentedAttribute[Any]):
         super().__set__(instance, value)
 
 
-def boundary_of(instance: object) -> Boundary | None:
+def boundary_of(instance: Any) -> Boundary | None:
     """Return the boundary that an instance belongs to."""
-    return cast("Boundary | None", sqla.extras_of(sqla.state_of(instance)).get(_BOUNDARY))
+    return instance._sa_instance_state.__dict__.get(_BOUNDARY)  # type: ignore[no-any-return]
 
 
 class Boundary:
     """What the instances of one session show and accept.
 
     Attributes:
-        raw: whether key attributes show and accept keys as they are.
+        showers: what gives the ref of a key, for the attributes shown so far.
     """
 
     def __init__(self, conversation: Conversation) -> None:
-        self.raw = False
+        self._raw = False
         self._conversation = conversation
         self._entities = conversation.plans.entities
-        self._showers: dict[Any, Callable[[Any], Any]] = {}
+        self.showers: dict[RefAttribute, Callable[[Any], Any]] = {}
         self._instrumented: set[type[Any]] = set()
         self._loaded: list[State] = []
         self._many = _FEW
         self._unresolved: dict[State, set[str]] = {}
 
-    def enter(self, instance: object) -> None:
+    @property
+    def raw(self) -> bool:
+        """Whether key attributes show and accept keys as they are."""
+        return self._raw
+
+    @raw.setter
+    def raw(self, raw: bool) -> None:
+        self._raw = raw
+        self.showers = {}
+
+    def enter(self, state: State) -> None:
         """Take in an instance that the session loads or is given."""
-        state: State = sqla.state_of(instance)
         if state.class_ not in self._instrumented:
             self._instrument(state.class_)
-        sqla.extras_of(state)[_BOUNDARY] = self
+        state.__dict__[_BOUNDARY] = self
         self._loaded.append(state)
         if len(self._loaded) > self._many:
             self._forget_collected()
@@ -93,13 +111,12 @@ class Boundary:
         self._loaded = [state for state in self._loaded if state.obj() is not None]
         self._many = max(_FEW, 2 * len(self._loaded))
 
-    def enter_new(self, instance: object) -> None:
+    def enter_new(self, state: State) -> None:
         """Take in an instance made by the program: its key attributes may have refs as text.
 
         They are resolved at the next flush, all together: adding an object does no I/O.
         """
-        self.enter(instance)
-        state = sqla.state_of(instance)
+        self.enter(state)
         for name, column in self._entities.of_class(state.class_).all.items():
             if state.key is None and _is_text(column, state.dict.get(name)):
                 self._unresolved.setdefault(state, set()).add(name)
@@ -151,27 +168,19 @@ class Boundary:
         return column.from_key(key)
 
     def show(self, attribute: RefAttribute, instance: object, value: Any) -> Any:
-        """Return the ref of a key that stands in an attribute.
+        """Return what stands for the value of an attribute that `showers` has no answer for.
 
         A key met for the first time is minted together with those of all instances loaded so far,
         so that they are numbered in the order of loading, in one round trip.
         """
-        if self.raw:
-            return value
-        try:
-            return self._showers[attribute](value)
-        except (KeyError, AttributeError, ValueError):  # a new key, or a text not yet resolved
-            return self._show_new(attribute, instance, value)
-
-    def _show_new(self, attribute: RefAttribute, instance: object, value: Any) -> Any:
         column = self._column(attribute)
-        if column is None:
-            self._showers[attribute] = _as_it_is
+        if self._raw or column is None:
             return value
         if attribute.key in self._unresolved.get(sqla.state_of(instance), ()):
             return value
-        self._conversation.meet([*self._new_keys(), *_keys_in(column, value)])
-        show = self._showers[attribute] = shower(column, self._conversation)
+        show = self.showers[attribute] = shower(column, self._conversation)
+        if not self._conversation.has_met(_keys_in(column, value)):
+            self._conversation.meet([*self._new_keys(), *_keys_in(column, value)])
         return show(value)
 
     def _new_keys(self) -> list[EntityKey]:
@@ -196,8 +205,8 @@ class Boundary:
         Raises:
             BadRefError: the text is no ref that can be used; the attribute stays as it is.
         """
-        column = None if self.raw else self._column(attribute)
-        if column is None:
+        column = self._column(attribute)
+        if self._raw or column is None:
             return value
         self._unresolved.get(sqla.state_of(instance), set()).discard(attribute.key)
         if not _is_text(column, value):
@@ -221,7 +230,3 @@ def _is_text(column: KeyColumn, value: Any) -> bool:
 
 def _keys_in(column: KeyColumn, value: Any) -> Iterator[EntityKey]:
     return ((column.entity, column.to_key(item)) for item in _listed(column, value))
-
-
-def _as_it_is(value: Any) -> Any:
-    return value

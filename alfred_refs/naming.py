@@ -51,16 +51,21 @@ class EntityNames:
     def _meet_all(self, table: Table) -> None:
         mapper = sqla.mapper_of_table(table)
         if mapper is None:
-            self._take(table, self._given.get(table.fullname) or _singular(table))
+            given = self._given_to(table.fullname)
+            self._take(table, _singular(table) if given is None else given)
             return
         for other in sorted(mapper.registry.mappers, key=str):
             if isinstance(other.local_table, Table):
-                self._take(other.local_table, self._name_of_class(other))
+                self._take(other.local_table, self._name_of_class(other, other.local_table))
 
-    def _name_of_class(self, mapper: Mapper[Any]) -> str:
+    def _name_of_class(self, mapper: Mapper[Any], table: Table) -> str:
         class_ = root_of(mapper).class_
-        given = self._given.get(class_) or self._given.get(mapper.local_table.fullname)  # type: ignore[attr-defined]
-        return given or class_.__dict__.get("__ref_name__") or to_snake(class_.__name__)
+        given = self._given_to(class_, table.fullname)
+        said = class_.__dict__.get("__ref_name__", to_snake(class_.__name__))
+        return said if given is None else given
+
+    def _given_to(self, *items: type[Any] | str) -> str | None:
+        return next((self._given[item] for item in items if item in self._given), None)
 
     def _take(self, table: Table, name: str) -> None:
         if self._names.get(table, name) != name:

@@ -8,8 +8,10 @@ transaction has ended, and never changes what the transaction did.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Any
 
+from sqlalchemy import Column
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import InstanceState
 
@@ -28,6 +30,7 @@ class Outcome:
         self._conversation = conversation
         self._inserted: dict[State, EntityKey] = {}
         self._deleted: dict[State, EntityKey] = {}
+        self._deleted_in_bulk: set[EntityKey] = set()
         self._gone: dict[EntityKey, Gone] = {}
 
     def inserted(self, state: State) -> None:
@@ -44,6 +47,26 @@ class Outcome:
             [column] = keys.primary.values()
             rows[state] = keys.own, column.to_key(state.key[1][0])
 
+    def deleted_rows(self, primary: Column[Any], values: Collection[Any]) -> None:
+        """Note that a statement deleted rows in this transaction.
+
+        Args:
+            primary: their primary key's one column.
+            values: what it held.
+        """
+        entities = self._conversation.plans.entities
+        column = entities.of_column(primary)
+        if column is not None and column.entity == entities.name_of(primary.table):
+            self._deleted_in_bulk |= {(column.entity, column.to_key(value)) for value in values}
+
+    def rolled_back(self) -> None:
+        """Forget what statements deleted: a savepoint or all of it was rolled back.
+
+        Which statements came after the savepoint is not known, and a row wrongly called gone
+        would be worse than one that is found missing when it is used.
+        """
+        self._deleted_in_bulk.clear()
+
     def insert_undone(self, state: State) -> None:
         """Note that the insertion of a row was rolled back, to a savepoint or altogether."""
         if state in self._inserted:
@@ -57,18 +80,22 @@ class Outcome:
         """Note that what was inserted is saved and what was deleted is gone."""
         for pair in self._inserted.values():
             self._gone.pop(pair, None)
-        self._gone |= dict.fromkeys(self._deleted.values(), "was deleted")
-        self._inserted.clear()
-        self._deleted.clear()
+        deleted = self._deleted_in_bulk | set(self._deleted.values())
+        self._gone |= dict.fromkeys(deleted, "was deleted")
+        self._forget()
 
     def ended(self) -> None:
         """Tell the conversation. What is still open was not committed."""
         self._gone |= dict.fromkeys(self._inserted.values(), "was never saved")
-        self._inserted.clear()
-        self._deleted.clear()
+        self._forget()
         gone, self._gone = self._gone, {}
         for reason in set(gone.values()):
             self._tell([pair for pair in gone if gone[pair] == reason], reason)
+
+    def _forget(self) -> None:
+        self._inserted.clear()
+        self._deleted.clear()
+        self._deleted_in_bulk.clear()
 
     def _tell(self, pairs: list[EntityKey], reason: Gone) -> None:
         try:

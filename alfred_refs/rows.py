@@ -115,7 +115,8 @@ def with_refs(
 def _shown(row: Any, show: Sequence[tuple[int, Callable[[Any], Any]]]) -> tuple[Any, ...]:
     values = list(row)
     for position, as_ref in show:
-        values[position] = as_ref(values[position])
+        if values[position] is not None:
+            values[position] = as_ref(values[position])
     return tuple(values)
 
 
@@ -131,15 +132,15 @@ def _new_values(
 
 def shower(column: KeyColumn, conversation: Referring) -> Callable[[Any], Any]:
     """Return the function that gives a ref for a value of the column whose key has been met."""
-    refs, token = conversation.refs_of(column.entity), column.token
-
-    def as_ref(value: Any) -> Any:
-        return None if value is None else refs[token(value)]
-
-    def as_refs(values: Any) -> Any:
-        return None if values is None else [as_ref(value) for value in values]
-
-    return as_refs if column.array else as_ref
+    refs = conversation.refs_of(column.entity)
+    if column.array:
+        token = column.token
+        return lambda values: [None if v is None else refs[token(v)] for v in values]
+    if column.as_text:
+        return lambda value: refs[uuid.UUID(value).int]
+    if column.key_type == "uuid":
+        return lambda value: refs[value.int]
+    return refs.__getitem__
 
 
 def _refuse_unknown(rows: Sequence[Any], outputs: Outputs) -> None:

@@ -17,16 +17,17 @@ shown as a ref only where its values are keys just as the column has them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Result, event, inspect
-from sqlalchemy.orm import ORMExecuteState, Session, SessionTransaction
+from sqlalchemy import Result, event, inspect, select
+from sqlalchemy.orm import InstanceState, ORMExecuteState, Session, SessionTransaction
 
 from . import criteria, rows, sqla
 from .conversation import Conversation
+from .entities import KeyColumn
 from .errors import SetupError
 from .instances import Boundary
 from .outcome import Outcome
@@ -102,7 +103,7 @@ class RefSession(Session):
         if self._boundary is None or self._boundary.raw:
             return super().merge(instance, **options)
         state = sqla.state_of(instance)
-        for related in (instance, *(r[0] for r in state.mapper.cascade_iterator("merge", state))):
+        for related in (state, *(r[2] for r in state.mapper.cascade_iterator("merge", state))):
             self._boundary.enter_new(related)
         self._boundary.resolve_new()
         with self.raw_keys():
@@ -127,13 +128,31 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
         execution.statement, execution.parameters = criteria.with_keys(
             plan.inputs, *given, lambda text, column: swapped[text, column]
         )
-    if not plan.outputs and not (texts and execution.parameters):
+    if not plan.outputs and not (texts and (execution.parameters or execution.is_delete)):
         return None
     result = execution.invoke_statement()
+    if texts and execution.is_delete:
+        _note_deleted(execution, swapped)
     if plan.outputs and getattr(result, "returns_rows", True):
         rewrite = partial(rows.with_refs, outputs=plan.outputs, conversation=conversation)
         return sqla.rewrite_rows(result, rewrite)
     return result
+
+
+def _note_deleted(execution: ORMExecuteState, named: Mapping[tuple[str, KeyColumn], Any]) -> None:
+    """Note which of the rows that a DELETE names by their refs are gone: one more statement."""
+    session = cast(RefSession, execution.session)
+    primary = list(cast(Any, execution.statement).table.primary_key)
+    names = [str(column) for column in primary]
+    values = [value for (_, column), value in named.items() if [column.name] == names]
+    if not values or session._outcome is None:
+        return
+    left = session.scalars(
+        select(*primary).where(primary[0].in_(values)),
+        execution_options={"raw_keys": True},
+        bind_arguments=execution.bind_arguments,
+    )
+    session._outcome.deleted_rows(primary[0], set(values).difference(left))
 
 
 def _is_raw(execution: ORMExecuteState) -> bool:
@@ -147,16 +166,16 @@ def _is_raw(execution: ORMExecuteState) -> bool:
     )
 
 
-@event.listens_for(RefSession, "loaded_as_persistent")
-def _loaded(session: RefSession, instance: object) -> None:
+@event.listens_for(RefSession, "loaded_as_persistent", raw=True)
+def _loaded(session: RefSession, state: InstanceState[Any]) -> None:
     if session._boundary is not None:
-        session._boundary.enter(instance)
+        session._boundary.enter(state)
 
 
-@event.listens_for(RefSession, "before_attach")
-def _attached(session: RefSession, instance: object) -> None:
+@event.listens_for(RefSession, "before_attach", raw=True)
+def _attached(session: RefSession, state: InstanceState[Any]) -> None:
     if session._boundary is not None:
-        session._boundary.enter_new(instance)
+        session._boundary.enter_new(state)
 
 
 @event.listens_for(RefSession, "before_flush")
@@ -165,29 +184,35 @@ def _flushing(session: RefSession, *_: object) -> None:
         session._boundary.resolve_new()
 
 
-@event.listens_for(RefSession, "pending_to_persistent")
-def _inserted(session: RefSession, instance: object) -> None:
+@event.listens_for(RefSession, "pending_to_persistent", raw=True)
+def _inserted(session: RefSession, state: InstanceState[Any]) -> None:
     if session._boundary is not None and session._outcome is not None:
-        session._boundary.enter(instance)
-        session._outcome.inserted(sqla.state_of(instance))
+        session._boundary.enter(state)
+        session._outcome.inserted(state)
 
 
-@event.listens_for(RefSession, "persistent_to_transient")
-def _insert_undone(session: RefSession, instance: object) -> None:
+@event.listens_for(RefSession, "persistent_to_transient", raw=True)
+def _insert_undone(session: RefSession, state: InstanceState[Any]) -> None:
     if session._outcome is not None:
-        session._outcome.insert_undone(sqla.state_of(instance))
+        session._outcome.insert_undone(state)
 
 
-@event.listens_for(RefSession, "persistent_to_deleted")
-def _deleted(session: RefSession, instance: object) -> None:
+@event.listens_for(RefSession, "persistent_to_deleted", raw=True)
+def _deleted(session: RefSession, state: InstanceState[Any]) -> None:
     if session._outcome is not None:
-        session._outcome.deleted(sqla.state_of(instance))
+        session._outcome.deleted(state)
 
 
-@event.listens_for(RefSession, "deleted_to_persistent")
-def _delete_undone(session: RefSession, instance: object) -> None:
+@event.listens_for(RefSession, "deleted_to_persistent", raw=True)
+def _delete_undone(session: RefSession, state: InstanceState[Any]) -> None:
     if session._outcome is not None:
-        session._outcome.delete_undone(sqla.state_of(instance))
+        session._outcome.delete_undone(state)
+
+
+@event.listens_for(RefSession, "after_soft_rollback")
+def _rolled_back(session: RefSession, _: SessionTransaction) -> None:
+    if session._outcome is not None:
+        session._outcome.rolled_back()
 
 
 @event.listens_for(RefSession, "after_commit")

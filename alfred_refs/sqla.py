@@ -128,15 +128,6 @@ def state_of(instance: object) -> InstanceState[Any]:
     return instance_state(instance)
 
 
-def extras_of(state: InstanceState[Any]) -> dict[str, Any]:
-    """Return the dictionary in which what concerns one instance can be kept beside it.
-
-    Leans on `InstanceState` having a `__dict__`: it lives as long as the instance, and the
-    instance's own `__dict__`, which is its row, stays clean.
-    """
-    return state.__dict__
-
-
 def rewrite_rows(result: Result[Any], rewrite: Callable[[Rows], Rows]) -> Result[Any]:
     """Make every chunk of rows that the result yields go through a function first.
 

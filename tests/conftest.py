@@ -1,3 +1,3 @@
 """What every test has: the fixtures, split by theme into `fix_*.py`."""
 
-pytest_plugins = ["tests.fix_postgres"]
+pytest_plugins = ["tests.fix_postgres", "tests.fix_session"]

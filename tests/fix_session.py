@@ -1,0 +1,102 @@
+"""Fixtures: the tests' tables, a registry beside them, and sessions in one conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pytest
+from sqlalchemy import Engine, event
+from sqlalchemy.orm import Session, sessionmaker
+
+from alfred_refs import Conversation, PostgresStore, RefRegistry, RefSession
+from alfred_refs.refs import Ref
+from alfred_refs.store import Address, EntityKey, Entry, Gone
+from tests.models import Base, Recipe
+
+
+class TravelLog(PostgresStore):
+    """A Postgres store that writes down each round trip it makes, by the method's name."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.trips: list[str] = []
+
+    def refer(self, address: Address, keys: Sequence[EntityKey]) -> list[Entry]:
+        """Write it down."""
+        self.trips.append("refer")
+        return super().refer(address, keys)
+
+    def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:
+        """Write it down."""
+        self.trips.append("resolve")
+        return super().resolve(address, refs)
+
+    def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
+        """Write it down."""
+        self.trips.append("mark")
+        super().mark(address, keys, gone)
+
+
+@pytest.fixture
+def tables(engine: Engine) -> Engine:
+    """The engine, with the tests' tables in its database."""
+    Base.metadata.create_all(engine)
+    return engine
+
+
+@pytest.fixture
+def store(tables: Engine) -> TravelLog:
+    """A store in the test's database that tells of its round trips."""
+    store = TravelLog(tables)
+    store.create_tables()
+    return store
+
+
+@pytest.fixture
+def registry(store: TravelLog) -> RefRegistry:
+    """A registry over the store."""
+    return RefRegistry(store=store)
+
+
+@pytest.fixture
+def conversation(registry: RefRegistry) -> Conversation:
+    """The conversation that the session works in."""
+    return registry.conversation("chat-7")
+
+
+@pytest.fixture
+def sessions(tables: Engine) -> sessionmaker[RefSession]:
+    """A factory of sessions that take a conversation."""
+    return sessionmaker(tables, class_=RefSession)
+
+
+@pytest.fixture
+def session(
+    sessions: sessionmaker[RefSession], conversation: Conversation
+) -> Iterator[RefSession]:
+    """A session in the conversation."""
+    with sessions(conversation=conversation) as session:
+        yield session
+
+
+@pytest.fixture
+def recipes(tables: Engine) -> list[Recipe]:
+    """Five saved recipes, named A to E, as a plain session has them: with their keys."""
+    with Session(tables, expire_on_commit=False) as plain:
+        recipes = [Recipe(name=name) for name in "ABCDE"]
+        plain.add_all(recipes)
+        plain.commit()
+    return recipes
+
+
+@pytest.fixture
+def sent(tables: Engine) -> Iterator[list[str]]:
+    """The statements sent through the application's engine, growing as they are sent."""
+    statements: list[str] = []
+
+    def note(*arguments: object) -> None:
+        statements.append(str(arguments[2]))
+
+    event.listen(tables, "before_cursor_execute", note)
+    yield statements
+    event.remove(tables, "before_cursor_execute", note)

@@ -1,0 +1,266 @@
+"""A conversation: from refs to keys and back, and what is wrong with a bad ref."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from alfred_refs import (
+    BadRefError,
+    Conversation,
+    ConversationIdError,
+    DraftRefError,
+    GoneRefError,
+    RawKeyError,
+    RefRegistry,
+    UnknownConversationError,
+    UnknownRefError,
+    WrongEntityError,
+)
+from alfred_refs.testing import MemoryStore
+from tests.models import Cook, MealPlan, Order, Recipe
+
+KEYS = [uuid.UUID(int=n) for n in range(1, 21)]
+
+
+@pytest.fixture
+def memory() -> RefRegistry:
+    """A registry that is gone with the test."""
+    return RefRegistry(store=MemoryStore())
+
+
+@pytest.fixture
+def chat(memory: RefRegistry) -> Conversation:
+    """A conversation that knows three recipes and a meal plan."""
+    chat = memory.conversation("chat-7")
+    chat.refer_all(Recipe, KEYS[:3])
+    chat.refer(MealPlan, KEYS[0])
+    return chat
+
+
+def elsewhere(registry: RefRegistry) -> RefRegistry:
+    """Return what another process has: the same store, and nothing in memory."""
+    return RefRegistry(store=registry._store)
+
+
+def test_refer_and_resolve_are_inverse(chat: Conversation) -> None:
+    """What a key is called names that key, in any order and more than once."""
+    refs = chat.refer_all(Recipe, [KEYS[2], KEYS[0], KEYS[2]])
+
+    assert refs == ["recipe_3", "recipe_1", "recipe_3"]
+    assert chat.resolve_all(refs, Recipe) == [KEYS[2], KEYS[0], KEYS[2]]
+
+
+def test_an_entity_is_a_class_a_table_or_a_name(chat: Conversation) -> None:
+    """A subclass names the entity of its base."""
+    assert chat.refer(Recipe.__table__, KEYS[0]) == "recipe_1"  # type: ignore[arg-type]
+    assert chat.refer("recipe", KEYS[0]) == "recipe_1"
+    assert chat.refer(Cook, KEYS[5]) == "person_1"
+
+
+def test_keys_of_every_type_have_refs(chat: Conversation) -> None:
+    """Integers and tuples are keys like UUIDs, and come back as they were."""
+    assert chat.refer(Order, 12) == "order_1"
+    assert chat.resolve(chat.refer("order_line", (12, 2))) == (12, 2)
+
+
+def test_a_ref_is_a_plain_str(chat: Conversation) -> None:
+    """Frameworks print a subclass by its repr, so a ref is nothing but text."""
+    assert type(chat.refer(Recipe, KEYS[0])) is str
+
+
+def test_any_entity_is_resolved_where_none_is_asked_for(chat: Conversation) -> None:
+    """The ref itself says which entity it names."""
+    assert chat.resolve_all(["recipe_1", "meal_plan_1"]) == [KEYS[0], KEYS[0]]
+
+
+def test_another_process_knows_the_same_refs(memory: RefRegistry, chat: Conversation) -> None:
+    """A conversation opened anew has nothing in memory and asks the store."""
+    again = elsewhere(memory).conversation(chat.id)
+
+    assert again.resolve("recipe_3", Recipe) == KEYS[2]
+    assert again.refer(Recipe, KEYS[3]) == "recipe_4"
+
+
+@pytest.mark.parametrize(
+    ("ref", "expected", "message"),
+    [
+        (
+            "recipe_9",
+            UnknownRefError,
+            "'recipe_9' is not a known recipe; known: 'recipe_1', 'recipe_2', 'recipe_3'",
+        ),
+        (
+            "recpie_2",
+            UnknownRefError,
+            (
+                "'recpie_2' is not a known recipe; did you mean 'recipe_2'? "
+                "known: 'recipe_1', 'recipe_2', 'recipe_3'"
+            ),
+        ),
+        (
+            "Recipe 2",
+            UnknownRefError,
+            (
+                "'Recipe 2' is not a known recipe; did you mean 'recipe_2'? "
+                "known: 'recipe_1', 'recipe_2', 'recipe_3'"
+            ),
+        ),
+        (
+            "recipe_02",
+            UnknownRefError,
+            (
+                "'recipe_02' is not a known recipe; did you mean 'recipe_2'? "
+                "known: 'recipe_1', 'recipe_2', 'recipe_3'"
+            ),
+        ),
+        (
+            "hello",
+            UnknownRefError,
+            "'hello' is not a known recipe; known: 'recipe_1', 'recipe_2', 'recipe_3'",
+        ),
+        (
+            "meal_plan_1",
+            WrongEntityError,
+            (
+                "'meal_plan_1' names a meal_plan where a recipe is needed; "
+                "known: 'recipe_1', 'recipe_2', 'recipe_3'"
+            ),
+        ),
+        (
+            "meal_plan_2",
+            UnknownRefError,
+            "'meal_plan_2' is not a known recipe; known: 'recipe_1', 'recipe_2', 'recipe_3'",
+        ),
+        (
+            "gen_recipe_1",
+            DraftRefError,
+            (
+                "'gen_recipe_1' is a draft's ref where a saved recipe is needed; "
+                "save the draft and use the ref it gets, or choose another; "
+                "known: 'recipe_1', 'recipe_2', 'recipe_3'"
+            ),
+        ),
+        (
+            str(KEYS[0]),
+            RawKeyError,
+            (
+                "a raw key was given as text where the ref of a recipe is needed; "
+                "give a ref, or use session.raw_keys() in trusted code; "
+                "known: 'recipe_1', 'recipe_2', 'recipe_3'"
+            ),
+        ),
+    ],
+)
+def test_a_bad_ref_says_what_is_wrong_and_how_to_go_on(
+    chat: Conversation, ref: str, expected: type[BadRefError], message: str
+) -> None:
+    """From the message alone a model can choose a ref that works."""
+    with pytest.raises(BadRefError) as caught:
+        chat.resolve(ref, Recipe)
+
+    assert (type(caught.value), str(caught.value)) == (expected, message)
+
+
+def test_a_row_that_is_gone_cannot_be_used_and_is_not_offered(chat: Conversation) -> None:
+    """The error says what became of the row; its ref is left out of what is known."""
+    chat.note_gone([("recipe", KEYS[1])], "was deleted")
+
+    with pytest.raises(GoneRefError) as caught:
+        chat.resolve("recipe_2", Recipe)
+    assert str(caught.value) == (
+        "'recipe_2' was deleted and cannot be used; known: 'recipe_1', 'recipe_3'"
+    )
+
+
+def test_a_gone_row_is_still_shown_by_its_ref(chat: Conversation) -> None:
+    """Showing a deleted object once more does not call its row back to life."""
+    chat.note_gone([("recipe", KEYS[1])], "was deleted")
+
+    assert chat.refer(Recipe, KEYS[1]) == "recipe_2"
+    with pytest.raises(GoneRefError):
+        chat.resolve("recipe_2")
+
+
+def test_a_row_that_is_read_again_can_be_used_again(
+    memory: RefRegistry, chat: Conversation
+) -> None:
+    """A process that meets the key anew has seen the row: the ref names it again."""
+    chat.note_gone([("recipe", KEYS[1])], "was deleted")
+    again = elsewhere(memory).conversation("chat-7")
+
+    assert again.refer(Recipe, KEYS[1]) == "recipe_2"
+    assert again.resolve("recipe_2") == KEYS[1]
+
+
+def test_a_key_without_ref_leaves_no_trace_when_it_goes(chat: Conversation) -> None:
+    """Rows that were never shown are never mentioned."""
+    chat.note_gone([("recipe", KEYS[9])], "was never saved")
+
+    assert chat.refer(Recipe, KEYS[9]) == "recipe_4"
+    assert chat.resolve("recipe_4") == KEYS[9]
+
+
+def test_one_bad_ref_refuses_the_list(chat: Conversation) -> None:
+    """The error is about the first bad one, and none is resolved."""
+    with pytest.raises(UnknownRefError, match="'recipe_8' is not"):
+        chat.resolve_all(["recipe_1", "recipe_8", "recipe_9"], Recipe)
+
+
+def test_a_ref_of_another_conversation_is_unknown(memory: RefRegistry, chat: Conversation) -> None:
+    """Nothing of another conversation is offered."""
+    chat.refer(Recipe, KEYS[0])
+
+    with pytest.raises(UnknownRefError) as caught:
+        memory.conversation("chat-8").resolve("recipe_1", Recipe)
+    assert caught.value.known == ()
+
+
+def test_many_known_refs_are_cut_to_the_nearest(chat: Conversation) -> None:
+    """An error stays short: the ten nearest in number, in natural order."""
+    chat.refer_all(Recipe, KEYS)
+
+    with pytest.raises(UnknownRefError) as caught:
+        chat.resolve("recipe_21", Recipe)
+    assert caught.value.known == tuple(f"recipe_{n}" for n in range(11, 21))
+
+
+def test_an_unknown_entity_is_guessed_by_its_spelling(chat: Conversation) -> None:
+    """Where any entity will do, the one that is spelt most alike is offered."""
+    with pytest.raises(UnknownRefError) as caught:
+        chat.resolve("mealplan_1")
+    assert (caught.value.near, caught.value.known) == ("meal_plan_1", ("meal_plan_1",))
+
+
+def test_turns_are_counted(memory: RefRegistry, chat: Conversation) -> None:
+    """The number is the same for all who open the conversation in the turn, until the next."""
+    assert chat.turn == 0
+    assert (chat.begin_turn(), chat.begin_turn(), chat.turn) == (1, 2, 2)
+    assert memory.conversation("chat-7").turn == 2
+
+
+@pytest.mark.parametrize("bad", ["", "x" * 256, "a\nb", "a\x00b", "\ud800"])
+def test_a_conversation_needs_an_id_that_can_be_kept_and_printed(
+    memory: RefRegistry, bad: str
+) -> None:
+    """An empty, long or unprintable id is refused before anything is stored."""
+    with pytest.raises(ConversationIdError, match="use 1 to 255 printable characters"):
+        memory.conversation(bad)
+
+
+def test_an_owner_of_any_simple_type_is_the_same_as_its_text(memory: RefRegistry) -> None:
+    """The owner is compared as text; another one does not know the conversation."""
+    owner = uuid.uuid4()
+    memory.conversation("chat-7", owner=owner).refer(Recipe, KEYS[0])
+
+    assert memory.conversation("chat-7", owner=str(owner)).resolve("recipe_1") == KEYS[0]
+    with pytest.raises(UnknownConversationError):
+        memory.conversation("chat-7", owner=7).resolve("recipe_1")
+    with pytest.raises(UnknownConversationError):
+        memory.conversation("chat-7").refer(Recipe, KEYS[0])
+
+
+def test_its_repr_shows_the_id_only(chat: Conversation) -> None:
+    """A conversation in a log or traceback shows no owner and no key."""
+    assert repr(chat) == "Conversation('chat-7')"

@@ -1,0 +1,225 @@
+"""Which columns hold keys, and of which entity."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from sqlalchemy import (
+    ARRAY,
+    Column,
+    ColumnElement,
+    ForeignKey,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    Uuid,
+    func,
+    select,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, aliased, mapped_column
+
+from alfred_refs import KeyColumnError, RefPolicy
+from alfred_refs.entities import Entities, KeyColumn
+from tests.models import (
+    Cook,
+    Guest,
+    MealPlan,
+    Order,
+    OrderLine,
+    Person,
+    Preference,
+    Recipe,
+    RecipeNote,
+    devices,
+    recipe_tags,
+)
+
+plan, line = aliased(MealPlan), MealPlan.__table__.alias()
+sub, cte = select(MealPlan).subquery(), select(MealPlan.recipe_id.label("r")).cte()
+
+
+@pytest.fixture
+def entities() -> Entities:
+    """What is known under the default policy."""
+    return Entities(RefPolicy())
+
+
+@pytest.mark.parametrize(
+    ("column", "entity"),
+    [
+        (Recipe.id, "recipe"),
+        (Recipe.parent_recipe_id, "recipe"),
+        (Recipe.name, None),
+        (MealPlan.recipe_id, "recipe"),
+        (MealPlan.instead_of, "recipe"),
+        (MealPlan.day, None),
+        (Preference.favourites, "recipe"),
+        (Preference.device, None),
+        (Preference.legacy_recipe_id, None),
+        (Preference.last_seen, "recipe"),
+        (Order.id, "order"),
+        (Order.number, None),
+        (OrderLine.order_id, "order"),
+        (OrderLine.position, None),
+        (RecipeNote.recipe_id, "recipe"),
+        (Person.id, "person"),
+        (Cook.__table__.c.id, "person"),
+        (Guest.id, "person"),
+        (recipe_tags.c.recipe_id, "recipe"),
+        (recipe_tags.c.tag, None),
+        (devices.c.id, "device"),
+        (plan.instead_of, "recipe"),
+        (line.c.recipe_id, "recipe"),
+        (sub.c.instead_of, "recipe"),
+        (cte.c.r, "recipe"),
+        (select(sub.c.id.label("x")).subquery().c.x, "meal_plan"),
+        (Recipe.id.label("anything"), "recipe"),
+        (func.lower(Recipe.name), None),
+    ],
+)
+def test_metadata_tells_what_a_column_holds(
+    column: Any, entity: str | None, entities: Entities
+) -> None:
+    """A key's entity is where the column points, whatever its name, through any alias."""
+    element: ColumnElement[Any] = getattr(column, "__clause_element__", lambda: column)()
+    found = entities.of_column(element)
+
+    assert (found and found.entity) == entity
+
+
+@pytest.mark.parametrize(
+    ("class_", "name"),
+    [(MealPlan, "meal_plan"), (Cook, "person"), (Guest, "person"), ("anything", "anything")],
+)
+def test_the_entity_is_named_by_the_class_at_the_root(
+    class_: Any, name: str, entities: Entities
+) -> None:
+    """Inheriting classes share the entity of their base."""
+    assert entities.name_of(class_) == name
+
+
+def test_a_column_knows_its_python_type(entities: Entities) -> None:
+    """A key is given back as the column has it: UUID objects, text, integers, lists."""
+    key = uuid.uuid4()
+    person = entities.of_class(Person).primary["id"]
+
+    assert person == KeyColumn("people.id", "person", "uuid", as_text=True)
+    assert (person.to_key(str(key)), person.from_key(key)) == (key, str(key))
+    assert entities.of_class(Recipe).primary["id"].from_key(key) is key
+    assert entities.of_class(Preference).foreign["favourites"].array
+
+
+@pytest.mark.parametrize(
+    ("class_", "primary", "foreign", "own"),
+    [
+        (MealPlan, ["id"], ["recipe_id", "instead_of"], "meal_plan"),
+        (OrderLine, ["order_id"], [], None),
+        (RecipeNote, ["recipe_id"], [], None),
+        (Cook, ["id"], [], "person"),
+    ],
+)
+def test_a_class_tells_its_key_attributes(
+    class_: type[Any], primary: list[str], foreign: list[str], own: str | None, entities: Entities
+) -> None:
+    """Rows have a ref of their own unless their key is composite or another entity's."""
+    keys = entities.of_class(class_)
+
+    assert (list(keys.primary), list(keys.foreign), keys.own) == (primary, foreign, own)
+
+
+def test_a_policy_chooses_key_types() -> None:
+    """Integers stay as they are where only UUIDs become refs; strings are on request."""
+    table = Table("countries", MetaData(), Column("code", String(2), primary_key=True))
+    uuids, strings = Entities(RefPolicy(key_types=("uuid",))), Entities(RefPolicy(("string",)))
+
+    assert uuids.of_column(Order.__table__.c.id) is None
+    assert uuids.of_column(table.c.code) is None
+    assert strings.of_column(table.c.code) == KeyColumn("countries.code", "country", "string")
+
+
+@pytest.mark.parametrize(
+    "excluded", [Recipe, "recipes", MealPlan.recipe_id, "meal_plans.recipe_id"]
+)
+def test_a_policy_excludes_classes_and_columns(excluded: Any) -> None:
+    """A foreign key to an excluded class is left raw as well."""
+    entities = Entities(RefPolicy(exclude=(excluded,)))
+
+    assert entities.of_column(MealPlan.__table__.c.recipe_id) is None
+    assert entities.of_column(MealPlan.__table__.c.id) is not None
+
+
+def test_of_a_composite_key_each_column_is_read_by_itself(entities: Entities) -> None:
+    """A UUID that is part of a composite key is a key; a number that is part of one is data."""
+    metadata = MetaData()
+    tenants = Table("tenants", metadata, Column("id", Integer, primary_key=True))
+    documents = Table(
+        "documents",
+        metadata,
+        Column("tenant_id", Integer, ForeignKey(tenants.c.id), primary_key=True),
+        Column("id", Uuid, primary_key=True),
+        Column("version", Integer, primary_key=True),
+    )
+    found = [entities.of_column(column) for column in documents.c]
+
+    assert [column and column.entity for column in found] == ["tenant", "document", None]
+
+
+def test_a_foreign_key_to_another_unique_column_is_refused_with_its_remedy(
+    entities: Entities,
+) -> None:
+    """A key that is not the primary key has no ref yet, and is never shown raw by default."""
+    metadata = MetaData()
+    target = Table(
+        "badges",
+        metadata,
+        Column("id", Uuid, primary_key=True),
+        Column("serial", Uuid, unique=True),
+    )
+    source = Table("doors", metadata, Column("serial", Uuid, ForeignKey(target.c.serial)))
+
+    with pytest.raises(KeyColumnError, match=r"doors.serial .* badges.serial.*info="):
+        entities.of_column(source.c.serial)
+
+
+@pytest.mark.parametrize(
+    ("type_", "declared", "message"),
+    [
+        (Uuid(), "nowhere.id", "'nowhere.id', no column of its metadata"),
+        (Uuid(), "id", "'id', no column of its metadata"),
+        (ARRAY(Text()), "self.id", None),
+        (func.now().type, "self.id", "has the type DateTime"),
+    ],
+)
+def test_a_declaration_must_name_a_table_and_a_type_of_key(
+    type_: Any, declared: str, message: str | None, entities: Entities
+) -> None:
+    """`info={"ref": ...}` is checked when the column is first met."""
+    table = Table(
+        "self",
+        MetaData(),
+        Column("id", Uuid, primary_key=True),
+        Column("other", type_, info={"ref": declared}),
+    )
+    if message is None:
+        assert entities.of_column(table.c.other) is not None
+        return
+    with pytest.raises(KeyColumnError, match=message):
+        entities.of_column(table.c.other)
+
+
+def test_a_class_of_another_base_mapped_later_is_met_when_it_is_used(entities: Entities) -> None:
+    """Nothing has to be announced: a class is read when it is first met."""
+    entities.of_class(Recipe)
+
+    class Base(DeclarativeBase):
+        pass
+
+    class Drink(Base):
+        __tablename__ = "drinks"
+        id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+
+    assert entities.of_class(Drink).own == "drink"

@@ -1,0 +1,129 @@
+"""The wording and the data of errors."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from sqlalchemy.exc import SQLAlchemyError
+
+from alfred_refs import errors
+from alfred_refs.errors import (
+    BadRefError,
+    DraftRefError,
+    GoneRefError,
+    RawKeyError,
+    RefError,
+    RegistryTablesError,
+    RegistryUnreachableError,
+    SetupError,
+    UnknownConversationError,
+    UnknownRefError,
+    WrongEntityError,
+)
+
+KNOWN = ("recipe_1", "recipe_2", "recipe_3")
+
+EXAMPLES = [
+    (
+        UnknownRefError("recipe_9", "recipe", KNOWN),
+        "'recipe_9' is not a known recipe; known: 'recipe_1', 'recipe_2', 'recipe_3'",
+    ),
+    (
+        UnknownRefError("recpie_1", "recipe", KNOWN, "recipe_1"),
+        (
+            "'recpie_1' is not a known recipe; did you mean 'recipe_1'? "
+            "known: 'recipe_1', 'recipe_2', 'recipe_3'"
+        ),
+    ),
+    (
+        UnknownRefError("recipe_9", "recipe"),
+        (
+            "'recipe_9' is not a known recipe; "
+            "no recipe is known yet in this conversation; read some first"
+        ),
+    ),
+    (
+        UnknownRefError("x"),
+        "'x' is not a known ref; no ref is known yet in this conversation; read some first",
+    ),
+    (
+        WrongEntityError("meal_plan_1", "recipe", KNOWN[:1], None, "meal_plan"),
+        "'meal_plan_1' names a meal_plan where a recipe is needed; known: 'recipe_1'",
+    ),
+    (
+        DraftRefError("gen_recipe_1", "recipe", KNOWN[:1]),
+        (
+            "'gen_recipe_1' is a draft's ref where a saved recipe is needed; "
+            "save the draft and use the ref it gets, or choose another; known: 'recipe_1'"
+        ),
+    ),
+    (
+        GoneRefError("recipe_4", "recipe", KNOWN[:1], None, "was deleted"),
+        "'recipe_4' was deleted and cannot be used; known: 'recipe_1'",
+    ),
+    (
+        RawKeyError(None, "recipe", KNOWN[:1]),
+        (
+            "a raw key was given as text where the ref of a recipe is needed; "
+            "give a ref, or use session.raw_keys() in trusted code; known: 'recipe_1'"
+        ),
+    ),
+    (
+        UnknownConversationError("chat-7"),
+        (
+            "conversation 'chat-7' is not known for this owner; "
+            "open it with the owner it was begun for, or begin another"
+        ),
+    ),
+    (
+        RegistryTablesError("kitchen"),
+        (
+            "the registry's tables are missing or out of date in database 'kitchen'; "
+            "run `alfred-refs migrate URL`, or call RefRegistry.create_tables()"
+        ),
+    ),
+    (
+        RegistryUnreachableError("kitchen"),
+        (
+            "the registry's database 'kitchen' cannot be reached; "
+            "check that the server runs and that the engine's URL and credentials are right"
+        ),
+    ),
+    (SetupError("a fact", "a remedy"), "a fact; a remedy"),
+]
+
+
+@pytest.mark.parametrize(("error", "message"), EXAMPLES)
+def test_a_message_is_the_fact_and_then_the_remedy(error: RefError, message: str) -> None:
+    """Every error words its own message from its data."""
+    assert str(error) == message
+
+
+@pytest.mark.parametrize("error", [error for error, _ in EXAMPLES])
+def test_an_error_survives_pickling(error: RefError) -> None:
+    """A worker process can hand any error to its parent, data and message included."""
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301  # our own bytes
+
+    assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
+
+
+def test_all_errors_are_of_one_root_and_two_families() -> None:
+    """Every error is a `RefError`, which SQLAlchemy's own handlers catch."""
+    classes = [c for c in vars(errors).values() if isinstance(c, type) and c is not RefError]
+    ours = [c for c in classes if issubclass(c, RefError)]
+
+    assert [c for c in ours if not issubclass(c, BadRefError | SetupError)] == [
+        UnknownConversationError
+    ]
+    assert issubclass(RefError, SQLAlchemyError)
+
+
+def test_the_data_of_a_bad_ref_is_there_to_be_used() -> None:
+    """A program reads what went wrong from attributes, not from the text."""
+    error = WrongEntityError("meal_plan_1", "recipe", ["recipe_1"], None, "meal_plan")
+
+    assert (error.ref, error.expected, error.entity, error.known) == (
+        *("meal_plan_1", "recipe", "meal_plan"),
+        ("recipe_1",),
+    )

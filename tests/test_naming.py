@@ -1,0 +1,112 @@
+"""What entities are called."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from typing import Any
+
+import pytest
+from sqlalchemy import Column, MetaData, Table, Uuid
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from alfred_refs import EntityNameError, RefPolicy
+from alfred_refs.entities import Entities
+from tests.models import MealPlan
+
+
+def mapped(name: str, base: type[Any] | None = None, **attributes: Any) -> type[Any]:
+    """Map a new class with a UUID key, on a base of its own unless one is given."""
+    parent = base or type("Base", (DeclarativeBase,), {})
+    annotations = {"id": Mapped[uuid.UUID]}
+    body = {"__tablename__": f"t_{uuid.uuid4().hex}", "__annotations__": annotations}
+    return type(name, (parent,), body | {"id": mapped_column(primary_key=True)} | attributes)
+
+
+def name_of(entity: Any, **policy: Any) -> str:
+    """Name an entity under a policy."""
+    return Entities(RefPolicy(**policy)).name_of(entity)
+
+
+@pytest.mark.parametrize(
+    ("class_name", "entity"),
+    [("MealPlan", "meal_plan"), ("HTTPServer", "http_server"), ("Recipe", "recipe")],
+)
+def test_a_class_is_named_in_snake_case(class_name: str, entity: str) -> None:
+    """The class's name, not the table's, names the entity."""
+    assert name_of(mapped(class_name)) == entity
+
+
+@pytest.mark.parametrize(
+    ("table", "entity"),
+    [("recipes", "recipe"), ("analyses", "analysis"), ("children", "child"), ("news", "news")],
+)
+def test_a_table_without_class_is_named_in_the_singular(table: str, entity: str) -> None:
+    """A well-kept library knows the singular: no letters are stripped."""
+    assert name_of(Table(table, MetaData(), Column("id", Uuid, primary_key=True))) == entity
+
+
+def test_a_class_can_say_its_name() -> None:
+    """`__ref_name__` overrides the class's name."""
+    assert name_of(mapped("RecipeRow", __ref_name__="recipe")) == "recipe"
+
+
+def test_a_policy_can_name_classes_and_tables() -> None:
+    """`RefPolicy(names=...)` serves classes and tables that cannot say it themselves."""
+    table = Table("tbl_rcp", MetaData(), Column("id", Uuid, primary_key=True))
+
+    assert name_of(MealPlan, names={MealPlan: "plan"}) == "plan"
+    assert name_of(table, names={"tbl_rcp": "recipe"}) == "recipe"
+
+
+def test_two_classes_of_one_name_are_refused_by_name() -> None:
+    """The error names both classes and the remedy, at the first use of either."""
+    base = type("Base", (DeclarativeBase,), {})
+    first = mapped("Recipe", base, __module__="menu")
+    mapped("Recipe", base, __module__="archive")
+
+    with pytest.raises(EntityNameError, match=r"archive.*Recipe.*menu.*Recipe.*__ref_name__"):
+        name_of(first)
+
+
+def test_two_classes_of_one_name_on_two_bases_are_refused_when_both_are_used() -> None:
+    """Bases that have nothing to do with each other do not disturb each other."""
+    entities = Entities(RefPolicy())
+    entities.name_of(mapped("Recipe"))
+
+    with pytest.raises(EntityNameError, match="both have the entity name 'recipe'"):
+        entities.name_of(mapped("Recipe"))
+
+
+@pytest.mark.parametrize("name", ["gen_recipe", "recipe_2", "Rezept", "a b", ""])
+def test_a_name_that_reads_as_a_ref_or_draft_is_refused(name: str) -> None:
+    """A name that could not be told from a ref is an error of set-up, with the remedy."""
+    class_ = mapped("Recipe")
+
+    with pytest.raises(EntityNameError, match=r"'gen_'.*RefPolicy\(names="):
+        name_of(class_, names={class_: name})
+
+
+def test_without_the_library_a_table_is_refused_with_the_remedy() -> None:
+    """Without the extra `tables`, a table that no class maps has to be named."""
+    program = (
+        "import sys; sys.modules['inflect'] = None\n"
+        "from sqlalchemy import *; from alfred_refs import *\n"
+        "from alfred_refs.entities import Entities\n"
+        "table = Table('recipes', MetaData(), Column('id', Uuid, primary_key=True))\n"
+        "print(Entities(RefPolicy(names={'recipes': 'recipe'})).name_of(table))\n"
+        "try: Entities(RefPolicy()).name_of(table)\n"
+        "except EntityNameError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.splitlines() == [
+        "recipe",
+        (
+            "table 'recipes' has no mapped class to be named by; "
+            "install alfred-refs[tables], or name it by RefPolicy(names={...})"
+        ),
+    ]
