@@ -62,9 +62,7 @@ class BadRefError(RefError):
 
     def _known(self) -> str:
         if not self.known:
-            return (
-                f"no {self.expected or 'ref'} is known yet in this conversation; read some first"
-            )
+            return "none is known in this conversation; read some first"
         return "known: " + ", ".join(repr(ref) for ref in self.known)
 
 
@@ -96,7 +94,7 @@ class WrongEntityError(BadRefError):
 
     def _message(self) -> str:
         return (
-            f"{self.ref!r} names a {self.actual} where a {self.expected} is needed; "
+            f"{self.ref!r} names entity {self.actual!r} where {self.expected!r} is needed; "
             f"{self._remedy()}"
         )
 
@@ -134,7 +132,7 @@ class RawKeyError(BadRefError):
 
     def _message(self) -> str:
         return (
-            f"a raw key was given as text where the ref of a {self.expected or 'row'} is needed; "
+            "a raw key was given as text where a ref is needed; "
             f"give a ref, or use session.raw_keys() in trusted code; {self._remedy()}"
         )
 
@@ -202,6 +200,28 @@ class RegistryUnreachableError(SetupError):
             "check that the server runs and that the engine's URL and credentials are right",
         )
         self._data = (database,)
+
+
+class RegistryFailedError(RefError):
+    """The registry's database refused a statement of ours.
+
+    The driver's own error is left out: it prints parameters and details, which may be keys.
+
+    Attributes:
+        reason: the database's one-line message.
+        sqlstate: its error code, `None` if the driver gives none.
+    """
+
+    def __init__(self, reason: str, sqlstate: str | None) -> None:
+        self.reason = reason
+        self.sqlstate = sqlstate
+        super().__init__(reason, sqlstate)
+
+    def _message(self) -> str:
+        return (
+            f"the registry's database refused a statement: {self.reason} (SQLSTATE "
+            f"{self.sqlstate}); no ref was given out, so it is safe to try again"
+        )
 
 
 class UntranslatableError(SetupError):

@@ -20,7 +20,9 @@ from .entities import KeyColumn
 from .rows import shower
 from .store import EntityKey
 
+# What is kept of an instance beside its row, in the dictionary of its SQLAlchemy state.
 _BOUNDARY = "alfred_refs"
+_TEXTS = "alfred_refs_texts"  # names of the attributes whose refs are not resolved yet
 _FEW = 1_000  # loaded instances remembered before looking which of them are still there
 
 State = InstanceState[Any]
@@ -79,7 +81,7 @@ class Boundary:
         self._instrumented: set[type[Any]] = set()
         self._loaded: list[State] = []
         self._many = _FEW
-        self._unresolved: dict[State, set[str]] = {}
+        self._new: dict[State, None] = {}
 
     @property
     def raw(self) -> bool:
@@ -117,9 +119,19 @@ class Boundary:
         They are resolved at the next flush, all together: adding an object does no I/O.
         """
         self.enter(state)
-        for name, column in self._entities.of_class(state.class_).all.items():
-            if state.key is None and _is_text(column, state.dict.get(name)):
-                self._unresolved.setdefault(state, set()).add(name)
+        columns = self._entities.of_class(state.class_).all
+        texts = {
+            name
+            for name, column in columns.items()
+            if state.key is None and _is_text(column, state.dict.get(name))
+        }
+        if texts:
+            state.__dict__[_TEXTS] = texts
+            self._new[state] = None
+
+    def leave(self, state: State) -> None:
+        """Forget a new instance that the session will not save."""
+        self._new.pop(state, None)
 
     def resolve_new(self) -> None:
         """Put keys in place of the refs that instances were made with: at most one round trip.
@@ -127,24 +139,26 @@ class Boundary:
         Raises:
             BadRefError: one cannot be used; all instances stay as they are.
         """
-        wanted = [
+        texts = [
             (text, column.entity)
-            for state, name, column in self._waiting()
+            for state, name, column in self._unresolved()
             for text in _listed(column, state.dict[name])
         ]
-        keys = dict(zip(wanted, self._conversation.resolve_wanted(wanted), strict=True))
-        for state, name, column in self._waiting():
+        keys = dict(zip(texts, self._conversation.resolve_wanted(texts), strict=True))
+        for state, name, column in self._unresolved():
             values = [
                 column.from_key(keys[text, column.entity])
                 for text in _listed(column, state.dict[name])
             ]
             state.dict[name] = values if column.array else values[0]
-        self._unresolved.clear()
+        for state in self._new:
+            del state.__dict__[_TEXTS]
+        self._new.clear()
 
-    def _waiting(self) -> Iterator[tuple[State, str, KeyColumn]]:
-        for state, names in self._unresolved.items():
+    def _unresolved(self) -> Iterator[tuple[State, str, KeyColumn]]:
+        for state in self._new:
             columns = self._entities.of_class(state.class_).all
-            yield from ((state, name, columns[name]) for name in names)
+            yield from ((state, name, columns[name]) for name in state.__dict__[_TEXTS])
 
     def identity(self, class_: type[Any], ident: Any) -> Any:
         """Return an identity, as `Session.get` takes it, with keys in place of refs.
@@ -176,7 +190,7 @@ class Boundary:
         column = self._column(attribute)
         if self._raw or column is None:
             return value
-        if attribute.key in self._unresolved.get(sqla.state_of(instance), ()):
+        if attribute.key in _texts(sqla.state_of(instance)):
             return value
         show = self.showers[attribute] = shower(column, self._conversation)
         if not self._conversation.has_met(_keys_in(column, value)):
@@ -193,10 +207,10 @@ class Boundary:
         return list(itertools.chain(*primary, *foreign))
 
     def _keys(self, state: State, columns: Mapping[str, KeyColumn]) -> Iterator[EntityKey]:
-        unresolved = self._unresolved.get(state, ())
+        texts = _texts(state)
         for name, column in columns.items():
             value = state.dict.get(name)
-            if value is not None and name not in unresolved:
+            if value is not None and name not in texts:
                 yield from _keys_in(column, value)
 
     def accept(self, attribute: RefAttribute, instance: object, value: Any) -> Any:
@@ -208,16 +222,19 @@ class Boundary:
         column = self._column(attribute)
         if self._raw or column is None:
             return value
-        self._unresolved.get(sqla.state_of(instance), set()).discard(attribute.key)
-        if not _is_text(column, value):
-            return value
-        texts = _listed(column, value)
-        keys = self._conversation.resolve_wanted([(text, column.entity) for text in texts])
-        values = [column.from_key(key) for key in keys]
-        return values if column.array else values[0]
+        if _is_text(column, value):
+            texts = [(text, column.entity) for text in _listed(column, value)]
+            keys = [column.from_key(key) for key in self._conversation.resolve_wanted(texts)]
+            value = keys if column.array else keys[0]
+        _texts(sqla.state_of(instance)).discard(attribute.key)
+        return value
 
     def _column(self, attribute: RefAttribute) -> KeyColumn | None:
         return self._entities.of_class(cast("type[Any]", attribute.class_)).all.get(attribute.key)
+
+
+def _texts(state: State) -> set[str]:
+    return state.__dict__.get(_TEXTS) or set()
 
 
 def _listed(column: KeyColumn, value: Any) -> Iterable[Any]:

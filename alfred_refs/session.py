@@ -178,6 +178,12 @@ def _attached(session: RefSession, state: InstanceState[Any]) -> None:
         session._boundary.enter_new(state)
 
 
+@event.listens_for(RefSession, "pending_to_transient", raw=True)
+def _expunged(session: RefSession, state: InstanceState[Any]) -> None:
+    if session._boundary is not None:
+        session._boundary.leave(state)
+
+
 @event.listens_for(RefSession, "before_flush")
 def _flushing(session: RefSession, *_: object) -> None:
     if session._boundary is not None:

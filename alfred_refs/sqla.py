@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from sqlalchemy import BindParameter, CursorResult, Executable, Result, Table
+from sqlalchemy import BindParameter, CursorResult, Engine, Executable, Result, Table
 from sqlalchemy.engine import ChunkedIteratorResult
 from sqlalchemy.orm import InstanceState, Mapper
 from sqlalchemy.orm.base import instance_state
@@ -121,6 +121,11 @@ def mapper_of_table(table: Table) -> Mapper[Any] | None:
         if mapper.local_table is table
     ]
     return min(mappers, key=lambda mapper: len(list(mapper.iterate_to_root())), default=None)
+
+
+def root_of(engine: Engine) -> Engine:
+    """Return the engine that owns the pool: `execution_options()` makes another on top of it."""
+    return cast(Engine, getattr(engine, "_proxied", engine))
 
 
 def state_of(instance: object) -> InstanceState[Any]:

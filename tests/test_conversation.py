@@ -124,7 +124,7 @@ def test_another_process_knows_the_same_refs(memory: RefRegistry, chat: Conversa
             "meal_plan_1",
             WrongEntityError,
             (
-                "'meal_plan_1' names a meal_plan where a recipe is needed; "
+                "'meal_plan_1' names entity 'meal_plan' where 'recipe' is needed; "
                 "known: 'recipe_1', 'recipe_2', 'recipe_3'"
             ),
         ),
@@ -146,7 +146,7 @@ def test_another_process_knows_the_same_refs(memory: RefRegistry, chat: Conversa
             str(KEYS[0]),
             RawKeyError,
             (
-                "a raw key was given as text where the ref of a recipe is needed; "
+                "a raw key was given as text where a ref is needed; "
                 "give a ref, or use session.raw_keys() in trusted code; "
                 "known: 'recipe_1', 'recipe_2', 'recipe_3'"
             ),

@@ -14,6 +14,7 @@ from alfred_refs.errors import (
     GoneRefError,
     RawKeyError,
     RefError,
+    RegistryFailedError,
     RegistryTablesError,
     RegistryUnreachableError,
     SetupError,
@@ -38,18 +39,15 @@ EXAMPLES = [
     ),
     (
         UnknownRefError("recipe_9", "recipe"),
-        (
-            "'recipe_9' is not a known recipe; "
-            "no recipe is known yet in this conversation; read some first"
-        ),
+        ("'recipe_9' is not a known recipe; none is known in this conversation; read some first"),
     ),
     (
         UnknownRefError("x"),
-        "'x' is not a known ref; no ref is known yet in this conversation; read some first",
+        "'x' is not a known ref; none is known in this conversation; read some first",
     ),
     (
         WrongEntityError("meal_plan_1", "recipe", KNOWN[:1], None, "meal_plan"),
-        "'meal_plan_1' names a meal_plan where a recipe is needed; known: 'recipe_1'",
+        "'meal_plan_1' names entity 'meal_plan' where 'recipe' is needed; known: 'recipe_1'",
     ),
     (
         DraftRefError("gen_recipe_1", "recipe", KNOWN[:1]),
@@ -65,7 +63,7 @@ EXAMPLES = [
     (
         RawKeyError(None, "recipe", KNOWN[:1]),
         (
-            "a raw key was given as text where the ref of a recipe is needed; "
+            "a raw key was given as text where a ref is needed; "
             "give a ref, or use session.raw_keys() in trusted code; known: 'recipe_1'"
         ),
     ),
@@ -88,6 +86,13 @@ EXAMPLES = [
         (
             "the registry's database 'kitchen' cannot be reached; "
             "check that the server runs and that the engine's URL and credentials are right"
+        ),
+    ),
+    (
+        RegistryFailedError("canceling statement due to statement timeout", "57014"),
+        (
+            "the registry's database refused a statement: canceling statement due to statement "
+            "timeout (SQLSTATE 57014); no ref was given out, so it is safe to try again"
         ),
     ),
     (SetupError("a fact", "a remedy"), "a fact; a remedy"),
@@ -113,9 +118,9 @@ def test_all_errors_are_of_one_root_and_two_families() -> None:
     classes = [c for c in vars(errors).values() if isinstance(c, type) and c is not RefError]
     ours = [c for c in classes if issubclass(c, RefError)]
 
-    assert [c for c in ours if not issubclass(c, BadRefError | SetupError)] == [
-        UnknownConversationError
-    ]
+    assert {c for c in ours if not issubclass(c, BadRefError | SetupError)} == {
+        *(UnknownConversationError, RegistryFailedError),
+    }
     assert issubclass(RefError, SQLAlchemyError)
 
 

@@ -247,7 +247,7 @@ def test_uuids_that_are_no_keys_and_columns_left_raw_are_data(
 
 IN = [
     (lambda: select(Recipe).where(Recipe.id == "recipe_1"), "A"),
-    (lambda: select(Recipe).where("recipe_1" == Recipe.id), "A"),  # noqa: SIM300  # type: ignore[arg-type]
+    (lambda: select(Recipe).where("recipe_1" == Recipe.id), "A"),  # type: ignore[arg-type]  # noqa: SIM300
     (lambda: select(Recipe).where(Recipe.id != "recipe_1"), "BCDE"),
     (lambda: select(Recipe).where(Recipe.id.in_(["recipe_1", "recipe_3"])), "AC"),
     (lambda: select(Recipe).where(Recipe.id.in_([])), ""),
@@ -447,6 +447,28 @@ def test_a_bad_ref_in_a_new_object_stops_the_flush_and_loses_nothing(
     bad.recipe_id = "recipe_2"
     session.commit()
     assert (good.recipe_id, bad.recipe_id) == ("recipe_1", "recipe_2")
+
+
+@pytest.mark.parametrize("end", [Session.rollback, Session.expunge_all])
+@pytest.mark.usefixtures("known")
+def test_a_new_object_that_was_given_up_does_not_trouble_the_next(
+    session: RefSession, end: Callable[[Session], None]
+) -> None:
+    """After a refused flush and a rollback the session saves other objects, and later this one."""
+    bad = MealPlan(recipe_id="recpie_1")
+    session.add(bad)
+    with pytest.raises(UnknownRefError):
+        session.commit()
+    end(session)
+    good = MealPlan(recipe_id="recipe_1")
+    session.add(good)
+    session.commit()
+
+    assert (good.recipe_id, bad.recipe_id) == ("recipe_1", "recpie_1")
+    bad.recipe_id = "recipe_2"
+    session.add(bad)
+    session.commit()
+    assert bad.recipe_id == "recipe_2"
 
 
 def test_relationships_and_cascades_save_children(session: RefSession) -> None:

@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Any, cast
 from sqlalchemy import Compiled, Connection, Engine, Executable, event
 from sqlalchemy.exc import DBAPIError, OperationalError
 
+from alfred_refs import sqla
 from alfred_refs.errors import (
+    RefError,
+    RegistryFailedError,
     RegistryTablesError,
     RegistryUnreachableError,
     UnknownConversationError,
@@ -30,7 +33,9 @@ from .tables import metadata
 if TYPE_CHECKING:
     from sqlalchemy import MetaData, Row
 
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
 _MISSING = {"42P01", "42703"}  # undefined_table, undefined_column
+_CONNECTION = "08"  # the class of connection exceptions
 
 
 class PostgresStore:
@@ -43,7 +48,7 @@ class PostgresStore:
     def __init__(self, engine: Engine) -> None:
         self._application = engine
         self._own: tuple[int, Engine] | None = None
-        event.listen(engine, "engine_disposed", self._dispose)
+        event.listen(sqla.root_of(engine), "engine_disposed", self._dispose)
 
     @property
     def metadata(self) -> MetaData:
@@ -131,13 +136,7 @@ class PostgresStore:
             with self._engine().connect() as connection:
                 yield connection
         except DBAPIError as error:
-            code = _sqlstate(error)
-            database = self._application.url.database or ""
-            if code in _MISSING:
-                raise RegistryTablesError(database) from error
-            if isinstance(error, OperationalError) and (code or "08").startswith("08"):
-                raise RegistryUnreachableError(database) from error
-            raise
+            raise _typed(error, self._application.url.database or "") from None
 
     def _engine(self) -> Engine:
         """Return an engine on a pool of our own, made at first use and again after a fork.
@@ -192,9 +191,9 @@ def _pipelined(
             cursors = [driver.execute(str(q), q.construct_params(parameters)) for q in batch]
         return cast("Sequence[Any]", cursors[-1].fetchall())
     except driver_error as error:
-        raise DBAPIError.instance(
-            str(batch[-1]), None, error, driver_error, hide_parameters=True
-        ) from error
+        if connection.dialect.is_disconnect(error, driver, None):
+            connection.invalidate(error)
+        raise DBAPIError.instance(None, None, error, driver_error) from None
 
 
 def _parameters(address: Address) -> dict[str, Any]:
@@ -216,6 +215,19 @@ def _only_mine(rows: Sequence[Row[Any]], address: Address) -> Sequence[Row[Any]]
     if rows and not rows[0].mine:
         raise UnknownConversationError(address.id)
     return rows
+
+
+def _typed(error: DBAPIError, database: str) -> RefError:
+    """Return what an error of the driver means here: without parameters and details, or keys."""
+    sqlstate = _sqlstate(error)
+    if sqlstate in _MISSING:
+        return RegistryTablesError(database)
+    lost = sqlstate is None and isinstance(error, OperationalError)
+    if lost or error.connection_invalidated or (sqlstate or "").startswith(_CONNECTION):
+        return RegistryUnreachableError(database)
+    diagnosis = getattr(error.orig, "diag", None)  # of psycopg and psycopg2
+    reason = getattr(diagnosis, "message_primary", None) or type(error.orig).__name__
+    return RegistryFailedError(reason, sqlstate)
 
 
 def _sqlstate(error: DBAPIError) -> str | None:
