@@ -8,10 +8,11 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.resources
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -31,7 +32,7 @@ class Recipe(Base):
 
     __tablename__ = "recipes"
     id: Mapped[UUID] = mapped_column(primary_key=True, default=uuid4)
-    title: Mapped[str]
+    name: Mapped[str]
 
 
 class MealPlan(Base):
@@ -50,7 +51,7 @@ def main(url: str) -> None:
     engine = create_engine(url)
     Base.metadata.create_all(engine)
     with sessionmaker(engine).begin() as session:
-        session.add_all([Recipe(title="Soup"), Recipe(title="Salad")])
+        session.add_all([Recipe(name="Soup"), Recipe(name="Salad")])
     check_session(engine)
     engine.dispose()
     version = importlib.metadata.version("alfred-refs")
@@ -76,26 +77,18 @@ def check_command(url: str) -> None:
 
 
 def check_session(engine: Engine) -> None:
-    """Check a newcomer's first lines."""
-    registry = RefRegistry(engine)
+    """Check the README's first lines, and that another process would continue after them."""
+    names = {"engine": engine, "Recipe": Recipe, "MealPlan": MealPlan, "date": date}
+    # by its path: the wheel is tried apart from the checkout, where `tests` is no package
+    readme = runpy.run_path(str(Path(__file__).with_name("readme.py")))
+    program, promised = readme["first_lines"]()
+    printed = readme["run"](program, names | {"select": select, "sessionmaker": sessionmaker})
+    assert printed == promised, printed
+
     sessions = sessionmaker(engine, class_=RefSession)
-    today = datetime.now(UTC).date()
-
-    with sessions(conversation=registry.conversation("chat-7")) as session:
-        recipes = session.scalars(select(Recipe)).all()
-        assert [recipe.id for recipe in recipes] == ["recipe_1", "recipe_2"]
-        assert session.get(Recipe, "recipe_1") is recipes[0]
-        planned = select(MealPlan).where(MealPlan.recipe_id.in_(["recipe_1", "recipe_2"]))
-        assert session.scalars(planned).all() == []
-        session.add(MealPlan(recipe_id="recipe_1", day=today))
-        session.commit()
-
-    # another process would continue the conversation so
     with sessions(conversation=RefRegistry(engine).conversation("chat-7")) as session:
-        plan = session.scalars(planned).one()
-        assert [plan.id, plan.recipe_id] == ["meal_plan_1", "recipe_1"]
-        assert plan.day == today
-
+        plan = session.scalars(select(MealPlan)).one()
+        assert [plan.id, plan.recipe_id] == ["meal_plan_1", "recipe_2"]
     with sessions() as session:
         assert {type(key) for key in session.scalars(select(Recipe.id))} == {UUID}
 

@@ -1,0 +1,29 @@
+"""The README's first lines, as a program to be run: by the tests, and by the installed wheel."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def first_lines() -> tuple[str, str]:
+    """Return the README's first program and the output it promises."""
+    blocks = re.findall(r"```(?:python)?\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    return blocks[0], blocks[1]
+
+
+def run(program: str, names: Mapping[str, Any]) -> str:
+    """Run a program and return what it prints, the last line of a traceback included."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        try:
+            exec(compile(program, str(README), "exec"), dict(names))  # noqa: S102  # our own text
+        except Exception as error:  # noqa: BLE001  # the README shows one
+            output.write(f"{type(error).__name__}: {error}\n")
+    return output.getvalue()
