@@ -1,0 +1,204 @@
+"""The behaviour of SQLAlchemy's internals that we lean on, pinned on both series."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from sqlalchemy import (
+    ClauseElement,
+    ColumnElement,
+    Engine,
+    Executable,
+    bindparam,
+    delete,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
+
+from alfred_refs import sqla
+from tests.models import Base, Cook, Guest, MealPlan, Person, Recipe, devices, recipe_tags
+
+ONE, TWO = uuid.uuid4(), uuid.uuid4()
+
+other = aliased(Recipe)
+STATEMENTS = {
+    "select": lambda key: select(Recipe).where(Recipe.id == key, Recipe.name == "x"),
+    "in": lambda key: select(Recipe).where(Recipe.id.in_([key])),
+    "join": lambda key: select(Recipe).join(other, other.id == key),
+    "cte": lambda key: select(select(Recipe.id).where(Recipe.id == key).cte()),
+    "exists": lambda key: select(Recipe).where(Recipe.plans.any(MealPlan.recipe_id == key)),
+    "update": lambda key: update(Recipe).where(Recipe.id == key).values(parent_recipe_id=key),
+    "delete": lambda key: delete(Recipe).where(Recipe.id == key),
+    "insert": lambda key: insert(MealPlan).values(recipe_id=key),
+    "from select": lambda key: insert(MealPlan).from_select(
+        ["recipe_id"], select(Recipe.id).where(Recipe.id == key)
+    ),
+}
+
+
+@pytest.fixture(params=list(STATEMENTS))
+def make(request: pytest.FixtureRequest) -> Any:
+    """A statement of each kind with a key in it."""
+    return STATEMENTS[request.param]
+
+
+def values(statement: Executable) -> list[Any]:
+    """Return the values of a statement's parameters."""
+    return [sqla.parameter_value(p) for p in sqla.shape_of(statement)[1]]
+
+
+def test_statements_that_differ_in_values_have_one_shape(make: Any) -> None:
+    """The shape leaves the values out, and lists the parameters in one order."""
+    (shape, one), (same, two) = sqla.shape_of(make(ONE)), sqla.shape_of(make(TWO))
+
+    assert shape == same
+    assert shape is not None
+    assert [type(p.type) for p in one] == [type(p.type) for p in two]
+    assert values(make(ONE)) != values(make(TWO))
+
+
+def test_values_can_be_replaced_in_a_copy_of_the_same_shape(make: Any) -> None:
+    """The copy has the new value in every place, the original is as it was."""
+    statement = make(ONE)
+    before = values(statement)
+    replaced = {
+        p.key: [TWO] if isinstance(sqla.parameter_value(p), list) else TWO
+        for p in sqla.shape_of(statement)[1]
+        if sqla.parameter_value(p) in (ONE, [ONE])
+    }
+
+    copy = sqla.with_values(statement, replaced)
+
+    assert values(copy) == values(make(TWO))
+    assert sqla.shape_of(copy)[0] == sqla.shape_of(statement)[0]
+    assert values(statement) == before
+
+
+def test_a_statement_that_is_not_cached_lists_its_parameters_too() -> None:
+    """A custom element may forbid caching: there is no shape, and nothing is missed."""
+
+    class Custom(ColumnElement[bool]):
+        inherit_cache = False
+
+    statement = select(Recipe).where(Recipe.name == "x", Custom())
+
+    shape, parameters = sqla.shape_of(statement)
+    assert (shape, [sqla.parameter_value(p) for p in parameters]) == (None, ["x"])
+
+
+def test_elements_are_found_everywhere(make: Any) -> None:
+    """Every parameter is met in a traversal, in subqueries and values too."""
+    statement = make(ONE)
+    met = {id(element) for element in sqla.elements_of(statement)}
+
+    assert {id(p) for p in sqla.shape_of(statement)[1]} <= met
+
+
+def test_values_of_a_write_are_listed_as_given() -> None:
+    """By name, by attribute, in order, and in lists."""
+    by_name = dict(sqla.values_of(insert(MealPlan).values(recipe_id=ONE)))
+    ordered = dict(sqla.values_of(update(MealPlan).ordered_values((MealPlan.recipe_id, ONE))))
+    many = sqla.many_values_of(insert(MealPlan).values([{"recipe_id": ONE}]))
+
+    assert [sqla.parameter_value(v) for v in by_name.values()] == [ONE]
+    assert [sqla.parameter_value(v) for v in ordered.values()] == [ONE]
+    assert [[list(record.values()) for record in each] for each in many] == [[[ONE]]]
+    assert list(sqla.values_of(select(Recipe))) == []
+
+
+def test_lists_of_records_can_be_replaced_in_a_copy() -> None:
+    """The original insert keeps its records."""
+    statement = insert(MealPlan).values([{"recipe_id": ONE}])
+
+    copy = sqla.with_many_values(statement, ([{"recipe_id": TWO}],))
+
+    assert sqla.many_values_of(copy) == ([{"recipe_id": TWO}],)
+    assert sqla.many_values_of(statement) != sqla.many_values_of(copy)
+
+
+def test_returning_tells_entities_from_columns() -> None:
+    """An entity stands at one position, a table at as many as it has columns."""
+    orm = insert(MealPlan).returning(MealPlan, MealPlan.id)
+    core = insert(recipe_tags).returning(recipe_tags)
+
+    assert [len(elements) for elements in sqla.returned_by(orm)] == [0, 1]
+    assert [elements[0].key for elements in sqla.returned_by(core)] == ["recipe_id", "tag"]
+
+
+def test_the_class_of_a_table_is_found_whatever_its_base() -> None:
+    """Of an inheritance hierarchy on one table it is the topmost."""
+    assert sqla.mapper_of_table(Base.metadata.tables["people"]) is Person.__mapper__
+    assert sqla.mapper_of_table(Base.metadata.tables["cooks"]) is Cook.__mapper__
+    assert sqla.mapper_of_table(devices) is None
+    assert Guest.__mapper__.local_table is Person.__table__
+
+
+def test_the_root_of_an_engine_owns_its_pool(engine: Engine) -> None:
+    """An engine made by `execution_options` stands on another."""
+    assert sqla.root_of(engine.execution_options(isolation_level="SERIALIZABLE")) is engine
+    assert sqla.root_of(engine) is engine
+
+
+def test_a_state_keeps_what_is_put_beside_the_row() -> None:
+    """What stands in the state's dictionary is neither in the row nor pickled with it."""
+    recipe = Recipe(name="x")
+    state = sqla.state_of(recipe)
+    state.__dict__["alfred_refs_test"] = 1
+
+    assert vars(recipe).keys() == {"_sa_instance_state", "name"}
+    assert "alfred_refs_test" not in state.__getstate__()
+
+
+def test_an_attribute_can_change_its_class_and_stay_itself() -> None:
+    """SQLAlchemy's descriptor accepts a subclass without slots of its own."""
+
+    class Other(InstrumentedAttribute[Any]):
+        __slots__ = ()
+        inherit_cache = True
+
+    attribute: Any = Recipe.name
+    before = type(attribute)
+    attribute.__class__ = Other
+    try:
+        assert Recipe.name is attribute
+        assert isinstance(Recipe.__dict__["name"], Other)
+    finally:
+        attribute.__class__ = before
+
+
+@pytest.mark.parametrize("table", [Recipe, Recipe.__table__])
+@pytest.mark.usefixtures("recipes")
+def test_rows_can_be_rewritten_in_chunks(tables: Engine, table: Any) -> None:
+    """Results of the ORM and of Core go through the function, whole or in chunks of a size."""
+    column = Recipe.name if table is Recipe else table.c.name
+    statement = select(column).order_by(column)
+    seen: list[int] = []
+
+    def lower(rows: Any) -> list[tuple[Any, ...]]:
+        seen.append(len(rows))
+        return [(name.lower(),) for (name,) in rows]
+
+    with Session(tables) as plain:
+        whole = sqla.rewrite_rows(plain.execute(statement), lower)
+        assert [row._mapping[column] for row in whole] == list("abcde")
+        parts = sqla.rewrite_rows(
+            plain.execute(statement, execution_options={"yield_per": 2}), lower
+        )
+        assert [[row.name for row in part] for part in parts.partitions(2)] == [
+            ["a", "b"],
+            ["c", "d"],
+            ["e"],
+        ]
+    assert seen == [5, 2, 2, 1]
+
+
+def test_a_parameter_given_at_execution_has_no_value_yet() -> None:
+    """`bindparam` without a value is listed with `None`."""
+    statement = select(Recipe).where(Recipe.id == bindparam("wanted"))
+
+    assert values(statement) == [None]
+    assert isinstance(statement, ClauseElement)
