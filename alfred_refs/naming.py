@@ -54,7 +54,7 @@ class EntityNames:
             given = self._given_to(table.fullname)
             self._take(table, _singular(table) if given is None else given)
             return
-        for other in sorted(mapper.registry.mappers, key=str):
+        for other in sorted(mapper.registry.mappers, key=_class_name):
             if isinstance(other.local_table, Table):
                 self._take(other.local_table, self._name_of_class(other, other.local_table))
 
@@ -106,8 +106,11 @@ def _described(table: Table) -> str:
     mapper = sqla.mapper_of_table(table)
     if mapper is None:
         return f"table {table.fullname!r}"
-    class_ = root_of(mapper).class_
-    return f"class {class_.__module__ + '.' + class_.__qualname__!r}"
+    return f"class {_class_name(root_of(mapper))!r}"
+
+
+def _class_name(mapper: Mapper[Any]) -> str:
+    return f"{mapper.class_.__module__}.{mapper.class_.__qualname__}"
 
 
 def _singular(table: Table) -> str:

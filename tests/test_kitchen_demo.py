@@ -109,7 +109,7 @@ def test_each_mistake_is_answered_by_an_error(taken: Taken) -> None:
     assert facts == [
         "'recpie_3' is not a known recipe",
         "'recipe_33' is not a known recipe",
-        "'meal_plan_1' names a meal_plan where a recipe is needed",
+        "'meal_plan_1' names entity 'meal_plan' where 'recipe' is needed",
         "'meal_plan_1' was deleted and cannot be used",
     ]
     assert "did you mean 'recipe_3'?" in answers[1]["error"]
