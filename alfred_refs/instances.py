@@ -15,8 +15,9 @@ from typing import Any, cast
 from sqlalchemy.orm import InstanceState, InstrumentedAttribute
 
 from . import sqla
-from .conversation import Conversation
+from .conversation import Conversation, Wanted
 from .entities import KeyColumn
+from .keys import Key
 from .rows import shower
 from .store import EntityKey
 
@@ -119,13 +120,14 @@ class Boundary:
         They are resolved at the next flush, all together: adding an object does no I/O.
         """
         self.enter(state)
-        columns = self._entities.of_class(state.class_).all
         texts = {
             name
-            for name, column in columns.items()
-            if state.key is None and _is_text(column, state.dict.get(name))
+            for name, column in self._entities.of_class(state.class_).all.items()
+            if _texts_in(column, state.dict.get(name))
+            # text that was loaded is a key; text that the program has set is a ref
+            and (state.key is None or name not in state.unmodified)
         }
-        if texts:
+        if texts and not self._raw:
             state.__dict__[_TEXTS] = texts
             self._new[state] = None
 
@@ -139,26 +141,24 @@ class Boundary:
         Raises:
             BadRefError: one cannot be used; all instances stay as they are.
         """
-        texts = [
-            (text, column.entity)
-            for state, name, column in self._unresolved()
-            for text in _listed(column, state.dict[name])
+        unresolved = [
+            (state, name, column, value)
+            for state in self._new
+            for name in _names_of_texts(state)
+            for column in [self._entities.of_class(state.class_).all[name]]
+            if _texts_in(column, value := state.dict.get(name))
         ]
-        keys = dict(zip(texts, self._conversation.resolve_wanted(texts), strict=True))
-        for state, name, column in self._unresolved():
-            values = [
-                column.from_key(keys[text, column.entity])
-                for text in _listed(column, state.dict[name])
-            ]
-            state.dict[name] = values if column.array else values[0]
+        keys = self._keys_of([(column, value) for _, _, column, value in unresolved])
+        for state, name, column, value in unresolved:
+            state.dict[name] = _with_keys(column, value, keys)
         for state in self._new:
             del state.__dict__[_TEXTS]
         self._new.clear()
 
-    def _unresolved(self) -> Iterator[tuple[State, str, KeyColumn]]:
-        for state in self._new:
-            columns = self._entities.of_class(state.class_).all
-            yield from ((state, name, columns[name]) for name in state.__dict__[_TEXTS])
+    def _keys_of(self, values: Iterable[tuple[KeyColumn, Any]]) -> Mapping[Wanted, Key]:
+        """Return the keys of all texts in values: at most one round trip."""
+        wanted = [(text, col.entity) for col, value in values for text in _texts_in(col, value)]
+        return dict(zip(wanted, self._conversation.resolve_wanted(wanted), strict=True))
 
     def identity(self, class_: type[Any], ident: Any) -> Any:
         """Return an identity, as `Session.get` takes it, with keys in place of refs.
@@ -176,10 +176,10 @@ class Boundary:
         return self._key(keys.identity[0], ident)
 
     def _key(self, column: KeyColumn | None, value: Any) -> Any:
-        if column is None or not isinstance(value, str):
-            return value
-        [key] = self._conversation.resolve_wanted([(value, column.entity)])
-        return column.from_key(key)
+        return value if column is None else self._accepted(column, value)
+
+    def _accepted(self, column: KeyColumn, value: Any) -> Any:
+        return _with_keys(column, value, self._keys_of([(column, value)]))
 
     def show(self, attribute: RefAttribute, instance: object, value: Any) -> Any:
         """Return what stands for the value of an attribute that `showers` has no answer for.
@@ -190,7 +190,7 @@ class Boundary:
         column = self._column(attribute)
         if self._raw or column is None:
             return value
-        if attribute.key in _texts(sqla.state_of(instance)):
+        if attribute.key in _names_of_texts(sqla.state_of(instance)):
             return value
         show = self.showers[attribute] = shower(column, self._conversation)
         if not self._conversation.has_met(_keys_in(column, value)):
@@ -207,11 +207,10 @@ class Boundary:
         return list(itertools.chain(*primary, *foreign))
 
     def _keys(self, state: State, columns: Mapping[str, KeyColumn]) -> Iterator[EntityKey]:
-        texts = _texts(state)
+        texts = _names_of_texts(state)
         for name, column in columns.items():
-            value = state.dict.get(name)
-            if value is not None and name not in texts:
-                yield from _keys_in(column, value)
+            if name not in texts:
+                yield from _keys_in(column, state.dict.get(name))
 
     def accept(self, attribute: RefAttribute, instance: object, value: Any) -> Any:
         """Return what an attribute keeps when the program sets it: the key that a ref names.
@@ -222,28 +221,37 @@ class Boundary:
         column = self._column(attribute)
         if self._raw or column is None:
             return value
-        if _is_text(column, value):
-            texts = [(text, column.entity) for text in _listed(column, value)]
-            keys = [column.from_key(key) for key in self._conversation.resolve_wanted(texts)]
-            value = keys if column.array else keys[0]
-        _texts(sqla.state_of(instance)).discard(attribute.key)
+        value = self._accepted(column, value)
+        _names_of_texts(sqla.state_of(instance)).discard(attribute.key)
         return value
 
     def _column(self, attribute: RefAttribute) -> KeyColumn | None:
         return self._entities.of_class(cast("type[Any]", attribute.class_)).all.get(attribute.key)
 
 
-def _texts(state: State) -> set[str]:
+def _names_of_texts(state: State) -> set[str]:
     return state.__dict__.get(_TEXTS) or set()
 
 
 def _listed(column: KeyColumn, value: Any) -> Iterable[Any]:
-    return value if column.array else (value,)
+    return (value or ()) if column.array else (value,)
 
 
-def _is_text(column: KeyColumn, value: Any) -> bool:
-    return value is not None and any(isinstance(item, str) for item in _listed(column, value))
+def _texts_in(column: KeyColumn, value: Any) -> list[str]:
+    return [item for item in _listed(column, value) if isinstance(item, str)]
 
 
-def _keys_in(column: KeyColumn, value: Any) -> Iterator[EntityKey]:
-    return ((column.entity, column.to_key(item)) for item in _listed(column, value))
+def _keys_in(column: KeyColumn, value: Any) -> list[EntityKey]:
+    items = (item for item in _listed(column, value) if item is not None)
+    return [(column.entity, column.to_key(item)) for item in items]
+
+
+def _with_keys(column: KeyColumn, value: Any, keys: Mapping[Wanted, Key]) -> Any:
+    """Return a value with keys, as the column has them, in place of its texts."""
+    if value is None:
+        return None
+    items = [
+        column.from_key(keys[item, column.entity]) if isinstance(item, str) else item
+        for item in _listed(column, value)
+    ]
+    return items if column.array else items[0]

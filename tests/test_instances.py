@@ -1,0 +1,178 @@
+"""The attribute boundary: keys below, refs above."""
+
+from __future__ import annotations
+
+import gc
+import uuid
+import weakref
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session, sessionmaker
+
+from alfred_refs import (
+    Conversation,
+    RefPolicy,
+    RefRegistry,
+    RefSession,
+    UnknownRefError,
+    instances,
+)
+from alfred_refs.instances import RefAttribute, boundary_of
+from tests.fix_session import TravelLog
+from tests.models import MealPlan, Person, Preference, Recipe
+
+
+@pytest.fixture
+def known(session: RefSession, recipes: list[Recipe]) -> list[Recipe]:
+    """Five recipes of the session, shown as `recipe_1` to `recipe_5`."""
+    found = list(session.scalars(select(Recipe).order_by(Recipe.name)))
+    assert [r.id for r in found] == [f"recipe_{n}" for n, _ in enumerate(recipes, start=1)]
+    return found
+
+
+@pytest.mark.usefixtures("known")
+def test_the_class_attribute_is_still_sqlalchemys() -> None:
+    """Queries are built from it as before; only reading and setting an instance differ."""
+    assert isinstance(Recipe.__dict__["id"], RefAttribute)
+    assert str(Recipe.id == Recipe.parent_recipe_id) == "recipes.id = recipes.parent_recipe_id"
+    assert Recipe.id.property.columns[0] is Recipe.__table__.c.id
+
+
+def test_an_instance_of_a_plain_session_belongs_to_nobody(
+    tables: Engine, known: list[Recipe]
+) -> None:
+    """The classes are the same, the instances are told apart."""
+    with Session(tables) as plain:
+        recipe = plain.scalars(select(Recipe)).first()
+        assert recipe is not None
+        assert boundary_of(recipe) is None
+        assert isinstance(recipe.id, uuid.UUID)
+    assert boundary_of(known[0]) is not None
+
+
+def test_an_object_without_session_keeps_what_it_was_given() -> None:
+    """Before it joins a session a ref is just text."""
+    plan = MealPlan(recipe_id="recipe_1")
+
+    assert plan.recipe_id == "recipe_1"
+    assert plan.__dict__["recipe_id"] == "recipe_1"
+
+
+@pytest.mark.usefixtures("known")
+def test_an_object_changed_before_it_joins_is_translated_when_it_does(
+    session: RefSession, tables: Engine, recipes: list[Recipe]
+) -> None:
+    """A ref set on an object that a plain session has loaded is resolved at the flush."""
+    with Session(tables) as plain:
+        loaded = plain.get_one(Recipe, recipes[0].id)
+    loaded.parent_recipe_id = "recipe_2"
+    session.expunge_all()
+    session.add(loaded)
+    session.commit()
+
+    assert (loaded.id, loaded.parent_recipe_id) == ("recipe_1", "recipe_2")
+
+
+@pytest.mark.usefixtures("known")
+def test_a_value_taken_back_before_the_flush_is_not_resolved(session: RefSession) -> None:
+    """Deleting or replacing a ref on a new object leaves nothing to be resolved."""
+    one = MealPlan(recipe_id="recipe_1", instead_of="recipe_99")
+    two = MealPlan(recipe_id="recipe_1", instead_of="recipe_99")
+    session.add_all([one, two])
+    del one.instead_of
+    two.instead_of = None
+    session.commit()
+
+    assert (one.instead_of, two.instead_of) == (None, None)
+
+
+@pytest.mark.usefixtures("known")
+def test_arrays_take_refs_beside_keys_and_nulls(
+    session: RefSession, recipes: list[Recipe]
+) -> None:
+    """Each element is translated by itself, on new and on loaded objects."""
+    preference = Preference(favourites=["recipe_2", recipes[0].id])
+    session.add(preference)
+    session.commit()
+    assert preference.favourites == ["recipe_2", "recipe_1"]
+
+    preference.favourites = [recipes[2].id, "recipe_1", None]
+    session.commit()
+    assert preference.favourites == ["recipe_3", "recipe_1", None]
+    with pytest.raises(UnknownRefError):
+        preference.favourites = ["recipe_1", "recipe_99"]
+    assert session.scalars(select(Preference.favourites)).one() == preference.favourites
+
+
+def test_raw_text_keys_can_be_added_by_trusted_code(session: RefSession) -> None:
+    """Inside `raw_keys` a text is a key, where keys are text."""
+    key = str(uuid.uuid4())
+    with session.raw_keys():
+        person = Person(id=key)
+        session.add(person)
+        session.commit()
+        assert person.id == key
+    assert person.id == "person_1"
+
+
+def test_an_excluded_column_is_shown_as_it_is(
+    sessions: sessionmaker[RefSession], store: TravelLog, recipes: list[Recipe], tables: Engine
+) -> None:
+    """Two registries of one process may decide differently on the same class."""
+    with Session(tables) as plain:
+        plain.add(MealPlan(recipe_id=recipes[0].id))
+        plain.commit()
+    every = RefRegistry(store=store).conversation("every")
+    policy = RefPolicy(exclude=(MealPlan.recipe_id,))
+    some = RefRegistry(store=store, policy=policy).conversation("some")
+
+    shown: list[tuple[Any, Any]] = []
+    for conversation in (every, some):
+        with sessions(conversation=conversation) as session:
+            plan = session.scalars(select(MealPlan)).one()
+            shown.append((plan.id, plan.recipe_id))
+
+    assert shown == [("meal_plan_1", "recipe_1"), ("meal_plan_1", recipes[0].id)]
+
+
+def test_instances_are_not_kept_alive(session: RefSession, recipes: list[Recipe]) -> None:
+    """A session that reads a million rows holds on to none of them."""
+    [recipe] = session.scalars(select(Recipe).where(Recipe.name == recipes[0].name)).all()
+    watch = weakref.ref(recipe)
+    del recipe
+    gc.collect()
+
+    assert watch() is None
+
+
+def test_what_is_remembered_of_rows_not_looked_at_is_bounded(
+    sessions: sessionmaker[RefSession],
+    conversation: Conversation,
+    recipes: list[Recipe],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Reading on and on without looking at a key does not fill the memory."""
+    monkeypatch.setattr(instances, "_FEW", 10)
+    session = sessions(conversation=conversation)
+    for _ in range(20):
+        names = [recipe.name for recipe in session.scalars(select(Recipe))]
+        assert len(names) == len(recipes)
+
+    session.close()
+    assert session._boundary is not None
+    assert len(session._boundary._loaded) <= 11
+
+
+def test_only_rows_still_there_are_minted_together(
+    session: RefSession, conversation: Conversation, recipes: list[Recipe]
+) -> None:
+    """Numbers are given to what can still be shown."""
+    first = session.scalars(select(Recipe).where(Recipe.name == "A")).one()
+    session.scalars(select(Recipe).where(Recipe.name == "B")).one()
+    gc.collect()
+    third = session.scalars(select(Recipe).where(Recipe.name == "C")).one()
+
+    assert (third.id, first.id) == ("recipe_2", "recipe_1")
+    assert conversation.refer(Recipe, recipes[1].id) == "recipe_3"
