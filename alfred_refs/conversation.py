@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import uuid
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -23,7 +22,7 @@ from .errors import (
     UnknownRefError,
     WrongEntityError,
 )
-from .keys import Key
+from .keys import Key, spells_uuid
 from .plans import Plans
 from .refs import MAX_NUMBER, Ref, parse_ref
 from .store import Address, EntityKey, Entry, Gone, Store
@@ -183,7 +182,7 @@ class Conversation:
         self, text: str, ref: Ref | None, entry: Entry | None, expected: str | None
     ) -> NoReturn:
         known, near = self._suggest(text, ref, expected)
-        if ref is None and _spells_uuid(text):
+        if ref is None and spells_uuid(text):
             raise RawKeyError(None, expected, known)
         if ref is not None and ref.draft:
             raise DraftRefError(text, expected, known)
@@ -209,11 +208,3 @@ class Conversation:
         meant = Ref(entity, number)
         misspelt = digits is not None and alike == [entity] and meant in known and meant != ref
         return [str(k) for k in known], str(meant) if misspelt else None
-
-
-def _spells_uuid(text: str) -> bool:
-    try:
-        uuid.UUID(text)
-    except ValueError:
-        return False
-    return True

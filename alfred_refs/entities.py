@@ -95,10 +95,16 @@ class Entities:
 
         Raises:
             EntityNameError: two classes have the name, it is malformed, or there is none.
+            KeyColumnError: the table has no primary key.
         """
         if isinstance(entity, str):
             return entity
         table = entity if isinstance(entity, Table) else _key_table(inspect(entity).mapper)
+        if not _primary_key(table):
+            raise KeyColumnError(
+                f"table {table.fullname!r} has no primary key to name its rows by",
+                "give it one, or map a class with __mapper_args__ = {'primary_key': [...]}",
+            )
         return self.names.of_table(table)
 
     def of_class(self, class_: type[Any]) -> ClassKeys:
@@ -151,7 +157,7 @@ class Entities:
         if not self._is_key(column, target, key_type):
             return None
         entity = self.names.of_table(target.table)
-        return KeyColumn(str(column), entity, key_type, _as_text(column.type))
+        return KeyColumn(str(column), entity, key_type, is_text_uuid(column.type))
 
     def _is_key(self, column: Column[Any], target: Column[Any], key_type: KeyType) -> bool:
         """Tell whether the referenced column, or the column itself, identifies its table's rows.
@@ -183,7 +189,7 @@ class Entities:
                 "give it a UUID, integer or string type, or an array of one",
             )
         entity = self.names.of_table(self._declared_target(column, declared))
-        return KeyColumn(str(column), entity, key_type, _as_text(type_), array)
+        return KeyColumn(str(column), entity, key_type, is_text_uuid(type_), array)
 
     def _declared_target(self, column: Column[Any], declared: Any) -> Table:
         if not isinstance(declared, str):
@@ -247,7 +253,8 @@ def _python_type(type_: TypeEngine[Any]) -> type[Any] | None:
         return None
 
 
-def _as_text(type_: TypeEngine[Any]) -> bool:
+def is_text_uuid(type_: TypeEngine[Any]) -> bool:
+    """Tell whether a column of this SQL type shows its UUIDs as text."""
     return isinstance(type_, Uuid) and not type_.as_uuid
 
 

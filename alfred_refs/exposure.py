@@ -1,52 +1,61 @@
-"""What an expression shows: the key columns whose values can stand in its result.
+"""What an expression shows: the key column whose values stand in its result.
 
-A result element of a statement comes in; the one `KeyColumn` that its values are keys of, `None`
-for plain data, or `UNKNOWN` goes out. What would show keys in a way that cannot be rewritten, such
-as a cast to text, raises. Pure.
+A result element of a statement comes in; the `KeyColumn` that its values are keys of, `None` for
+plain data, or `UNKNOWN` goes out. What would show keys in a way that cannot be rewritten, such as
+a cast to text or a mixture with other data, raises. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from sqlalchemy import (
     BindParameter,
     Boolean,
     Case,
+    Cast,
     Column,
     ColumnClause,
     ColumnElement,
     FunctionElement,
+    FunctionFilter,
     Label,
+    Null,
     Over,
     Table,
+    TypeCoerce,
+    UnaryExpression,
 )
 from sqlalchemy.orm import Bundle
+from sqlalchemy.sql import operators
 from sqlalchemy.sql.elements import ClauseList, Grouping
 from sqlalchemy.sql.selectable import ScalarSelect
 
-from .entities import Entities, KeyColumn, key_type_of
+from .entities import Entities, KeyColumn, is_text_uuid, key_type_of
 from .errors import UntranslatableError
 
 UNKNOWN: Final = "unknown"
 """The statement does not tell where a value comes from."""
 
-Shown = KeyColumn | Literal["unknown"]
+Shown = KeyColumn | Literal["unknown"] | None
 
 ASK_RAW = (
     "select the key column itself, or use session.raw_keys() or "
     "execution_options(raw_keys=True) in trusted code"
 )
 
-# Functions whose result is one of their arguments, unchanged.
+# Functions whose result is one of these arguments, unchanged; the others only choose.
+_EVERY, _FIRST, _FIRST_AND_DEFAULT = slice(None), slice(1), slice(0, None, 2)
 _CHOOSING = {
-    *("max", "min", "coalesce", "any_value", "nullif", "greatest", "least"),
-    *("first_value", "last_value", "nth_value", "lag", "lead"),
+    **dict.fromkeys(("max", "min", "any_value", "coalesce", "greatest", "least"), _EVERY),
+    **dict.fromkeys(("first_value", "last_value", "nth_value", "nullif"), _FIRST),
+    **dict.fromkeys(("lag", "lead"), _FIRST_AND_DEFAULT),
 }
 
 
-def key_column_of(elements: Iterable[Any], entities: Entities) -> Shown | None:
+def key_column_of(elements: Iterable[Any], entities: Entities) -> Shown:
     """Return what keys stand at one position of the rows.
 
     Args:
@@ -54,86 +63,94 @@ def key_column_of(elements: Iterable[Any], entities: Entities) -> Shown | None:
         entities: which columns hold keys.
 
     Raises:
-        UntranslatableError: the keys are of several entities, or are not shown as they are.
+        UntranslatableError: keys are mixed with other values, or are not shown as they are.
     """
-    elements = list(elements)
-    exposed = set().union(*(_exposed(element, entities) for element in elements))
-    if not exposed:
-        return None
-    if UNKNOWN in exposed:
-        return UNKNOWN
-    columns = sorted((c for c in exposed if isinstance(c, KeyColumn)), key=lambda c: c.name)
-    alike = {(c.entity, c.key_type, c.as_text, c.array) for c in columns}
-    if len(alike) > 1 or not all(_is_plain(element, columns[0]) for element in elements):
-        names = ", ".join(column.name for column in columns)
-        raise UntranslatableError(f"a result shows keys of {names} inside an expression", ASK_RAW)
-    return columns[0]
+    return Exposure(entities).of_any(list(elements))
 
 
-def _exposed(element: Any, entities: Entities) -> set[Shown]:
-    if isinstance(element, Bundle):
-        parts: Iterable[Any] = [column.__clause_element__() for column in element.c]
-    elif isinstance(element, ColumnClause):
-        return _exposed_by_column(element, entities)
-    else:
-        parts = _parts(element)
-    return set().union(*(_exposed(part, entities) for part in parts))
+class Exposure:
+    """What expressions show, given which columns hold keys."""
+
+    def __init__(self, entities: Entities) -> None:
+        self._entities = entities
+
+    def of_any(self, elements: Sequence[Any]) -> Shown:
+        """Return what a value shows that comes from one of several expressions."""
+        shown = [self.of(element) for element in elements if not _is_null(element)]
+        if UNKNOWN in shown:
+            return UNKNOWN
+        columns = [column for column in shown if isinstance(column, KeyColumn)]
+        if not columns:
+            return None
+        alike = {replace(column, name="") for column in columns}
+        if len(alike) > 1 or len(columns) < len(shown):
+            raise _untranslatable(columns)
+        return columns[0]
+
+    def of(self, element: Any) -> Shown:  # noqa: C901, PLR0911  # a table: one case a construct
+        """Return what one expression shows."""
+        match element:
+            case ColumnClause():
+                return self._of_column(element)
+            case BindParameter() | ColumnElement(type=Boolean()) | FunctionElement(name="count"):
+                return None
+            case Cast() | TypeCoerce():
+                return self._of_cast(element)
+            case Case():
+                return self.of_any([*(result for _, result in element.whens), element.else_])
+            case FunctionElement(name=str(name)) if name in _CHOOSING:
+                return self.of_any(list(element.clauses)[_CHOOSING[name]])
+            case UnaryExpression(operator=operators.distinct_op):
+                return self.of(element.element)
+            case Label() | Grouping() | Over():
+                return self.of(element.element)
+            case FunctionFilter():
+                return self.of(element.func)
+            case ScalarSelect():
+                return self.of(element.element.selected_columns[0])
+            case _:
+                return self._of_made(element)
+
+    def _of_column(self, element: ColumnClause[Any]) -> Shown:
+        """Follow a column through subqueries and aliases to where its values come from."""
+        bases = [base for base in element.base_columns if base is not element]
+        if isinstance(element, Column) and isinstance(element.table, Table):
+            return self._entities.of_column(element)
+        if not bases:  # literal_column(), a lightweight table()
+            return UNKNOWN
+        return self.of_any(bases)
+
+    def _of_cast(self, element: Any) -> Shown:
+        shown = self.of(element.clause)
+        if not isinstance(shown, KeyColumn):
+            return shown
+        if shown.array or key_type_of(element.type) != shown.key_type:
+            raise _untranslatable([shown])
+        return replace(shown, as_text=is_text_uuid(element.type))
+
+    def _of_made(self, element: Any) -> Shown:
+        """Refuse what is made from keys: only plain data can be computed with."""
+        parts = [self.of(part) for part in _parts(element)]
+        columns = [column for column in parts if isinstance(column, KeyColumn)]
+        if columns:
+            raise _untranslatable(columns)
+        return UNKNOWN if UNKNOWN in parts else None
 
 
 def _parts(element: Any) -> Iterable[Any]:
-    """Return the parts that an expression's value is made of: not a condition, not a count."""
     match element:
-        case BindParameter() | ColumnElement(type=Boolean()) | FunctionElement(name="count"):
-            return ()
-        case Case():
-            return [result for _, result in element.whens] + [element.else_]
-        case Over():
-            return [element.element]
-        case ScalarSelect():
-            return [element.element.selected_columns[0]]
+        case Bundle():
+            return [column.__clause_element__() for column in element.c]
         case ColumnElement() | ClauseList() | FunctionElement():
             return element.get_children()
         case _:
             return ()
 
 
-def _exposed_by_column(element: ColumnClause[Any], entities: Entities) -> set[Shown]:
-    exposed: set[Shown] = set()
-    for base in element.base_columns:
-        if isinstance(base, Column) and isinstance(base.table, Table):
-            column = entities.of_column(base)
-            exposed |= set() if column is None else {column}
-        elif isinstance(base, ColumnClause):  # literal_column(), lightweight table() and the like
-            exposed.add(UNKNOWN)
-        else:
-            exposed |= _exposed(base, entities)
-    return exposed
+def _is_null(element: Any) -> bool:
+    return element is None or isinstance(element, Null)
 
 
-def _is_plain(element: Any, column: KeyColumn) -> bool:
-    """Tell whether an expression's values are keys just as the column has them."""
-    match element:
-        case Label() | Grouping():
-            return _is_plain(element.element, column)
-        case ColumnClause():
-            return all(isinstance(b, Column) or _is_plain(b, column) for b in element.base_columns)
-        case ColumnElement() | FunctionElement() if not column.array:
-            same_type = key_type_of(element.type) == column.key_type
-            return same_type and (column.key_type == "uuid" or _chooses(element, column))
-        case _:
-            return False
-
-
-def _chooses(element: Any, column: KeyColumn) -> bool:
-    """Tell whether a value is one of those in the column: an integer may be computed from them."""
-    match element:
-        case Over():
-            return _chooses(element.element, column)
-        case ScalarSelect():
-            return _is_plain(element.element.selected_columns[0], column)
-        case Case():
-            return True
-        case FunctionElement():
-            return getattr(element, "name", "") in _CHOOSING
-        case _:
-            return False
+def _untranslatable(columns: Iterable[KeyColumn]) -> UntranslatableError:
+    names = ", ".join(sorted({column.name for column in columns}))
+    return UntranslatableError(f"a result shows keys of {names} inside an expression", ASK_RAW)

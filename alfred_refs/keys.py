@@ -49,6 +49,15 @@ def decode(data: bytes) -> Key:
     return tuple(decode(part) for part in _parts(body))
 
 
+def spells_uuid(text: str) -> bool:
+    """Tell whether a text is a UUID in any of the spellings that Python reads."""
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _framed(data: bytes) -> bytes:
     return len(data).to_bytes(_LENGTH_BYTES) + data
 

@@ -20,6 +20,7 @@ from . import sqla
 from .entities import Entities, KeyColumn
 from .errors import UntranslatableError
 from .exposure import UNKNOWN, key_column_of
+from .keys import spells_uuid
 from .store import EntityKey
 
 
@@ -157,6 +158,12 @@ def _refuse_unknown(rows: Sequence[Any], outputs: Outputs) -> None:
 
 
 def _may_be_key(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return any(map(_may_be_key, value))
-    return isinstance(value, uuid.UUID | int) and not isinstance(value, bool)
+    match value:
+        case list() | tuple():
+            return any(map(_may_be_key, value))
+        case dict():
+            return any(map(_may_be_key, [*value, *value.values()]))
+        case str():
+            return spells_uuid(value)
+        case _:
+            return isinstance(value, uuid.UUID | int) and not isinstance(value, bool)

@@ -20,6 +20,7 @@ from sqlalchemy import (
     func,
     select,
 )
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import DeclarativeBase, Mapped, aliased, mapped_column
 
 from alfred_refs import KeyColumnError, RefPolicy
@@ -209,6 +210,28 @@ def test_a_declaration_must_name_a_table_and_a_type_of_key(
         return
     with pytest.raises(KeyColumnError, match=message):
         entities.of_column(table.c.other)
+
+
+def test_rows_without_primary_key_cannot_be_named(entities: Entities) -> None:
+    """SQLAlchemy refuses to map such a class, and we to name such a table, with the remedy."""
+    mapped, bare = (Table("log", MetaData(), Column("line", Text)) for _ in range(2))
+    base = type("Base", (DeclarativeBase,), {})
+
+    with pytest.raises(ArgumentError, match="could not assemble any primary key columns"):
+        type("Log", (base,), {"__table__": mapped})
+    with pytest.raises(KeyColumnError, match=r"'log' has no primary key.*__mapper_args__"):
+        entities.name_of(bare)
+
+
+def test_a_view_is_named_by_the_class_that_says_its_primary_key(entities: Entities) -> None:
+    """A table without constraints, as a view is, has the keys that its class declares."""
+    table = Table("popular", MetaData(), Column("recipe", Uuid), Column("times", Integer))
+    base = type("Base", (DeclarativeBase,), {})
+    options = {"primary_key": [table.c.recipe]}
+    view = type("Popular", (base,), {"__table__": table, "__mapper_args__": options})
+
+    assert entities.name_of(view) == "popular"
+    assert list(entities.of_class(view).primary) == ["recipe"]
 
 
 def test_a_class_of_another_base_mapped_later_is_met_when_it_is_used(entities: Entities) -> None:
