@@ -200,6 +200,22 @@ def test_inherited_and_text_keys_show_refs(session: RefSession) -> None:
     assert cook is session.get(Cook, "person_1")
 
 
+def test_what_the_orm_loads_by_itself_goes_by_keys(session: RefSession) -> None:
+    """Where keys are text, the key of a refresh is not taken for a ref."""
+    person, cook = Person(), Cook(stars=1)
+    session.add_all([person, cook])
+    session.commit()
+
+    assert person.id == "person_1"
+    session.refresh(person)
+    session.expire(cook, ["stars"])
+    assert (person.id, cook.stars) == ("person_1", 1)
+    assert session.merge(Person(id="person_1")) is person
+    session.expunge_all()
+    loaded = session.get_one(Person, "person_1")
+    assert session.get(Person, loaded.id) is loaded
+
+
 def test_integer_and_composite_keys_show_refs(session: RefSession) -> None:
     """Of a composite key the foreign part is a ref and the number is a number."""
     order = Order(number=7)
