@@ -27,7 +27,8 @@ from sqlalchemy.sql.elements import (
 from sqlalchemy.sql.selectable import ScalarSelect
 
 from . import sqla
-from .entities import Entities, KeyColumn
+from .columns import KeyColumn
+from .entities import Entities
 from .errors import UntranslatableError
 
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None

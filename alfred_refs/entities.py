@@ -8,53 +8,20 @@ for each row. No I/O.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sqlalchemy import ARRAY, Column, ColumnElement, Integer, String, Table, Uuid, inspect
-from sqlalchemy.orm import Mapper, QueryableAttribute
-from sqlalchemy.types import TypeEngine
+from sqlalchemy import ARRAY, Column, ColumnElement, Table, inspect
+from sqlalchemy.exc import NoReferenceError
+from sqlalchemy.orm import ColumnProperty, CompositeProperty, Mapper, QueryableAttribute
 
 from . import sqla
-from .errors import KeyColumnError
-from .keys import Key
+from .columns import KeyColumn, is_ambiguous, is_text_uuid, key_type_of
+from .errors import KeyColumnError, UntranslatableError
+from .exposure import Exposure
 from .naming import EntityNames, root_of
 from .policy import KeyType, RefPolicy
-
-
-@dataclass(frozen=True, slots=True)
-class KeyColumn:
-    """A column that holds keys.
-
-    Attributes:
-        name: `table.column`, for messages.
-        entity: the entity that its values name.
-        key_type: what its values are underneath.
-        as_text: whether the application sees its UUIDs as text (`Uuid(as_uuid=False)`).
-        array: whether each value is a list of keys.
-    """
-
-    name: str
-    entity: str
-    key_type: KeyType
-    as_text: bool = False
-    array: bool = False
-
-    def token(self, value: Any) -> Any:
-        """Return what a `RefCache` looks the value's key up by."""
-        if self.key_type == "uuid":
-            return uuid.UUID(value).int if self.as_text else value.int
-        return value
-
-    def to_key(self, value: Any) -> Key:
-        """Return the key that a value of this column stands for."""
-        return uuid.UUID(value) if self.as_text else value
-
-    def from_key(self, key: Key) -> Any:
-        """Return the key as this column's own Python type."""
-        return str(key) if self.as_text else key
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +65,7 @@ class Entities:
             KeyColumnError: the table has no primary key.
         """
         if isinstance(entity, str):
-            return entity
+            return self.names.checked(entity)
         table = entity if isinstance(entity, Table) else _key_table(inspect(entity).mapper)
         if not _primary_key(table):
             raise KeyColumnError(
@@ -106,6 +73,14 @@ class Entities:
                 "give it one, or map a class with __mapper_args__ = {'primary_key': [...]}",
             )
         return self.names.of_table(table)
+
+    def key_column_of(self, entity: type[Any] | Table | str) -> KeyColumn | None:
+        """Return the one primary key column of a class or table; of a name, none is known."""
+        if isinstance(entity, str):
+            return None
+        table = entity if isinstance(entity, Table) else _key_table(inspect(entity).mapper)
+        primary = _primary_key(table)
+        return self.of_column(primary[0]) if len(primary) == 1 else None
 
     def of_class(self, class_: type[Any]) -> ClassKeys:
         """Return the key attributes of a mapped class."""
@@ -132,8 +107,13 @@ class Entities:
             return known
 
     def _read_class(self, mapper: Mapper[Any]) -> ClassKeys:
-        columns = {a.key: self.of_column(a.columns[0]) for a in mapper.column_attrs}
-        held = {name: column for name, column in columns.items() if column is not None}
+        held = {
+            attribute.key: column
+            for attribute in mapper.column_attrs
+            if (column := self._of_attribute(attribute)) is not None
+        }
+        for composite in mapper.composites:
+            _refuse_composite(composite, held)
         identity = [mapper.get_property_by_column(c).key for c in mapper.primary_key]
         primary = {name: held[name] for name in identity if name in held}
         foreign = {name: column for name, column in held.items() if name not in primary}
@@ -147,10 +127,23 @@ class Entities:
             own if is_own else None,
         )
 
+    def _of_attribute(self, attribute: ColumnProperty[Any]) -> KeyColumn | None:
+        """Return what an attribute holds: a column, or the value of a `column_property()`."""
+        try:
+            shown = Exposure(self.of_column).of(attribute.columns[0])
+        except UntranslatableError as error:
+            raise KeyColumnError(
+                f"attribute {attribute} is an expression over key columns, and {error.fact}",
+                "map the key column itself, or leave it out of the class",
+            ) from None
+        return shown if isinstance(shown, KeyColumn) else None
+
     def _read_column(self, column: Column[Any]) -> KeyColumn | None:
         if "ref" in column.info:
             return self._declared(column)
         target = _referenced(column)
+        if is_ambiguous(column.type) and not self._is_excluded(column, target):
+            self._refuse_ambiguous(column, target)
         key_type = key_type_of(column.type)
         if key_type not in self._policy.key_types or self._is_excluded(column, target):
             return None
@@ -158,6 +151,14 @@ class Entities:
             return None
         entity = self.names.of_table(target.table)
         return KeyColumn(str(column), entity, key_type, is_text_uuid(column.type))
+
+    def _refuse_ambiguous(self, column: Column[Any], target: Column[Any]) -> None:
+        if target is not column or target in _primary_key(target.table):
+            raise KeyColumnError(
+                f"key column {column} has the type {type(column.type).__name__}, which does not "
+                "say what its values are in Python",
+                'give the type a python_type, or the column info={"ref": None}',
+            )
 
     def _is_key(self, column: Column[Any], target: Column[Any], key_type: KeyType) -> bool:
         """Tell whether the referenced column, or the column itself, identifies its table's rows.
@@ -224,38 +225,34 @@ def _referenced(column: Column[Any]) -> Column[Any]:
     """Follow foreign keys to the column where the keys come from; a plain column is its own."""
     seen = [column]
     while column.foreign_keys:
-        column = min(column.foreign_keys, key=_own_table_last).column
+        column = _target(column)
         if column in seen:
             break
         seen.append(column)
     return column
 
 
+def _target(column: Column[Any]) -> Column[Any]:
+    try:
+        return min(column.foreign_keys, key=_own_table_last).column
+    except NoReferenceError as error:
+        raise KeyColumnError(
+            f"foreign key {column} references a table that its metadata does not have",
+            'reflect or declare that table, or declare the column with info={"ref": None}',
+        ) from error
+
+
+def _refuse_composite(composite: CompositeProperty[Any], held: Mapping[str, KeyColumn]) -> None:
+    names = [attribute.key for attribute in composite.props]
+    if not held.keys().isdisjoint(names):
+        raise KeyColumnError(
+            f"composite attribute {composite} holds key columns, which is not translated",
+            'declare its columns with info={"ref": None}, or map them one by one',
+        )
+
+
 def _own_table_last(foreign_key: Any) -> bool:
     return bool(foreign_key.column.table is foreign_key.parent.table)
-
-
-def key_type_of(type_: TypeEngine[Any]) -> KeyType | None:
-    """Return the type of key that a column of this SQL type can hold, `None` for no key at all."""
-    if isinstance(type_, Uuid) or _python_type(type_) is uuid.UUID:
-        return "uuid"
-    if isinstance(type_, Integer) or _python_type(type_) is int:
-        return "integer"
-    if isinstance(type_, String) or _python_type(type_) is str:
-        return "string"
-    return None
-
-
-def _python_type(type_: TypeEngine[Any]) -> type[Any] | None:
-    try:
-        return type_.python_type
-    except NotImplementedError:  # SQLAlchemy's answer for a type without one
-        return None
-
-
-def is_text_uuid(type_: TypeEngine[Any]) -> bool:
-    """Tell whether a column of this SQL type shows its UUIDs as text."""
-    return isinstance(type_, Uuid) and not type_.as_uuid
 
 
 def _excluded_name(item: Any) -> str:

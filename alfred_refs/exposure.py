@@ -7,7 +7,7 @@ a cast to text or a mixture with other data, raises. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
@@ -33,7 +33,7 @@ from sqlalchemy.sql import operators
 from sqlalchemy.sql.elements import ClauseList, Grouping
 from sqlalchemy.sql.selectable import ScalarSelect
 
-from .entities import Entities, KeyColumn, is_text_uuid, key_type_of
+from .columns import KeyColumn, is_text_uuid, key_type_of
 from .errors import UntranslatableError
 
 UNKNOWN: Final = "unknown"
@@ -55,27 +55,22 @@ _CHOOSING = {
 }
 
 
-def key_column_of(elements: Iterable[Any], entities: Entities) -> Shown:
-    """Return what keys stand at one position of the rows.
+class Exposure:
+    """What expressions show, given which columns hold keys.
 
     Args:
-        elements: the expression there; of a union, one for each of its selects.
-        entities: which columns hold keys.
-
-    Raises:
-        UntranslatableError: keys are mixed with other values, or are not shown as they are.
+        key_column: tells what keys a column of a table holds.
     """
-    return Exposure(entities).of_any(list(elements))
 
-
-class Exposure:
-    """What expressions show, given which columns hold keys."""
-
-    def __init__(self, entities: Entities) -> None:
-        self._entities = entities
+    def __init__(self, key_column: Callable[[Column[Any]], KeyColumn | None]) -> None:
+        self._key_column = key_column
 
     def of_any(self, elements: Sequence[Any]) -> Shown:
-        """Return what a value shows that comes from one of several expressions."""
+        """Return what a value shows that comes from one of several expressions.
+
+        Raises:
+            UntranslatableError: keys are mixed with other values, or are not shown as they are.
+        """
         shown = [self.of(element) for element in elements if not _is_null(element)]
         if UNKNOWN in shown:
             return UNKNOWN
@@ -115,7 +110,7 @@ class Exposure:
         """Follow a column through subqueries and aliases to where its values come from."""
         bases = [base for base in element.base_columns if base is not element]
         if isinstance(element, Column) and isinstance(element.table, Table):
-            return self._entities.of_column(element)
+            return self._key_column(element)
         if not bases:  # literal_column(), a lightweight table()
             return UNKNOWN
         return self.of_any(bases)

@@ -15,8 +15,8 @@ from typing import Any, cast
 from sqlalchemy.orm import InstanceState, InstrumentedAttribute
 
 from . import sqla
+from .columns import KeyColumn
 from .conversation import Conversation, Wanted
-from .entities import KeyColumn
 from .keys import Key
 from .rows import shower
 from .store import EntityKey

@@ -19,6 +19,7 @@ from .errors import EntityNameError
 from .policy import RefPolicy
 from .refs import is_entity_name
 
+_MALFORMED = "is not lower-case snake_case, starts with 'gen_' or ends in '_' and digits"
 _REMEDY = "set __ref_name__ on the class, or RefPolicy(names={...})"
 
 
@@ -34,6 +35,16 @@ class EntityNames:
         self._names: dict[Table, str] = {}
         self._tables: dict[str, Table] = {}
         self._lock = threading.RLock()
+
+    def checked(self, name: str) -> str:
+        """Return a name that refs can be made of.
+
+        Raises:
+            EntityNameError: refs of this name could not be told from others.
+        """
+        if not is_entity_name(name):
+            raise EntityNameError(f"{name!r} {_MALFORMED}", _REMEDY)
+        return name
 
     def of_table(self, table: Table) -> str:
         """Return the name of a table's entity.
@@ -76,12 +87,10 @@ class EntityNames:
             )
         if not is_entity_name(name):
             raise EntityNameError(
-                f"the entity name {name!r} of {_described(table)} is not lower-case snake_case, "
-                "starts with 'gen_' or ends in '_' and digits",
-                _REMEDY,
+                f"the entity name {name!r} of {_described(table)} {_MALFORMED}", _REMEDY
             )
         taken = self._tables.setdefault(name, table)
-        if taken is not table and _key_space(taken) is not _key_space(table):
+        if _key_space(taken) is not _key_space(table) and not _is_reflection(taken, table):
             raise EntityNameError(
                 f"{_described(taken)} and {_described(table)} both have the entity name {name!r}",
                 _REMEDY,
@@ -100,6 +109,12 @@ def _key_space(table: Table) -> object:
     """Return what the keys of a table are keys of: joined tables share the key of their base."""
     mapper = sqla.mapper_of_table(table)
     return table if mapper is None else root_of(mapper)
+
+
+def _is_reflection(one: Table, other: Table) -> bool:
+    """Tell whether two objects stand for one table of the database, at most one of them mapped."""
+    mapped = [sqla.mapper_of_table(table) for table in (one, other)]
+    return one.fullname == other.fullname and None in mapped
 
 
 def _described(table: Table) -> str:

@@ -17,9 +17,10 @@ from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.selectable import CompoundSelect, ReturnsRows, TextualSelect
 
 from . import sqla
-from .entities import Entities, KeyColumn
+from .columns import KeyColumn
+from .entities import Entities
 from .errors import UntranslatableError
-from .exposure import UNKNOWN, key_column_of
+from .exposure import UNKNOWN, Exposure
 from .keys import spells_uuid
 from .store import EntityKey
 
@@ -62,8 +63,9 @@ def outputs_of(statement: Executable, entities: Entities) -> Outputs:
     """
     if not isinstance(statement, ReturnsRows):
         return Outputs({}, opaque=True)
+    exposure = Exposure(entities.of_column)
     shown = {
-        position: key_column_of(elements, entities)
+        position: exposure.of_any(elements)
         for position, elements in enumerate(_elements(statement))
     }
     return Outputs(

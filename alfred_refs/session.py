@@ -26,8 +26,8 @@ from sqlalchemy import Result, event, inspect, select
 from sqlalchemy.orm import InstanceState, ORMExecuteState, Session, SessionTransaction
 
 from . import criteria, rows, sqla
+from .columns import KeyColumn
 from .conversation import Conversation
-from .entities import KeyColumn
 from .errors import SetupError
 from .instances import Boundary
 from .outcome import Outcome

@@ -24,7 +24,8 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import DeclarativeBase, Mapped, aliased, mapped_column
 
 from alfred_refs import KeyColumnError, RefPolicy
-from alfred_refs.entities import Entities, KeyColumn
+from alfred_refs.columns import KeyColumn
+from alfred_refs.entities import Entities
 from tests.models import (
     Cook,
     Guest,

@@ -30,8 +30,9 @@ from sqlalchemy import (
 from sqlalchemy.orm import Bundle, aliased
 
 from alfred_refs import RefPolicy, UntranslatableError
-from alfred_refs.entities import Entities, KeyColumn
-from alfred_refs.exposure import UNKNOWN, key_column_of
+from alfred_refs.columns import KeyColumn
+from alfred_refs.entities import Entities
+from alfred_refs.exposure import UNKNOWN, Exposure
 from tests.models import MealPlan, Order, OrderLine, Person, Preference, Recipe, RecipeNote
 
 countries = Table("countries", MetaData(), Column("code", String(2), primary_key=True))
@@ -50,7 +51,7 @@ def entities() -> Entities:
 def shown(element: Any, entities: Entities) -> str | None:
     """Return the entity whose keys an expression shows."""
     column = getattr(element, "__clause_element__", lambda: element)()
-    found = key_column_of([column], entities)
+    found = Exposure(entities.of_column).of_any([column])
     return found.entity if isinstance(found, KeyColumn) else found
 
 
@@ -154,13 +155,13 @@ def test_what_is_made_from_a_key_is_refused_by_the_columns_name(
 def test_a_union_shows_keys_of_one_entity_or_is_refused(entities: Entities) -> None:
     """The selects of a union are taken together, position by position."""
     alike = [Recipe.__table__.c.id, MealPlan.__table__.c.recipe_id]
-    found = key_column_of(alike, entities)
+    found = Exposure(entities.of_column).of_any(alike)
 
     assert isinstance(found, KeyColumn)
     assert found.entity == "recipe"
     with pytest.raises(UntranslatableError):
-        key_column_of([Recipe.__table__.c.id, MealPlan.__table__.c.id], entities)
-    assert key_column_of([RecipeNote.__table__.c.note, null()], entities) is None
+        Exposure(entities.of_column).of_any([Recipe.__table__.c.id, MealPlan.__table__.c.id])
+    assert Exposure(entities.of_column).of_any([RecipeNote.__table__.c.note, null()]) is None
 
 
 def test_a_union_of_keys_and_data_is_refused(entities: Entities) -> None:
@@ -168,4 +169,4 @@ def test_a_union_of_keys_and_data_is_refused(entities: Entities) -> None:
     mixed = [Recipe.__table__.c.id, Preference.__table__.c.device]
 
     with pytest.raises(UntranslatableError):
-        key_column_of(mixed, entities)
+        Exposure(entities.of_column).of_any(mixed)

@@ -1,0 +1,85 @@
+"""A column that holds keys, and the SQL types that can: what all translation goes by."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Integer, String, TypeDecorator, Uuid
+from sqlalchemy.types import TypeEngine
+
+from .keys import Key
+from .policy import KeyType
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """A column that holds keys.
+
+    Attributes:
+        name: `table.column`, for messages.
+        entity: the entity that its values name.
+        key_type: what its values are underneath.
+        as_text: whether the application sees its UUIDs as text (`Uuid(as_uuid=False)`).
+        array: whether each value is a list of keys.
+    """
+
+    name: str
+    entity: str
+    key_type: KeyType
+    as_text: bool = False
+    array: bool = False
+
+    def token(self, value: Any) -> Any:
+        """Return what a `RefCache` looks the value's key up by."""
+        if self.key_type == "uuid":
+            return uuid.UUID(value).int if self.as_text else value.int
+        return value
+
+    def to_key(self, value: Any) -> Key:
+        """Return the key that a value of this column stands for."""
+        return uuid.UUID(value) if self.as_text else value
+
+    def from_key(self, key: Key) -> Any:
+        """Return the key as this column's own Python type."""
+        return str(key) if self.as_text else key
+
+
+def key_type_of(type_: TypeEngine[Any]) -> KeyType | None:
+    """Return the type of key that a column of this SQL type can hold, `None` for no key at all."""
+    if isinstance(type_, Uuid) or _python_type(type_) is uuid.UUID:
+        return "uuid"
+    if isinstance(type_, Integer) or _python_type(type_) is int:
+        return "integer"
+    if isinstance(type_, String) or _python_type(type_) is str:
+        return "string"
+    return None
+
+
+def _python_type(type_: TypeEngine[Any]) -> type[Any] | None:
+    try:
+        return type_.python_type
+    except NotImplementedError:  # SQLAlchemy's answer for a type without one
+        return None
+
+
+def is_ambiguous(type_: TypeEngine[Any]) -> bool:
+    """Tell whether a custom type changes values without saying what they are in Python.
+
+    A `TypeDecorator` has the `python_type` of what it decorates unless it has one of its own.
+    """
+    if not isinstance(type_, TypeDecorator):
+        return False
+    defined = {name for class_ in _own_classes(type_) for name in vars(class_)}
+    return "process_result_value" in defined and "python_type" not in defined
+
+
+def _own_classes(type_: TypeDecorator[Any]) -> list[type[Any]]:
+    classes = list(type(type_).__mro__)
+    return classes[: classes.index(TypeDecorator)]
+
+
+def is_text_uuid(type_: TypeEngine[Any]) -> bool:
+    """Tell whether a column of this SQL type shows its UUIDs as text."""
+    return isinstance(type_, Uuid) and not type_.as_uuid
