@@ -1,168 +1,27 @@
-"""Refs in: which values of a statement stand for keys, and the same statement with keys in place.
+"""Refs in: the values of one execution that are refs, and the same statement with keys in place.
 
-`inputs_of` reads a statement once and tells by *column* where a ref may stand; `texts` lists the
-refs that one execution brings, and `with_keys` puts keys in their place. Pure: resolving is the
-caller's part. A value is never dropped and a criterion never changed: what cannot be translated
-raises.
+`texts` lists the refs that an execution brings, and `with_keys` puts keys in their place; where to
+look is read once by `inputs`. Pure: resolving is the caller's part. A value is never dropped and a
+criterion never changed: what cannot be translated raises.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import BindParameter, ColumnElement, Executable, Table
-from sqlalchemy.sql import operators
-from sqlalchemy.sql.dml import UpdateBase
-from sqlalchemy.sql.elements import (
-    BinaryExpression,
-    ClauseElement,
-    ClauseList,
-    CollectionAggregate,
-    Grouping,
-    Label,
-    TypeCoerce,
-)
-from sqlalchemy.sql.selectable import ScalarSelect
+from sqlalchemy import BindParameter, Executable
 
 from . import sqla
 from .columns import KeyColumn
-from .entities import Entities
 from .errors import UntranslatableError
+from .inputs import Inputs
 
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 """What is given to `Session.execute` beside the statement."""
 
 Swap = Callable[[str, KeyColumn], Any]
 """Gives the value that a column takes in place of a ref."""
-
-_COMPARISONS = {
-    operators.eq,
-    operators.ne,
-    operators.lt,
-    operators.le,
-    operators.gt,
-    operators.ge,
-    operators.in_op,
-    operators.not_in_op,
-    operators.is_,
-    operators.is_not,
-    operators.is_distinct_from,
-    operators.is_not_distinct_from,
-    operators.between_op,
-    operators.not_between_op,
-    operators.contains_op,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """Where refs may stand in all statements of one shape.
-
-    Attributes:
-        positions: the column that each parameter of the statement is compared with or stored
-            in, by the parameter's place in `sqla.shape_of`.
-        named: the column of each parameter that comes with the execution, by name.
-        refused: the columns of parameters that stand where a ref makes no sense, such as LIKE, by
-            place.
-    """
-
-    positions: Mapping[int, KeyColumn]
-    named: Mapping[str, KeyColumn]
-    refused: Mapping[int, KeyColumn]
-
-
-def inputs_of(
-    statement: Executable, parameters: Sequence[BindParameter[Any]], entities: Entities
-) -> Inputs:
-    """Tell where refs may stand in a statement.
-
-    Args:
-        statement: any; one without key columns has no inputs.
-        parameters: its parameters, as `sqla.shape_of` lists them.
-        entities: which columns hold keys.
-    """
-    compared, refused = _compared(statement, entities)
-    targets = _target_columns(statement, entities)
-    stored = {
-        id(value): column
-        for name, value in sqla.values_of(statement)
-        if (column := _stored_in(name, targets, entities)) is not None
-    }
-    columns = compared | stored
-    named = {p.key: columns[id(p)] for p in parameters if not p.unique and id(p) in columns}
-    return Inputs(
-        {i: columns[id(p)] for i, p in enumerate(parameters) if id(p) in columns},
-        targets | named,
-        {i: refused[id(p)] for i, p in enumerate(parameters) if id(p) in refused},
-    )
-
-
-def _compared(
-    statement: Executable, entities: Entities
-) -> tuple[dict[int, KeyColumn], dict[int, KeyColumn]]:
-    """Return the key columns that parameters are compared with, by the parameter's `id()`.
-
-    The second dictionary has those that are combined with one in any other way.
-    """
-    compared: dict[int, KeyColumn] = {}
-    refused: dict[int, KeyColumn] = {}
-    for element in sqla.elements_of(statement):
-        if not isinstance(element, BinaryExpression):
-            continue
-        places = compared if element.operator in _COMPARISONS else refused
-        for one, other in ((element.left, element.right), (element.right, element.left)):
-            column = key_column(one, entities)
-            if column is not None:
-                places.update((id(parameter), column) for parameter in _parameters_in(other))
-    return compared, refused
-
-
-def key_column(element: ClauseElement, entities: Entities) -> KeyColumn | None:
-    """Return what keys an operand holds: a column, also as label, `any_()` or scalar subquery."""
-    inner = _unwrapped(element)
-    if isinstance(inner, ScalarSelect):
-        return key_column(inner.element.selected_columns[0], entities)
-    return entities.of_column(inner) if isinstance(inner, ColumnElement) else None
-
-
-def _unwrapped(element: Any) -> Any:
-    while isinstance(element, Grouping | Label | CollectionAggregate | TypeCoerce):
-        element = element.clause if isinstance(element, TypeCoerce) else element.element
-    return element
-
-
-def _parameters_in(element: Any) -> Iterator[BindParameter[Any]]:
-    inner = _unwrapped(element)
-    if isinstance(inner, BindParameter):
-        yield inner
-    elif isinstance(inner, ClauseList):
-        for clause in inner.clauses:
-            yield from _parameters_in(clause)
-
-
-def _target_columns(statement: Executable, entities: Entities) -> dict[str, KeyColumn]:
-    """Return the key columns that an insert or update can write, by the names it may use."""
-    if not isinstance(statement, UpdateBase):
-        return {}
-    class_ = statement.entity_description.get("entity")
-    table = statement.entity_description["table"]
-    columns = {
-        column.key: key
-        for column in (table.c if isinstance(table, Table) else ())
-        if (key := entities.of_column(column)) is not None
-    }
-    return columns if class_ is None else {**columns, **entities.of_class(class_).all}
-
-
-def _stored_in(
-    name: Any, targets: Mapping[str, KeyColumn], entities: Entities
-) -> KeyColumn | None:
-    if isinstance(name, str):
-        return targets.get(name)
-    element = name.__clause_element__() if hasattr(name, "__clause_element__") else name
-    return entities.of_column(element)
 
 
 def texts(
@@ -183,15 +42,16 @@ def texts(
         return text
 
     for position, column in inputs.refused.items():
-        if isinstance(sqla.parameter_value(values[position]), str):
+        if _has_text(sqla.parameter_value(values[position])):
             raise UntranslatableError(
                 f"a text is combined with key column {column.name} other than by comparison",
-                "compare the column with refs by ==, != or in_(), or use session.raw_keys()",
+                "compare the column itself with refs, by ==, != or in_(), or use "
+                "session.raw_keys() or execution_options(raw_keys=True) in trusted code",
             )
     for position, column in inputs.positions.items():
         _swapped(sqla.parameter_value(values[position]), column, note)
     for record in _records(statement, parameters):
-        _swapped_record(record, inputs.named, note)
+        _swapped_record(record, inputs, note)
     return found
 
 
@@ -209,35 +69,42 @@ def with_keys(
     }
     if replaced:
         statement = sqla.with_values(statement, replaced)
+    conflict = dict(sqla.conflict_values_of(statement))
+    if conflict:
+        statement = sqla.with_conflict_values(statement, _swapped_record(conflict, inputs, swap))
     many = sqla.many_values_of(statement)
     if many:
-        lists = tuple([_swapped_record(r, inputs.named, swap) for r in each] for each in many)
+        lists = tuple([_swapped_record(r, inputs, swap) for r in each] for each in many)
         statement = sqla.with_many_values(statement, lists)
     if isinstance(parameters, Mapping):
-        return statement, _swapped_record(parameters, inputs.named, swap)
+        return statement, _swapped_record(parameters, inputs, swap)
     if parameters:
-        return statement, [_swapped_record(p, inputs.named, swap) for p in parameters]
+        return statement, [_swapped_record(p, inputs, swap) for p in parameters]
     return statement, parameters
 
 
 def _records(statement: Executable, parameters: Parameters) -> Iterator[Any]:
     for each in sqla.many_values_of(statement):
         yield from each
+    yield dict(sqla.conflict_values_of(statement))
     if isinstance(parameters, Mapping):
         yield parameters
     elif parameters:
         yield from parameters
 
 
-def _swapped_record(record: Any, columns: Mapping[str, KeyColumn], swap: Swap) -> Any:
-    """Return a record of values by name or column with keys in place of its texts."""
-    if not isinstance(record, Mapping):
-        return record
-    return {
-        name: value if column is None else _swapped(value, column, swap)
-        for name, value in record.items()
-        for column in [columns.get(_name(name))]
-    }
+def _swapped_record(record: Any, inputs: Inputs, swap: Swap) -> Any:
+    """Return a record, by name or column or in order, with keys in place of its texts."""
+    if isinstance(record, Mapping):
+        return {
+            name: value if column is None else _swapped(value, column, swap)
+            for name, value in record.items()
+            for column in [inputs.named.get(_name(name))]
+        }
+    return [
+        value if column is None else _swapped(value, column, swap)
+        for value, column in zip(record, inputs.ordered, strict=True)
+    ]
 
 
 def _name(key: Any) -> str:
@@ -251,3 +118,9 @@ def _swapped(value: Any, column: KeyColumn, swap: Swap) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [_swapped(item, column, swap) for item in value]
     return value
+
+
+def _has_text(value: Any) -> bool:
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_has_text, value))
+    return isinstance(value, str)

@@ -25,21 +25,27 @@ from sqlalchemy import (
     Null,
     Over,
     Table,
+    TextClause,
     TypeCoerce,
     UnaryExpression,
+    Uuid,
 )
 from sqlalchemy.orm import Bundle
 from sqlalchemy.sql import operators
-from sqlalchemy.sql.elements import ClauseList, Grouping
-from sqlalchemy.sql.selectable import ScalarSelect
+from sqlalchemy.sql.elements import ClauseList, Grouping, TableValuedColumn
+from sqlalchemy.sql.selectable import FromClause, ScalarSelect
+from sqlalchemy.types import NullType
 
 from .columns import KeyColumn, is_text_uuid, key_type_of
 from .errors import UntranslatableError
 
 UNKNOWN: Final = "unknown"
-"""The statement does not tell where a value comes from."""
+"""The statement does not tell where a value comes from: it may be a key of any type."""
 
-Shown = KeyColumn | Literal["unknown"] | None
+UNTYPED: Final = "untyped"
+"""A function of plain data whose type is not known: it may look something up, such as a UUID."""
+
+Shown = KeyColumn | Literal["unknown", "untyped"] | None
 
 ASK_RAW = (
     "select the key column itself, or use session.raw_keys() or "
@@ -76,13 +82,13 @@ class Exposure:
             return UNKNOWN
         columns = [column for column in shown if isinstance(column, KeyColumn)]
         if not columns:
-            return None
+            return UNTYPED if UNTYPED in shown else None
         alike = {replace(column, name="") for column in columns}
         if len(alike) > 1 or len(columns) < len(shown):
             raise _untranslatable(columns)
         return columns[0]
 
-    def of(self, element: Any) -> Shown:  # noqa: C901, PLR0911  # a table: one case a construct
+    def of(self, element: Any) -> Shown:  # noqa: C901, PLR0911, PLR0912  # one case a construct
         """Return what one expression shows."""
         match element:
             case ColumnClause():
@@ -103,6 +109,12 @@ class Exposure:
                 return self.of(element.func)
             case ScalarSelect():
                 return self.of(element.element.selected_columns[0])
+            case TableValuedColumn():
+                return self._of_whole_row(element.scalar_alias)
+            case FromClause() if not isinstance(element, FunctionElement):
+                return self._of_whole_row(element)
+            case TextClause():
+                return UNKNOWN
             case _:
                 return self._of_made(element)
 
@@ -129,13 +141,22 @@ class Exposure:
         columns = [column for column in parts if isinstance(column, KeyColumn)]
         if columns:
             raise _untranslatable(columns)
-        return UNKNOWN if UNKNOWN in parts else None
+        if UNKNOWN in parts:
+            return UNKNOWN
+        untyped = isinstance(element, FunctionElement) and isinstance(
+            element.type, NullType | Uuid
+        )
+        return UNTYPED if untyped or UNTYPED in parts else None
+
+    def _of_whole_row(self, table: FromClause) -> Shown:
+        """Refuse a row as one value, such as `row_to_json(recipes)` has it, if it has keys."""
+        return self._of_made(Bundle("row", *table.c))
 
 
 def _parts(element: Any) -> Iterable[Any]:
     match element:
         case Bundle():
-            return [column.__clause_element__() for column in element.c]
+            return [getattr(c, "__clause_element__", lambda c=c: c)() for c in element.c]
         case ColumnElement() | ClauseList() | FunctionElement():
             return element.get_children()
         case _:

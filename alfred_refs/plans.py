@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import BindParameter, Executable
 
 from . import sqla
-from .criteria import Inputs, inputs_of
 from .entities import Entities
+from .inputs import Inputs, inputs_of
 from .rows import Outputs, outputs_of
 
 _CAPACITY = 500  # shapes kept: as many as SQLAlchemy's own compiled cache
@@ -37,8 +37,8 @@ class Plans:
         self._plans: dict[Hashable, Plan] = {}
         self._lock = threading.Lock()
 
-    def of(self, statement: Executable) -> tuple[Plan, Sequence[BindParameter[Any]]]:
-        """Return the plan of a statement, and its parameters in the order the plan knows them.
+    def of(self, statement: Executable) -> tuple[Executable, Plan, Sequence[BindParameter[Any]]]:
+        """Return a statement without lambdas, its plan, and its parameters as the plan knows them.
 
         Raises:
             UntranslatableError: the statement would show keys in a way that cannot be rewritten.
@@ -46,13 +46,15 @@ class Plans:
         shape, parameters = sqla.shape_of(statement)
         plan = self._plans.get(shape)
         if plan is None:
+            if sqla.has_lambdas(statement):
+                return self.of(sqla.without_lambdas(statement))
             plan = Plan(
                 inputs_of(statement, parameters, self.entities),
                 outputs_of(statement, self.entities),
             )
             if shape is not None:
                 self._keep(shape, plan)
-        return plan, parameters
+        return statement, plan, parameters
 
     def _keep(self, shape: Hashable, plan: Plan) -> None:
         with self._lock:

@@ -7,20 +7,28 @@ raw is not an outcome.
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sqlalchemy import Executable, Select
+from sqlalchemy.orm import FromStatement
+from sqlalchemy.schema import DefaultGenerator
 from sqlalchemy.sql.dml import UpdateBase
-from sqlalchemy.sql.selectable import CompoundSelect, ReturnsRows, TextualSelect
+from sqlalchemy.sql.selectable import (
+    CompoundSelect,
+    ReturnsRows,
+    SelectStatementGrouping,
+    TextualSelect,
+)
 
 from . import sqla
 from .columns import KeyColumn
 from .entities import Entities
 from .errors import UntranslatableError
-from .exposure import UNKNOWN, Exposure
+from .exposure import UNKNOWN, UNTYPED, Exposure
 from .keys import spells_uuid
 from .store import EntityKey
 
@@ -44,15 +52,17 @@ class Outputs:
     Attributes:
         columns: what each position holds; plain data and entities are left out.
         unknown: positions whose origin the statement does not tell.
-        opaque: the statement tells of no position where its values come from.
+        untyped: positions with what a function of unknown type returns.
+        width: the number of positions; `None` where the statement tells of none.
     """
 
     columns: Mapping[int, KeyColumn]
     unknown: Collection[int] = ()
-    opaque: bool = False
+    untyped: Collection[int] = ()
+    width: int | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.columns or self.unknown or self.opaque)
+        return bool(self.columns or self.unknown or self.untyped or self.width is None)
 
 
 def outputs_of(statement: Executable, entities: Entities) -> Outputs:
@@ -61,8 +71,10 @@ def outputs_of(statement: Executable, entities: Entities) -> Outputs:
     Raises:
         UntranslatableError: a result would show keys inside an expression.
     """
-    if not isinstance(statement, ReturnsRows):
-        return Outputs({}, opaque=True)
+    if isinstance(statement, DefaultGenerator):  # a sequence's next value is nobody's key yet
+        return Outputs({}, width=1)
+    if not isinstance(statement, ReturnsRows | FromStatement):
+        return Outputs({})
     exposure = Exposure(entities.of_column)
     shown = {
         position: exposure.of_any(elements)
@@ -71,6 +83,8 @@ def outputs_of(statement: Executable, entities: Entities) -> Outputs:
     return Outputs(
         {position: column for position, column in shown.items() if isinstance(column, KeyColumn)},
         [position for position, column in shown.items() if column == UNKNOWN],
+        [position for position, column in shown.items() if column == UNTYPED],
+        len(shown),
     )
 
 
@@ -78,8 +92,9 @@ def _elements(statement: Any) -> Iterator[Sequence[Any]]:
     """Yield the expressions at each position of a row: none for an entity, several in a union."""
     match statement:
         case CompoundSelect():
-            yield from zip(*(select.selected_columns for select in statement.selects), strict=True)
-        case Select():
+            for several in zip(*map(_elements_of_one, statement.selects), strict=True):
+                yield list(itertools.chain(*several))
+        case Select() | FromStatement():
             yield from map(_described, statement.column_descriptions)
         case UpdateBase():
             yield from sqla.returned_by(statement)
@@ -87,6 +102,14 @@ def _elements(statement: Any) -> Iterator[Sequence[Any]]:
             yield from ([column] for column in statement.selected_columns)
         case _:
             yield from ([column] for column in statement.exported_columns)
+
+
+def _elements_of_one(select: Any) -> Iterator[Sequence[Any]]:
+    """Yield what one select of a union has at each position; it may be a union itself."""
+    inner = select.element if isinstance(select, SelectStatementGrouping) else select
+    if isinstance(inner, CompoundSelect):
+        return _elements(inner)
+    return iter([column] for column in inner.selected_columns)
 
 
 def _described(description: Mapping[str, Any]) -> Sequence[Any]:
@@ -147,11 +170,16 @@ def shower(column: KeyColumn, conversation: Referring) -> Callable[[Any], Any]:
 
 
 def _refuse_unknown(rows: Sequence[Any], outputs: Outputs) -> None:
-    if not outputs.unknown and not outputs.opaque:
+    """Refuse rows with a value of unknown origin that may be a key, or that the columns misfit."""
+    if not outputs.unknown and not outputs.untyped and outputs.width is not None:
         return
     for row in rows:
-        values = row if outputs.opaque else [row[position] for position in outputs.unknown]
-        if any(map(_may_be_key, values)):
+        unknown = row if outputs.width is None else [row[i] for i in outputs.unknown]
+        if (
+            (outputs.width is not None and len(row) != outputs.width)
+            or any(map(_may_be_key, unknown))
+            or any(_may_be_key(row[i], uuids_only=True) for i in outputs.untyped)
+        ):
             raise UntranslatableError(
                 "a statement without column information returns a value that may be a key",
                 "give text() its columns by .columns(...), or use session.raw_keys() or "
@@ -159,13 +187,15 @@ def _refuse_unknown(rows: Sequence[Any], outputs: Outputs) -> None:
             )
 
 
-def _may_be_key(value: Any) -> bool:
+def _may_be_key(value: Any, *, uuids_only: bool = False) -> bool:
     match value:
         case list() | tuple():
-            return any(map(_may_be_key, value))
+            return any(_may_be_key(item, uuids_only=uuids_only) for item in value)
         case dict():
-            return any(map(_may_be_key, [*value, *value.values()]))
+            return _may_be_key([*value, *value.values()], uuids_only=uuids_only)
         case str():
             return spells_uuid(value)
+        case uuid.UUID():
+            return True
         case _:
-            return isinstance(value, uuid.UUID | int) and not isinstance(value, bool)
+            return isinstance(value, int) and not isinstance(value, bool) and not uuids_only

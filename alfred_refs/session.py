@@ -116,7 +116,7 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
     conversation = cast(RefSession, execution.session).conversation
     if conversation is None or _is_raw(execution):
         return None
-    plan, values = conversation.plans.of(execution.statement)
+    execution.statement, plan, values = conversation.plans.of(execution.statement)
     given = execution.statement, values, execution.parameters
     texts = criteria.texts(plan.inputs, *given)
     if texts:

@@ -10,14 +10,24 @@ import itertools
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from sqlalchemy import BindParameter, CursorResult, Engine, Executable, Result, Table
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    CursorResult,
+    Engine,
+    Executable,
+    Result,
+    Table,
+)
 from sqlalchemy.engine import ChunkedIteratorResult
 from sqlalchemy.orm import InstanceState, Mapper
 from sqlalchemy.orm.base import instance_state
 from sqlalchemy.orm.mapper import _all_registries
+from sqlalchemy.orm.util import LoaderCriteriaOption
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.elements import ClauseElement
+from sqlalchemy.sql.lambdas import LambdaElement
 from sqlalchemy.sql.selectable import FromClause
 
 Rows = Sequence[Any]
@@ -31,15 +41,22 @@ def shape_of(statement: Executable) -> tuple[Hashable | None, Sequence[BindParam
     asking costs nothing. Two statements of one shape list their parameters in the same order.
     The shape is `None` for a statement that SQLAlchemy does not cache.
     """
+    if not isinstance(statement, ClauseElement):  # a Sequence, DDL
+        return None, []
     cache_key = cast(Any, statement)._generate_cache_key()
     if cache_key is None:
         return None, [e for e in elements_of(statement) if isinstance(e, BindParameter)]
     return cache_key.key, cache_key.bindparams
 
 
-def elements_of(statement: Executable) -> Iterator[Any]:
+def elements_of(statement: Executable | ClauseElement) -> Iterator[Any]:
     """Yield every element of a statement, those of its subqueries and CTEs included."""
-    return visitors.iterate(cast(ClauseElement, statement))
+    return visitors.iterate(statement) if isinstance(statement, ClauseElement) else iter(())
+
+
+def has_lambdas(statement: Executable) -> bool:
+    """Tell whether a statement, or any part of it, is given as a lambda."""
+    return any(isinstance(element, LambdaElement) for element in elements_of(statement))
 
 
 def with_values(statement: Executable, values: Mapping[str, Any]) -> Executable:
@@ -88,13 +105,58 @@ def with_many_values(statement: Executable, records: tuple[Sequence[Any], ...]) 
     return cast(Executable, copy)
 
 
+def conflict_values_of(statement: Executable) -> Iterator[tuple[Any, Any]]:
+    """Yield the (column, value) pairs of an upsert's `set_`: a list in 2.0, a mapping in 2.1."""
+    clause = getattr(statement, "_post_values_clause", None)
+    pairs = getattr(clause, "update_values_to_set", None) or ()
+    return iter(pairs.items() if isinstance(pairs, Mapping) else pairs)
+
+
+def with_conflict_values(statement: Executable, values: Mapping[Any, Any]) -> Executable:
+    """Return a copy of an upsert with other values in its `set_`."""
+    copy = cast(Any, statement)._generate()
+    copy._post_values_clause = clause = copy._post_values_clause._clone()
+    kind = type(clause.update_values_to_set)
+    clause.update_values_to_set = kind(values.items()) if kind is list else kind(values)
+    return cast(Executable, copy)
+
+
+def selected_into(statement: Executable) -> Iterator[tuple[Any, Any]]:
+    """Yield the (column, expression) pairs of an insert from a select."""
+    names = getattr(statement, "_select_names", None)
+    if not names:
+        return iter(())
+    return zip(names, cast(Any, statement).select.selected_columns, strict=True)
+
+
+def criteria_of_options(statement: Executable) -> Iterator[ClauseElement]:
+    """Yield the criteria that loader options carry: `with_loader_criteria()`, `.and_()`."""
+    for option in getattr(statement, "_with_options", ()):
+        if isinstance(option, LoaderCriteriaOption):
+            criterion = option.where_criteria
+            yield criterion._resolved if isinstance(criterion, LambdaElement) else criterion
+        for load in getattr(option, "context", ()):
+            yield from getattr(load, "_extra_criteria", ())
+
+
+def without_lambdas(statement: Executable) -> Executable:
+    """Return a statement with what its lambdas stand for in their place, values included."""
+    if isinstance(statement, LambdaElement):
+        statement = statement._resolved
+
+    def resolve(element: Any, **_: Any) -> Any:
+        return element._resolved if isinstance(element, LambdaElement) else None
+
+    return cast(Executable, visitors.replacement_traverse(cast(Any, statement), {}, resolve))
+
+
 def returned_by(statement: UpdateBase) -> Iterator[Sequence[Any]]:
     """Yield what stands at each position of RETURNING: a list of one column, empty for an entity.
 
     `returning_column_descriptions` cannot be asked: it fails where an entity is returned.
     """
     for element in cast(Any, statement)._returning:
-        if not isinstance(element, FromClause):
+        if isinstance(element, ColumnElement) or not isinstance(element, FromClause):
             yield [element]
         elif "parententity" in element._annotations:
             yield []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from typing import Annotated, Any
 
 from sqlalchemy import ARRAY, Column, ForeignKey, Integer, MetaData, Table, Text, Uuid, text
@@ -118,6 +119,18 @@ class Guest(Person):
     """A single-table subclass."""
 
     __mapper_args__ = {"polymorphic_identity": "guest"}  # noqa: RUF012
+
+
+class Box(Base):
+    """Has UUID keys in a text column, as databases without a type for them do."""
+
+    __tablename__ = "boxes"
+
+    id: Mapped[Any] = mapped_column(Uuid(native_uuid=False), primary_key=True, default=uuid.uuid4)
+    inside: Mapped[Any] = mapped_column(
+        Uuid(native_uuid=False), ForeignKey("boxes.id"), nullable=True
+    )
+    label: Mapped[str | None]
 
 
 recipe_tags = Table(

@@ -24,6 +24,7 @@ from sqlalchemy import (
     null,
     select,
     table,
+    text,
     type_coerce,
     union,
 )
@@ -32,10 +33,11 @@ from sqlalchemy.orm import Bundle, aliased
 from alfred_refs import RefPolicy, UntranslatableError
 from alfred_refs.columns import KeyColumn
 from alfred_refs.entities import Entities
-from alfred_refs.exposure import UNKNOWN, Exposure
+from alfred_refs.exposure import UNKNOWN, UNTYPED, Exposure
 from tests.models import MealPlan, Order, OrderLine, Person, Preference, Recipe, RecipeNote
 
 countries = Table("countries", MetaData(), Column("code", String(2), primary_key=True))
+recipes: Any = Recipe.__table__
 other = aliased(Recipe)
 by_count = select(func.count(MealPlan.id)).where(MealPlan.recipe_id == Recipe.id).scalar_subquery()
 computed = select((Order.id + 1).label("next"), func.max(Order.id).label("last")).subquery()
@@ -73,7 +75,12 @@ def shown(element: Any, entities: Entities) -> str | None:
         (func.count(Recipe.id), None),
         (func.count(), None),
         (func.count(Recipe.id.distinct()), None),
-        (func.row_number().over(partition_by=Order.id, order_by=Order.id), None),
+        (func.row_number().over(partition_by=Order.id, order_by=Order.id), UNTYPED),
+        (func.length(Recipe.name), UNTYPED),
+        (func.gen_random_uuid(type_=Uuid), UNTYPED),
+        (text("id"), UNKNOWN),
+        (func.lower(text("id")), UNKNOWN),
+        (func.row_to_json(OrderLine.__table__.c.note), UNTYPED),
         (func.now(), None),
         (Recipe.id == Recipe.parent_recipe_id, None),
         (Recipe.id.is_(None), None),
@@ -119,6 +126,9 @@ def test_a_value_is_a_key_of_the_column_it_comes_from(
         func.concat("x", Recipe.id),
         func.json_build_object("id", Recipe.id),
         func.array_agg(Recipe.id),
+        func.row_to_json(recipes.table_valued()),
+        func.json_agg(select(Recipe).subquery().table_valued()),
+        recipes.table_valued(),
         func.array_agg(Order.id, type_=ARRAY(Integer)),
         func.string_agg(cast(Recipe.id, String), ","),
         func.coalesce(Recipe.id, MealPlan.id),

@@ -21,9 +21,9 @@ def plans() -> Plans:
 
 def test_a_plan_is_made_once_for_all_statements_of_a_shape(plans: Plans) -> None:
     """Other values have the same plan, another column another."""
-    one, _ = plans.of(select(Recipe.id).where(Recipe.id == "recipe_1"))
-    same, [parameter] = plans.of(select(Recipe.id).where(Recipe.id == "recipe_2"))
-    different, _ = plans.of(select(Recipe.id).where(Recipe.name == "recipe_2"))
+    _, one, _ = plans.of(select(Recipe.id).where(Recipe.id == "recipe_1"))
+    _, same, [parameter] = plans.of(select(Recipe.id).where(Recipe.id == "recipe_2"))
+    _, different, _ = plans.of(select(Recipe.id).where(Recipe.name == "recipe_2"))
 
     assert one is same
     assert parameter.value == "recipe_2"
@@ -38,7 +38,7 @@ def test_a_plan_tells_where_refs_go_in_and_come_out(plans: Plans) -> None:
         MealPlan.instead_of.in_(["recipe_1"]),
     )
 
-    plan, parameters = plans.of(statement)
+    _, plan, parameters = plans.of(statement)
 
     assert [parameters[place].key for place in plan.inputs.positions][:1] == ["plan"]
     assert [c.entity for c in plan.inputs.positions.values()] == ["meal_plan", "recipe"]
@@ -48,7 +48,7 @@ def test_a_plan_tells_where_refs_go_in_and_come_out(plans: Plans) -> None:
 
 def test_what_has_no_keys_has_nothing_to_do(plans: Plans) -> None:
     """Entities and plain columns need no work on the rows."""
-    plan, _ = plans.of(select(Recipe, MealPlan.day, OrderLine.position))
+    _, plan, _ = plans.of(select(Recipe, MealPlan.day, OrderLine.position))
 
     assert not plan.outputs
 
@@ -63,7 +63,7 @@ def test_what_has_no_keys_has_nothing_to_do(plans: Plans) -> None:
 )
 def test_what_the_statement_does_not_tell_is_unknown(plans: Plans, statement: object) -> None:
     """Values of unknown origin are looked at one by one."""
-    plan, _ = plans.of(statement)  # type: ignore[arg-type]
+    _, plan, _ = plans.of(statement)  # type: ignore[arg-type]
 
     assert plan.outputs
     assert not plan.outputs.columns

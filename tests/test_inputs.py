@@ -1,0 +1,233 @@
+"""Refs in places that cannot be translated: refused, never compared as if they were data."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import (
+    String,
+    Uuid,
+    and_,
+    any_,
+    bindparam,
+    case,
+    cast,
+    collate,
+    delete,
+    exists,
+    func,
+    insert,
+    lambda_stmt,
+    literal,
+    or_,
+    select,
+    tuple_,
+    type_coerce,
+    update,
+)
+from sqlalchemy.dialects.postgresql import array, insert as pg_insert
+from sqlalchemy.orm import selectinload, with_loader_criteria
+
+from alfred_refs import RefSession, UntranslatableError
+from tests.models import Box, MealPlan, Recipe
+
+boxes: Any = Box.__table__
+lowered = select(func.lower(cast(Box.id, String)).label("x")).subquery()
+
+
+@pytest.fixture
+def ref(session: RefSession) -> str:
+    """The ref of the one box that is in another: `box_1`."""
+    outer = Box(label="outer")
+    session.add(outer)
+    session.flush()
+    inner = Box(label="inner", inside=outer.id)
+    session.add(inner)
+    session.commit()
+    assert (outer.id, inner.id) == ("box_1", "box_2")
+    return "box_1"
+
+
+CRITERIA: list[Callable[[Any], Any]] = [
+    lambda ref: cast(Box.id, String) != ref,
+    lambda ref: cast(Box.id, String).not_in([ref]),
+    lambda ref: func.concat(Box.id) != ref,
+    lambda ref: ~cast(Box.id, String).like(ref),
+    lambda ref: func.coalesce(Box.inside, Box.id) != ref,
+    lambda ref: func.coalesce(Box.inside, ref) == Box.id,
+    lambda ref: tuple_(Box.id, Box.label).not_in([(ref, "x")]),
+    lambda ref: tuple_(Box.id, Box.id) != tuple_(ref, ref),
+    lambda ref: case({ref: 0}, value=Box.id, else_=1) == 1,
+    lambda ref: case((Box.label == "x", Box.id), else_=ref) != Box.id,
+    lambda ref: Box.id.not_in(select(literal(ref))),
+    lambda ref: func.nullif(Box.id, ref).is_(None),
+    lambda ref: collate(cast(Box.id, String), "C") != ref,
+    lambda ref: Box.id.op("<>")(ref),  # noqa: PLW0108
+    lambda ref: Box.id.startswith(ref),  # noqa: PLW0108
+    lambda ref: cast(Box.id, String) + "!" == ref,
+    lambda ref: func.lower(cast(select(Box.id).limit(1).scalar_subquery(), String)) != ref,
+    lambda ref: lowered.c.x != ref,
+    lambda ref: Box.id != literal(ref),
+]
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.filterwarnings(
+    "ignore:Type object .* does not include operator", "ignore:SELECT statement has a cartesian"
+)
+def test_a_text_that_meets_a_key_unseen_stops_the_statement(
+    session: RefSession, ref: str, sent: list[str], criterion: Callable[[Any], Any]
+) -> None:
+    """Where keys are text in the database, a ref taken for data would widen the statement."""
+    sent.clear()
+    for statement in (select(Box), delete(Box), update(Box).values(label="x")):
+        with pytest.raises(UntranslatableError, match=r"key column boxes\.\w+ other than"):
+            session.execute(statement.where(criterion(ref)))
+    assert sent == []
+
+
+@pytest.mark.parametrize(
+    ("criterion", "labels"),
+    [
+        (lambda ref: Box.id.between(ref, ref), ["outer"]),
+        (lambda ref: ~Box.id.between(ref, ref), ["inner"]),
+        (lambda ref: type_coerce(Box.id, Uuid(native_uuid=False)) == ref, ["outer"]),
+        (lambda ref: lambda: Box.id != ref, ["inner"]),
+        (lambda ref: and_(Box.id != ref, Box.label == "inner"), ["inner"]),
+        (lambda ref: case((Box.id == ref, "yes"), else_="no") == "yes", ["outer"]),
+        (lambda ref: exists().where(Box.inside == ref, Box.label == "outer"), []),
+        (
+            lambda ref: (
+                select(func.count(Box.id))
+                .where(Box.inside == ref, Box.label == "inner")
+                .scalar_subquery()
+                == 1
+            ),
+            ["inner", "outer"],
+        ),
+    ],
+)
+def test_what_can_be_translated_selects_the_rows_named(
+    session: RefSession, ref: str, criterion: Callable[[Any], Any], labels: list[str]
+) -> None:
+    """Ranges, coerced columns, lambdas; a text beside the key has nothing to do with it."""
+    found = session.scalars(select(Box.label).where(criterion(ref)).order_by(Box.label))
+
+    assert found.all() == labels
+
+
+def test_a_statement_given_as_a_lambda_is_translated(session: RefSession, ref: str) -> None:
+    """Its values are taken each time it is executed."""
+    for wanted, label in ((ref, "outer"), ("box_2", "inner")):
+        statement = lambda_stmt(lambda: select(Box))
+        statement += lambda s: s.where(Box.id == wanted)  # noqa: B023
+        assert session.scalars(statement).one().label == label
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        lambda ref: with_loader_criteria(Box, Box.id != ref),
+        lambda ref: with_loader_criteria(Recipe, Recipe.id != ref),
+        lambda ref: selectinload(Recipe.plans.and_(MealPlan.recipe_id == ref)),
+    ],
+)
+def test_a_ref_in_a_loader_option_is_refused(
+    session: RefSession, ref: str, option: Callable[[Any], Any]
+) -> None:
+    """The criteria of options are out of reach: they are never run with a ref as data."""
+    with pytest.raises(UntranslatableError, match="other than by comparison"):
+        session.scalars(select(Recipe).options(option(ref))).all()
+
+
+def test_an_option_without_refs_is_not_touched(session: RefSession, ref: str) -> None:
+    """Criteria on plain columns go on working."""
+    found = session.scalars(select(Box).options(with_loader_criteria(Box, Box.label == "outer")))
+
+    assert [box.id for box in found] == [ref]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda ref: update(Box).values(inside=case((Box.label == "x", ref), else_=None)),
+        lambda ref: update(Box).values(inside=func.coalesce(ref)),
+        lambda ref: insert(Box).from_select(
+            ["id", "inside"], select(literal("f" * 32), literal(ref))
+        ),
+        lambda ref: (
+            pg_insert(Box)
+            .values(label="x")
+            .on_conflict_do_update(index_elements=["id"], set_={"inside": func.coalesce(ref)})
+        ),
+    ],
+)
+def test_a_text_is_not_written_into_a_key_column(
+    session: RefSession, ref: str, sent: list[str], write: Callable[[Any], Any]
+) -> None:
+    """A value that only contains a ref would be stored as it is, so it is refused."""
+    sent.clear()
+    with pytest.raises(UntranslatableError):
+        session.execute(write(ref))
+    assert sent == []
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda ref: update(Box).where(Box.label == "outer").values(inside=ref),
+        lambda ref: select(
+            update(Box).where(Box.label == "outer").values(inside=ref).returning(Box.id).cte()
+        ),
+        lambda ref: (
+            pg_insert(Box)
+            .from_select(["id", "label"], select(Box.id, Box.label).where(Box.label == "outer"))
+            .on_conflict_do_update(index_elements=["id"], set_={"inside": ref})
+        ),
+        lambda ref: (
+            pg_insert(boxes)
+            .from_select(["id", "label"], select(Box.id, Box.label).where(Box.label == "outer"))
+            .on_conflict_do_update(index_elements=["id"], set_={boxes.c.inside: ref})
+        ),
+    ],
+)
+def test_refs_are_written_as_keys_wherever_a_value_may_stand(
+    session: RefSession, ref: str, write: Callable[[Any], Any]
+) -> None:
+    """Also in an update inside a CTE, and in the SET of an upsert."""
+    session.execute(write(ref))
+
+    [outer] = session.execute(select(Box.id, Box.inside).where(Box.label == "outer")).all()
+    assert tuple(outer) == (ref, ref)
+
+
+def test_records_given_in_order_are_translated_by_their_place(
+    session: RefSession, ref: str
+) -> None:
+    """A tuple has one value for each column of the table, and refs among them are keys."""
+    key = uuid.uuid4()
+    session.execute(insert(boxes).values([(key, ref, "third")]))
+
+    assert session.scalars(select(Box.inside).where(Box.label == "third")).all() == [ref]
+
+
+def test_a_parameter_has_one_meaning(session: RefSession, ref: str) -> None:
+    """A name that stands for a key and for other data, or for two entities, is refused."""
+    name: Any = bindparam("p")
+    for criteria in (
+        or_(Box.id == name, Box.label == name),
+        or_(MealPlan.id == name, MealPlan.recipe_id == name),
+    ):
+        with pytest.raises(UntranslatableError, match="parameter 'p' stands for a key and for"):
+            session.execute(select(Box.label).where(criteria), {"p": ref})
+    optional = or_(cast(name, String).is_(None), Box.id == name)
+    assert session.scalars(select(Box.label).where(optional), {"p": ref}).all() == ["outer"]
+
+
+def test_a_list_of_refs_built_in_sql_is_refused(session: RefSession, ref: str) -> None:
+    """The elements of an `array()` are out of reach."""
+    with pytest.raises(UntranslatableError):
+        session.scalars(select(Box.label).where(Box.id == any_(array([literal(ref)])))).all()
