@@ -14,8 +14,7 @@ from sqlalchemy import BindParameter, Executable
 
 from . import sqla
 from .columns import KeyColumn
-from .errors import UntranslatableError
-from .inputs import Inputs
+from .inputs import Inputs, has_text, mixed_with
 
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 """What is given to `Session.execute` beside the statement."""
@@ -42,12 +41,8 @@ def texts(
         return text
 
     for position, column in inputs.refused.items():
-        if _has_text(sqla.parameter_value(values[position])):
-            raise UntranslatableError(
-                f"a text is combined with key column {column.name} other than by comparison",
-                "compare the column itself with refs, by ==, != or in_(), or use "
-                "session.raw_keys() or execution_options(raw_keys=True) in trusted code",
-            )
+        if has_text(sqla.parameter_value(values[position])):
+            raise mixed_with(column)
     for position, column in inputs.positions.items():
         _swapped(sqla.parameter_value(values[position]), column, note)
     for record in _records(statement, parameters):
@@ -118,9 +113,3 @@ def _swapped(value: Any, column: KeyColumn, swap: Swap) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [_swapped(item, column, swap) for item in value]
     return value
-
-
-def _has_text(value: Any) -> bool:
-    if isinstance(value, list | tuple | set | frozenset):
-        return any(map(_has_text, value))
-    return isinstance(value, str)

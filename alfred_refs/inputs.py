@@ -110,6 +110,22 @@ def inputs_of(
     )
 
 
+def has_text(value: Any) -> bool:
+    """Tell whether a value is text, or a list with text in it."""
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(has_text, value))
+    return isinstance(value, str)
+
+
+def mixed_with(column: KeyColumn) -> UntranslatableError:
+    """Return the error for text that meets a key column other than by comparison."""
+    return UntranslatableError(
+        f"a text is combined with key column {column.name} other than by comparison",
+        "compare the column itself with refs, by ==, != or in_(), or use session.raw_keys() or "
+        "execution_options(raw_keys=True) in trusted code",
+    )
+
+
 class _Places:
     """What the parameters of a statement meet, by the `id()` of each."""
 
@@ -117,6 +133,7 @@ class _Places:
         self._entities = entities
         self._compared: dict[int, KeyColumn] = {}
         self._plain: set[int] = set()
+        self._met: list[BindParameter[Any]] = []
         self.refused: dict[int, KeyColumn] = {}
 
     @property
@@ -146,7 +163,15 @@ class _Places:
         self.refused |= inside.refused | inside._compared
 
     def check(self, parameters: Sequence[BindParameter[Any]]) -> None:
-        """Refuse a name that stands for keys of one entity and for anything else."""
+        """Refuse what can be told without the values of an execution.
+
+        That is a name which stands for keys of one entity and for anything else, and text that
+        the shape does not list: in SQLAlchemy 2.0 it does not reach into the SET of an upsert.
+        """
+        listed = {id(parameter) for parameter in parameters}
+        for parameter in self._met:
+            if id(parameter) not in listed and has_text(sqla.parameter_value(parameter)):
+                raise mixed_with(self.refused[id(parameter)])
         meanings: dict[str, set[str]] = {}
         for parameter in parameters:
             column = self._compared.get(id(parameter))
@@ -182,7 +207,7 @@ class _Places:
         if isinstance(type_, NullType) or key_type_of(type_) == column.key_type:
             self._compared[id(parameter)] = column
         else:
-            self.refused[id(parameter)] = column
+            self._refuse(column, [parameter])
 
     def _read_write(self, statement: UpdateBase) -> None:
         for name, value in [*sqla.values_of(statement), *sqla.conflict_values_of(statement)]:
@@ -205,7 +230,9 @@ class _Places:
             self._refuse(columns[0], [p for p in mixed if id(p) not in self._compared])
 
     def _refuse(self, column: KeyColumn, parameters: Iterable[BindParameter[Any]]) -> None:
-        self.refused |= {id(parameter): column for parameter in parameters}
+        for parameter in parameters:
+            self.refused[id(parameter)] = column
+            self._met.append(parameter)
 
     def _flow(self, element: Any) -> tuple[list[KeyColumn], list[BindParameter[Any]]]:
         """Return the key columns and the parameters that the value of an expression is made of."""

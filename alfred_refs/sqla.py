@@ -227,3 +227,26 @@ def _chunks(cursor: CursorResult[Any], size: int | None) -> Iterator[Rows]:
         return
     while chunk := cursor.fetchmany(size):
         yield chunk
+
+
+def pool_beside(pool: Pool) -> Pool:
+    """Return a new pool with the settings and hooks of another, that may connect beside it.
+
+    Both connect by one dialect, which is initialised in the first connection that any of them
+    makes. The others of a pool wait for that on the lock of its `connect` event
+    (`_exec_once_mutex`); `recreate()` copies the hooks and not the lock, so here it is shared.
+    """
+    beside = pool.recreate()
+    theirs, ours = (cast(Any, p.dispatch).connect.for_modify(p.dispatch) for p in (pool, beside))
+    ours._exec_once_mutex = theirs._get_exec_once_mutex()
+    return beside
+
+
+def invalidate_pool(connection: Connection, error: BaseException) -> None:
+    """Have the pool replace this connection and all that are as old, each when it is next used.
+
+    Leans on `Pool._invalidate`: SQLAlchemy does the same when a statement of its own finds the
+    connection cut.
+    """
+    connection.engine.pool._invalidate(connection.connection, error)
+    connection.invalidate(error)

@@ -7,10 +7,11 @@ pool: a pool of our own, made from the application's, shares its credentials and
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy import Compiled, Connection, Engine, Executable, event
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -35,7 +36,13 @@ if TYPE_CHECKING:
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _MISSING = {"42P01", "42703"}  # undefined_table, undefined_column
-_CONNECTION = "08"  # the class of connection exceptions
+_CONNECTION = ("08", "57P")  # connection exceptions, and shutdown of the server or of a backend
+
+# What minting needs, whatever the defaults of the server, the database or the role are.
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_COMMIT = "COMMIT"
+
+_T = TypeVar("_T")
 
 
 class PostgresStore:
@@ -47,8 +54,9 @@ class PostgresStore:
 
     def __init__(self, engine: Engine) -> None:
         self._application = engine
-        self._own: tuple[int, Engine] | None = None
-        event.listen(sqla.root_of(engine), "engine_disposed", self._dispose)
+        self._own = _OwnEngine(engine)
+        if not engine.dialect.is_async:  # there only a coroutine can close a connection
+            weakref.finalize(self, self._own.release).atexit = False
 
     @property
     def metadata(self) -> MetaData:
@@ -57,15 +65,18 @@ class PostgresStore:
 
     def create_tables(self) -> None:
         """Create the tables that are missing, without Alembic."""
-        with self._connect() as connection:
-            metadata.create_all(connection)
+
+        def create(connection: Connection) -> None:
+            with _transaction(connection):
+                metadata.create_all(connection)
+
+        self._run(create)
 
     def refer(self, address: Address, keys: Sequence[EntityKey]) -> list[Entry]:
         """See `Store.refer`."""
         if not keys:
             return []
-        with self._connect() as connection:
-            rows = _in_one_trip(connection, self._numbering, _begun(address) | _arrays(keys))
+        rows = self._write([statements.lock, statements.refer], _begun(address) | _arrays(keys))
         if not rows:
             raise UnknownConversationError(address.id)
         found = {position: (number, gone) for position, number, gone in rows}
@@ -103,97 +114,156 @@ class PostgresStore:
 
     def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
         """See `Store.mark`."""
-        with self._connect() as connection:
-            parameters = _parameters(address) | _arrays(keys) | {"p_gone": gone}
-            connection.execute(statements.mark, parameters)
+        parameters = _parameters(address) | _arrays(keys) | {"p_gone": gone}
+        self._write([statements.mark], parameters)
 
     def begin_turn(self, address: Address) -> int:
         """See `Store.begin_turn`."""
-        rows = self._rows(statements.begin_turn, address, p_id=address.id)
+        # not tried again when the connection is lost: the turn may have begun
+        rows = self._write([statements.begin_turn], _begun(address), again=False)
         if not rows:
             raise UnknownConversationError(address.id)
-        return cast(int, rows[0].turn)
+        return cast(int, rows[0][0])
 
     def turn(self, address: Address) -> int:
         """See `Store.turn`."""
         rows = _only_mine(self._rows(statements.turn, address), address)
         return rows[0].turn if rows else 0
 
-    @cached_property
-    def _numbering(self) -> Sequence[Compiled]:
-        dialect = self._application.dialect
-        return [s.compile(dialect=dialect) for s in (statements.lock, statements.refer)]
-
     def _rows(
         self, statement: Executable, address: Address, **parameters: Any
     ) -> Sequence[Row[Any]]:
-        with self._connect() as connection:
-            return connection.execute(statement, _parameters(address) | parameters).all()
+        """Run one reading statement, alone: that takes no BEGIN and no COMMIT."""
+        values = _parameters(address) | parameters
+        return self._run(lambda connection: connection.execute(statement, values).all())
 
-    @contextmanager
-    def _connect(self) -> Iterator[Connection]:
-        try:
-            with self._engine().connect() as connection:
-                yield connection
-        except DBAPIError as error:
-            raise _typed(error, self._application.url.database or "") from None
+    def _write(
+        self, batch: Sequence[Executable], parameters: Mapping[str, Any], *, again: bool = True
+    ) -> Sequence[Any]:
+        """Run statements in one transaction and return the rows of the last.
 
-    def _engine(self) -> Engine:
-        """Return an engine on a pool of our own, made at first use and again after a fork.
-
-        `recreate()` copies size, recycling and connect hooks. AUTOCOMMIT makes a read one round
-        trip where BEGIN and ROLLBACK would make it three; hidden parameters keep keys out of logs
-        and errors.
+        With psycopg they travel together; other drivers wait for each.
         """
-        if self._own is None or self._own[0] != os.getpid():
-            application = self._application
-            engine = Engine(
-                application.pool.recreate(),
-                application.dialect,
-                application.url,
-                hide_parameters=True,
-            )
-            self._own = os.getpid(), engine.execution_options(isolation_level="AUTOCOMMIT")
-        return self._own[1]
 
-    def _dispose(self, _: Engine) -> None:
-        """Close our pool when the application closes its own; a forked child only forgets it."""
-        if self._own is not None:
-            process, engine = self._own
-            self._own = None
+        def write(connection: Connection) -> Sequence[Any]:
+            if connection.dialect.driver == "psycopg" and not connection.dialect.is_async:
+                compiled = [self._compiled[statement] for statement in batch]
+                return _in_one_trip(connection, compiled, parameters)
+            with _transaction(connection):
+                *_, last = [connection.execute(statement, parameters) for statement in batch]
+                return last.all() if last.returns_rows else []
+
+        return self._run(write, again=again)
+
+    @cached_property
+    def _compiled(self) -> Mapping[Executable, Compiled]:
+        writes = (statements.lock, statements.refer, statements.mark, statements.begin_turn)
+        return {query: query.compile(dialect=self._application.dialect) for query in writes}
+
+    def _run(self, work: Callable[[Connection], _T], *, again: bool = True) -> _T:
+        """Do work on a connection of our own.
+
+        Args:
+            work: is given the connection.
+            again: do it once more if the connection is found cut. The pool then replaces all its
+                connections, so a restarted server costs nobody a failed call.
+        """
+        database = self._application.url.database or ""
+        try:
+            with self._own.get().connect() as connection:
+                return work(connection)
+        except DBAPIError as error:
+            if not (again and error.connection_invalidated):
+                raise _typed(error, database) from _cause(error)
+        except OSError as error:  # what asyncpg raises where nobody listens
+            raise RegistryUnreachableError(database) from error
+        return self._run(work, again=False)
+
+
+class _OwnEngine:
+    """An engine on a pool of our own, made from the application's at its first use in a process.
+
+    It is closed when the application closes its own, and by `release`; nothing here refers to the
+    store.
+    """
+
+    def __init__(self, application: Engine) -> None:
+        self._application = application
+        self._by_process: dict[int, Engine] = {}
+        event.listen(sqla.root_of(application), "engine_disposed", self.close)
+
+    def get(self) -> Engine:
+        """Return the engine of this process: a forked one must not use its parent's sockets.
+
+        Two threads may both make the first one. One of them is kept, for both; the other has no
+        connection yet.
+        """
+        process = os.getpid()
+        found = self._by_process.get(process)
+        return found or self._by_process.setdefault(process, self._make())
+
+    def close(self, *_: Engine) -> None:
+        """Close the connections; of those that a parent process made, only forget them."""
+        engines, self._by_process = self._by_process, {}
+        for process, engine in engines.items():
             engine.dispose(close=process == os.getpid())
+
+    def release(self) -> None:
+        """Close the connections for good, and leave no trace in the application's engine."""
+        event.remove(sqla.root_of(self._application), "engine_disposed", self.close)
+        self.close()
+
+    def _make(self) -> Engine:
+        """AUTOCOMMIT makes a read one round trip; hidden parameters keep keys out of logs."""
+        application = self._application
+        pool = sqla.pool_beside(application.pool)
+        engine = Engine(pool, application.dialect, application.url, hide_parameters=True)
+        return engine.execution_options(isolation_level="AUTOCOMMIT")
+
+
+@contextmanager
+def _transaction(connection: Connection) -> Iterator[None]:
+    """Begin and commit by statements: not every driver can ask for READ WRITE in another way."""
+    with _closed_on_failure(connection):
+        connection.exec_driver_sql(_BEGIN)
+        yield
+        connection.exec_driver_sql(_COMMIT)
+
+
+@contextmanager
+def _closed_on_failure(connection: Connection) -> Iterator[None]:
+    """Never give a connection back to the pool whose transaction was not committed.
+
+    It may still be in the transaction, and psycopg takes a statement for prepared that the server
+    skipped because an earlier one of the pipeline had failed.
+    """
+    try:
+        yield
+    except BaseException:
+        connection.invalidate()
+        raise
 
 
 def _in_one_trip(
     connection: Connection, batch: Sequence[Compiled], parameters: Mapping[str, Any]
 ) -> Sequence[Any]:
-    """Run statements in one transaction and return the rows of the last.
-
-    With psycopg they travel together: what a pipeline sends between two synchronisations is one
-    implicit transaction, so there is no BEGIN and no COMMIT to wait for. Other drivers wait for
-    each.
-    """
-    if connection.dialect.driver == "psycopg" and not connection.dialect.is_async:
-        return _pipelined(connection, batch, parameters)
-    connection = connection.execution_options(isolation_level="READ COMMITTED")
-    with connection.begin():
-        results = [connection.execute(query.statement, parameters) for query in batch]  # type: ignore[call-overload]
-        return cast("Sequence[Any]", results[-1].all())
-
-
-def _pipelined(
-    connection: Connection, batch: Sequence[Compiled], parameters: Mapping[str, Any]
-) -> Sequence[Any]:
+    """Send a whole transaction by psycopg's pipeline and return the rows of its last statement."""
     driver = cast(Any, connection.connection.driver_connection)
     driver_error = connection.dialect.loaded_dbapi.Error
-    try:
-        with driver.pipeline():
-            cursors = [driver.execute(str(q), q.construct_params(parameters)) for q in batch]
-        return cast("Sequence[Any]", cursors[-1].fetchall())
-    except driver_error as error:
-        if connection.dialect.is_disconnect(error, driver, None):
-            connection.invalidate(error)
-        raise DBAPIError.instance(None, None, error, driver_error) from None
+    with _closed_on_failure(connection):
+        try:
+            with driver.pipeline():
+                driver.execute(_BEGIN)
+                *_, last = [driver.execute(str(q), q.construct_params(parameters)) for q in batch]
+                driver.execute(_COMMIT)
+            return last.fetchall() if last.description else []
+        except driver_error as error:
+            lost = connection.dialect.is_disconnect(error, driver, None)
+            if lost:
+                sqla.invalidate_pool(connection, error)
+            raise DBAPIError.instance(
+                None, None, error, driver_error, connection_invalidated=lost
+            ) from None
 
 
 def _parameters(address: Address) -> dict[str, Any]:
@@ -222,12 +292,24 @@ def _typed(error: DBAPIError, database: str) -> RefError:
     sqlstate = _sqlstate(error)
     if sqlstate in _MISSING:
         return RegistryTablesError(database)
-    lost = sqlstate is None and isinstance(error, OperationalError)
-    if lost or error.connection_invalidated or (sqlstate or "").startswith(_CONNECTION):
+    if _is_of_connection(error):
         return RegistryUnreachableError(database)
     diagnosis = getattr(error.orig, "diag", None)  # of psycopg and psycopg2
     reason = getattr(diagnosis, "message_primary", None) or type(error.orig).__name__
     return RegistryFailedError(reason, sqlstate)
+
+
+def _cause(error: DBAPIError) -> BaseException | None:
+    """Return the driver's error where its text is about the connection: it then holds no key."""
+    return error.orig if _is_of_connection(error) else None
+
+
+def _is_of_connection(error: DBAPIError) -> bool:
+    """Tell whether the connection failed. Without a code it was the driver that noticed."""
+    sqlstate = _sqlstate(error)
+    if sqlstate is None:
+        return isinstance(error, OperationalError) or error.connection_invalidated
+    return sqlstate.startswith(_CONNECTION)
 
 
 def _sqlstate(error: DBAPIError) -> str | None:
