@@ -1,17 +1,20 @@
 """The part of a conversation's map that this process has met.
 
 A mapping never changes, so what is here is right for ever and needs no invalidation; what is not
-here is asked of the store. Safe to share between threads: every step is one dictionary operation.
+here is asked of the store. Whether a ref's row is there does change, and is kept apart: a ref
+whose row is gone is shown and not resolved. Safe to share between threads: every step is one
+dictionary operation.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
+import weakref
+from collections.abc import Mapping
 from typing import Any
 
 from .keys import Key
-from .store import Entry
+from .store import EntityKey, Entry, Gone
 
 
 def token_of(key: Key) -> Any:
@@ -23,33 +26,96 @@ def token_of(key: Key) -> Any:
     return key.int if isinstance(key, uuid.UUID) else key
 
 
+class Refs(dict[Any, str]):
+    """The refs of one entity, by the token of their key.
+
+    A row that is gone is not `in` it, so that whoever reads its key meets it again; subscription
+    still gives its ref, so that an instance that outlived its row shows what it always showed,
+    without a round trip.
+    """
+
+    __slots__ = ("_entity", "_gone")
+
+    def __init__(self, entity: str, gone: Mapping[tuple[str, Any], str]) -> None:
+        super().__init__()
+        self._entity = entity
+        self._gone = gone
+
+    def __missing__(self, token: Any) -> str:
+        return self._gone[self._entity, token]
+
+
 class RefCache:
     """Refs by key and keys by ref, for each entity.
 
     Attributes:
-        refs: entity → token of the key → ref.
-        keys: entity → ref → key. Refs whose rows are gone are not here, so that the store is
-            asked about them each time.
+        gone: (entity, token of the key) → ref, of rows that are not there.
+        back: (entity, key) → ref, of rows that were gone and have been read since; the store is
+            yet to be told.
+        unshown: why rows are gone whose keys have no ref, as long as an instance has the key.
     """
 
-    __slots__ = ("__weakref__", "keys", "refs")
+    __slots__ = ("__weakref__", "_keys", "_refs", "back", "gone", "unshown")
 
     def __init__(self) -> None:
-        self.refs: defaultdict[str, dict[Any, str]] = defaultdict(dict)
-        self.keys: defaultdict[str, dict[str, Key]] = defaultdict(dict)
+        self._refs: dict[str, Refs] = {}
+        self._keys: dict[str, dict[str, Key]] = {}
+        self.gone: dict[tuple[str, Any], str] = {}
+        self.back: dict[EntityKey, str] = {}
+        self.unshown: dict[EntityKey, Gone] = {}
+
+    def refs_of(self, entity: str) -> Refs:
+        """Return the refs of an entity: a live view, to be read only."""
+        refs = self._refs.get(entity)
+        return self._refs.setdefault(entity, Refs(entity, self.gone)) if refs is None else refs
 
     def ref_of(self, entity: str, key: Key) -> str | None:
-        """Return the ref of a key, if it is here."""
-        return self.refs[entity].get(token_of(key))
+        """Return the ref of a key, if it is here and its row is not gone."""
+        refs = self._refs.get(entity)
+        return None if refs is None else refs.get(token_of(key))
 
-    def keep(self, entry: Entry) -> str:
-        """Keep what the store said, and return the ref."""
-        entity, ref = entry.ref.entity, str(entry.ref)
-        self.refs[entity][token_of(entry.key)] = ref
-        if entry.gone is None:
-            self.keys[entity][ref] = entry.key
-        return ref
+    def key_of(self, entity: str, ref: str) -> Key | None:
+        """Return the key that a ref names, if it is here and its row is not gone."""
+        keys = self._keys.get(entity)
+        return None if keys is None else keys.get(ref)
 
-    def drop(self, entity: str, ref: str) -> None:
-        """Ask the store about this ref from now on: its row is gone."""
-        self.keys[entity].pop(ref, None)
+    def shows(self, entity: str, key: Key) -> bool:
+        """Tell whether a key can be shown without asking the store, be its row gone or not."""
+        return self.ref_of(entity, key) is not None or (entity, token_of(key)) in self.gone
+
+    def keep(self, entry: Entry) -> None:
+        """Keep what the store said of a row that is there."""
+        self._keep(entry.ref.entity, entry.key, str(entry.ref))
+
+    def _keep(self, entity: str, key: Key, ref: str) -> None:
+        token = token_of(key)
+        self.refs_of(entity)[token] = ref
+        self._keys.setdefault(entity, {})[ref] = key
+        self.gone.pop((entity, token), None)
+
+    def lose(self, entity: str, key: Key) -> None:
+        """Show this key's ref from now on, and ask the store what became of its row."""
+        token = token_of(key)
+        ref = self.back.pop((entity, key), None) or self.refs_of(entity).get(token)
+        if ref is not None:
+            self.gone[entity, token] = ref
+            self.refs_of(entity).pop(token, None)
+            self._keys.get(entity, {}).pop(ref, None)
+
+    def lose_unshown(self, pair: EntityKey, reason: Gone, instance: object) -> None:
+        """Keep why a row is gone that has no ref, for the instance that may yet show its key."""
+        self.unshown[pair] = reason
+        weakref.finalize(instance, self.unshown.pop, pair, None).atexit = False
+
+    def find(self, entity: str, key: Key) -> None:
+        """Note that a row was read: if it was gone it is back."""
+        self.unshown.pop((entity, key), None)
+        ref = self.gone.pop((entity, token_of(key)), None)
+        if ref is not None:
+            self.back[entity, key] = ref
+
+    def restore(self, back: Mapping[EntityKey, str]) -> None:
+        """Resolve these refs again: the store was told that their rows are back."""
+        for (entity, key), ref in back.items():
+            self._keep(entity, key, ref)
+            self.back.pop((entity, key), None)

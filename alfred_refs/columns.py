@@ -31,6 +31,12 @@ class KeyColumn:
     as_text: bool = False
     array: bool = False
 
+    def holds(self, value: Any) -> bool:
+        """Tell whether a value is a key as this column has them."""
+        if self.as_text or self.key_type == "string":
+            return isinstance(value, str)
+        return isinstance(value, uuid.UUID if self.key_type == "uuid" else int)
+
     def token(self, value: Any) -> Any:
         """Return what a `RefCache` looks the value's key up by."""
         if self.key_type == "uuid":

@@ -2,22 +2,31 @@
 
 Refs and keys come in, keys and refs go out, in the order they came. The store is asked only for
 what this process has not met, once for a whole list. A bad ref raises and nothing is resolved.
+
+Whether the row of a ref is there follows one rule: what is read from the database is there, what
+is merely shown may not be. A row that is noted gone keeps its ref, which is shown and refused; a
+key that is read again is put aside in memory, and the store is told of all such keys at once, the
+next time that one is shown or resolved. So reading does no I/O, and a conversation that has lost
+no row sends nothing at all.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NoReturn
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NoReturn, cast
 
 from sqlalchemy import Table
 
-from .cache import RefCache
+from .cache import RefCache, token_of
+from .columns import KeyColumn
 from .errors import (
     ConversationIdError,
     DraftRefError,
     GoneRefError,
+    KeyTypeError,
     RawKeyError,
     UnknownRefError,
     WrongEntityError,
@@ -29,6 +38,12 @@ from .store import Address, EntityKey, Entry, Gone, Store
 
 _LONGEST_ID = 255
 _SHOWN = 10  # refs named in an error: enough to choose from, few enough for a prompt
+
+# The digits of a UUID, however its hyphens are set: part of any text.
+_UUID = re.compile(r"(?:[0-9a-f]-*){32}", re.IGNORECASE)
+
+# What Python type the values of a key column have underneath.
+_TYPES = {"uuid": uuid.UUID, "integer": int, "string": str}
 
 Wanted = tuple[str, str | None]
 """A ref as it was given, and the entity that is needed (`None`: any)."""
@@ -44,11 +59,7 @@ class Conversation:
     """
 
     def __init__(self, address: Address, store: Store, plans: Plans, cache: RefCache) -> None:
-        if not 0 < len(address.id) <= _LONGEST_ID or not address.id.isprintable():
-            raise ConversationIdError(
-                "a conversation's id is empty, too long or has control characters",
-                f"use 1 to {_LONGEST_ID} printable characters",
-            )
+        _check_id(address.id)
         self.id = address.id
         self.owner = address.owner
         self._address = address
@@ -96,14 +107,23 @@ class Conversation:
         Raises:
             BadRefError: as for `resolve`; it is about the first bad ref.
         """
-        name = None if entity is None else self.plans.entities.name_of(entity)
-        return self.resolve_wanted([(ref, name) for ref in refs])
+        if entity is None:
+            return self.resolve_wanted([(ref, None) for ref in refs])
+        name, column = self._known(entity)
+        keys = self.resolve_wanted([(ref, name) for ref in refs])
+        return keys if column is None else [column.from_key(key) for key in keys]
+
+    def _known(self, entity: type[Any] | Table | str) -> tuple[str, KeyColumn | None]:
+        entities = self.plans.entities
+        return entities.name_of(entity), entities.key_column_of(entity)
 
     def resolve_wanted(self, wanted: Sequence[Wanted]) -> list[Key]:
         """Return the keys of refs that are needed for different entities, in order."""
-        missing = {want for want in wanted if self._cached(want) is None}
-        if missing:
-            self._fetch([want for want in wanted if want in missing])
+        if any(self._cached(want) is None for want in wanted):
+            self.confirm_back()
+            missing = [want for want in wanted if self._cached(want) is None]
+            if missing:
+                self._fetch(missing)
         return [self._cached(want) for want in wanted]  # type: ignore[misc]
 
     def is_cached(self, wanted: Wanted) -> bool:
@@ -115,44 +135,96 @@ class Conversation:
 
         Args:
             entity: an entity, mapped class or table.
-            key: a `uuid.UUID`, an `int`, a `str`, or a tuple of these.
+            key: a `uuid.UUID`, an `int`, a `str`, or a tuple of these. The text of a UUID does
+                for one where a class or table tells that its keys are UUIDs; under a plain name
+                a value is taken as it is.
+
+        Raises:
+            KeyTypeError: the class or table has keys of another type.
         """
         return self.refer_all(entity, [key])[0]
 
     def refer_all(self, entity: type[Any] | Table | str, keys: Iterable[Key]) -> list[str]:
         """Return the ref of each key, in order; those met for the first time are numbered so."""
-        name = self.plans.entities.name_of(entity)
+        name, column = self._known(entity)
+        if column is not None:
+            keys = [_checked(column, key) for key in keys]
         return self.refer_pairs([(name, key) for key in keys])
 
     def refer_pairs(self, pairs: Sequence[EntityKey]) -> list[str]:
         """Return the refs of keys of different entities, in order."""
         self.meet(pairs)
-        return [self._cache.ref_of(entity, key) for entity, key in pairs]  # type: ignore[misc]
+        return [self._cache.refs_of(entity)[token_of(key)] for entity, key in pairs]
 
     def has_met(self, pairs: Iterable[EntityKey]) -> bool:
         """Tell whether all these keys have refs in this process."""
         return all(self._cache.ref_of(*pair) is not None for pair in pairs)
 
     def meet(self, pairs: Collection[EntityKey]) -> None:
-        """Make sure that all these keys have refs in this process: at most one round trip."""
-        new = {pair: None for pair in pairs if self._cache.ref_of(*pair) is None}
+        """Make sure that all these keys can be shown: at most one round trip to mint.
+
+        A row that this process knows to be gone stays gone. One that the store calls gone and
+        that is new here was read here: it is back.
+        """
+        self.confirm_back()
+        new = {pair: None for pair in pairs if not self._cache.shows(*pair)}
         if not new:
             return
         entries = self._store.refer(self._address, list(new))
+        unshown = {pair: self._cache.unshown[pair] for pair in new if pair in self._cache.unshown}
+        gone = [(e.ref.entity, e.key) for e in entries if e.gone is not None]
+        self._mark([pair for pair in gone if pair not in unshown], None)
         for entry in entries:
             self._cache.keep(entry)
-        self._mark([(e.ref.entity, e.key) for e in entries if e.gone is not None], None)
+        for reason in set(unshown.values()):
+            self.note_gone([pair for pair in unshown if unshown[pair] == reason], reason)
 
-    def refs_of(self, entity: str) -> dict[Any, str]:
-        """Return the refs met so far, by the token of their key: a live view, to be read only."""
-        return self._cache.refs[entity]
+    def refs_of(self, entity: str) -> Mapping[Any, str]:
+        """Return the refs met so far, by the token of their key: a live view, to be read only.
 
-    def note_gone(self, pairs: Collection[EntityKey], reason: Gone) -> None:
-        """Note why there are no rows for these keys; keys that never had a ref are left alone."""
-        referred = [pair for pair in pairs if self._cache.ref_of(*pair) is not None]
-        self._mark(referred, reason)
-        for entity, key in referred:
-            self._cache.drop(entity, str(self._cache.ref_of(entity, key)))
+        Keys of rows that are gone are not `in` it; subscription gives their refs all the same.
+        """
+        return self._cache.refs_of(entity)
+
+    @property
+    def lacks_rows(self) -> bool:
+        """Whether this process knows of a row that is gone."""
+        return bool(self._cache.gone or self._cache.unshown)
+
+    def note_gone(
+        self,
+        pairs: Collection[EntityKey],
+        reason: Gone,
+        instances: Mapping[EntityKey, object] | None = None,
+    ) -> None:
+        """Note why there are no rows for these keys.
+
+        Keys that never had a ref are not minted for that.
+
+        Args:
+            pairs: the keys.
+            reason: why.
+            instances: what has some of the keys and may show them for the first time yet: the
+                refs that they get then are of rows that are gone.
+        """
+        self._mark([pair for pair in pairs if self._cache.ref_of(*pair) is not None], reason)
+        for pair in pairs:
+            instance = None if instances is None else instances.get(pair)
+            if instance is not None and not self._cache.shows(*pair):
+                self._cache.lose_unshown(pair, reason, instance)
+            self._cache.lose(*pair)
+
+    def note_read(self, pairs: Iterable[EntityKey]) -> None:
+        """Note that these keys were read from the database or flushed to it: no round trip."""
+        if self.lacks_rows:
+            for pair in pairs:
+                self._cache.find(*pair)
+
+    def confirm_back(self) -> None:
+        """Tell the store which rows are back: one round trip, or none if there are none."""
+        back = dict(self._cache.back)
+        self._mark(list(back), None)
+        self._cache.restore(back)
 
     def _mark(self, pairs: Sequence[EntityKey], gone: Gone | None) -> None:
         if pairs:
@@ -163,7 +235,7 @@ class Conversation:
         if entity is None:
             ref = parse_ref(text)
             entity = "" if ref is None or ref.draft else ref.entity
-        return self._cache.keys[entity].get(text)
+        return self._cache.key_of(entity, text)
 
     def _fetch(self, wanted: Sequence[Wanted]) -> None:
         """Ask the store for refs; raise for the first that cannot be used."""
@@ -182,7 +254,7 @@ class Conversation:
         self, text: str, ref: Ref | None, entry: Entry | None, expected: str | None
     ) -> NoReturn:
         known, near = self._suggest(text, ref, expected)
-        if ref is None and spells_uuid(text):
+        if entry is None and _holds_uuid(text):
             raise RawKeyError(None, expected, known)
         if ref is not None and ref.draft:
             raise DraftRefError(text, expected, known)
@@ -208,3 +280,40 @@ class Conversation:
         meant = Ref(entity, number)
         misspelt = digits is not None and alike == [entity] and meant in known and meant != ref
         return [str(k) for k in known], str(meant) if misspelt else None
+
+
+def _check_id(given: Any) -> None:
+    if not isinstance(given, str):
+        raise ConversationIdError(
+            f"a conversation's id is a {type(given).__name__}",
+            "give text, such as str(id)",
+        )
+    if not 0 < len(given) <= _LONGEST_ID or not given.isprintable():
+        raise ConversationIdError(
+            "a conversation's id is empty, too long or has control characters",
+            f"use 1 to {_LONGEST_ID} printable characters",
+        )
+
+
+def _checked(column: KeyColumn, key: Any) -> Key:
+    """Return a key in the type that the registry keeps keys of the column in.
+
+    Raises:
+        KeyTypeError: it is of another type; the message does not repeat it.
+    """
+    if column.key_type == "uuid" and isinstance(key, str) and spells_uuid(key):
+        return uuid.UUID(key)
+    needed = _TYPES[column.key_type]
+    if not isinstance(key, needed) or isinstance(key, bool):
+        raise KeyTypeError(column.entity, needed.__name__, type(key).__name__)
+    return cast(Key, key)
+
+
+def _holds_uuid(text: str) -> bool:
+    """Tell whether a UUID stands anywhere in a text, so that no error may repeat it.
+
+    A part of one, such as its first eight digits, is repeated: it names no row, cannot be told
+    from a word or a number, and comes from whoever reads the error, who needs to see what was
+    wrong with it.
+    """
+    return spells_uuid(text) or _UUID.search(text) is not None

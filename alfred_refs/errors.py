@@ -178,6 +178,26 @@ class KeyColumnError(SetupError):
     """The metadata does not say what a column's keys name, or they have an unsupported type."""
 
 
+class KeyTypeError(SetupError):
+    """A key was given in a type that the entity's keys do not have; its value is not repeated.
+
+    Attributes:
+        entity: whose key it was given as.
+        needed: the name of the type that the entity's keys have.
+        given: the name of the type it was given in.
+    """
+
+    def __init__(self, entity: str, needed: str, given: str) -> None:
+        self.entity = entity
+        self.needed = needed
+        self.given = given
+        super().__init__(
+            f"a {given} was given as a key of entity {entity!r}, whose keys are of type {needed}",
+            "give the key as its column has it; the text of a UUID does for one",
+        )
+        self._data = (entity, needed, given)
+
+
 class RegistryTablesError(SetupError):
     """The registry's tables are missing, or older than this version of the package."""
 

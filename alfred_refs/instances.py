@@ -9,7 +9,8 @@ attributes read as refs after `close()` too. Instances of a plain session belong
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 from sqlalchemy.orm import InstanceState, InstrumentedAttribute
@@ -39,7 +40,7 @@ class RefAttribute(InstrumentedAttribute[Any]):
     __slots__ = ()
     inherit_cache = True
 
-    def __get__(self, instance: object | None, owner: Any) -> Any:
+    def __get__(self, instance: Any, owner: Any) -> Any:
         # Runs twice for every row that is shown: the common way is written out, call by call.
         if instance is None:
             return self
@@ -47,13 +48,15 @@ class RefAttribute(InstrumentedAttribute[Any]):
             value = instance.__dict__[self.key]
         except KeyError:
             value = super().__get__(instance, owner)
-        boundary = boundary_of(instance)
-        if boundary is None or value is None:
-            return value
         try:
+            boundary = instance._sa_instance_state.__dict__.get(_BOUNDARY)
+            if boundary is None or value is None:
+                return value
             return boundary.showers[self](value)
-        except (KeyError, AttributeError, ValueError):  # a new key, or a text not yet resolved
-            return boundary.show(self, instance, value)
+        except (KeyError, AttributeError, ValueError):
+            pass  # a new key, a text not yet resolved, no key at all; an error now would show it
+        boundary = boundary_of(instance)
+        return value if boundary is None else boundary.show(self, instance, value)
 
     def __set__(self, instance: object, value: Any) -> None:
         boundary = boundary_of(instance)
@@ -62,20 +65,26 @@ class RefAttribute(InstrumentedAttribute[Any]):
         super().__set__(instance, value)
 
 
-def boundary_of(instance: Any) -> Boundary | None:
+def boundary_of(instance: object) -> Boundary | None:
     """Return the boundary that an instance belongs to."""
-    return instance._sa_instance_state.__dict__.get(_BOUNDARY)  # type: ignore[no-any-return]
+    state = getattr(instance, "_sa_instance_state", None)
+    return None if state is None else state.__dict__.get(_BOUNDARY)
 
 
 class Boundary:
     """What the instances of one session show and accept.
 
+    Args:
+        conversation: what the refs are valid in.
+        session: the session's `hash_key`, by which a state tells whose it is.
+
     Attributes:
         showers: what gives the ref of a key, for the attributes shown so far.
     """
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: Conversation, session: int) -> None:
         self._raw = False
+        self._session = session
         self._conversation = conversation
         self._entities = conversation.plans.entities
         self.showers: dict[RefAttribute, Callable[[Any], Any]] = {}
@@ -120,20 +129,22 @@ class Boundary:
         They are resolved at the next flush, all together: adding an object does no I/O.
         """
         self.enter(state)
-        texts = {
-            name
-            for name, column in self._entities.of_class(state.class_).all.items()
-            if _texts_in(column, state.dict.get(name))
-            # text that was loaded is a key; text that the program has set is a ref
-            and (state.key is None or name not in state.unmodified)
-        }
-        if texts and not self._raw:
+        if self._raw:
+            return
+        texts = {name for name, _, _ in self._unresolved(state)}
+        if texts:
             state.__dict__[_TEXTS] = texts
             self._new[state] = None
 
-    def leave(self, state: State) -> None:
-        """Forget a new instance that the session will not save."""
-        self._new.pop(state, None)
+    def _unresolved(self, state: State) -> Iterator[tuple[str, KeyColumn, Any]]:
+        """Yield the attributes that the program has set to text, which is a ref.
+
+        Text that was loaded is a key.
+        """
+        for name, column in self._entities.of_class(state.class_).all.items():
+            value = state.dict.get(name)
+            if _texts_in(column, value) and _is_set(state, name):
+                yield name, column, value
 
     def resolve_new(self) -> None:
         """Put keys in place of the refs that instances were made with: at most one round trip.
@@ -141,19 +152,75 @@ class Boundary:
         Raises:
             BadRefError: one cannot be used; all instances stay as they are.
         """
-        unresolved = [
-            (state, name, column, value)
-            for state in self._new
-            for name in _names_of_texts(state)
-            for column in [self._entities.of_class(state.class_).all[name]]
-            if _texts_in(column, value := state.dict.get(name))
-        ]
-        keys = self._keys_of([(column, value) for _, _, column, value in unresolved])
-        for state, name, column, value in unresolved:
-            state.dict[name] = _with_keys(column, value, keys)
-        for state in self._new:
-            del state.__dict__[_TEXTS]
+        waiting = [state for state in self._new if state.session_id == self._session]
+        for state, name, value in self._resolved(waiting):
+            state.dict[name] = value
+        for state in waiting:
+            state.__dict__.pop(_TEXTS, None)
         self._new.clear()
+
+    def take_in(self, states: Iterable[State]) -> None:
+        """Take in instances that are saved at once, without a flush.
+
+        Raises:
+            BadRefError: a ref in one cannot be used.
+        """
+        states = list(states)
+        for state, name, value in self._resolved(states):
+            state.dict[name] = value
+        for state in states:
+            self.enter(state)
+
+    @contextmanager
+    def lent_keys(self, states: Iterable[State]) -> Iterator[None]:
+        """Put keys in place of refs in other people's instances while they are merged.
+
+        Raises:
+            BadRefError: one cannot be used.
+        """
+        resolved = self._resolved(states)
+        before = [state.dict[name] for state, name, _ in resolved]
+        for state, name, value in resolved:
+            state.dict[name] = value
+        try:
+            yield
+        finally:
+            for (state, name, _), value in zip(resolved, before, strict=True):
+                state.dict[name] = value
+
+    def _resolved(self, states: Iterable[State]) -> list[tuple[State, str, Any]]:
+        """Return what unresolved attributes hold once their texts are keys."""
+        found = [(state, *rest) for state in states for rest in self._unresolved(state)]
+        keys = self._keys_of([(column, value) for _, _, column, value in found])
+        return [
+            (state, name, _with_keys(column, value, keys)) for state, name, column, value in found
+        ]
+
+    def with_keys(
+        self, class_: type[Any], records: Iterable[Mapping[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Return copies of records of a class with keys in place of refs.
+
+        Raises:
+            BadRefError: one cannot be used.
+        """
+        columns = self._entities.of_class(class_).all
+        copies = [dict(record) for record in records]
+        held = [(copy, name) for copy in copies for name in copy.keys() & columns.keys()]
+        keys = self._keys_of([(columns[name], copy[name]) for copy, name in held])
+        for copy, name in held:
+            copy[name] = _with_keys(columns[name], copy[name], keys)
+        return copies
+
+    def with_refs(self, class_: type[Any], record: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a copy of a record of a class with refs in place of keys."""
+        columns = self._entities.of_class(class_).all
+        held = [name for name in record if name in columns and record[name] is not None]
+        self._conversation.meet(
+            [pair for name in held for pair in _keys_in(columns[name], record[name])]
+        )
+        shown = {n: shower(columns[n], self._conversation)(record[n]) for n in held}
+        return {**record, **shown}
 
     def _keys_of(self, values: Iterable[tuple[KeyColumn, Any]]) -> Mapping[Wanted, Key]:
         """Return the keys of all texts in values: at most one round trip."""
@@ -168,11 +235,11 @@ class Boundary:
         """
         keys = self._entities.of_class(class_)
         if isinstance(ident, Mapping):
-            return {
-                name: self._key(keys.primary.get(name), value) for name, value in ident.items()
-            }
-        if isinstance(ident, tuple | list):
-            return tuple(map(self._key, keys.identity, ident))
+            return {n: self._key(keys.primary.get(n), value) for n, value in ident.items()}
+        if isinstance(ident, Sequence) and not isinstance(ident, str):
+            # as many as were given: if that is too many, SQLAlchemy says so
+            columns = itertools.chain(keys.identity, itertools.repeat(None))
+            return tuple(map(self._key, columns, ident))
         return self._key(keys.identity[0], ident)
 
     def _key(self, column: KeyColumn | None, value: Any) -> Any:
@@ -190,7 +257,9 @@ class Boundary:
         column = self._column(attribute)
         if self._raw or column is None:
             return value
-        if attribute.key in _names_of_texts(sqla.state_of(instance)):
+        state = sqla.state_of(instance)
+        is_text = attribute.key in _names_of_texts(state) and _is_set(state, attribute.key)
+        if is_text or not _keys_in(column, value):
             return value
         show = self.showers[attribute] = shower(column, self._conversation)
         if not self._conversation.has_met(_keys_in(column, value)):
@@ -233,8 +302,15 @@ def _names_of_texts(state: State) -> set[str]:
     return state.__dict__.get(_TEXTS) or set()
 
 
+def _is_set(state: State, name: str) -> bool:
+    """Tell whether the program has set an attribute since it was loaded."""
+    return state.key is None or name not in state.unmodified
+
+
 def _listed(column: KeyColumn, value: Any) -> Iterable[Any]:
-    return (value or ()) if column.array else (value,)
+    if not column.array:
+        return (value,)
+    return value if isinstance(value, list | tuple | set) else ()
 
 
 def _texts_in(column: KeyColumn, value: Any) -> list[str]:
@@ -242,14 +318,15 @@ def _texts_in(column: KeyColumn, value: Any) -> list[str]:
 
 
 def _keys_in(column: KeyColumn, value: Any) -> list[EntityKey]:
-    items = (item for item in _listed(column, value) if item is not None)
+    """Return the keys in a value: none in NULL, or in an expression that the flush will send."""
+    items = filter(column.holds, _listed(column, value))
     return [(column.entity, column.to_key(item)) for item in items]
 
 
 def _with_keys(column: KeyColumn, value: Any, keys: Mapping[Wanted, Key]) -> Any:
     """Return a value with keys, as the column has them, in place of its texts."""
-    if value is None:
-        return None
+    if not _texts_in(column, value):
+        return value
     items = [
         column.from_key(keys[item, column.entity]) if isinstance(item, str) else item
         for item in _listed(column, value)

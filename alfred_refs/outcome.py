@@ -1,21 +1,31 @@
-"""What becomes of the rows that a session inserts and deletes, so that their refs say so.
+"""What becomes of the rows that a session inserts, deletes and reads, so that their refs say so.
 
 A ref is durable before its row is: a row that is rolled back was never saved, one whose deletion
-is committed was deleted. Session events come in, `Conversation.note_gone` is called when the
-transaction has ended, and never changes what the transaction did.
+is committed was deleted. Session events come in; the conversation is told when the transaction
+has ended, and nothing here changes what the transaction did. Only keys are kept, so that an
+object which the program drops is collected as in a plain session.
+
+Each savepoint has a record of its own, which becomes part of the one around it when it is
+released and counts for nothing when it is rolled back. That holds for what statements delete too,
+and needs no word from the instances, which may be gone by then.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 from sqlalchemy import Column
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import InstanceState
 
+from . import sqla
+from .columns import KeyColumn
 from .conversation import Conversation
+from .naming import root_of
 from .store import EntityKey, Gone
 
 _log = logging.getLogger("alfred_refs")
@@ -23,83 +33,169 @@ _log = logging.getLogger("alfred_refs")
 State = InstanceState[Any]
 
 
+@dataclass(slots=True)
+class _Record:
+    """What was done between the begin and the end of a transaction or savepoint.
+
+    Attributes:
+        before: whether a row was there before the first thing done to it.
+        after: whether it is there after the last.
+        committed: whether all this came to stay, as far as the transaction around it does.
+    """
+
+    before: dict[EntityKey, bool] = field(default_factory=dict)
+    after: dict[EntityKey, bool] = field(default_factory=dict)
+    committed: bool = False
+
+    def note(self, pair: EntityKey, there: bool) -> None:
+        self.before.setdefault(pair, not there)
+        self.after[pair] = there
+
+    def add(self, released: _Record) -> None:
+        self.before = released.before | self.before
+        self.after |= released.after
+
+
 class Outcome:
     """The fate of one session's rows, from flush to the end of the transaction."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
-        self._inserted: dict[State, EntityKey] = {}
-        self._deleted: dict[State, EntityKey] = {}
-        self._deleted_in_bulk: set[EntityKey] = set()
+        self._entities = conversation.plans.entities
+        self._open: list[_Record] = []
         self._gone: dict[EntityKey, Gone] = {}
+        self._instances: WeakValueDictionary[EntityKey, object] = WeakValueDictionary()
+
+    def begun(self) -> None:
+        """Note that a transaction or a savepoint begins."""
+        self._open.append(_Record())
 
     def inserted(self, state: State) -> None:
-        """Note that a row was inserted in this transaction."""
-        self._note(self._inserted, state)
+        """Note that a row was inserted."""
+        self._note(state, there=True)
 
     def deleted(self, state: State) -> None:
-        """Note that a row was deleted in this transaction."""
-        self._note(self._deleted, state)
+        """Note that a row was deleted."""
+        self._note(state, there=False)
 
-    def _note(self, rows: dict[State, EntityKey], state: State) -> None:
-        keys = self._conversation.plans.entities.of_class(state.class_)
-        if keys.own is not None and state.key is not None:
-            [column] = keys.primary.values()
-            rows[state] = keys.own, column.to_key(state.key[1][0])
+    def _note(self, state: State, *, there: bool) -> None:
+        pair = self._own_key(state)
+        if pair is None or not self._open:
+            return
+        self._open[-1].note(pair, there)
+        if there:
+            self._conversation.note_read([pair])
+        instance = state.obj()
+        if instance is not None:
+            self._instances[pair] = instance
+
+    def _own_key(self, state: State) -> EntityKey | None:
+        keys = self._entities.of_class(state.class_)
+        if keys.own is None or state.key is None:
+            return None
+        [column] = keys.primary.values()
+        return keys.own, column.to_key(state.key[1][0])
 
     def deleted_rows(self, primary: Column[Any], values: Collection[Any]) -> None:
-        """Note that a statement deleted rows in this transaction.
+        """Note that a statement deleted rows.
+
+        The table of a joined subclass is not where its entity's rows are: those of the base stay.
 
         Args:
             primary: their primary key's one column.
             values: what it held.
         """
-        entities = self._conversation.plans.entities
-        column = entities.of_column(primary)
-        if column is not None and column.entity == entities.name_of(primary.table):
-            self._deleted_in_bulk |= {(column.entity, column.to_key(value)) for value in values}
+        column = self._entities.of_column(primary)
+        mapper = sqla.mapper_of_table(primary.table)
+        is_root = mapper is None or root_of(mapper).local_table is primary.table
+        if column is None or not is_root or not self._open:
+            return
+        if column.entity == self._entities.name_of(primary.table):
+            for value in values:
+                self._open[-1].note((column.entity, column.to_key(value)), there=False)
 
-    def rolled_back(self) -> None:
-        """Forget what statements deleted: a savepoint or all of it was rolled back.
+    def loaded(self, state: State) -> None:
+        """Note that a row was read: it is there, and so is what its foreign keys reference."""
+        if not self._conversation.lacks_rows:
+            return
+        pair = self._own_key(state)
+        self._conversation.note_read([] if pair is None else [pair])
+        for name, column in self._entities.of_class(state.class_).all.items():
+            value = state.dict.get(name)
+            [attribute, *_] = state.mapper.column_attrs[name].columns
+            if value is not None and attribute.foreign_keys and not column.array:
+                self._conversation.note_read([(column.entity, column.to_key(value))])
 
-        Which statements came after the savepoint is not known, and a row wrongly called gone
-        would be worse than one that is found missing when it is used.
-        """
-        self._deleted_in_bulk.clear()
-
-    def insert_undone(self, state: State) -> None:
-        """Note that the insertion of a row was rolled back, to a savepoint or altogether."""
-        if state in self._inserted:
-            self._gone[self._inserted.pop(state)] = "was never saved"
-
-    def delete_undone(self, state: State) -> None:
-        """Note that a deleted row is back."""
-        self._deleted.pop(state, None)
+    def reading(self, columns: Iterable[KeyColumn]) -> Reading:
+        """Return the conversation as the rows of a result see it."""
+        return Reading(self._conversation, {c.entity for c in columns if not c.array})
 
     def committed(self) -> None:
-        """Note that what was inserted is saved and what was deleted is gone."""
-        for pair in self._inserted.values():
-            self._gone.pop(pair, None)
-        deleted = self._deleted_in_bulk | set(self._deleted.values())
-        self._gone |= dict.fromkeys(deleted, "was deleted")
-        self._forget()
+        """Note that the innermost transaction or savepoint is committed."""
+        if self._open:
+            self._open[-1].committed = True
 
     def ended(self) -> None:
-        """Tell the conversation. What is still open was not committed."""
-        self._gone |= dict.fromkeys(self._inserted.values(), "was never saved")
-        self._forget()
+        """Note that the innermost transaction or savepoint is over, and tell the conversation.
+
+        What was not committed by then was rolled back.
+        """
+        if not self._open:
+            return
+        record = self._open.pop()
+        if not record.committed:
+            self._undo(record)
+        elif self._open:
+            self._open[-1].add(record)
+        else:
+            self._settle(record)
+        if not self._open:
+            self._tell()
+
+    def _undo(self, record: _Record) -> None:
+        """Note what was never saved; a row met further out has its fate decided there."""
+        outside = {pair for other in self._open for pair in other.before}
+        unsaved = {pair for pair, there in record.before.items() if not there}
+        self._gone |= dict.fromkeys(unsaved - outside, "was never saved")
+
+    def _settle(self, record: _Record) -> None:
+        for pair, there in record.after.items():
+            if there:
+                self._gone.pop(pair, None)
+            else:
+                self._gone[pair] = "was deleted"
+
+    def _tell(self) -> None:
         gone, self._gone = self._gone, {}
-        for reason in set(gone.values()):
-            self._tell([pair for pair in gone if gone[pair] == reason], reason)
-
-    def _forget(self) -> None:
-        self._inserted.clear()
-        self._deleted.clear()
-        self._deleted_in_bulk.clear()
-
-    def _tell(self, pairs: list[EntityKey], reason: Gone) -> None:
         try:
-            self._conversation.note_gone(pairs, reason)
+            for reason in set(gone.values()):
+                pairs = [pair for pair in gone if gone[pair] == reason]
+                self._conversation.note_gone(pairs, reason, self._instances)
+            self._conversation.confirm_back()
         except SQLAlchemyError:
             # The transaction has ended well or badly on its own account; this is only a note.
-            _log.warning("could not note that %d refs have no row any more", len(pairs))
+            _log.warning("could not note what became of the rows of %d refs", len(gone))
+        self._instances.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A conversation as the rows of one result see it: a key that stands in a row is there.
+
+    Attributes:
+        conversation: where the keys have refs.
+        entities: those whose keys are read from columns of their own. An element of an array may
+            outlive its row, as no foreign key guards it.
+    """
+
+    conversation: Conversation
+    entities: Collection[str]
+
+    def meet(self, pairs: Collection[EntityKey]) -> None:
+        """Make sure that all these keys have refs; rows that were gone are back."""
+        self.conversation.note_read(pair for pair in pairs if pair[0] in self.entities)
+        self.conversation.meet(pairs)
+
+    def refs_of(self, entity: str) -> Mapping[Any, str]:
+        """See `Conversation.refs_of`."""
+        return self.conversation.refs_of(entity)

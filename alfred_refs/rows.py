@@ -94,9 +94,7 @@ def _elements(statement: Any) -> Iterator[Sequence[Any]]:
         case CompoundSelect():
             for several in zip(*map(_elements_of_one, statement.selects), strict=True):
                 yield list(itertools.chain(*several))
-        case Select() | FromStatement():
-            yield from map(_described, statement.column_descriptions)
-        case UpdateBase():
+        case Select() | FromStatement() | UpdateBase():
             yield from sqla.returned_by(statement)
         case TextualSelect():
             yield from ([column] for column in statement.selected_columns)
@@ -110,13 +108,6 @@ def _elements_of_one(select: Any) -> Iterator[Sequence[Any]]:
     if isinstance(inner, CompoundSelect):
         return _elements(inner)
     return iter([column] for column in inner.selected_columns)
-
-
-def _described(description: Mapping[str, Any]) -> Sequence[Any]:
-    expression = description["expr"]
-    if expression is description.get("entity"):
-        return []
-    return [getattr(expression, "__clause_element__", lambda: expression)()]
 
 
 def with_refs(

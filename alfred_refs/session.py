@@ -17,7 +17,7 @@ shown as a ref only where its values are keys just as the column has them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -29,6 +29,7 @@ from . import criteria, rows, sqla
 from .columns import KeyColumn
 from .conversation import Conversation
 from .errors import SetupError
+from .inputs import Inputs
 from .instances import Boundary
 from .outcome import Outcome
 from .registry import RefRegistry
@@ -66,9 +67,14 @@ class RefSession(Session):
                     "give registry.conversation(id), or registry=... to the sessionmaker",
                 )
             conversation = registry.conversation(conversation)
-        self.conversation = conversation
-        self._boundary = None if conversation is None else Boundary(conversation)
+        self._conversation = conversation
+        self._boundary = None if conversation is None else Boundary(conversation, self.hash_key)
         self._outcome = None if conversation is None else Outcome(conversation)
+
+    @property
+    def conversation(self) -> Conversation | None:
+        """What the session's refs are valid in: chosen when the session is made."""
+        return self._conversation
 
     @contextmanager
     def raw_keys(self) -> Iterator[None]:
@@ -88,10 +94,13 @@ class RefSession(Session):
         Raises:
             BadRefError: a ref in the identity cannot be used.
         """
-        if self._boundary is None or self._boundary.raw:
+        if self._boundary is None:
             return super().get(entity, ident, **options)
-        ident = self._boundary.identity(inspect(entity).mapper.class_, ident)
-        raw = {**(options.pop("execution_options", None) or {}), "raw_keys": True}
+        asked = options.pop("execution_options", None) or {}
+        if not self._boundary.raw and not asked.get("raw_keys"):
+            ident = self._boundary.identity(inspect(entity).mapper.class_, ident)
+        # SQLAlchemy loads by the key, which may be text: it is not to be taken for a ref
+        raw = {**asked, "raw_keys": True}
         return super().get(entity, ident, execution_options=raw, **options)
 
     def merge(self, instance: T, **options: Any) -> T:
@@ -103,11 +112,41 @@ class RefSession(Session):
         if self._boundary is None or self._boundary.raw:
             return super().merge(instance, **options)
         state = sqla.state_of(instance)
-        for related in (state, *(r[2] for r in state.mapper.cascade_iterator("merge", state))):
-            self._boundary.enter_new(related)
-        self._boundary.resolve_new()
-        with self.raw_keys():
+        states = [state, *(r[2] for r in state.mapper.cascade_iterator("merge", state))]
+        with self._boundary.lent_keys(states), self.raw_keys():
             return super().merge(instance, **options)
+
+    def merge_all(self, instances: Iterable[T], **options: Any) -> Sequence[T]:
+        """See `Session.merge_all` of SQLAlchemy 2.1."""
+        return [self.merge(instance, **options) for instance in instances]
+
+    def bulk_save_objects(self, objects: Iterable[object], *args: Any, **options: Any) -> None:
+        """See `Session.bulk_save_objects`; key attributes of the objects may have refs."""
+        objects = list(objects)
+        if self._boundary is not None:
+            self._boundary.take_in(map(sqla.state_of, objects))
+        super().bulk_save_objects(objects, *args, **options)
+
+    def bulk_insert_mappings(
+        self, mapper: Any, mappings: Iterable[dict[str, Any]], *args: Any, **options: Any
+    ) -> None:
+        """See `Session.bulk_insert_mappings`; values of key columns may be refs."""
+        given = list(mappings)
+        records = self._records(mapper, given)
+        super().bulk_insert_mappings(mapper, records, *args, **options)
+        for mapping, record in zip(given, records, strict=True):
+            new = {name: record[name] for name in record.keys() - mapping.keys()}
+            shown = self._boundary and self._boundary.with_refs(inspect(mapper).class_, new)
+            mapping.update(shown or new)
+
+    def bulk_update_mappings(self, mapper: Any, mappings: Iterable[dict[str, Any]]) -> None:
+        """See `Session.bulk_update_mappings`; values of key columns may be refs."""
+        super().bulk_update_mappings(mapper, self._records(mapper, list(mappings)))
+
+    def _records(self, mapper: Any, given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if self._boundary is None or self._boundary.raw:
+            return given
+        return self._boundary.with_keys(inspect(mapper).class_, given)
 
 
 @event.listens_for(RefSession, "do_orm_execute")
@@ -117,26 +156,37 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
     if conversation is None or _is_raw(execution):
         return None
     execution.statement, plan, values = conversation.plans.of(execution.statement)
-    given = execution.statement, values, execution.parameters
-    texts = criteria.texts(plan.inputs, *given)
-    if texts:
-        keys = conversation.resolve_wanted([(text, column.entity) for text, column in texts])
-        swapped = {
-            (text, column): column.from_key(key)
-            for (text, column), key in zip(texts, keys, strict=True)
-        }
-        execution.statement, execution.parameters = criteria.with_keys(
-            plan.inputs, *given, lambda text, column: swapped[text, column]
-        )
-    if not plan.outputs and not (texts and (execution.parameters or execution.is_delete)):
+    named = _put_keys(execution, plan.inputs, values, conversation)
+    if not plan.outputs and not (named and (execution.parameters or execution.is_delete)):
         return None
     result = execution.invoke_statement()
-    if texts and execution.is_delete:
-        _note_deleted(execution, swapped)
-    if plan.outputs and getattr(result, "returns_rows", True):
-        rewrite = partial(rows.with_refs, outputs=plan.outputs, conversation=conversation)
-        return sqla.rewrite_rows(result, rewrite)
-    return result
+    if named and execution.is_delete:
+        _note_deleted(execution, named)
+    if not plan.outputs or not getattr(result, "returns_rows", True):
+        return result
+    outcome = cast(Outcome, cast(RefSession, execution.session)._outcome)
+    reading = outcome.reading(plan.outputs.columns.values())
+    rewrite = partial(rows.with_refs, outputs=plan.outputs, conversation=reading)
+    return sqla.rewrite_rows(result, rewrite)
+
+
+def _put_keys(
+    execution: ORMExecuteState, inputs: Inputs, values: Sequence[Any], conversation: Conversation
+) -> Mapping[tuple[str, KeyColumn], Any]:
+    """Put keys in place of the refs of one execution, and return which ref became which key."""
+    given = execution.statement, values, execution.parameters
+    texts = criteria.texts(inputs, *given)
+    if not texts:
+        return {}
+    keys = conversation.resolve_wanted([(text, column.entity) for text, column in texts])
+    swapped = {
+        (text, column): column.from_key(key)
+        for (text, column), key in zip(texts, keys, strict=True)
+    }
+    execution.statement, execution.parameters = criteria.with_keys(
+        inputs, *given, lambda text, column: swapped[text, column]
+    )
+    return swapped
 
 
 def _note_deleted(execution: ORMExecuteState, named: Mapping[tuple[str, KeyColumn], Any]) -> None:
@@ -168,20 +218,15 @@ def _is_raw(execution: ORMExecuteState) -> bool:
 
 @event.listens_for(RefSession, "loaded_as_persistent", raw=True)
 def _loaded(session: RefSession, state: InstanceState[Any]) -> None:
-    if session._boundary is not None:
+    if session._boundary is not None and session._outcome is not None:
         session._boundary.enter(state)
+        session._outcome.loaded(state)
 
 
 @event.listens_for(RefSession, "before_attach", raw=True)
 def _attached(session: RefSession, state: InstanceState[Any]) -> None:
     if session._boundary is not None:
         session._boundary.enter_new(state)
-
-
-@event.listens_for(RefSession, "pending_to_transient", raw=True)
-def _expunged(session: RefSession, state: InstanceState[Any]) -> None:
-    if session._boundary is not None:
-        session._boundary.leave(state)
 
 
 @event.listens_for(RefSession, "before_flush")
@@ -197,37 +242,30 @@ def _inserted(session: RefSession, state: InstanceState[Any]) -> None:
         session._outcome.inserted(state)
 
 
-@event.listens_for(RefSession, "persistent_to_transient", raw=True)
-def _insert_undone(session: RefSession, state: InstanceState[Any]) -> None:
-    if session._outcome is not None:
-        session._outcome.insert_undone(state)
-
-
 @event.listens_for(RefSession, "persistent_to_deleted", raw=True)
 def _deleted(session: RefSession, state: InstanceState[Any]) -> None:
     if session._outcome is not None:
         session._outcome.deleted(state)
 
 
-@event.listens_for(RefSession, "deleted_to_persistent", raw=True)
-def _delete_undone(session: RefSession, state: InstanceState[Any]) -> None:
-    if session._outcome is not None:
-        session._outcome.delete_undone(state)
-
-
-@event.listens_for(RefSession, "after_soft_rollback")
-def _rolled_back(session: RefSession, _: SessionTransaction) -> None:
-    if session._outcome is not None:
-        session._outcome.rolled_back()
+@event.listens_for(RefSession, "after_transaction_create")
+def _begun(session: RefSession, transaction: SessionTransaction) -> None:
+    if session._outcome is not None and _is_boundary(transaction):
+        session._outcome.begun()
 
 
 @event.listens_for(RefSession, "after_commit")
 def _committed(session: RefSession) -> None:
-    if session._outcome is not None and not session.in_nested_transaction():
+    if session._outcome is not None:
         session._outcome.committed()
 
 
 @event.listens_for(RefSession, "after_transaction_end")
 def _ended(session: RefSession, transaction: SessionTransaction) -> None:
-    if session._outcome is not None and transaction.parent is None:
+    if session._outcome is not None and _is_boundary(transaction):
         session._outcome.ended()
+
+
+def _is_boundary(transaction: SessionTransaction) -> bool:
+    """Tell a transaction or savepoint from what a flush begins inside it."""
+    return transaction.nested or transaction.parent is None

@@ -13,9 +13,11 @@ from typing import Any, cast
 from sqlalchemy import (
     BindParameter,
     ColumnElement,
+    Connection,
     CursorResult,
     Engine,
     Executable,
+    Pool,
     Result,
     Table,
 )
@@ -25,7 +27,6 @@ from sqlalchemy.orm.base import instance_state
 from sqlalchemy.orm.mapper import _all_registries
 from sqlalchemy.orm.util import LoaderCriteriaOption
 from sqlalchemy.sql import visitors
-from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.elements import ClauseElement
 from sqlalchemy.sql.lambdas import LambdaElement
 from sqlalchemy.sql.selectable import FromClause
@@ -150,12 +151,14 @@ def without_lambdas(statement: Executable) -> Executable:
     return cast(Executable, visitors.replacement_traverse(cast(Any, statement), {}, resolve))
 
 
-def returned_by(statement: UpdateBase) -> Iterator[Sequence[Any]]:
-    """Yield what stands at each position of RETURNING: a list of one column, empty for an entity.
+def returned_by(statement: Executable) -> Iterator[Sequence[Any]]:
+    """Yield what stands at each position of the rows: a list of one column, empty for an entity.
 
-    `returning_column_descriptions` cannot be asked: it fails where an entity is returned.
+    The statement is a select or an insert, update or delete. Its public descriptions cannot be
+    asked: they fail where RETURNING names an entity, or a select is of text alone.
     """
-    for element in cast(Any, statement)._returning:
+    elements = getattr(statement, "_raw_columns", None)
+    for element in cast(Any, statement)._returning if elements is None else elements:
         if isinstance(element, ColumnElement) or not isinstance(element, FromClause):
             yield [element]
         elif "parententity" in element._annotations:
@@ -195,6 +198,13 @@ def state_of(instance: object) -> InstanceState[Any]:
     return instance_state(instance)
 
 
+class RewrittenResult(ChunkedIteratorResult[Any]):
+    """The rewritten rows of a Core result, which answers for everything but its rows."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.raw, name)
+
+
 def rewrite_rows(result: Result[Any], rewrite: Callable[[Rows], Rows]) -> Result[Any]:
     """Make every chunk of rows that the result yields go through a function first.
 
@@ -204,7 +214,7 @@ def rewrite_rows(result: Result[Any], rewrite: Callable[[Rows], Rows]) -> Result
     if isinstance(result, ChunkedIteratorResult):
         return _rewrite_chunks(result, rewrite)
     cursor = cast("CursorResult[Any]", result)
-    return ChunkedIteratorResult(
+    return RewrittenResult(
         cursor._metadata._for_freeze(),
         lambda size: map(rewrite, _chunks(cursor, size)),
         raw=cursor,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import gc
+import traceback
 import uuid
 import weakref
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, ScalarSelect, func, select
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import (
     Conversation,
+    RefError,
     RefPolicy,
     RefRegistry,
     RefSession,
@@ -21,7 +23,7 @@ from alfred_refs import (
 )
 from alfred_refs.instances import RefAttribute, boundary_of
 from tests.fix_session import TravelLog
-from tests.models import MealPlan, Person, Preference, Recipe
+from tests.models import Box, MealPlan, Person, Preference, Recipe
 
 
 @pytest.fixture
@@ -176,3 +178,82 @@ def test_only_rows_still_there_are_minted_together(
 
     assert (third.id, first.id) == ("recipe_2", "recipe_1")
     assert conversation.refer(Recipe, recipes[1].id) == "recipe_3"
+
+
+def test_a_failing_registry_does_not_show_the_key_in_its_traceback(
+    sessions: sessionmaker[RefSession], tables: Engine, recipes: list[Recipe]
+) -> None:
+    """What is looked up is the key's number: no error may have it as its context."""
+    with sessions(conversation=RefRegistry(tables).conversation("chat-7")) as session:
+        recipe = session.scalars(select(Recipe)).first()
+        with pytest.raises(RefError) as caught:
+            _ = recipe.id  # type: ignore[union-attr]
+    shown = "".join(traceback.format_exception(caught.value))
+
+    for key in (recipe.id for recipe in recipes):
+        assert str(key) not in shown
+        assert str(key.int) not in shown
+
+
+def test_an_expression_set_on_a_key_attribute_is_left_to_the_flush(
+    session: RefSession, known: list[Recipe], recipes: list[Recipe]
+) -> None:
+    """SQL in place of a value is read as it is, disturbs no other row, and is executed."""
+    plan: Any = MealPlan(recipe_id=select(Recipe.id).where(Recipe.name == "B").scalar_subquery())
+    other = Recipe(name="F")
+    with session.no_autoflush:
+        session.add_all([plan, other])
+        assert type(plan.recipe_id) is ScalarSelect
+        assert [recipe.id for recipe in known][:2] == ["recipe_1", "recipe_2"]
+    preference = Preference(favourites=["recipe_1"])
+    session.add(preference)
+    session.commit()
+    preference.favourites = func.array_append(Preference.favourites, recipes[1].id)
+    session.commit()
+
+    assert plan.recipe_id == "recipe_2"
+    assert preference.favourites == ["recipe_1", "recipe_2"]
+
+
+@pytest.mark.usefixtures("known")
+def test_a_new_object_may_change_its_session(
+    session: RefSession, sessions: sessionmaker[RefSession], conversation: Conversation
+) -> None:
+    """An object taken out of one session and saved by another is no business of the first."""
+    plan = MealPlan(recipe_id="recipe_1")
+    session.add(plan)
+    session.expunge(plan)
+    with sessions(conversation=conversation) as second:
+        second.add(plan)
+        second.commit()
+        assert plan.recipe_id == "recipe_1"
+    session.add(MealPlan(recipe_id="recipe_2"))
+    session.commit()
+
+
+def test_text_that_a_rollback_took_back_is_a_key_again(session: RefSession) -> None:
+    """Where keys are text, a bad ref set before the object joined is forgotten by a rollback."""
+    box, bad = Box(label="x"), Box(label="y")
+    session.add_all([box, bad])
+    session.commit()
+    assert (box.id, bad.id) == ("box_1", "box_2")
+    session.expunge(bad)
+    del bad.__dict__["_sa_instance_state"].__dict__["alfred_refs"]  # as from a plain session
+    bad.inside = "box_99"
+    session.add(bad)
+    with pytest.raises(UnknownRefError):
+        session.commit()
+    session.rollback()
+    bad.inside = box.id
+    session.commit()
+
+    assert (bad.id, bad.inside) == ("box_2", "box_1")
+
+
+@pytest.mark.usefixtures("known")
+def test_an_object_without_state_is_read_as_before() -> None:
+    """What SQLAlchemy's own attribute does for an object that was never initialised stays so."""
+    recipe = Recipe.__new__(Recipe)
+    recipe.__dict__["id"] = 5
+
+    assert recipe.id == 5

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import (
     Delete,
     Engine,
+    Sequence,
     String,
     bindparam,
     cast,
@@ -25,6 +26,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.postgresql import insert as pg_insert
+from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import Session, aliased, joinedload, selectinload, sessionmaker
 
 from alfred_refs import (
@@ -508,6 +510,57 @@ def test_merge_takes_refs(session: RefSession, known: dict[str, Recipe]) -> None
     assert (merged.id, merged.name, merged.parent_recipe_id) == ("recipe_2", "b", "recipe_1")
 
 
+def test_merge_leaves_the_given_object_as_it_was(
+    session: RefSession, known: dict[str, Recipe], tables: Engine, recipes: list[Recipe]
+) -> None:
+    """An object of another session goes on showing what it showed there."""
+    with Session(tables) as plain:
+        theirs = plain.get_one(Recipe, recipes[0].id)
+        assert session.merge(theirs) is known["A"]
+        assert theirs.id == recipes[0].id
+    given = Recipe(id="recipe_2", parent_recipe_id="recipe_1")
+    merged = session.merge(given)
+    assert (given.id, given.parent_recipe_id) == ("recipe_2", "recipe_1")
+    assert session.merge_all([given, merged]) == [merged, merged]
+
+
+@pytest.mark.usefixtures("known")
+def test_an_identity_is_counted_by_sqlalchemy(session: RefSession) -> None:
+    """Too many parts are an error as in any session; a row is as good as a tuple."""
+    session.add(Order(id=1, number=7))
+    session.flush()
+    session.add(OrderLine(order_id=1, position=2))
+    session.commit()
+    [row] = session.execute(select(OrderLine.order_id, OrderLine.position)).all()
+
+    assert session.get_one(OrderLine, row).position == 2
+    assert session.get_one(OrderLine, ["order_1", 2]).position == 2
+    for identity in (("recipe_1", "recipe_2"), ("recipe_1", None)):
+        with pytest.raises(InvalidRequestError, match="Incorrect number of values"):
+            session.get(Recipe, identity)
+
+
+@pytest.mark.usefixtures("known")
+def test_legacy_bulk_methods_take_refs_and_return_them(session: RefSession) -> None:
+    """Mappings and objects are saved with keys; what comes back are refs."""
+    records: list[dict[str, Any]] = [{"recipe_id": "recipe_1"}, {"recipe_id": "recipe_2"}]
+    session.bulk_insert_mappings(MealPlan, records, return_defaults=True)
+    assert [record["id"] for record in records] == ["meal_plan_1", "meal_plan_2"]
+    session.bulk_update_mappings(MealPlan, [{"id": "meal_plan_1", "recipe_id": "recipe_3"}])
+    plan = MealPlan(recipe_id="recipe_4")
+    session.bulk_save_objects([plan], return_defaults=True)
+
+    assert (plan.id, plan.recipe_id) == ("meal_plan_3", "recipe_4")
+    rows = session.execute(select(MealPlan.id, MealPlan.recipe_id))
+    assert sorted(map(tuple, rows)) == [
+        ("meal_plan_1", "recipe_3"),
+        ("meal_plan_2", "recipe_2"),
+        ("meal_plan_3", "recipe_4"),
+    ]
+    with pytest.raises(UnknownRefError):
+        session.bulk_insert_mappings(MealPlan, [{"recipe_id": "recipe_99"}])
+
+
 # Refs out: rows
 
 
@@ -547,6 +600,20 @@ def test_rows_show_refs_where_key_columns_stand(
     assert session.execute(selected).all() == rows
 
 
+@pytest.mark.parametrize("statement", ["select * from recipes order by name", "every"])
+def test_entities_of_any_statement_show_refs(session: RefSession, statement: str) -> None:
+    """`from_statement` gives instances, which show refs whatever the statement was."""
+    chosen: Any = text(statement) if statement != "every" else union_all(select(Recipe))
+    found = session.scalars(select(Recipe).from_statement(chosen)).all()
+
+    assert sorted(recipe.id for recipe in found) == [f"recipe_{n}" for n in range(1, 6)]
+
+
+def test_a_sequence_gives_its_next_value(session: RefSession) -> None:
+    """A new number is nobody's key yet."""
+    assert session.scalar(Sequence("orders_id_seq")) == 1
+
+
 @pytest.mark.usefixtures("plan")
 def test_a_result_keeps_its_manners(session: RefSession) -> None:
     """Names, mappings by column, uniqueness, partitions and streaming work on translated rows."""
@@ -566,6 +633,12 @@ def test_a_result_keeps_its_manners(session: RefSession) -> None:
     core = session.execute(select(Recipe.__table__.c.id), execution_options={"yield_per": 2})
     assert len(core.fetchmany(3)) == 3
     core.close()
+    returned = session.execute(
+        insert(recipe_tags)
+        .values(recipe_id="recipe_1", tag="x")
+        .returning(recipe_tags.c.recipe_id)
+    )
+    assert (returned.rowcount, returned.scalars().all()) == (1, ["recipe_1"])  # type: ignore[attr-defined]
     assert session.scalar(ids) == "recipe_1"
 
 
@@ -586,6 +659,15 @@ def test_a_result_keeps_its_manners(session: RefSession) -> None:
         lambda: text("select json_build_object('id', id) from recipes"),
         lambda: select(literal_column("id::text")).select_from(Recipe.__table__),
         lambda: select(func.lower(literal_column("id::text"))).select_from(Recipe.__table__),
+        lambda: select(text("recipes.id")).select_from(Recipe),
+        lambda: select(text("*")).select_from(Recipe),
+        lambda: select(literal_column("name, id")).select_from(Recipe.__table__),
+        lambda: select(func.coalesce(text("recipes.id"))).select_from(Recipe),
+        lambda: insert(Recipe).values(name="z").returning(text("id")),
+        lambda: select(func.gen_random_uuid()),
+        lambda: union_all(
+            union_all(select(Preference.device), select(Recipe.id)), select(Preference.device)
+        ),
         lambda: select(literal_column("id")).select_from(Recipe.__table__),
         lambda: select(Recipe).where(Recipe.id.like("recipe_1")),
     ],
@@ -626,6 +708,12 @@ def test_one_statement_can_ask_for_raw_keys(session: RefSession, recipes: list[R
     assert session.scalars(raw).first() == recipes[0].id
     every = session.scalars(text("select id from recipes"), execution_options={"raw_keys": True})
     assert sorted(every) == sorted(recipe.id for recipe in recipes)
+
+
+def test_a_conversation_is_chosen_once(session: RefSession, registry: RefRegistry) -> None:
+    """A session that changed its conversation would show instances in one and rows in another."""
+    with pytest.raises(AttributeError):
+        session.conversation = registry.conversation("late")  # type: ignore[misc]
 
 
 def test_without_conversation_it_is_a_plain_session(

@@ -1,22 +1,15 @@
-"""The map in PostgreSQL: durable, shared by all processes, numbered under a row lock.
-
-Nothing here takes part in the application's transaction, and nothing waits for its connection
-pool: a pool of our own, made from the application's, shares its credentials and connect hooks.
-"""
+"""The map in PostgreSQL: durable, shared by all processes, numbered under a row lock."""
 
 from __future__ import annotations
 
-import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from sqlalchemy import Compiled, Connection, Engine, Executable, event
+from sqlalchemy import Compiled, Connection, Engine, Executable
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from alfred_refs import sqla
 from alfred_refs.errors import (
     RefError,
     RegistryFailedError,
@@ -28,6 +21,7 @@ from alfred_refs.keys import decode, encode
 from alfred_refs.refs import Ref
 
 from . import statements
+from .connections import OwnEngine, in_one_trip, transaction
 from .protocol import Address, EntityKey, Entry, Gone
 from .tables import metadata
 
@@ -37,10 +31,6 @@ if TYPE_CHECKING:
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 _MISSING = {"42P01", "42703"}  # undefined_table, undefined_column
 _CONNECTION = ("08", "57P")  # connection exceptions, and shutdown of the server or of a backend
-
-# What minting needs, whatever the defaults of the server, the database or the role are.
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
-_COMMIT = "COMMIT"
 
 _T = TypeVar("_T")
 
@@ -54,7 +44,7 @@ class PostgresStore:
 
     def __init__(self, engine: Engine) -> None:
         self._application = engine
-        self._own = _OwnEngine(engine)
+        self._own = OwnEngine(engine)
         if not engine.dialect.is_async:  # there only a coroutine can close a connection
             weakref.finalize(self, self._own.release).atexit = False
 
@@ -67,7 +57,7 @@ class PostgresStore:
         """Create the tables that are missing, without Alembic."""
 
         def create(connection: Connection) -> None:
-            with _transaction(connection):
+            with transaction(connection):
                 metadata.create_all(connection)
 
         self._run(create)
@@ -148,8 +138,8 @@ class PostgresStore:
         def write(connection: Connection) -> Sequence[Any]:
             if connection.dialect.driver == "psycopg" and not connection.dialect.is_async:
                 compiled = [self._compiled[statement] for statement in batch]
-                return _in_one_trip(connection, compiled, parameters)
-            with _transaction(connection):
+                return in_one_trip(connection, compiled, parameters)
+            with transaction(connection):
                 *_, last = [connection.execute(statement, parameters) for statement in batch]
                 return last.all() if last.returns_rows else []
 
@@ -178,92 +168,6 @@ class PostgresStore:
         except OSError as error:  # what asyncpg raises where nobody listens
             raise RegistryUnreachableError(database) from error
         return self._run(work, again=False)
-
-
-class _OwnEngine:
-    """An engine on a pool of our own, made from the application's at its first use in a process.
-
-    It is closed when the application closes its own, and by `release`; nothing here refers to the
-    store.
-    """
-
-    def __init__(self, application: Engine) -> None:
-        self._application = application
-        self._by_process: dict[int, Engine] = {}
-        event.listen(sqla.root_of(application), "engine_disposed", self.close)
-
-    def get(self) -> Engine:
-        """Return the engine of this process: a forked one must not use its parent's sockets.
-
-        Two threads may both make the first one. One of them is kept, for both; the other has no
-        connection yet.
-        """
-        process = os.getpid()
-        found = self._by_process.get(process)
-        return found or self._by_process.setdefault(process, self._make())
-
-    def close(self, *_: Engine) -> None:
-        """Close the connections; of those that a parent process made, only forget them."""
-        engines, self._by_process = self._by_process, {}
-        for process, engine in engines.items():
-            engine.dispose(close=process == os.getpid())
-
-    def release(self) -> None:
-        """Close the connections for good, and leave no trace in the application's engine."""
-        event.remove(sqla.root_of(self._application), "engine_disposed", self.close)
-        self.close()
-
-    def _make(self) -> Engine:
-        """AUTOCOMMIT makes a read one round trip; hidden parameters keep keys out of logs."""
-        application = self._application
-        pool = sqla.pool_beside(application.pool)
-        engine = Engine(pool, application.dialect, application.url, hide_parameters=True)
-        return engine.execution_options(isolation_level="AUTOCOMMIT")
-
-
-@contextmanager
-def _transaction(connection: Connection) -> Iterator[None]:
-    """Begin and commit by statements: not every driver can ask for READ WRITE in another way."""
-    with _closed_on_failure(connection):
-        connection.exec_driver_sql(_BEGIN)
-        yield
-        connection.exec_driver_sql(_COMMIT)
-
-
-@contextmanager
-def _closed_on_failure(connection: Connection) -> Iterator[None]:
-    """Never give a connection back to the pool whose transaction was not committed.
-
-    It may still be in the transaction, and psycopg takes a statement for prepared that the server
-    skipped because an earlier one of the pipeline had failed.
-    """
-    try:
-        yield
-    except BaseException:
-        connection.invalidate()
-        raise
-
-
-def _in_one_trip(
-    connection: Connection, batch: Sequence[Compiled], parameters: Mapping[str, Any]
-) -> Sequence[Any]:
-    """Send a whole transaction by psycopg's pipeline and return the rows of its last statement."""
-    driver = cast(Any, connection.connection.driver_connection)
-    driver_error = connection.dialect.loaded_dbapi.Error
-    with _closed_on_failure(connection):
-        try:
-            with driver.pipeline():
-                driver.execute(_BEGIN)
-                *_, last = [driver.execute(str(q), q.construct_params(parameters)) for q in batch]
-                driver.execute(_COMMIT)
-            return last.fetchall() if last.description else []
-        except driver_error as error:
-            lost = connection.dialect.is_disconnect(error, driver, None)
-            if lost:
-                sqla.invalidate_pool(connection, error)
-            raise DBAPIError.instance(
-                None, None, error, driver_error, connection_invalidated=lost
-            ) from None
 
 
 def _parameters(address: Address) -> dict[str, Any]:

@@ -1,0 +1,127 @@
+"""Connections of our own beside the application's, and transactions that say what they need.
+
+Nothing here takes part in the application's transaction, and nothing waits for its connection
+pool: a pool of our own, made from the application's, shares its credentials and connect hooks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+from sqlalchemy import Compiled, Connection, Engine, event
+from sqlalchemy.exc import DBAPIError
+
+from alfred_refs import sqla
+
+# What minting needs, whatever the defaults of the server, the database or the role are.
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_COMMIT = "COMMIT"
+
+
+class OwnEngine:
+    """An engine on a pool of our own, made from the application's at its first use in a process.
+
+    It is closed when the application closes its own, and by `release`; nothing here refers to the
+    store.
+    """
+
+    def __init__(self, application: Engine) -> None:
+        self._application = application
+        self._by_process: dict[int, Engine] = {}
+        event.listen(sqla.root_of(application), "engine_disposed", self.close)
+
+    def get(self) -> Engine:
+        """Return the engine of this process: a forked one must not use its parent's sockets.
+
+        Two threads may both make the first one. One of them is kept, for both; the other has no
+        connection yet.
+        """
+        process = os.getpid()
+        found = self._by_process.get(process)
+        return found or self._by_process.setdefault(process, self._make())
+
+    def close(self, *_: Engine) -> None:
+        """Close the connections; of those that a parent process made, only forget them."""
+        engines, self._by_process = self._by_process, {}
+        for process, engine in engines.items():
+            engine.dispose(close=process == os.getpid())
+
+    def release(self) -> None:
+        """Close the connections for good, and leave no trace in the application's engine."""
+        event.remove(sqla.root_of(self._application), "engine_disposed", self.close)
+        self.close()
+
+    def _make(self) -> Engine:
+        """AUTOCOMMIT makes a read one round trip; hidden parameters keep keys out of logs."""
+        application = self._application
+        pool = sqla.pool_beside(application.pool)
+        engine = Engine(pool, application.dialect, application.url, hide_parameters=True)
+        return engine.execution_options(isolation_level="AUTOCOMMIT")
+
+
+@contextmanager
+def transaction(connection: Connection) -> Iterator[None]:
+    """Begin and commit by statements: not every driver can ask for READ WRITE in another way."""
+    with _closed_on_failure(connection):
+        connection.exec_driver_sql(_BEGIN)
+        yield
+        connection.exec_driver_sql(_COMMIT)
+
+
+@contextmanager
+def _closed_on_failure(connection: Connection) -> Iterator[None]:
+    """Never give a connection back to the pool whose transaction was not committed.
+
+    It may still be in the transaction, and psycopg takes a statement for prepared that the server
+    skipped because an earlier one of the pipeline had failed.
+    """
+    try:
+        yield
+    except BaseException:
+        connection.invalidate()
+        raise
+
+
+def in_one_trip(
+    connection: Connection, batch: Sequence[Compiled], parameters: Mapping[str, Any]
+) -> Sequence[Any]:
+    """Send a whole transaction by psycopg's pipeline and return the rows of its last statement."""
+    driver = cast(Any, connection.connection.driver_connection)
+    driver_error = connection.dialect.loaded_dbapi.Error
+    with _closed_on_failure(connection):
+        try:
+            with _pipeline(driver, driver_error):
+                driver.execute(_BEGIN)
+                *_, last = [driver.execute(str(q), q.construct_params(parameters)) for q in batch]
+                driver.execute(_COMMIT)
+            return last.fetchall() if last.description else []
+        except driver_error as error:
+            lost = connection.dialect.is_disconnect(error, driver, None)
+            if lost:
+                sqla.invalidate_pool(connection, error)
+            raise DBAPIError.instance(
+                None, None, error, driver_error, connection_invalidated=lost
+            ) from None
+
+
+@contextmanager
+def _pipeline(driver: Any, driver_error: type[Exception]) -> Iterator[None]:
+    """Let statements travel together, and raise the first error in the end.
+
+    An error may arrive while later statements are sent. Raised through psycopg's own pipeline, it
+    would make that log a warning that the rest is aborted.
+    """
+    first = None
+    try:
+        with driver.pipeline():
+            try:
+                yield
+            except driver_error as error:
+                first = error
+    except driver_error as error:
+        first = first or error
+    if first is not None:
+        raise first
