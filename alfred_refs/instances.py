@@ -19,6 +19,7 @@ from . import sqla
 from .columns import KeyColumn
 from .conversation import Conversation, Wanted
 from .keys import Key
+from .listing import RefList
 from .rows import shower
 from .store import EntityKey
 
@@ -261,7 +262,7 @@ class Boundary:
         is_text = attribute.key in _names_of_texts(state) and _is_set(state, attribute.key)
         if is_text or not _keys_in(column, value):
             return value
-        show = self.showers[attribute] = shower(column, self._conversation)
+        show = self.showers[attribute] = shower(column, self._conversation, RefList)
         if not self._conversation.has_met(_keys_in(column, value)):
             self._conversation.meet([*self._new_keys(), *_keys_in(column, value)])
         return show(value)

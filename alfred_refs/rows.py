@@ -147,12 +147,20 @@ def _new_values(
     return (value for value in values if value is not None and token(value) not in refs)
 
 
-def shower(column: KeyColumn, conversation: Referring) -> Callable[[Any], Any]:
-    """Return the function that gives a ref for a value of the column whose key has been met."""
+def shower(
+    column: KeyColumn, conversation: Referring, listed: type[list[Any]] = list
+) -> Callable[[Any], Any]:
+    """Return the function that gives a ref for a value of the column whose key has been met.
+
+    Args:
+        column: what holds the value.
+        conversation: in which the key has been met.
+        listed: the kind of list that an array becomes.
+    """
     refs = conversation.refs_of(column.entity)
     if column.array:
         token = column.token
-        return lambda values: [None if v is None else refs[token(v)] for v in values]
+        return lambda values: listed([None if v is None else refs[token(v)] for v in values])
     if column.as_text:
         return lambda value: refs[uuid.UUID(value).int]
     if column.key_type == "uuid":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import json
+import pickle
 import traceback
 import uuid
 import weakref
@@ -106,6 +108,29 @@ def test_arrays_take_refs_beside_keys_and_nulls(
     with pytest.raises(UnknownRefError):
         preference.favourites = ["recipe_1", "recipe_99"]
     assert session.scalars(select(Preference.favourites)).one() == preference.favourites
+
+
+@pytest.mark.usefixtures("known")
+def test_a_list_of_refs_is_replaced_and_not_changed(session: RefSession) -> None:
+    """A change in place would be lost without a word, so it is refused with the remedy."""
+    preference = Preference(favourites=["recipe_1"])
+    session.add(preference)
+    session.commit()
+    favourites: Any = preference.favourites
+    for name, arguments in [
+        ("append", ["recipe_2"]),
+        ("sort", []),
+        ("__setitem__", [0, "recipe_2"]),
+        ("clear", []),
+    ]:
+        with pytest.raises(TypeError, match="assign a new list to the attribute"):
+            getattr(favourites, name)(*arguments)
+    preference.favourites += ["recipe_2"]
+    session.commit()
+
+    assert preference.favourites == ["recipe_1", "recipe_2"]
+    assert json.dumps(preference.favourites) == '["recipe_1", "recipe_2"]'
+    assert type(pickle.loads(pickle.dumps(preference.favourites))) is list  # noqa: S301
 
 
 def test_raw_text_keys_can_be_added_by_trusted_code(session: RefSession) -> None:
