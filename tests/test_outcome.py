@@ -1,14 +1,59 @@
-"""What becomes of rows, when the registry cannot be told."""
+"""What becomes of rows: gone, back again, and when the registry cannot be told."""
 
 from __future__ import annotations
 
+import gc
 import logging
+import uuid
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, delete, insert, select, text
+from sqlalchemy.orm import InstanceState, Session, make_transient, sessionmaker
 
-from alfred_refs import Conversation, RefSession
-from tests.models import Recipe
+from alfred_refs import Conversation, GoneRefError, RefRegistry, RefSession
+from tests.fix_session import TravelLog
+from tests.models import Cook, MealPlan, Person, Preference, Recipe
+
+Read = Callable[[RefSession], Any]
+
+
+@pytest.fixture
+def recipe(session: RefSession) -> Recipe:
+    """A saved recipe, shown as `recipe_1`."""
+    recipe = Recipe(name="x")
+    session.add(recipe)
+    session.commit()
+    assert recipe.id == "recipe_1"
+    return recipe
+
+
+@pytest.fixture
+def deleted(session: RefSession, recipe: Recipe) -> Recipe:
+    """The recipe as the program still has it when its row is gone."""
+    session.delete(recipe)
+    session.commit()
+    return recipe
+
+
+def put_back(engine: Engine, *recipes: Recipe) -> None:
+    """Insert the rows of deleted recipes once more, with their keys, as another program does."""
+    with Session(engine) as plain:
+        plain.add_all([Recipe(id=r.__dict__["id"], name=r.__dict__["name"]) for r in recipes])
+        plain.commit()
+
+
+def is_refused(session: RefSession, ref: str, reason: str = "was deleted") -> bool:
+    """Tell whether the ref names a row that is gone for this reason."""
+    with pytest.raises(GoneRefError) as caught:
+        session.conversation.resolve(ref)  # type: ignore[union-attr]
+    return caught.value.reason == reason
+
+
+def elsewhere(store: TravelLog) -> Conversation:
+    """Return the conversation as another process has it."""
+    return RefRegistry(store=store).conversation("chat-7")
 
 
 def test_a_registry_that_fails_does_not_fail_the_commit(
@@ -29,8 +74,8 @@ def test_a_registry_that_fails_does_not_fail_the_commit(
     with caplog.at_level(logging.INFO):
         session.commit()
 
-    assert [record.getMessage() for record in caplog.records] == [
-        "could not note that 1 refs have no row any more"
+    assert [r.getMessage() for r in caplog.records if r.name == "alfred_refs"] == [
+        "could not note what became of the rows of 1 refs"
     ]
     assert key not in caplog.text
     assert conversation.refer(Recipe, recipe.__dict__["id"]) == "recipe_1"
@@ -45,3 +90,399 @@ def test_rows_that_were_never_shown_cost_nothing(session: RefSession, store: obj
     session.commit()
 
     assert vars(store)["trips"] == []
+
+
+# Back again
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda session: session.scalars(select(Recipe)).one().id,
+        lambda session: session.scalars(select(Recipe.id)).one(),
+    ],
+)
+def test_a_row_that_is_read_again_is_back(
+    session: RefSession, deleted: Recipe, tables: Engine, store: TravelLog, read: Read
+) -> None:
+    """Its key came back, so its ref works again, here and elsewhere: told in one round trip."""
+    put_back(tables, deleted)
+    assert is_refused(session, "recipe_1")
+    store.trips.clear()
+
+    assert read(session) == "recipe_1"
+    assert session.get(Recipe, "recipe_1") is not None
+    assert "resolve" not in store.trips
+    assert store.trips.count("mark") == 1
+    assert elsewhere(store).resolve("recipe_1") == deleted.__dict__["id"]
+
+
+def test_a_row_that_is_read_and_not_shown_is_back(
+    session: RefSession, deleted: Recipe, tables: Engine, store: TravelLog
+) -> None:
+    """Here it is at once, elsewhere when the transaction that read it ends."""
+    put_back(tables, deleted)
+
+    assert session.scalars(select(Recipe)).one().name == "x"
+    store.trips.clear()
+    session.commit()
+    assert store.trips == ["mark"]
+    assert elsewhere(store).resolve("recipe_1") == deleted.__dict__["id"]
+    assert session.get(Recipe, "recipe_1") is not None
+
+
+def test_rows_that_are_back_are_told_together(
+    session: RefSession, tables: Engine, store: TravelLog, recipes: list[Recipe]
+) -> None:
+    """Five rows that are read again cost one round trip, however they are shown."""
+    gone = session.scalars(select(Recipe).order_by(Recipe.name)).all()
+    refs = [recipe.id for recipe in gone]
+    for recipe in gone:
+        session.delete(recipe)
+    session.commit()
+    put_back(tables, *gone)
+    store.trips.clear()
+
+    again = session.scalars(select(Recipe).order_by(Recipe.name)).all()
+    assert ([recipe.id for recipe in again], len(recipes)) == (refs, 5)
+    assert store.trips == ["mark"]
+
+
+def test_a_foreign_key_that_is_read_says_that_its_row_is_back(
+    session: RefSession, deleted: Recipe, tables: Engine
+) -> None:
+    """The constraint guards it, so the ref that a child shows can be used."""
+    put_back(tables, deleted)
+    with Session(tables) as plain:
+        plain.add(MealPlan(recipe_id=deleted.__dict__["id"]))
+        plain.commit()
+
+    assert session.scalars(select(MealPlan)).one().recipe_id == "recipe_1"
+    assert session.get(Recipe, "recipe_1") is not None
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda session: session.scalars(select(Preference)).one().favourites,
+        lambda session: session.scalars(select(Preference.favourites)).one(),
+    ],
+)
+def test_an_array_may_name_rows_that_are_gone(
+    session: RefSession, deleted: Recipe, tables: Engine, read: Read
+) -> None:
+    """No foreign key guards its elements: reading one shows its ref and calls nothing back."""
+    key = deleted.__dict__["id"]
+    with Session(tables) as plain:
+        plain.add(Preference(favourites=[key, uuid.uuid4()]))
+        plain.commit()
+
+    assert read(session) == ["recipe_1", "recipe_2"]
+    assert is_refused(session, "recipe_1")
+
+
+def test_showing_what_the_program_still_has_calls_nothing_back(
+    session: RefSession, deleted: Recipe, store: TravelLog
+) -> None:
+    """A deleted object shows its ref without a round trip, also beside rows that are new."""
+    store.trips.clear()
+    assert deleted.id == "recipe_1"
+    assert store.trips == []
+
+    session.add(Recipe(name="y"))
+    session.commit()
+    assert session.scalars(select(Recipe)).one().id == "recipe_2"
+    assert (deleted.id, is_refused(session, "recipe_1")) == ("recipe_1", True)
+
+
+def test_a_deleted_object_among_those_just_loaded_stays_gone(session: RefSession) -> None:
+    """Rows deleted in a loop that keeps them do not come back with the next ref that is minted."""
+    session.add_all([Recipe(name="a"), Recipe(name="b")])
+    session.commit()
+    assert session.scalars(select(Recipe.id)).all() == ["recipe_1", "recipe_2"]
+    gone = session.scalars(select(Recipe)).all()
+    for recipe in gone:
+        session.delete(recipe)
+    session.commit()
+    new = Recipe(name="c")
+    session.add(new)
+    session.commit()
+
+    assert (new.id, len(gone)) == ("recipe_3", 2)
+    assert [is_refused(session, ref) for ref in ("recipe_1", "recipe_2")] == [True, True]
+
+
+def test_a_row_that_is_saved_again_is_back(
+    session: RefSession, deleted: Recipe, store: TravelLog
+) -> None:
+    """The same object, made transient and added: its key is the same, so is its ref."""
+    make_transient(deleted)
+    session.add(deleted)
+    session.flush()
+    assert session.get(Recipe, "recipe_1") is deleted
+    session.commit()
+
+    assert deleted.id == "recipe_1"
+    assert session.get(Recipe, "recipe_1") is deleted
+    assert elsewhere(store).resolve("recipe_1") == deleted.__dict__["id"]
+
+
+def test_a_row_whose_saving_again_is_rolled_back_is_gone(
+    session: RefSession, deleted: Recipe, store: TravelLog
+) -> None:
+    """It was deleted before and is not there now, whoever asks."""
+    make_transient(deleted)
+    session.add(deleted)
+    session.flush()
+    session.rollback()
+
+    assert deleted.id == "recipe_1"
+    assert is_refused(session, "recipe_1")
+    with pytest.raises(GoneRefError, match="was deleted"):
+        elsewhere(store).resolve("recipe_1")
+
+
+def test_a_deletion_that_an_outer_transaction_takes_back_is_taken_back_when_read(
+    conversation: Conversation, sessions: sessionmaker[RefSession], tables: Engine
+) -> None:
+    """A session on a connection cannot know what becomes of it; reading the row tells."""
+    with Session(tables) as plain:
+        plain.add(Recipe(name="x"))
+        plain.commit()
+
+    def join(connection: Any) -> RefSession:
+        return sessions(
+            bind=connection,
+            conversation=conversation,
+            join_transaction_mode="create_savepoint",
+        )
+
+    with tables.connect() as connection:
+        outer = connection.begin()
+        with join(connection) as session:
+            recipe = session.scalars(select(Recipe)).one()
+            assert recipe.id == "recipe_1"
+            session.delete(recipe)
+            session.commit()
+            assert is_refused(session, "recipe_1")
+        outer.rollback()
+        with join(connection) as session:
+            assert session.scalars(select(Recipe)).one().id == "recipe_1"
+            assert session.get(Recipe, "recipe_1") is not None
+
+
+def test_a_row_deleted_and_inserted_in_one_transaction_is_there(
+    session: RefSession, recipe: Recipe
+) -> None:
+    """What was done last counts."""
+    session.delete(recipe)
+    session.flush()
+    make_transient(recipe)
+    session.add(recipe)
+    session.commit()
+
+    assert session.get(Recipe, "recipe_1") is recipe
+
+
+def test_nothing_gone_costs_nothing(session: RefSession, recipe: Recipe, store: TravelLog) -> None:
+    """Reading, saving, deleting and rolling back send nothing while all rows are there."""
+    store.trips.clear()
+    session.delete(recipe)
+    session.rollback()
+    assert session.scalars(select(Recipe)).one().id == "recipe_1"
+    assert session.scalars(select(Recipe.id)).one() == "recipe_1"
+    session.commit()
+
+    assert store.trips == []
+
+
+# Never shown before they went
+
+
+def test_a_row_rolled_back_before_it_was_shown_was_never_saved(
+    session: RefSession, store: TravelLog
+) -> None:
+    """The object still has its key and shows a ref, which says what happened to the row."""
+    lost = Recipe(name="lost")
+    session.add(lost)
+    session.flush()
+    session.rollback()
+
+    assert lost.id == "recipe_1"
+    assert is_refused(session, "recipe_1", "was never saved")
+    with pytest.raises(GoneRefError):
+        elsewhere(store).resolve("recipe_1")
+    session.add(lost)
+    session.commit()
+    assert (lost.id, session.get(Recipe, "recipe_1")) == ("recipe_1", lost)
+
+
+def test_a_row_deleted_before_it_was_shown_was_deleted(
+    session: RefSession, tables: Engine
+) -> None:
+    """Its ref is refused as soon as it is given, until the row is read again."""
+    gone = Recipe(name="gone")
+    session.add(gone)
+    session.commit()
+    session.delete(gone)
+    session.commit()
+    assert gone.id == "recipe_1"
+    assert is_refused(session, "recipe_1")
+
+    put_back(tables, gone)
+    assert session.scalars(select(Recipe.id)).one() == "recipe_1"
+    assert session.get(Recipe, "recipe_1") is not None
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda session: session.scalars(select(Recipe)).one().id,
+        lambda session: session.scalars(select(Recipe.id)).one(),
+    ],
+)
+def test_a_row_that_others_saved_is_there_though_it_was_rolled_back_here(
+    session: RefSession, tables: Engine, read: Read
+) -> None:
+    """What was read is there, whatever became of the object that has its key."""
+    lost = Recipe(name="lost")
+    session.add(lost)
+    session.flush()
+    session.rollback()
+    put_back(tables, lost)
+
+    assert (read(session), lost.id) == ("recipe_1", "recipe_1")
+    assert session.get(Recipe, "recipe_1") is not None
+
+
+def test_a_dropped_object_leaves_nothing_behind(
+    session: RefSession, conversation: Conversation
+) -> None:
+    """Why a row is gone is kept for keys without ref only as long as an instance has the key."""
+    lost = Recipe(name="lost")
+    session.add(lost)
+    session.flush()
+    session.rollback()
+    assert conversation.lacks_rows
+    del lost
+    gc.collect()
+
+    assert not conversation.lacks_rows
+
+
+# What was deleted
+
+
+@pytest.mark.parametrize("statement", [delete(Cook.__table__), delete(Cook)])  # type: ignore[arg-type]
+def test_deleting_from_the_table_of_a_subclass_leaves_the_row_of_the_base(
+    session: RefSession, statement: Any
+) -> None:
+    """Joined inheritance: the person is there, though no cook any more."""
+    cook = Cook(stars=1)
+    session.add(cook)
+    session.commit()
+    assert cook.id == "person_1"
+    session.expunge_all()
+    column = statement.table.c.id
+    session.execute(
+        statement.where(column == "person_1"), execution_options={"synchronize_session": False}
+    )
+    session.commit()
+
+    assert session.scalars(select(Person.__table__.c.id)).one() == "person_1"
+    assert session.conversation is not None
+    assert session.conversation.resolve("person_1", Person) is not None
+
+
+def test_what_a_statement_deleted_before_a_savepoint_stays_deleted(session: RefSession) -> None:
+    """Rolling a savepoint back takes back what came after it, and nothing else."""
+    session.add_all([Recipe(name="a"), Recipe(name="b")])
+    session.commit()
+    assert session.scalars(select(Recipe.id)).all() == ["recipe_1", "recipe_2"]
+    session.execute(delete(Recipe).where(Recipe.id == "recipe_1"))
+    with session.begin_nested() as savepoint:
+        session.execute(delete(Recipe).where(Recipe.id == "recipe_2"))
+        savepoint.rollback()
+    session.commit()
+
+    assert is_refused(session, "recipe_1")
+    assert session.get(Recipe, "recipe_2") is not None
+
+
+def test_what_a_released_savepoint_did_ends_as_the_transaction_does(session: RefSession) -> None:
+    """A savepoint that is released inside one that is rolled back has saved nothing."""
+    refs = []
+    with session.begin_nested() as outer:
+        with session.begin_nested():
+            recipe = Recipe(name="x")
+            session.add(recipe)
+            session.flush()
+            refs.append(recipe.id)
+        outer.rollback()
+    session.commit()
+
+    assert refs == ["recipe_1"]
+    assert is_refused(session, "recipe_1", "was never saved")
+
+
+def test_a_row_deleted_before_the_savepoint_that_inserts_it_was_deleted(
+    session: RefSession, recipe: Recipe
+) -> None:
+    """Its insertion is rolled back, its deletion is not; if that is too, nothing happened."""
+    key = recipe.__dict__["id"]
+    for end in (Session.rollback, Session.commit):
+        session.delete(session.get_one(Recipe, "recipe_1"))
+        session.flush()
+        with session.begin_nested() as savepoint:
+            session.add(Recipe(id="recipe_1", name="again"))
+            session.flush()
+            savepoint.rollback()
+        end(session)
+        found = session.scalars(select(Recipe.id)).all()
+        assert found == (["recipe_1"] if end is Session.rollback else [])
+
+    assert is_refused(session, "recipe_1")
+    assert key is not None
+
+
+def test_a_dropped_object_rolled_back_to_a_savepoint_was_never_saved(session: RefSession) -> None:
+    """Nobody has the object any more, and its ref says what became of its row."""
+    session.connection()
+    with session.begin_nested() as savepoint:
+        session.add(Recipe(name="x"))
+        session.flush()
+        assert session.scalars(select(Recipe.id)).one() == "recipe_1"
+        session.expunge_all()
+        gc.collect()
+        savepoint.rollback()
+    session.commit()
+
+    assert is_refused(session, "recipe_1", "was never saved")
+
+
+# Cost
+
+
+def test_flushed_objects_that_are_dropped_are_collected(session: RefSession) -> None:
+    """An open transaction keeps the keys of what it inserted and deleted, not the objects."""
+    session.add_all([Recipe(name="x") for _ in range(200)])
+    session.flush()
+    for recipe in session.scalars(select(Recipe).limit(100)).all():
+        session.delete(recipe)
+    session.flush()
+    del recipe
+    session._boundary._loaded.clear()  # type: ignore[union-attr]  # bounded, and not our subject
+    gc.collect()
+
+    assert sum(isinstance(found, InstanceState) for found in gc.get_objects()) < 10
+
+
+def test_a_row_inserted_by_a_statement_is_back_when_it_is_read(
+    session: RefSession, deleted: Recipe
+) -> None:
+    """An INSERT of Core gives no event; the SELECT after it does."""
+    session.execute(insert(Recipe), [{"id": deleted.__dict__["id"], "name": "x"}])
+
+    assert session.scalars(select(Recipe.id)).one() == "recipe_1"
+    session.commit()
+    assert session.get(Recipe, "recipe_1") is not None
