@@ -39,8 +39,8 @@ from .store import Address, EntityKey, Entry, Gone, Store
 _LONGEST_ID = 255
 _SHOWN = 10  # refs named in an error: enough to choose from, few enough for a prompt
 
-# The digits of a UUID, however its hyphens are set: part of any text.
-_UUID = re.compile(r"(?:[0-9a-f]-*){32}", re.IGNORECASE)
+# The digits of a UUID, however they are grouped, anywhere in a text.
+_UUID = re.compile(r"(?:[0-9a-f][-_]*){32}", re.IGNORECASE)
 
 # What Python type the values of a key column have underneath.
 _TYPES = {"uuid": uuid.UUID, "integer": int, "string": str}
@@ -109,11 +109,11 @@ class Conversation:
         """
         if entity is None:
             return self.resolve_wanted([(ref, None) for ref in refs])
-        name, column = self._known(entity)
+        name, column = self._name_and_column(entity)
         keys = self.resolve_wanted([(ref, name) for ref in refs])
         return keys if column is None else [column.from_key(key) for key in keys]
 
-    def _known(self, entity: type[Any] | Table | str) -> tuple[str, KeyColumn | None]:
+    def _name_and_column(self, entity: type[Any] | Table | str) -> tuple[str, KeyColumn | None]:
         entities = self.plans.entities
         return entities.name_of(entity), entities.key_column_of(entity)
 
@@ -146,7 +146,7 @@ class Conversation:
 
     def refer_all(self, entity: type[Any] | Table | str, keys: Iterable[Key]) -> list[str]:
         """Return the ref of each key, in order; those met for the first time are numbered so."""
-        name, column = self._known(entity)
+        name, column = self._name_and_column(entity)
         if column is not None:
             keys = [_checked(column, key) for key in keys]
         return self.refer_pairs([(name, key) for key in keys])

@@ -192,7 +192,7 @@ class KeyTypeError(SetupError):
         self.needed = needed
         self.given = given
         super().__init__(
-            f"a {given} was given as a key of entity {entity!r}, whose keys are of type {needed}",
+            f"a key of entity {entity!r} was given as {given}, and its keys are of type {needed}",
             "give the key as its column has it; the text of a UUID does for one",
         )
         self._data = (entity, needed, given)

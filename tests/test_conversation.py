@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,9 @@ from alfred_refs import (
     Conversation,
     ConversationIdError,
     DraftRefError,
+    EntityNameError,
     GoneRefError,
+    KeyTypeError,
     RawKeyError,
     RefRegistry,
     UnknownConversationError,
@@ -19,7 +22,7 @@ from alfred_refs import (
     WrongEntityError,
 )
 from alfred_refs.testing import MemoryStore
-from tests.models import Cook, MealPlan, Order, Recipe
+from tests.models import Cook, MealPlan, Order, OrderLine, Person, Recipe, devices
 
 KEYS = [uuid.UUID(int=n) for n in range(1, 21)]
 
@@ -63,6 +66,60 @@ def test_keys_of_every_type_have_refs(chat: Conversation) -> None:
     """Integers and tuples are keys like UUIDs, and come back as they were."""
     assert chat.refer(Order, 12) == "order_1"
     assert chat.resolve(chat.refer("order_line", (12, 2))) == (12, 2)
+
+
+@pytest.mark.parametrize("entity", [Person, Cook, Cook.__table__, Recipe])
+def test_a_uuid_and_its_text_are_one_key(chat: Conversation, entity: Any) -> None:
+    """Whichever the application has, the key has one ref."""
+    ref = chat.refer(entity, KEYS[5])
+
+    assert chat.refer(entity, str(KEYS[5]).upper()) == ref
+    assert chat.refer_all(entity, [KEYS[5].hex, KEYS[5]]) == [ref, ref]
+
+
+def test_a_resolved_key_is_what_the_column_has(chat: Conversation) -> None:
+    """A column that shows UUIDs as text is given text; a plain name tells of no column."""
+    key = str(KEYS[5])
+    ref = chat.refer(Person, key)
+
+    assert chat.resolve(ref, Person) == chat.resolve(ref, Cook) == key
+    assert chat.resolve_all([ref, ref], Person.__table__) == [key, key]  # type: ignore[arg-type]
+    assert chat.resolve(ref, "person") == chat.resolve(ref) == KEYS[5]
+    assert chat.resolve("recipe_1", Recipe) == KEYS[0]
+
+
+@pytest.mark.parametrize(
+    ("entity", "key", "given"),
+    [
+        *((Recipe, "c69607bb", "str"), (Recipe, 77_001, "int"), (Order, "77001", "str")),
+        *((Order, True, "bool"), (Order, KEYS[5], "UUID"), (Recipe, (KEYS[5],), "tuple")),
+        *((Person, 1.5, "float"), (Person, "not a key", "str")),
+    ],
+)
+def test_a_key_of_another_type_is_refused(
+    chat: Conversation, entity: Any, key: Any, given: str
+) -> None:
+    """It would get a ref that no row has; the error tells the types and not the value."""
+    with pytest.raises(KeyTypeError) as caught:
+        chat.refer_all(entity, [key])
+
+    assert caught.value.given == given
+    assert str(key) not in str(caught.value)
+
+
+def test_a_key_under_a_plain_name_is_taken_as_it_is(chat: Conversation) -> None:
+    """No column is known for a name, nor for a composite key."""
+    assert [chat.refer("cup", key) for key in ("7", 7, "7")] == ["cup_1", "cup_2", "cup_1"]
+    assert chat.refer(OrderLine, (12, 2)) == "order_line_1"
+    assert chat.refer(devices, str(KEYS[5])) == chat.refer(devices, KEYS[5]) == "device_1"
+
+
+def test_a_name_that_refs_cannot_be_made_of_is_refused(chat: Conversation) -> None:
+    """A ref is minted only if it can be read again."""
+    with pytest.raises(EntityNameError, match="'Foo Bar' is not lower-case snake_case"):
+        chat.refer("Foo Bar", 1)
+    with pytest.raises(EntityNameError):
+        chat.resolve("recipe_1", "recipe_1")
 
 
 def test_a_ref_is_a_plain_str(chat: Conversation) -> None:
@@ -163,6 +220,38 @@ def test_a_bad_ref_says_what_is_wrong_and_how_to_go_on(
     assert (type(caught.value), str(caught.value)) == (expected, message)
 
 
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        *(" {}", "{} ", "recipe_{}", "recipe {}", "id={}", "urn:uuid:{}", "{{{}}}", "'{}'\n"),
+        *("{}_1", "gen_{}_1", "a{}", "{}f", "recipe_1 ({})"),
+    ],
+)
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("a508000d-9b55-40f0-8886-dbdd88bd2de2", "a508000d9b5540f08886dbdd88bd2de2"),
+        *("A508000D-9B55-40F0-8886-DBDD88BD2DE2", "a508000d_9b55_40f0_8886_dbdd88bd2de2"),
+    ],
+)
+def test_a_text_that_holds_a_key_anywhere_is_not_repeated(
+    chat: Conversation, key: str, spelling: str
+) -> None:
+    """Whatever is around the UUID and however it is spelt, the error shows none of it."""
+    text = spelling.format(key)
+    for entity in (Recipe, None):
+        with pytest.raises(RawKeyError) as caught:
+            chat.resolve(text, entity)
+        assert caught.value.ref is None
+        assert key[:8] not in str(caught.value) + repr(vars(caught.value))
+
+
+def test_a_part_of_a_key_is_repeated(chat: Conversation) -> None:
+    """It names no row, and who made it up must see what was wrong."""
+    with pytest.raises(UnknownRefError, match="'c69607bb' is not a known recipe"):
+        chat.resolve("c69607bb", Recipe)
+
+
 def test_a_row_that_is_gone_cannot_be_used_and_is_not_offered(chat: Conversation) -> None:
     """The error says what became of the row; its ref is left out of what is known."""
     chat.note_gone([("recipe", KEYS[1])], "was deleted")
@@ -192,6 +281,42 @@ def test_a_row_that_is_read_again_can_be_used_again(
 
     assert again.refer(Recipe, KEYS[1]) == "recipe_2"
     assert again.resolve("recipe_2") == KEYS[1]
+
+
+def test_a_gone_row_that_was_read_is_told_once(memory: RefRegistry, chat: Conversation) -> None:
+    """Reading is noted in memory; the next look or use tells the store."""
+    chat.note_gone([("recipe", key) for key in KEYS[:2]], "was deleted")
+    chat.note_read([("recipe", KEYS[1])])
+    again = elsewhere(memory).conversation("chat-7")
+    with pytest.raises(GoneRefError):
+        again.resolve("recipe_2")
+
+    assert chat.resolve("recipe_2") == KEYS[1]
+    assert again.resolve("recipe_2") == KEYS[1]
+    with pytest.raises(GoneRefError):
+        chat.resolve("recipe_1")
+
+
+def test_a_row_that_goes_again_before_the_store_heard_is_gone(chat: Conversation) -> None:
+    """What was noted last counts."""
+    chat.note_gone([("recipe", KEYS[1])], "was deleted")
+    chat.note_read([("recipe", KEYS[1])])
+    chat.note_gone([("recipe", KEYS[1])], "was deleted")
+
+    assert chat.refer(Recipe, KEYS[1]) == "recipe_2"
+    with pytest.raises(GoneRefError):
+        chat.resolve("recipe_2")
+
+
+def test_names_that_a_model_invents_are_not_remembered(chat: Conversation) -> None:
+    """A long-lived process does not grow by what is asked for in vain."""
+    before = len(chat._cache._keys), len(chat._cache._refs)
+    for number in range(20):
+        with pytest.raises(UnknownRefError):
+            chat.resolve(f"junk{'x' * number}_1")
+    assert not chat.has_met([("junk", 1)])
+
+    assert (len(chat._cache._keys), len(chat._cache._refs)) == before
 
 
 def test_a_key_without_ref_leaves_no_trace_when_it_goes(chat: Conversation) -> None:
@@ -246,6 +371,13 @@ def test_a_conversation_needs_an_id_that_can_be_kept_and_printed(
 ) -> None:
     """An empty, long or unprintable id is refused before anything is stored."""
     with pytest.raises(ConversationIdError, match="use 1 to 255 printable characters"):
+        memory.conversation(bad)
+
+
+@pytest.mark.parametrize(("bad", "name"), [(KEYS[0], "UUID"), (7, "int"), (None, "NoneType")])
+def test_a_conversation_is_identified_by_text(memory: RefRegistry, bad: Any, name: str) -> None:
+    """Anything else is refused before it is hashed, stored or compared."""
+    with pytest.raises(ConversationIdError, match=f"id is a {name}; give text, such as str"):
         memory.conversation(bad)
 
 

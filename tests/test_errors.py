@@ -12,6 +12,7 @@ from alfred_refs.errors import (
     BadRefError,
     DraftRefError,
     GoneRefError,
+    KeyTypeError,
     RawKeyError,
     RefError,
     RegistryFailedError,
@@ -93,6 +94,13 @@ EXAMPLES = [
         (
             "the registry's database refused a statement: canceling statement due to statement "
             "timeout (SQLSTATE 57014); no ref was given out, so it is safe to try again"
+        ),
+    ),
+    (
+        KeyTypeError("recipe", "UUID", "int"),
+        (
+            "a key of entity 'recipe' was given as int, and its keys are of type UUID; "
+            "give the key as its column has it; the text of a UUID does for one"
         ),
     ),
     (SetupError("a fact", "a remedy"), "a fact; a remedy"),
