@@ -117,12 +117,13 @@ def test_a_list_of_refs_is_replaced_and_not_changed(session: RefSession) -> None
     session.add(preference)
     session.commit()
     favourites: Any = preference.favourites
-    for name, arguments in [
+    changes: list[tuple[str, list[Any]]] = [
         ("append", ["recipe_2"]),
         ("sort", []),
         ("__setitem__", [0, "recipe_2"]),
         ("clear", []),
-    ]:
+    ]
+    for name, arguments in changes:
         with pytest.raises(TypeError, match="assign a new list to the attribute"):
             getattr(favourites, name)(*arguments)
     preference.favourites += ["recipe_2"]
