@@ -187,9 +187,12 @@ class Conversation:
         return self._cache.refs_of(entity)
 
     @property
-    def lacks_rows(self) -> bool:
-        """Whether this process knows of a row that is gone."""
-        return bool(self._cache.gone or self._cache.unshown)
+    def lost(self) -> tuple[Mapping[Any, str], Mapping[EntityKey, Gone]]:
+        """What this process knows to be gone: live views, empty as long as all rows are there.
+
+        The first has rows that were shown, the second those that an instance may yet show.
+        """
+        return self._cache.gone, self._cache.unshown
 
     def note_gone(
         self,
@@ -216,7 +219,7 @@ class Conversation:
 
     def note_read(self, pairs: Iterable[EntityKey]) -> None:
         """Note that these keys were read from the database or flushed to it: no round trip."""
-        if self.lacks_rows:
+        if any(self.lost):
             for pair in pairs:
                 self._cache.find(*pair)
 

@@ -62,6 +62,8 @@ class Outcome:
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
         self._entities = conversation.plans.entities
+        # live: asked for every instance that is loaded, which cannot afford a call
+        self._gone_refs, self._unshown = conversation.lost
         self._open: list[_Record] = []
         self._gone: dict[EntityKey, Gone] = {}
         self._instances: WeakValueDictionary[EntityKey, object] = WeakValueDictionary()
@@ -116,7 +118,7 @@ class Outcome:
 
     def loaded(self, state: State) -> None:
         """Note that a row was read: it is there, and so is what its foreign keys reference."""
-        if not self._conversation.lacks_rows:
+        if not (self._gone_refs or self._unshown):
             return
         pair = self._own_key(state)
         self._conversation.note_read([] if pair is None else [pair])
