@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import uuid
 from typing import Any
 
@@ -9,10 +11,13 @@ import pytest
 from sqlalchemy import (
     ClauseElement,
     ColumnElement,
+    Connection,
     Engine,
     Executable,
     bindparam,
+    create_engine,
     delete,
+    event,
     insert,
     select,
     update,
@@ -141,6 +146,51 @@ def test_the_root_of_an_engine_owns_its_pool(engine: Engine) -> None:
     """An engine made by `execution_options` stands on another."""
     assert sqla.root_of(engine.execution_options(isolation_level="SERIALIZABLE")) is engine
     assert sqla.root_of(engine) is engine
+
+
+def test_a_pool_beside_another_waits_for_the_dialect(database_url: str) -> None:
+    """Its first connection and the other's are made one after the other, hooks are run for both.
+
+    Without the shared lock the second finds the initialisation begun and goes on without it.
+    """
+    engine = create_engine(database_url)
+    beside = sqla.pool_beside(engine.pool)
+    initialize, running, seen = engine.dialect.initialize, threading.Event(), []
+
+    def slowly(connection: Connection) -> None:
+        running.set()
+        time.sleep(0.05)
+        initialize(connection)
+        running.clear()
+
+    engine.dialect.initialize = slowly  # type: ignore[method-assign]
+    other = threading.Thread(target=lambda: engine.connect().close())
+    other.start()
+    running.wait()
+    event.listen(beside, "connect", lambda *_: seen.append(running.is_set()))
+    beside.connect().close()
+    other.join()
+
+    assert seen == [False]
+    assert type(beside) is type(engine.pool)
+    beside.dispose()
+    engine.dispose()
+
+
+def test_a_pool_can_be_told_to_replace_its_connections(engine: Engine) -> None:
+    """The connection that was lost and an idle one are not used again, a later one is."""
+    connections = [engine.connect(), engine.connect()]
+    lost, idle = (connection.connection.dbapi_connection for connection in connections)
+    connections[1].close()
+    sqla.invalidate_pool(connections[0], RuntimeError())
+    assert connections[0].invalidated
+    connections[0].close()
+
+    with engine.connect() as one, engine.connect() as two:
+        fresh = {id(each.connection.dbapi_connection) for each in (one, two)}
+        assert fresh.isdisjoint({id(lost), id(idle)})
+    with engine.connect() as again:
+        assert id(again.connection.dbapi_connection) in fresh
 
 
 def test_a_state_keeps_what_is_put_beside_the_row() -> None:
