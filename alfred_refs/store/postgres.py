@@ -58,6 +58,7 @@ class PostgresStore:
 
         def create(connection: Connection) -> None:
             with transaction(connection):
+                connection.execute(statements.lock_tables)
                 metadata.create_all(connection)
 
         self._run(create)

@@ -55,6 +55,10 @@ _mapping_of_wanted = and_(
 )
 
 
+# Lets processes that start together make the tables one after the other. The number stands for
+# them among the advisory locks of the database.
+lock_tables = select(func.pg_advisory_xact_lock(int.from_bytes(b"alf_refs")))
+
 # Locks the conversation's row, and makes it if need be, but only where some key is new: a result
 # whose keys are all known writes nothing.
 lock = (
