@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import subprocess
 import sys
 import threading
+import time
 import traceback
 import uuid
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import Engine, create_engine, event, func, select, text
+from sqlalchemy import Connection, Engine, create_engine, event, func, make_url, select, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.util import greenlet_spawn
 
 from alfred_refs import (
     RefRegistry,
@@ -26,7 +31,7 @@ from alfred_refs import (
     RegistryUnreachableError,
 )
 from alfred_refs.refs import Ref
-from alfred_refs.store import Address, PostgresStore
+from alfred_refs.store import Address, EntityKey, PostgresStore
 from alfred_refs.store.tables import mappings
 from tests.models import Base, Recipe
 
@@ -44,6 +49,52 @@ def narrow(database_url: str) -> Iterator[Engine]:
     RefRegistry(engine).create_tables()
     yield engine
     engine.dispose()
+
+
+@pytest.fixture(params=["psycopg", "psycopg2"])
+def pooled(request: pytest.FixtureRequest, narrow: Engine) -> Iterator[Engine]:
+    """An engine whose pool does not reset connections, with and without pipelines."""
+    url = narrow.url.set(drivername=f"postgresql+{request.param}")
+    options = {"options": "-c lock_timeout=200"}
+    engine = create_engine(url, pool_reset_on_return=None, connect_args=options)
+    yield engine
+    engine.dispose()
+
+
+def by_default(engine: Engine, setting: str) -> None:
+    """Make a setting the default of every later connection to the database."""
+    with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+        connection.execute(text(f"alter database {engine.url.database} set {setting}"))
+    engine.dispose()
+
+
+def cut_others(engine: Engine) -> None:
+    """Close every other connection to the database on the server's side."""
+    with engine.connect() as connection:
+        connection.execute(
+            text(
+                "select pg_terminate_backend(pid, 5000) from pg_stat_activity "
+                "where datname = current_database() and pid <> pg_backend_pid()"
+            )
+        )
+
+
+def in_threads(*works: Callable[[], object]) -> list[BaseException]:
+    """Do works at once and return what failed."""
+    failures: list[BaseException] = []
+
+    def run(work: Callable[[], object]) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001  # shown by the assertion
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return failures
 
 
 def numbers(engine: Engine) -> list[int]:
@@ -145,7 +196,7 @@ def test_minting_is_one_round_trip_with_psycopg(narrow: Engine, tmp_path: Path) 
     store.refer(CHAT, [("recipe", uuid.uuid4())])
     trace = tmp_path / "trace"
 
-    connection = store._engine().raw_connection()
+    connection = store._own.get().raw_connection()
     protocol = cast(Any, connection.driver_connection).pgconn
     connection.close()
     with trace.open("w") as file:
@@ -156,21 +207,190 @@ def test_minting_is_one_round_trip_with_psycopg(narrow: Engine, tmp_path: Path) 
     assert trace.read_text().count("ReadyForQuery") == 1
 
 
-def test_a_connection_that_was_cut_is_replaced(narrow: Engine) -> None:
-    """After the server has closed our connection one call fails as unreachable, the next works."""
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize("application_first", [True, False])
+def test_the_first_use_can_be_beside_the_applications_first_connection(
+    database_url: str, application_first: bool
+) -> None:
+    """Whoever connects first initialises the dialect, and the other waits until that is done."""
+    engine = create_engine(database_url, pool_size=1, max_overflow=0, pool_timeout=5)
+    initialize, begun = engine.dialect.initialize, threading.Event()
+
+    def slowly(connection: Connection) -> None:
+        begun.set()
+        time.sleep(0.1)
+        initialize(connection)
+
+    engine.dialect.initialize = slowly  # type: ignore[method-assign]
+    store = PostgresStore(engine)
+    use: list[Callable[[], object]] = [
+        lambda: store.refer(CHAT, [("recipe", 1)]),
+        lambda: numbers(engine.execution_options(isolation_level="SERIALIZABLE")),
+    ]
+    first, second = use[application_first], use[not application_first]
+
+    assert in_threads(first, lambda: begun.wait() and second()) == []
+    assert in_threads(*use, *use) == []
+    engine.dispose()
+
+
+def test_threads_that_come_first_together_share_one_pool(
+    narrow: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many make it at once, one is kept: the number of connections stays limited."""
+    recreate, together, made = narrow.pool.recreate, threading.Barrier(4), []
     store = PostgresStore(narrow)
+
+    def wait_for_others() -> Any:
+        together.wait()
+        return recreate()
+
+    monkeypatch.setattr(narrow.pool, "recreate", wait_for_others)
+    assert in_threads(*4 * [lambda: made.append(store._own.get())]) == []
+
+    assert len({id(engine) for engine in made}) == 1
+
+
+def test_processes_that_start_together_can_all_create_the_tables(database_url: str) -> None:
+    """They take turns: the first makes the tables and the others find them."""
+    engines = [create_engine(database_url) for _ in range(6)]
+    stores = [PostgresStore(engine) for engine in engines]
+    for engine in engines:
+        engine.connect().close()
+
+    assert in_threads(*(store.create_tables for store in stores)) == []
+    for engine in engines:
+        engine.dispose()
+
+
+def test_a_mint_that_timed_out_spoils_no_later_one(pooled: Engine, narrow: Engine) -> None:
+    """A transaction fails where its statements begin to be prepared: its connection is left."""
+    store = PostgresStore(pooled)
+    for number in range(3):
+        store.refer(CHAT, [("recipe", number)])
+    with narrow.connect() as holder:
+        holder.execute(text("select * from alfred_refs_conversation for update"))
+        for _ in range(5):
+            with pytest.raises(RegistryFailedError, match="lock timeout"):
+                store.refer(CHAT, [("recipe", 3)])
+
+    for number in range(3, 12):
+        assert store.refer(CHAT, [("recipe", number)])[0].ref.number == number + 1
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda store: store.refer(CHAT, [("recipe", 2)])[0].ref.number == 2,
+        lambda store: store.resolve(CHAT, [Ref("recipe", 1)])[Ref("recipe", 1)].key == 1,
+        lambda store: store.known(CHAT, Ref("recipe", 9), 5) == [Ref("recipe", 1)],
+        lambda store: store.entities(CHAT) == {"recipe": 1},
+        lambda store: store.mark(CHAT, [("recipe", 1)], "was deleted") is None,
+        lambda store: store.turn(CHAT) == 0,
+        lambda store: store.create_tables() is None,
+    ],
+)
+def test_a_connection_that_was_cut_is_replaced_unnoticed(
+    pooled: Engine, narrow: Engine, use: Callable[[PostgresStore], bool]
+) -> None:
+    """What may be done twice is done again on a fresh connection: a restart fails no call."""
+    store = PostgresStore(pooled)
     store.refer(CHAT, [("recipe", 1)])
-    with narrow.connect() as connection:
-        connection.execute(
-            text(
-                "select pg_terminate_backend(pid) from pg_stat_activity "
-                "where datname = current_database() and pid <> pg_backend_pid()"
-            )
-        )
+    cut_others(narrow)
+
+    assert use(store)
+
+
+def test_a_turn_that_may_have_begun_is_not_begun_again(pooled: Engine, narrow: Engine) -> None:
+    """Only that call fails when the connection was cut, and only once for the whole pool."""
+    store = PostgresStore(pooled)
+    together = threading.Barrier(3)
+
+    def hold() -> None:
+        with store._own.get().connect():
+            together.wait()
+
+    assert in_threads(hold, hold, hold) == []
+    cut_others(narrow)
 
     with pytest.raises(RegistryUnreachableError):
-        store.refer(CHAT, [("recipe", 2)])
-    assert store.refer(CHAT, [("recipe", 2)])[0].ref.number == 2
+        store.begin_turn(CHAT)
+    assert [store.begin_turn(CHAT) for _ in range(3)] == [1, 2, 3]
+    holders = [store._own.get().connect() for _ in range(3)]
+    assert [holder.scalar(text("select 1")) for holder in holders] == [1, 1, 1]
+    for holder in holders:
+        holder.close()
+
+
+@pytest.mark.parametrize("isolation", ["serializable", "repeatable read"])
+def test_minting_is_read_committed_whatever_the_default(
+    pooled: Engine, narrow: Engine, isolation: str
+) -> None:
+    """A stricter default of the database costs no serialization errors, and turns are counted."""
+    by_default(narrow, f"default_transaction_isolation = '{isolation}'")
+    store = PostgresStore(pooled)
+
+    def mint() -> None:
+        for _ in range(15):
+            store.refer(CHAT, [("recipe", uuid.uuid4())])
+            store.begin_turn(CHAT)
+
+    assert in_threads(*6 * [mint]) == []
+    assert numbers(narrow) == list(range(1, 91))
+    assert store.turn(CHAT) == 90
+
+
+def use_all(store: PostgresStore) -> list[object]:
+    """Use the store in each way that writes."""
+    store.create_tables()
+    [entry] = store.refer(CHAT, [("recipe", 1)])
+    store.mark(CHAT, [("recipe", 1)], "was deleted")
+    gone = store.resolve(CHAT, [entry.ref])[entry.ref].gone
+    return [entry.ref.number, gone, store.begin_turn(CHAT), store.begin_turn(CHAT)]
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_minting_writes_where_transactions_are_read_only_by_default(
+    engine: Engine, driver: str
+) -> None:
+    """The registry says that it writes; the application's default stays its own."""
+    by_default(engine, "default_transaction_read_only = on")
+    application = create_engine(engine.url.set(drivername=f"postgresql+{driver}"))
+
+    assert use_all(PostgresStore(application)) == [1, "was deleted", 1, 2]
+    with application.connect() as connection:
+        assert connection.scalar(text("show transaction_read_only")) == "on"
+    application.dispose()
+
+
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg_async"])
+def test_drivers_of_asyncio_mint_too(engine: Engine, driver: str) -> None:
+    """In tasks that connect at once, under defaults that forbid it, and after a cut."""
+    by_default(engine, "default_transaction_isolation = 'serializable'")
+    by_default(engine, "default_transaction_read_only = on")
+
+    async def use() -> list[object]:
+        application = create_async_engine(engine.url.set(drivername=f"postgresql+{driver}"))
+        store = PostgresStore(application.sync_engine)
+
+        async def mint(task: int) -> None:
+            for number in range(10):
+                keys: list[EntityKey] = [("recipe", number), ("recipe", f"{task}-{number}")]
+                await greenlet_spawn(store.refer, CHAT, keys)
+
+        async def connect() -> None:
+            async with application.connect():
+                pass
+
+        _, done = await asyncio.gather(connect(), greenlet_spawn(use_all, store))
+        await asyncio.gather(*map(mint, range(4)))
+        cut_others(engine)
+        await greenlet_spawn(store.refer, CHAT, [("recipe", 1)])
+        await application.dispose()
+        return done
+
+    assert asyncio.run(use()) == [1, "was deleted", 1, 2]
+    assert numbers(engine) == list(range(1, 51))
 
 
 def test_known_keys_are_read_without_writing(narrow: Engine) -> None:
@@ -216,6 +436,21 @@ def test_disposing_the_applications_engine_closes_the_registrys_connections(
     watcher.dispose()
 
     assert store.turn(CHAT) == 0
+
+
+def test_a_store_that_is_dropped_leaves_nothing_behind(narrow: Engine) -> None:
+    """The engine does not keep it, and neither its connections nor its listener stay."""
+    before = len(narrow.dispatch.engine_disposed)
+    store = PostgresStore(narrow)
+    store.refer(CHAT, [("recipe", 1)])
+    dropped = weakref.ref(store)
+    del store
+
+    assert dropped() is None
+    assert len(narrow.dispatch.engine_disposed) == before
+    with narrow.connect() as connection:
+        here = text("select count(*) from pg_stat_activity where datname = current_database()")
+        assert connection.scalar(here) == 1
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -289,15 +524,28 @@ def test_a_database_without_the_tables_is_told_how_to_get_them(engine: Engine) -
         )
 
 
-def test_an_unreachable_database_is_told_by_name(database_url: str) -> None:
-    """The error names the database and not the password."""
-    url = create_engine(database_url).url.set(host="127.0.0.1", port=1, query={}, password="pw")  # noqa: S106
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_an_unreachable_database_is_told_by_name(database_url: str, driver: str) -> None:
+    """The error names the database and not the password; the driver's own is its cause."""
+    url = make_url(database_url).set(drivername=f"postgresql+{driver}", host="127.0.0.1", port=1)
+    url = url.set(query={}, password="pw")  # noqa: S106
     store = PostgresStore(create_engine(url))
 
     with pytest.raises(RegistryUnreachableError) as caught:
         store.refer(CHAT, [("recipe", 1)])
     assert "cannot be reached" in str(caught.value)
-    assert "pw" not in str(caught.value)
+    assert "refused" in str(caught.value.__cause__)
+    assert "pw" not in str(caught.value) + str(caught.value.__cause__)
+
+
+def test_an_unreachable_database_is_told_by_name_with_asyncpg(database_url: str) -> None:
+    """Where the driver raises the operating system's error, it is the cause as well."""
+    url = make_url(database_url).set(drivername="postgresql+asyncpg", host="127.0.0.1", port=1)
+    store = PostgresStore(create_async_engine(url.set(query={})).sync_engine)
+
+    with pytest.raises(RegistryUnreachableError) as caught:
+        asyncio.run(greenlet_spawn(store.refer, CHAT, [("recipe", 1)]))
+    assert isinstance(caught.value.__cause__, ConnectionRefusedError)
 
 
 def test_an_error_of_the_registry_shows_no_key(narrow: Engine) -> None:
@@ -312,3 +560,4 @@ def test_an_error_of_the_registry_shows_no_key(narrow: Engine) -> None:
     shown = "".join(traceback.format_exception(caught.value))
     assert key.hex not in shown.replace("-", "")
     assert caught.value.sqlstate == "23514"
+    assert caught.value.__cause__ is None
