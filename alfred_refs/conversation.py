@@ -12,35 +12,22 @@ no row sends nothing at all.
 
 from __future__ import annotations
 
-import difflib
-import re
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from sqlalchemy import Table
 
 from .cache import RefCache, token_of
 from .columns import KeyColumn
-from .errors import (
-    ConversationIdError,
-    DraftRefError,
-    GoneRefError,
-    KeyTypeError,
-    RawKeyError,
-    UnknownRefError,
-    WrongEntityError,
-)
+from .errors import ConversationIdError, KeyTypeError
 from .keys import Key, spells_uuid
 from .plans import Plans
-from .refs import MAX_NUMBER, Ref, parse_ref
-from .store import Address, EntityKey, Entry, Gone, Store
+from .refs import parse_ref
+from .refusal import Suggestions, refusal
+from .store import Address, EntityKey, Gone, Store
 
 _LONGEST_ID = 255
-_SHOWN = 10  # refs named in an error: enough to choose from, few enough for a prompt
-
-# The digits of a UUID, however they are grouped, anywhere in a text.
-_UUID = re.compile(r"(?:[0-9a-f][-_]*){32}", re.IGNORECASE)
 
 # What Python type the values of a key column have underneath.
 _TYPES = {"uuid": uuid.UUID, "integer": int, "string": str}
@@ -249,40 +236,9 @@ class Conversation:
             ref = parsed[text]
             entry = None if ref is None else entries.get(ref)
             if entry is None or entry.gone or expected not in (None, entry.ref.entity):
-                self._refuse(text, ref, entry, expected)
+                raise refusal(text, ref, entry, expected, Suggestions(self._address, self._store))
         for entry in entries.values():
             self._cache.keep(entry)
-
-    def _refuse(
-        self, text: str, ref: Ref | None, entry: Entry | None, expected: str | None
-    ) -> NoReturn:
-        known, near = self._suggest(text, ref, expected)
-        if entry is None and _holds_uuid(text):
-            raise RawKeyError(None, expected, known)
-        if ref is not None and ref.draft:
-            raise DraftRefError(text, expected, known)
-        if entry is None:
-            raise UnknownRefError(text, expected, known, near)
-        if expected not in (None, entry.ref.entity):
-            raise WrongEntityError(text, expected, known, None, entry.ref.entity)
-        raise GoneRefError(text, expected or entry.ref.entity, known, None, str(entry.gone))
-
-    def _suggest(
-        self, text: str, ref: Ref | None, expected: str | None
-    ) -> tuple[list[str], str | None]:
-        """Return refs that could be used instead, and the one that was probably meant."""
-        entities = self._store.entities(self._address)
-        spelt = re.sub(r"[\W_]*[0-9]+\W*$", "", text).lower()
-        alike = difflib.get_close_matches(spelt, entities, n=1)
-        entity = expected or next(iter(alike), None)
-        if entity is None:
-            return [], None
-        digits = re.search(r"[0-9]{1,9}", text)
-        number = min(int(digits[0]), MAX_NUMBER) if digits else 1
-        known = sorted(self._store.known(self._address, Ref(entity, number), _SHOWN))
-        meant = Ref(entity, number)
-        misspelt = digits is not None and alike == [entity] and meant in known and meant != ref
-        return [str(k) for k in known], str(meant) if misspelt else None
 
 
 def _check_id(given: Any) -> None:
@@ -310,13 +266,3 @@ def _checked(column: KeyColumn, key: Any) -> Key:
     if not isinstance(key, needed) or isinstance(key, bool):
         raise KeyTypeError(column.entity, needed.__name__, type(key).__name__)
     return cast(Key, key)
-
-
-def _holds_uuid(text: str) -> bool:
-    """Tell whether a UUID stands anywhere in a text, so that no error may repeat it.
-
-    A part of one, such as its first eight digits, is repeated: it names no row, cannot be told
-    from a word or a number, and comes from whoever reads the error, who needs to see what was
-    wrong with it.
-    """
-    return spells_uuid(text) or _UUID.search(text) is not None

@@ -22,6 +22,7 @@ from .keys import Key
 from .listing import RefList
 from .rows import shower
 from .store import EntityKey
+from .values import keys_in, texts_in, with_keys
 
 # What is kept of an instance beside its row, in the dictionary of its SQLAlchemy state.
 _BOUNDARY = "alfred_refs"
@@ -144,7 +145,7 @@ class Boundary:
         """
         for name, column in self._entities.of_class(state.class_).all.items():
             value = state.dict.get(name)
-            if _texts_in(column, value) and _is_set(state, name):
+            if texts_in(column, value) and _is_set(state, name):
                 yield name, column, value
 
     def resolve_new(self) -> None:
@@ -194,7 +195,7 @@ class Boundary:
         found = [(state, *rest) for state in states for rest in self._unresolved(state)]
         keys = self._keys_of([(column, value) for _, _, column, value in found])
         return [
-            (state, name, _with_keys(column, value, keys)) for state, name, column, value in found
+            (state, name, with_keys(column, value, keys)) for state, name, column, value in found
         ]
 
     def with_keys(
@@ -210,7 +211,7 @@ class Boundary:
         held = [(copy, name) for copy in copies for name in copy.keys() & columns.keys()]
         keys = self._keys_of([(columns[name], copy[name]) for copy, name in held])
         for copy, name in held:
-            copy[name] = _with_keys(columns[name], copy[name], keys)
+            copy[name] = with_keys(columns[name], copy[name], keys)
         return copies
 
     def with_refs(self, class_: type[Any], record: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,14 +219,14 @@ class Boundary:
         columns = self._entities.of_class(class_).all
         held = [name for name in record if name in columns and record[name] is not None]
         self._conversation.meet(
-            [pair for name in held for pair in _keys_in(columns[name], record[name])]
+            [pair for name in held for pair in keys_in(columns[name], record[name])]
         )
         shown = {n: shower(columns[n], self._conversation)(record[n]) for n in held}
         return {**record, **shown}
 
     def _keys_of(self, values: Iterable[tuple[KeyColumn, Any]]) -> Mapping[Wanted, Key]:
         """Return the keys of all texts in values: at most one round trip."""
-        wanted = [(text, col.entity) for col, value in values for text in _texts_in(col, value)]
+        wanted = [(text, col.entity) for col, value in values for text in texts_in(col, value)]
         return dict(zip(wanted, self._conversation.resolve_wanted(wanted), strict=True))
 
     def identity(self, class_: type[Any], ident: Any) -> Any:
@@ -247,7 +248,7 @@ class Boundary:
         return value if column is None else self._accepted(column, value)
 
     def _accepted(self, column: KeyColumn, value: Any) -> Any:
-        return _with_keys(column, value, self._keys_of([(column, value)]))
+        return with_keys(column, value, self._keys_of([(column, value)]))
 
     def show(self, attribute: RefAttribute, instance: object, value: Any) -> Any:
         """Return what stands for the value of an attribute that `showers` has no answer for.
@@ -260,11 +261,11 @@ class Boundary:
             return value
         state = sqla.state_of(instance)
         is_text = attribute.key in _names_of_texts(state) and _is_set(state, attribute.key)
-        if is_text or not _keys_in(column, value):
+        if is_text or not keys_in(column, value):
             return value
         show = self.showers[attribute] = shower(column, self._conversation, RefList)
-        if not self._conversation.has_met(_keys_in(column, value)):
-            self._conversation.meet([*self._new_keys(), *_keys_in(column, value)])
+        if not self._conversation.has_met(keys_in(column, value)):
+            self._conversation.meet([*self._new_keys(), *keys_in(column, value)])
         return show(value)
 
     def _new_keys(self) -> list[EntityKey]:
@@ -280,7 +281,7 @@ class Boundary:
         texts = _names_of_texts(state)
         for name, column in columns.items():
             if name not in texts:
-                yield from _keys_in(column, state.dict.get(name))
+                yield from keys_in(column, state.dict.get(name))
 
     def accept(self, attribute: RefAttribute, instance: object, value: Any) -> Any:
         """Return what an attribute keeps when the program sets it: the key that a ref names.
@@ -306,30 +307,3 @@ def _names_of_texts(state: State) -> set[str]:
 def _is_set(state: State, name: str) -> bool:
     """Tell whether the program has set an attribute since it was loaded."""
     return state.key is None or name not in state.unmodified
-
-
-def _listed(column: KeyColumn, value: Any) -> Iterable[Any]:
-    if not column.array:
-        return (value,)
-    return value if isinstance(value, list | tuple | set) else ()
-
-
-def _texts_in(column: KeyColumn, value: Any) -> list[str]:
-    return [item for item in _listed(column, value) if isinstance(item, str)]
-
-
-def _keys_in(column: KeyColumn, value: Any) -> list[EntityKey]:
-    """Return the keys in a value: none in NULL, or in an expression that the flush will send."""
-    items = filter(column.holds, _listed(column, value))
-    return [(column.entity, column.to_key(item)) for item in items]
-
-
-def _with_keys(column: KeyColumn, value: Any, keys: Mapping[Wanted, Key]) -> Any:
-    """Return a value with keys, as the column has them, in place of its texts."""
-    if not _texts_in(column, value):
-        return value
-    items = [
-        column.from_key(keys[item, column.entity]) if isinstance(item, str) else item
-        for item in _listed(column, value)
-    ]
-    return items if column.array else items[0]

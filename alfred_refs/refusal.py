@@ -1,0 +1,87 @@
+"""What is wrong with a bad ref, and what could be used instead.
+
+The text, what it spells and what the store knows of it come in; the error to be raised goes out,
+with refs of the same conversation that would work. No key is in it, nor text that may hold one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+
+from .errors import (
+    BadRefError,
+    DraftRefError,
+    GoneRefError,
+    RawKeyError,
+    UnknownRefError,
+    WrongEntityError,
+)
+from .keys import spells_uuid
+from .refs import MAX_NUMBER, Ref
+from .store import Address, Entry, Store
+
+_SHOWN = 10  # refs named in an error: enough to choose from, few enough for a prompt
+
+# The digits of a UUID, however they are grouped, anywhere in a text.
+_UUID = re.compile(r"(?:[0-9a-f][-_]*){32}", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestions:
+    """What a conversation has to offer in place of a bad ref: asked of the store."""
+
+    address: Address
+    store: Store
+
+    def for_text(
+        self, text: str, ref: Ref | None, expected: str | None
+    ) -> tuple[list[str], str | None]:
+        """Return refs that could be used instead, and the one that was probably meant."""
+        entities = self.store.entities(self.address)
+        spelt = re.sub(r"[\W_]*[0-9]+\W*$", "", text).lower()
+        alike = difflib.get_close_matches(spelt, entities, n=1)
+        entity = expected or next(iter(alike), None)
+        if entity is None:
+            return [], None
+        digits = re.search(r"[0-9]{1,9}", text)
+        number = min(int(digits[0]), MAX_NUMBER) if digits else 1
+        known = sorted(self.store.known(self.address, Ref(entity, number), _SHOWN))
+        meant = Ref(entity, number)
+        misspelt = digits is not None and alike == [entity] and meant in known and meant != ref
+        return [str(k) for k in known], str(meant) if misspelt else None
+
+
+def refusal(
+    text: str, ref: Ref | None, entry: Entry | None, expected: str | None, suggestions: Suggestions
+) -> BadRefError:
+    """Return the error for a ref that cannot be used.
+
+    Args:
+        text: as it was given.
+        ref: what it spells, if it spells a ref.
+        entry: what the store knows of that.
+        expected: the entity that is needed, `None` for any.
+        suggestions: what could be used instead.
+    """
+    known, near = suggestions.for_text(text, ref, expected)
+    if entry is None and _holds_uuid(text):
+        return RawKeyError(None, expected, known)
+    if ref is not None and ref.draft:
+        return DraftRefError(text, expected, known)
+    if entry is None:
+        return UnknownRefError(text, expected, known, near)
+    if expected not in (None, entry.ref.entity):
+        return WrongEntityError(text, expected, known, None, entry.ref.entity)
+    return GoneRefError(text, expected or entry.ref.entity, known, None, str(entry.gone))
+
+
+def _holds_uuid(text: str) -> bool:
+    """Tell whether a UUID stands anywhere in a text, so that no error may repeat it.
+
+    A part of one, such as its first eight digits, is repeated: it names no row, cannot be told
+    from a word or a number, and comes from whoever reads the error, who needs to see what was
+    wrong with it.
+    """
+    return spells_uuid(text) or _UUID.search(text) is not None
