@@ -103,6 +103,9 @@ class Person(Base):
         Uuid(as_uuid=False), primary_key=True, server_default=text("gen_random_uuid()")
     )
     kind: Mapped[str]
+    mentor_id: Mapped[Any] = mapped_column(
+        Uuid(as_uuid=False), ForeignKey("people.id"), nullable=True
+    )
 
 
 class Cook(Person):

@@ -121,7 +121,7 @@ def test_a_column_knows_its_python_type(entities: Entities) -> None:
         (MealPlan, ["id"], ["recipe_id", "instead_of"], "meal_plan"),
         (OrderLine, ["order_id"], [], None),
         (RecipeNote, ["recipe_id"], [], None),
-        (Cook, ["id"], [], "person"),
+        (Cook, ["id"], ["mentor_id"], "person"),
     ],
 )
 def test_a_class_tells_its_key_attributes(

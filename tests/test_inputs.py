@@ -71,6 +71,8 @@ CRITERIA: list[Callable[[Any], Any]] = [
     lambda ref: func.lower(cast(select(Box.id).limit(1).scalar_subquery(), String)) != ref,
     lambda ref: lowered.c.x != ref,
     lambda ref: Box.id != literal(ref),
+    lambda ref: func.starts_with(cast(Box.id, String), ref),
+    lambda ref: ~func.starts_with(cast(Box.id, String), ref),
 ]
 
 

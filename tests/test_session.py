@@ -211,8 +211,12 @@ def test_what_the_orm_loads_by_itself_goes_by_keys(session: RefSession) -> None:
     assert person.id == "person_1"
     session.refresh(person)
     session.expire(cook, ["stars"])
-    assert (person.id, cook.stars) == ("person_1", 1)
+    assert (person.id, cook.id, cook.stars) == ("person_1", "person_2", 1)
     assert session.merge(Person(id="person_1")) is person
+    session.expunge_all()
+    merged = session.merge(Person(id="person_1", mentor_id="person_2"))
+    session.commit()
+    assert (merged.id, merged.mentor_id) == ("person_1", "person_2")
     session.expunge_all()
     loaded = session.get_one(Person, "person_1")
     assert session.get(Person, loaded.id) is loaded
