@@ -113,10 +113,6 @@ class Conversation:
                 self._fetch(missing)
         return [self._cached(want) for want in wanted]  # type: ignore[misc]
 
-    def is_cached(self, wanted: Wanted) -> bool:
-        """Tell whether a ref can be resolved without asking the store."""
-        return self._cached(wanted) is not None
-
     def refer(self, entity: type[Any] | Table | str, key: Key) -> str:
         """Return the ref of a key, minting it if this is the first time.
 
