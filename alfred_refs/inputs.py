@@ -210,14 +210,15 @@ class _Places:
             self._refuse(column, [parameter])
 
     def _read_write(self, statement: UpdateBase) -> None:
+        targets, _ = _targets(statement, self._entities)
         for name, value in [*sqla.values_of(statement), *sqla.conflict_values_of(statement)]:
-            column = _stored_in(name, statement, self._entities)
+            column = _stored_in(name, targets, self._entities)
             if column is not None and isinstance(value, BindParameter):
                 self._take(value, column)
             elif column is not None:
                 self._refuse(column, self._flow(value)[1])
         for name, value in sqla.selected_into(statement):
-            column = _stored_in(name, statement, self._entities)
+            column = _stored_in(name, targets, self._entities)
             if column is not None:
                 self._refuse(column, self._flow(value)[1])
 
@@ -303,8 +304,10 @@ def _targets(
     return {n: c for n, c in (by_key | dict(attributes)).items() if c is not None}, ordered
 
 
-def _stored_in(name: Any, statement: UpdateBase, entities: Entities) -> KeyColumn | None:
+def _stored_in(
+    name: Any, targets: Mapping[str, KeyColumn], entities: Entities
+) -> KeyColumn | None:
     if isinstance(name, str):
-        return _targets(statement, entities)[0].get(name)
+        return targets.get(name)
     element = name.__clause_element__() if hasattr(name, "__clause_element__") else name
     return entities.of_column(element)

@@ -10,9 +10,10 @@ SQLAlchemy's own, untouched.
     with sessions(conversation=registry.conversation("chat-7")) as session:
         session.get(Recipe, "recipe_1")
 
-Limits: a Bundle of key columns and a cast of a key are refused, and so is a `text()` without
-`.columns()` that returns a UUID or an integer; an expression that merely contains a key column is
-shown as a ref only where its values are keys just as the column has them.
+Limits: a ref is translated where it is compared with a key column itself or stored in one, and
+refused wherever else it would meet a key. An expression is shown as a ref only where its values
+are keys just as the column has them; a cast of a key, a Bundle of key columns, and a `text()`
+without `.columns()` that returns a UUID or an integer are refused.
 """
 
 from __future__ import annotations
