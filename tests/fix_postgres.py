@@ -9,8 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 import sqlalchemy
-from sqlalchemy import Engine, create_engine, text
+from sqlalchemy import Engine, create_engine
 
+from alfred_refs import PostgresStore
+from tests.models import Base
 from tests.postgres.provider import Provided, postgres
 
 SERVER = pytest.StashKey[Provided]()
@@ -24,21 +26,47 @@ def server(request: pytest.FixtureRequest) -> Iterator[Provided]:
         yield provided
 
 
+@pytest.fixture(scope="session")
+def administration(server: Provided) -> Iterator[Engine]:
+    """An engine that makes and drops databases, which is done outside a transaction."""
+    engine = create_engine(server.url, isolation_level="AUTOCOMMIT")
+    yield engine
+    engine.dispose()
+
+
 @contextmanager
-def empty_database(server: Provided) -> Iterator[str]:
-    """Make a database, yield its URL, password included, and drop it."""
+def database_like(administration: Engine, template: str = "template1") -> Iterator[str]:
+    """Make a database, empty or a copy of another, yield its URL, password included, drop it."""
     name = f"test_{uuid.uuid4().hex}"
-    _administer(server, f"create database {name}")
+    with administration.connect() as connection:
+        connection.exec_driver_sql(f"create database {name} template {template}")
     try:
-        yield server.url.set(database=name).render_as_string(hide_password=False)
+        yield administration.url.set(database=name).render_as_string(hide_password=False)
     finally:
-        _administer(server, f"drop database {name} with (force)")
+        with administration.connect() as connection:
+            connection.exec_driver_sql(f"drop database {name} with (force)")
+
+
+@pytest.fixture(scope="session")
+def template(administration: Engine) -> Iterator[str]:
+    """The name of a database with the tests' and the registry's tables, to be copied."""
+    with database_like(administration) as url:
+        engine = create_engine(url, poolclass=sqlalchemy.NullPool)
+        Base.metadata.create_all(engine)
+        PostgresStore(engine).create_tables()
+        engine.dispose()
+        yield str(engine.url.database)
 
 
 @pytest.fixture
-def database_url(server: Provided) -> Iterator[str]:
-    """The URL, password included, of an empty database that lasts for one test."""
-    with empty_database(server) as url:
+def database_url(request: pytest.FixtureRequest, administration: Engine) -> Iterator[str]:
+    """The URL, password included, of a database that lasts for one test.
+
+    It is empty, unless the test asks for `tables`.
+    """
+    has_tables = "tables" in request.fixturenames
+    like = request.getfixturevalue("template") if has_tables else "template1"
+    with database_like(administration, like) as url:
         yield url
 
 
@@ -58,10 +86,3 @@ def pytest_terminal_summary(
     terminalreporter.line(f"SQLAlchemy {sqlalchemy.__version__}")
     if (provided := config.stash.get(SERVER, None)) is not None:
         terminalreporter.line(f"{provided.backend}: {provided.version}")
-
-
-def _administer(server: Provided, statement: str) -> None:
-    # databases are made and dropped outside a transaction, and from another database
-    engine = create_engine(server.url, isolation_level="AUTOCOMMIT", poolclass=sqlalchemy.NullPool)
-    with engine.connect() as connection:
-        connection.execute(text(statement))

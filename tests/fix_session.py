@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from alfred_refs import Conversation, PostgresStore, RefRegistry, RefSession
 from alfred_refs.refs import Ref
 from alfred_refs.store import Address, EntityKey, Entry, Gone
-from tests.models import Base, Recipe
+from tests.models import Recipe
 
 
 class TravelLog(PostgresStore):
@@ -39,17 +39,14 @@ class TravelLog(PostgresStore):
 
 @pytest.fixture
 def tables(engine: Engine) -> Engine:
-    """The engine, with the tests' tables in its database."""
-    Base.metadata.create_all(engine)
+    """The engine, with the tests' and the registry's tables in its database."""
     return engine
 
 
 @pytest.fixture
 def store(tables: Engine) -> TravelLog:
     """A store in the test's database that tells of its round trips."""
-    store = TravelLog(tables)
-    store.create_tables()
-    return store
+    return TravelLog(tables)
 
 
 @pytest.fixture

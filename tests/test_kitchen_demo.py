@@ -22,8 +22,7 @@ from examples.kitchen.models import Base, MealPlan, Preferences, Recipe, User
 from examples.kitchen.show import WIDTH, show_turn
 from examples.kitchen.transcript import Exchange, Turn
 from examples.kitchen.turns import SCRIPT, TUESDAY
-from tests.fix_postgres import empty_database
-from tests.postgres.provider import Provided
+from tests.fix_postgres import database_like
 
 KEY = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
 OTHER_KEY = uuid.UUID("c69607bb-2f0e-4d53-9a55-1f0b7c1f2a3d")
@@ -38,9 +37,9 @@ class Taken:
 
 
 @pytest.fixture(scope="module")
-def taken(server: Provided) -> Iterator[Taken]:
+def taken(administration: Engine) -> Iterator[Taken]:
     """The turns, each taken once for all tests, none of which writes."""
-    with empty_database(server) as url:
+    with database_like(administration) as url:
         engine = create_engine(url)
         prepare(engine, _console())
         yield Taken(engine, [start_turn(url, number) for number in range(1, len(SCRIPT) + 1)])

@@ -7,14 +7,12 @@ from datetime import date
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session, sessionmaker
 
-from alfred_refs import RefRegistry
 from tests import readme
 from tests.models import MealPlan, Recipe
 
 
 def test_the_first_lines_print_what_they_say(tables: Engine) -> None:
     """The program of the README, run on two recipes, prints the README's output."""
-    RefRegistry(tables).create_tables()
     with Session(tables) as plain:
         plain.add_all([Recipe(name="Salad"), Recipe(name="Soup")])
         plain.commit()
