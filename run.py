@@ -5,6 +5,7 @@
     python3 run.py test [pytest arguments]     the tests
     python3 run.py lint                        ruff, mypy, import-linter
     python3 run.py wheel                       build the wheel and try it in an empty environment
+    python3 run.py benchmarks                  what the package costs, side by side
 
 `--sqlalchemy 2.0` or `2.1` (the default) before the other arguments picks the SQLAlchemy series;
 each has an environment of its own beside this file: `.venv` for the default, `.venv-2.0`. One is
@@ -93,8 +94,13 @@ def wheel(python: Path, arguments: Sequence[str]) -> int:
         return _run([python, "-m", "tests.postgres", bare, "-I", "tests/smoke_wheel.py"])
 
 
+def benchmarks(python: Path, arguments: Sequence[str]) -> int:
+    """Measure what the package costs, on a server of its own."""
+    return _run([python, "-m", "benchmarks", *arguments])
+
+
 # what the first argument says -> what is done
-JOBS = {"demo": demo, "test": test, "lint": lint, "wheel": wheel}
+JOBS = {"benchmarks": benchmarks, "demo": demo, "test": test, "lint": lint, "wheel": wheel}
 
 
 def environment(series: str) -> Path:

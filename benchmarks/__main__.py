@@ -1,0 +1,52 @@
+"""`python -m benchmarks`: measure every row, print the table, and write it to `results/`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import sqlalchemy
+from rich.console import Console
+from sqlalchemy import create_engine
+
+from benchmarks import asking, reading, report
+from benchmarks.setting import set_up
+from tests.postgres.server import embedded_server
+
+ROWS = (*reading.ROWS, *asking.ROWS)
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure what `arguments` ask for, on a server of our own."""
+    options = _parser().parse_args(arguments)
+    with embedded_server(durable=True) as url:
+        engine = create_engine(url)
+        setting = set_up(engine, rows=options.rows, repetitions=options.repetitions)
+        measured = [
+            (row, row.measure(setting)) for row in ROWS if options.only in row.measure.__name__
+        ]
+        on = report.described(engine)
+        engine.dispose()
+    report.show(Console(width=None if sys.stdout.isatty() else 160), measured, on)
+    if options.write is not None:
+        options.write.parent.mkdir(exist_ok=True)
+        options.write.write_text(report.markdown(measured, on), "utf-8")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    series = ".".join(sqlalchemy.__version__.split(".")[:2])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000, help="in each table")
+    parser.add_argument("--repetitions", type=int, default=80, help="of each side, at least 2")
+    parser.add_argument("--only", default="", help="rows whose function has this in its name")
+    parser.add_argument("--write", type=Path, default=RESULTS / f"sqlalchemy-{series}.md")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
