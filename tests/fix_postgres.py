@@ -5,17 +5,51 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 import sqlalchemy
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Connection, Engine, create_engine, make_url, text
 
 from alfred_refs import PostgresStore
 from tests.models import Base
 from tests.postgres.provider import Provided, postgres
 
 SERVER = pytest.StashKey[Provided]()
+
+CUT = text("select pg_terminate_backend(pid) from pg_stat_activity where datname = :database")
+
+# copies keep the object identifiers of their template
+CATALOGUE = """
+select
+    (select array_agg(row(attrelid, attname, attnotnull)::text order by attrelid, attnum)
+     from pg_attribute where attrelid > 16383),
+    (select array_agg(row(oid, relname, relnamespace)::text order by oid)
+     from pg_class where oid > 16383),
+    (select array_agg(oid order by oid) from pg_constraint where oid > 16383),
+    (select count(*) from pg_trigger),
+    (select count(*) from pg_proc),
+    (select count(*) from pg_type),
+    (select count(*) from pg_db_role_setting s join pg_database d on d.oid = s.setdatabase
+     where d.datname = current_database()),
+    (select count(*) from pg_prepared_xacts where database = current_database())
+"""
+
+EMPTY = """
+do $$
+declare
+    each record;
+begin
+    for each in select relname from pg_class where relkind = 'r' and oid > 16383
+        order by oid desc  -- tables that refer to others were made after them
+    loop
+        execute 'delete from ' || quote_ident(each.relname);
+    end loop;
+    for each in select relname from pg_class where relkind = 'S' and oid > 16383 loop
+        execute 'alter sequence ' || quote_ident(each.relname) || ' restart';
+    end loop;
+end $$
+"""
 
 
 @pytest.fixture(scope="session")
@@ -47,27 +81,78 @@ def database_like(administration: Engine, template: str = "template1") -> Iterat
             connection.exec_driver_sql(f"drop database {name} with (force)")
 
 
-@pytest.fixture(scope="session")
-def template(administration: Engine) -> Iterator[str]:
-    """The name of a database with the tests' and the registry's tables, to be copied."""
-    with database_like(administration) as url:
-        engine = create_engine(url, poolclass=sqlalchemy.NullPool)
-        Base.metadata.create_all(engine)
-        PostgresStore(engine).create_tables()
-        engine.dispose()
-        yield str(engine.url.database)
-
-
 @pytest.fixture
-def database_url(request: pytest.FixtureRequest, administration: Engine) -> Iterator[str]:
-    """The URL, password included, of a database that lasts for one test.
+def database_url(
+    request: pytest.FixtureRequest, administration: Engine, prepared: PreparedDatabases
+) -> Iterator[str]:
+    """The URL, password included, of a database that is the test's alone.
 
-    It is empty, unless the test asks for `tables`.
+    It is empty, unless the test asks for `tables`, or is marked so.
     """
-    has_tables = "tables" in request.fixturenames
-    like = request.getfixturevalue("template") if has_tables else "template1"
-    with database_like(administration, like) as url:
+    has_tables = "tables" in request.fixturenames or request.node.get_closest_marker("tables")
+    with prepared.lent() if has_tables else database_like(administration) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def prepared(administration: Engine) -> Iterator[PreparedDatabases]:
+    """Databases with the tests' and the registry's tables, lent to one test after the other."""
+    with ExitStack() as stack:
+        template = stack.enter_context(database_like(administration))
+        with connected(template) as connection:
+            Base.metadata.create_all(connection)
+            PostgresStore(connection.engine).create_tables()
+        yield PreparedDatabases(administration, template, stack)
+
+
+class PreparedDatabases:
+    """Copies of a template, which are emptied and lent again: making one takes longer than a test.
+
+    A test may leave anything behind. What it did to the catalogue is found by comparing it with
+    the template's; such a copy is not lent again.
+    """
+
+    def __init__(self, administration: Engine, template: str, stack: ExitStack) -> None:
+        """Take a template's URL, and what drops the copies in the end."""
+        self._administration = administration
+        self._template = str(make_url(template).database)
+        self._stack = stack
+        self._free: list[str] = []
+        with connected(template) as connection:
+            self._catalogue = catalogue(connection)
+
+    @contextmanager
+    def lent(self) -> Iterator[str]:
+        """Yield the URL of a copy whose tables are empty."""
+        url = self._free.pop() if self._free else self._copy()
+        yield url
+        if self._is_restored(url):
+            self._free.append(url)
+
+    def _copy(self) -> str:
+        return self._stack.enter_context(database_like(self._administration, self._template))
+
+    def _is_restored(self, url: str) -> bool:
+        with self._administration.connect() as administrator:
+            administrator.execute(CUT, {"database": make_url(url).database})
+        with connected(url) as connection:
+            if catalogue(connection) != self._catalogue:
+                return False
+            connection.exec_driver_sql(EMPTY)
+            return True
+
+
+@contextmanager
+def connected(url: str) -> Iterator[Connection]:
+    """Connect to a database, each statement a transaction of its own."""
+    engine = create_engine(url, poolclass=sqlalchemy.NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        yield connection
+
+
+def catalogue(connection: Connection) -> tuple[object, ...]:
+    """Return what tells whether somebody changed more than rows."""
+    return tuple(connection.exec_driver_sql(CATALOGUE).one())
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from alfred_refs import (
     instances,
 )
 from alfred_refs.instances import RefAttribute, boundary_of
+from alfred_refs.store.tables import metadata
 from tests.fix_session import TravelLog
 from tests.models import MealPlan, Person, Preference, Recipe
 
@@ -210,6 +211,7 @@ def test_a_failing_registry_does_not_show_the_key_in_its_traceback(
     sessions: sessionmaker[RefSession], tables: Engine, recipes: list[Recipe]
 ) -> None:
     """What is looked up is the key's number: no error may have it as its context."""
+    metadata.drop_all(tables)
     with sessions(conversation=RefRegistry(tables).conversation("chat-7")) as session:
         recipe = session.scalars(select(Recipe)).first()
         with pytest.raises(RefError) as caught:

@@ -17,6 +17,9 @@ CHAT = Address("chat-7", "ann")
 TAKEN = Address("chat-7", "bob")
 
 
+pytestmark = pytest.mark.tables
+
+
 def new_keys(entity: str, count: int) -> list[EntityKey]:
     """Make keys that nobody has met."""
     return [(entity, uuid.uuid4()) for _ in range(count)]
@@ -42,7 +45,6 @@ def store(request: pytest.FixtureRequest, engine: Engine) -> Iterator[Store]:
     """An empty store of each kind."""
     make: Callable[[Engine], Store] = request.param
     store = make(engine)
-    store.create_tables()
     yield store
     if isinstance(store, PostgresStore):
         store._application.dispose()

@@ -32,8 +32,10 @@ from alfred_refs import (
 )
 from alfred_refs.refs import Ref
 from alfred_refs.store import Address, EntityKey, PostgresStore
-from alfred_refs.store.tables import mappings
-from tests.models import Base, Recipe
+from alfred_refs.store.tables import mappings, metadata
+from tests.models import Recipe
+
+pytestmark = pytest.mark.tables
 
 CHAT = Address("chat-7")
 
@@ -42,11 +44,9 @@ CHAT = Address("chat-7")
 def narrow(database_url: str) -> Iterator[Engine]:
     """An engine with a pool of one connection, on the tests' tables with a hundred recipes."""
     engine = create_engine(database_url, pool_size=1, max_overflow=0, pool_timeout=20)
-    Base.metadata.create_all(engine)
     with Session(engine) as plain:
         plain.add_all([Recipe(name=f"{n:03}") for n in range(100)])
         plain.commit()
-    RefRegistry(engine).create_tables()
     yield engine
     engine.dispose()
 
@@ -509,6 +509,7 @@ def test_processes_killed_while_minting_leave_no_gap_and_no_lock(
 
 def test_a_database_without_the_tables_is_told_how_to_get_them(engine: Engine) -> None:
     """Every use of the registry names the command, and the message shows no SQL."""
+    metadata.drop_all(engine)
     store = PostgresStore(engine)
     for use in (
         lambda: store.refer(CHAT, [("recipe", 1)]),
