@@ -24,7 +24,7 @@ from .rows import shower
 from .store import EntityKey
 from .values import keys_in, texts_in, with_keys
 
-# What is kept of an instance beside its row, in the dictionary of its SQLAlchemy state.
+# What is kept of an instance beside its row, as attributes of its SQLAlchemy state.
 _BOUNDARY = "alfred_refs"
 _TEXTS = "alfred_refs_texts"  # names of the attributes whose refs are not resolved yet
 _FEW = 1_000  # loaded instances remembered before looking which of them are still there
@@ -51,7 +51,8 @@ class RefAttribute(InstrumentedAttribute[Any]):
         except KeyError:
             value = super().__get__(instance, owner)
         try:
-            boundary = instance._sa_instance_state.__dict__.get(_BOUNDARY)
+            # by no dictionary: Python 3.11 makes one for an object only when it is asked for
+            boundary = getattr(instance._sa_instance_state, _BOUNDARY, None)
             if boundary is None or value is None:
                 return value
             return boundary.showers[self](value)
@@ -70,7 +71,7 @@ class RefAttribute(InstrumentedAttribute[Any]):
 def boundary_of(instance: object) -> Boundary | None:
     """Return the boundary that an instance belongs to."""
     state = getattr(instance, "_sa_instance_state", None)
-    return None if state is None else state.__dict__.get(_BOUNDARY)
+    return None if state is None else getattr(state, _BOUNDARY, None)
 
 
 class Boundary:
@@ -105,13 +106,14 @@ class Boundary:
         self._raw = raw
         self.showers = {}
 
-    def enter(self, state: State) -> None:
-        """Take in an instance that the session loads or is given."""
+    def enter(self, state: Any) -> None:
+        """Take in an instance that the session loads or is given; its row may come later."""
         if state.class_ not in self._instrumented:
             self._instrument(state.class_)
-        state.__dict__[_BOUNDARY] = self
-        self._loaded.append(state)
-        if len(self._loaded) > self._many:
+        state.alfred_refs = self
+        loaded = self._loaded
+        loaded.append(state)
+        if len(loaded) > self._many:
             self._forget_collected()
 
     def _instrument(self, class_: type[Any]) -> None:
@@ -301,7 +303,7 @@ class Boundary:
 
 
 def _names_of_texts(state: State) -> set[str]:
-    return state.__dict__.get(_TEXTS) or set()
+    return getattr(state, _TEXTS, None) or set()
 
 
 def _is_set(state: State, name: str) -> bool:

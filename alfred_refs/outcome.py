@@ -62,8 +62,7 @@ class Outcome:
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
         self._entities = conversation.plans.entities
-        # live: asked for every instance that is loaded, which cannot afford a call
-        self._gone_refs, self._unshown = conversation.lost
+        self._watching = False
         self._open: list[_Record] = []
         self._gone: dict[EntityKey, Gone] = {}
         self._instances: WeakValueDictionary[EntityKey, object] = WeakValueDictionary()
@@ -116,10 +115,18 @@ class Outcome:
             for value in values:
                 self._open[-1].note((column.entity, column.to_key(value)), there=False)
 
+    def must_watch(self) -> bool:
+        """Tell, once, that a row is gone which may be read again: `loaded` is to be called then.
+
+        As long as all rows are there, nothing is done for one that is loaded.
+        """
+        if self._watching or not any(self._conversation.lost):
+            return False
+        self._watching = True
+        return True
+
     def loaded(self, state: State) -> None:
         """Note that a row was read: it is there, and so is what its foreign keys reference."""
-        if not (self._gone_refs or self._unshown):
-            return
         pair = self._own_key(state)
         self._conversation.note_read([] if pair is None else [pair])
         for name, column in self._entities.of_class(state.class_).all.items():

@@ -71,6 +71,16 @@ class RefSession(Session):
         self._conversation = conversation
         self._boundary = None if conversation is None else Boundary(conversation, self.hash_key)
         self._outcome = None if conversation is None else Outcome(conversation)
+        self._watch_loading()
+
+    def expunge_all(self) -> None:
+        """See `Session.expunge_all`."""
+        super().expunge_all()
+        self._watch_loading()
+
+    def _watch_loading(self) -> None:
+        if self._boundary is not None:
+            sqla.watch_loading(self, self._boundary.enter)
 
     @property
     def conversation(self) -> Conversation | None:
@@ -153,8 +163,13 @@ class RefSession(Session):
 @event.listens_for(RefSession, "do_orm_execute")
 def translate(execution: ORMExecuteState) -> Result[Any] | None:
     """Execute a statement with keys in place of its refs, and return rows with refs for keys."""
-    conversation = cast(RefSession, execution.session).conversation
-    if conversation is None or _is_raw(execution):
+    session = cast(RefSession, execution.session)
+    conversation, outcome = session._conversation, session._outcome
+    if conversation is None or outcome is None:
+        return None
+    if outcome.must_watch():
+        event.listen(session, "loaded_as_persistent", _loaded, raw=True)
+    if _is_raw(execution):
         return None
     execution.statement, plan, values = conversation.plans.of(execution.statement)
     named = _put_keys(execution, plan.inputs, values, conversation)
@@ -165,7 +180,6 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
         _note_deleted(execution, named)
     if not plan.outputs or not getattr(result, "returns_rows", True):
         return result
-    outcome = cast(Outcome, cast(RefSession, execution.session)._outcome)
     reading = outcome.reading(plan.outputs.columns.values())
     rewrite = partial(rows.with_refs, outputs=plan.outputs, conversation=reading)
     return sqla.rewrite_rows(result, rewrite)
@@ -217,10 +231,9 @@ def _is_raw(execution: ORMExecuteState) -> bool:
     )
 
 
-@event.listens_for(RefSession, "loaded_as_persistent", raw=True)
 def _loaded(session: RefSession, state: InstanceState[Any]) -> None:
-    if session._boundary is not None and session._outcome is not None:
-        session._boundary.enter(state)
+    """Note that a row is there: heard by the sessions that know of one which is gone."""
+    if session._outcome is not None:
         session._outcome.loaded(state)
 
 

@@ -194,6 +194,19 @@ def test_what_is_remembered_of_rows_not_looked_at_is_bounded(
     assert len(session._boundary._loaded) <= 11
 
 
+def test_a_session_that_was_emptied_goes_on_in_the_order_of_loading(
+    session: RefSession, recipes: list[Recipe]
+) -> None:
+    """What was loaded before `expunge_all()` is numbered first, then what is loaded after it."""
+    before = session.scalars(select(Recipe).order_by(Recipe.name).limit(2)).all()
+    session.expunge_all()
+    after = session.scalars(select(Recipe).order_by(Recipe.name.desc()).limit(3)).all()
+
+    assert after[1].id == "recipe_4"
+    assert [recipe.id for recipe in [*before, *after]] == [f"recipe_{n}" for n in range(1, 6)]
+    assert len(recipes) == 5
+
+
 def test_only_rows_still_there_are_minted_together(
     session: RefSession, conversation: Conversation, recipes: list[Recipe]
 ) -> None:

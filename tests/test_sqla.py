@@ -22,7 +22,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, joinedload
 
 from alfred_refs import sqla
 from tests.models import Base, Cook, Guest, MealPlan, Person, Recipe, devices, recipe_tags
@@ -197,10 +197,44 @@ def test_a_state_keeps_what_is_put_beside_the_row() -> None:
     """What stands in the state's dictionary is neither in the row nor pickled with it."""
     recipe = Recipe(name="x")
     state = sqla.state_of(recipe)
-    state.__dict__["alfred_refs_test"] = 1
+    state.alfred_refs_test = 1  # type: ignore[attr-defined]
 
     assert vars(recipe).keys() == {"_sa_instance_state", "name"}
     assert "alfred_refs_test" not in state.__getstate__()
+
+
+@pytest.mark.usefixtures("recipes")
+def test_each_instance_that_a_load_makes_is_told_of_once(tables: Engine) -> None:
+    """In the order of rows, those of eager loaders too; what is there already is not."""
+    with Session(tables) as session:
+        first, *others = session.scalars(select(Recipe).order_by(Recipe.name))
+        session.add_all(MealPlan(recipe=recipe) for recipe in (first, others[0]))
+        session.commit()
+        session.expunge(others[0])
+        told: list[Any] = []
+        sqla.watch_loading(session, told.append)
+        plans = select(MealPlan).join(MealPlan.recipe).order_by(Recipe.name)
+        [one, two] = session.scalars(plans.options(joinedload(MealPlan.recipe)))
+
+        assert [state.obj() for state in told] == [one, two, two.recipe]
+        assert one.recipe is first
+
+
+@pytest.mark.usefixtures("recipes")
+def test_a_watched_identity_map_is_as_one_that_is_not(tables: Engine) -> None:
+    """What a load puts in it and in the instance's state is the same, and is dropped the same."""
+    with Session(tables) as watched, Session(tables) as other:
+        sqla.watch_loading(watched, lambda _: None)
+        maps = [watched.identity_map, other.identity_map]
+        found = [session.scalars(select(Recipe)).all() for session in (watched, other)]
+        for states, instances in zip(maps, found, strict=True):
+            assert list(states.values()) == instances
+            assert all(sqla.state_of(i)._instance_dict() is states for i in instances)
+        assert list(maps[0].keys()) == list(maps[1].keys())
+        del found, instances, states
+        assert [len(each) for each in maps] == [0, 0]
+        watched.expunge_all()
+        assert watched.identity_map is not maps[0]
 
 
 def test_an_attribute_can_change_its_class_and_stay_itself() -> None:
