@@ -11,6 +11,7 @@ import itertools
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from sqlalchemy import Executable, Select
@@ -31,6 +32,7 @@ from .errors import UntranslatableError
 from .exposure import UNKNOWN, UNTYPED, Exposure
 from .keys import spells_uuid
 from .store import EntityKey
+from .values import items_of
 
 
 class Referring(Protocol):
@@ -143,7 +145,7 @@ def _new_values(
     refs, token = conversation.refs_of(column.entity), column.token
     values: Iterator[Any] = (row[position] for row in rows)
     if column.array:
-        values = (item for value in values for item in value or ())
+        values = items_of(value or () for value in values)
     return (value for value in values if value is not None and token(value) not in refs)
 
 
@@ -159,13 +161,28 @@ def shower(
     """
     refs = conversation.refs_of(column.entity)
     if column.array:
-        token = column.token
-        return lambda values: listed([None if v is None else refs[token(v)] for v in values])
+        return partial(_shown_items, refs=refs, token=column.token, listed=listed)
     if column.as_text:
         return lambda value: refs[uuid.UUID(value).int]
     if column.key_type == "uuid":
         return lambda value: refs[value.int]
     return refs.__getitem__
+
+
+def _shown_items(
+    values: Sequence[Any],
+    refs: Mapping[Any, str],
+    token: Callable[[Any], Any],
+    listed: type[list[Any]],
+) -> list[Any]:
+    """Return an array with refs in place of keys, whatever its dimensions."""
+
+    def shown(item: Any) -> Any:
+        if isinstance(item, list | tuple):
+            return listed(map(shown, item))
+        return None if item is None else refs[token(item)]
+
+    return listed(map(shown, values))
 
 
 def _refuse_unknown(rows: Sequence[Any], outputs: Outputs) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from .columns import KeyColumn
@@ -10,10 +10,19 @@ from .keys import Key
 from .store import EntityKey
 
 
+def items_of(value: Any) -> Iterator[Any]:
+    """Yield the elements of an array, which may have several dimensions."""
+    for item in value:
+        if isinstance(item, list | tuple):
+            yield from items_of(item)
+        else:
+            yield item
+
+
 def _listed(column: KeyColumn, value: Any) -> Iterable[Any]:
     if not column.array:
         return (value,)
-    return value if isinstance(value, list | tuple | set) else ()
+    return items_of(value) if isinstance(value, list | tuple | set) else ()
 
 
 def texts_in(column: KeyColumn, value: Any) -> list[str]:
@@ -37,8 +46,10 @@ def with_keys(column: KeyColumn, value: Any, keys: Mapping[tuple[str, str | None
     """
     if not texts_in(column, value):
         return value
-    items = [
-        column.from_key(keys[item, column.entity]) if isinstance(item, str) else item
-        for item in _listed(column, value)
-    ]
-    return items if column.array else items[0]
+
+    def swapped(item: Any) -> Any:
+        if isinstance(item, list | tuple | set):
+            return [swapped(inner) for inner in item]
+        return column.from_key(keys[item, column.entity]) if isinstance(item, str) else item
+
+    return swapped(value)
