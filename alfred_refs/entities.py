@@ -9,8 +9,8 @@ for each row. No I/O.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from typing import Any, TypeGuard, cast
 
 from sqlalchemy import ARRAY, Column, ColumnElement, Table, inspect
 from sqlalchemy.exc import NoReferenceError
@@ -92,12 +92,14 @@ class Entities:
     def of_column(self, element: ColumnElement[Any]) -> KeyColumn | None:
         """Return what keys a column holds, seen through aliases, subqueries and labels.
 
-        Only columns are looked at: for any other expression the answer is `None`.
+        Only columns are looked at: for any other expression the answer is `None`, and so it is
+        for a column of a union that has keys of two entities, or keys beside plain data.
         """
-        for column in element.base_columns:
-            if isinstance(column, Column) and isinstance(column.table, Table):
-                return self._of_base_column(column)
-        return None
+        element = sqla.selected_from_union(element)
+        bases = [c for c in element.base_columns if _is_in_table(c)]
+        known = [self._of_base_column(column) for column in bases]
+        alike = {column and replace(column, name="") for column in known}
+        return known[0] if len(alike) == 1 else None
 
     def _of_base_column(self, column: Column[Any]) -> KeyColumn | None:
         try:
@@ -206,6 +208,10 @@ class Entities:
     def _is_excluded(self, column: Column[Any], target: Column[Any]) -> bool:
         excluded = {_excluded_name(item) for item in self._policy.exclude}
         return not excluded.isdisjoint({str(column), column.table.fullname, target.table.fullname})
+
+
+def _is_in_table(column: ColumnElement[Any]) -> TypeGuard[Column[Any]]:
+    return isinstance(column, Column) and isinstance(column.table, Table)
 
 
 def _key_table(mapper: Mapper[Any]) -> Any:

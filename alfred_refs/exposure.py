@@ -36,6 +36,7 @@ from sqlalchemy.sql.elements import ClauseList, Grouping, TableValuedColumn
 from sqlalchemy.sql.selectable import FromClause, ScalarSelect
 from sqlalchemy.types import NullType
 
+from . import sqla
 from .columns import KeyColumn, is_text_uuid, key_type_of
 from .errors import UntranslatableError
 
@@ -120,9 +121,10 @@ class Exposure:
 
     def _of_column(self, element: ColumnClause[Any]) -> Shown:
         """Follow a column through subqueries and aliases to where its values come from."""
-        bases = [base for base in element.base_columns if base is not element]
-        if isinstance(element, Column) and isinstance(element.table, Table):
-            return self._key_column(element)
+        meant = sqla.selected_from_union(element)
+        bases = [base for base in meant.base_columns if base is not meant]
+        if isinstance(meant, Column) and isinstance(meant.table, Table):
+            return self._key_column(meant)
         if not bases:  # literal_column(), a lightweight table()
             return UNKNOWN
         return self.of_any(bases)

@@ -243,8 +243,8 @@ class _Places:
             column = self._key_column(element)
             if column is not None:
                 return [column], []
-            made = [base for base in element.base_columns if not isinstance(base, ColumnClause)]
-            return [c for base in made for c in self._flow(base)[0]], []
+            bases = sqla.selected_from_union(element).base_columns - {element}
+            return [c for base in bases for c in self._flow(base)[0]], []
         flows = [self._flow(part) for part in _value_parts(element)]
         return [c for columns, _ in flows for c in columns], [p for _, ps in flows for p in ps]
 

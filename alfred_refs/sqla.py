@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from sqlalchemy import (
     BindParameter,
+    Column,
     ColumnElement,
     Connection,
     CursorResult,
@@ -29,7 +30,7 @@ from sqlalchemy.orm.util import LoaderCriteriaOption
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.elements import ClauseElement
 from sqlalchemy.sql.lambdas import LambdaElement
-from sqlalchemy.sql.selectable import FromClause
+from sqlalchemy.sql.selectable import AliasedReturnsRows, FromClause
 
 Rows = Sequence[Any]
 """A chunk of rows: tuples of one value per result element."""
@@ -70,6 +71,9 @@ def with_values(statement: Executable, values: Mapping[str, Any]) -> Executable:
     Parameters keep their names (`maintain_key`), as in SQLAlchemy's own `params()`, so the copy
     has the same cache key and finds the same compiled form. Unlike `params()` it serves inserts,
     updates and deletes too.
+
+    A subquery without any of the parameters stays as it is: the ORM does not know the copy of one
+    that a class or an alias is mapped to, and would select from both, unjoined.
     """
 
     def set_value(parameter: Any) -> None:
@@ -78,10 +82,22 @@ def with_values(statement: Executable, values: Mapping[str, Any]) -> Executable:
 
     copy = visitors.cloned_traverse(
         cast(Any, statement),
-        {"maintain_key": True, "detect_subquery_cols": True},
+        {
+            "maintain_key": True,
+            "detect_subquery_cols": True,
+            "stop_on": [
+                element
+                for element in visitors.iterate(cast(Any, statement))
+                if isinstance(element, AliasedReturnsRows) and not _has_any(element, values)
+            ],
+        },
         {"bindparam": set_value},
     )
     return cast(Executable, copy)
+
+
+def _has_any(element: Any, values: Mapping[str, Any]) -> bool:
+    return any(getattr(part, "key", None) in values for part in visitors.iterate(element))
 
 
 def values_of(statement: Executable) -> Iterator[tuple[Any, Any]]:
@@ -165,6 +181,21 @@ def returned_by(statement: Executable) -> Iterator[Sequence[Any]]:
             yield []
         else:
             yield from ([column] for column in element.c)
+
+
+def selected_from_union(element: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return the column that an attribute of a class stands for in a statement.
+
+    It is the attribute's own column, but for a base class of concrete inheritance: its rows come
+    from a union of several tables, and the ORM puts the union's column in the place of the
+    attribute's, which it tells by an annotation.
+    """
+    mapper = element._annotations.get("parententity")
+    selectable = mapper.selectable if isinstance(mapper, Mapper) else None
+    if not isinstance(selectable, AliasedReturnsRows):
+        return element
+    column = selectable.corresponding_column(cast("Column[Any]", element._deannotate()))
+    return element if column is None else column
 
 
 def parameter_value(parameter: BindParameter[Any]) -> Any:

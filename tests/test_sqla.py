@@ -26,6 +26,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, joinedload
 
 from alfred_refs import sqla
 from tests.models import Base, Cook, Guest, MealPlan, Person, Recipe, devices, recipe_tags
+from tests.test_model_unions import Vehicle
 
 ONE, TWO = uuid.uuid4(), uuid.uuid4()
 
@@ -286,3 +287,26 @@ def test_a_parameter_given_at_execution_has_no_value_yet() -> None:
 
     assert values(statement) == [None]
     assert isinstance(statement, ClauseElement)
+
+
+def test_a_subquery_that_a_class_is_mapped_to_is_not_copied_without_need() -> None:
+    """The ORM would select from the copy and from the original beside it, unjoined."""
+    inner = aliased(Recipe, select(Recipe).where(Recipe.name != "x").subquery())
+    statement = select(MealPlan.id, inner.name).join(inner, inner.id == MealPlan.recipe_id)
+    statement = statement.where(inner.id == "recipe_1")
+    [*_, parameter] = sqla.shape_of(statement)[1]
+
+    copy = sqla.with_values(statement, {parameter.key: uuid.UUID(int=1)})
+
+    assert str(copy) == str(statement)
+    assert str(copy).count("FROM") == 2
+
+
+def test_an_attribute_of_a_concrete_base_stands_for_a_column_of_the_union() -> None:
+    """The ORM puts it there; any other attribute stands for its own column."""
+    attribute, plain = (c.__clause_element__() for c in (Vehicle.id, Recipe.id))
+    union = Vehicle.__mapper__.selectable
+
+    assert sqla.selected_from_union(attribute) is union.c["id"]
+    assert len(union.c["id"].base_columns) == 2
+    assert sqla.selected_from_union(plain) is plain
