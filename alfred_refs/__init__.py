@@ -1,7 +1,8 @@
 """Short, typed refs in place of database keys, for language models that work on a database.
 
-`RefSession` takes the place of SQLAlchemy's `Session`; a `RefRegistry` keeps the map between refs
-and keys in PostgreSQL. The path of a statement:
+`RefSession` takes the place of SQLAlchemy's `Session`, `AsyncRefSession` that of its
+`AsyncSession`; a `RefRegistry` keeps the map between refs and keys in PostgreSQL. The path of a
+statement:
 
     refs in ──criteria──▶ keys ──SQLAlchemy, untouched──▶ keys ──rows, instances──▶ refs out
                  │                                                    │
@@ -10,6 +11,8 @@ and keys in PostgreSQL. The path of a statement:
 `session.py` has this path on one page. A conversation is what a ref is valid in and outlives
 sessions, processes and machines; a session is one unit of work in it.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from .conversation import Conversation as Conversation
 from .errors import (
@@ -36,7 +39,11 @@ from .registry import RefRegistry as RefRegistry
 from .session import RefSession as RefSession
 from .store import PostgresStore as PostgresStore, Store as Store
 
+if TYPE_CHECKING:
+    from .asyncio import AsyncRefSession as AsyncRefSession
+
 __all__ = [
+    "AsyncRefSession",
     "BadRefError",
     "Conversation",
     "ConversationIdError",
@@ -61,3 +68,12 @@ __all__ = [
     "UntranslatableError",
     "WrongEntityError",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `AsyncRefSession` when it is first asked for: SQLAlchemy's asyncio needs an extra."""
+    if name == "AsyncRefSession":
+        from .asyncio import AsyncRefSession  # noqa: PLC0415  # needs greenlet
+
+        return AsyncRefSession
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -113,6 +113,10 @@ class Conversation:
                 self._fetch(missing)
         return [self._cached(want) for want in wanted]  # type: ignore[misc]
 
+    def has_met_refs(self, wanted: Iterable[Wanted]) -> bool:
+        """Tell whether all these refs can be resolved without a round trip."""
+        return all(self._cached(want) is not None for want in wanted)
+
     def refer(self, entity: type[Any] | Table | str, key: Key) -> str:
         """Return the ref of a key, minting it if this is the first time.
 

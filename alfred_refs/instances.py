@@ -9,7 +9,7 @@ attributes read as refs after `close()` too. Instances of a plain session belong
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -21,6 +21,7 @@ from .conversation import Conversation, Wanted
 from .keys import Key
 from .listing import RefList
 from .rows import shower
+from .sqla import Rows
 from .store import EntityKey
 from .values import keys_in, texts_in, with_keys
 
@@ -82,19 +83,24 @@ class Boundary:
         session: the session's `hash_key`, by which a state tells whose it is.
 
     Attributes:
+        conversation: what the refs are valid in.
+        eager: whether keys are minted inside the call that fetches or flushes them, and refs that
+            this process has not met are resolved at the flush: no attribute does I/O.
         showers: what gives the ref of a key, for the attributes shown so far.
     """
 
     def __init__(self, conversation: Conversation, session: int) -> None:
+        self.eager = False
         self._raw = False
         self._session = session
-        self._conversation = conversation
+        self.conversation = conversation
         self._entities = conversation.plans.entities
         self.showers: dict[RefAttribute, Callable[[Any], Any]] = {}
         self._instrumented: set[type[Any]] = set()
         self._loaded: list[State] = []
         self._many = _FEW
         self._new: dict[State, None] = {}
+        self._fetching = 0
 
     @property
     def raw(self) -> bool:
@@ -157,7 +163,7 @@ class Boundary:
             BadRefError: one cannot be used; all instances stay as they are.
         """
         waiting = [state for state in self._new if state.session_id == self._session]
-        for state, name, value in self._resolved(waiting):
+        for state, name, value in self._resolved(waiting, _names_of_texts):
             state.dict[name] = value
         for state in waiting:
             state.__dict__.pop(_TEXTS, None)
@@ -192,9 +198,16 @@ class Boundary:
             for (state, name, _), value in zip(resolved, before, strict=True):
                 state.dict[name] = value
 
-    def _resolved(self, states: Iterable[State]) -> list[tuple[State, str, Any]]:
-        """Return what unresolved attributes hold once their texts are keys."""
-        found = [(state, *rest) for state in states for rest in self._unresolved(state)]
+    def _resolved(
+        self, states: Iterable[State], names: Callable[[State], Container[str]] | None = None
+    ) -> list[tuple[State, str, Any]]:
+        """Return what unresolved attributes, of these names, hold once their texts are keys."""
+        found = [
+            (state, *rest)
+            for state in states
+            for rest in self._unresolved(state)
+            if names is None or rest[0] in names(state)
+        ]
         keys = self._keys_of([(column, value) for _, _, column, value in found])
         return [
             (state, name, with_keys(column, value, keys)) for state, name, column, value in found
@@ -220,16 +233,16 @@ class Boundary:
         """Return a copy of a record of a class with refs in place of keys."""
         columns = self._entities.of_class(class_).all
         held = [name for name in record if name in columns and record[name] is not None]
-        self._conversation.meet(
+        self.conversation.meet(
             [pair for name in held for pair in keys_in(columns[name], record[name])]
         )
-        shown = {n: shower(columns[n], self._conversation)(record[n]) for n in held}
+        shown = {n: shower(columns[n], self.conversation)(record[n]) for n in held}
         return {**record, **shown}
 
     def _keys_of(self, values: Iterable[tuple[KeyColumn, Any]]) -> Mapping[Wanted, Key]:
         """Return the keys of all texts in values: at most one round trip."""
-        wanted = [(text, col.entity) for col, value in values for text in texts_in(col, value)]
-        return dict(zip(wanted, self._conversation.resolve_wanted(wanted), strict=True))
+        wanted = [want for column, value in values for want in _wanted(column, value)]
+        return dict(zip(wanted, self.conversation.resolve_wanted(wanted), strict=True))
 
     def identity(self, class_: type[Any], ident: Any) -> Any:
         """Return an identity, as `Session.get` takes it, with keys in place of refs.
@@ -265,12 +278,40 @@ class Boundary:
         is_text = attribute.key in _names_of_texts(state) and _is_set(state, attribute.key)
         if is_text or not keys_in(column, value):
             return value
-        show = self.showers[attribute] = shower(column, self._conversation, RefList)
-        if not self._conversation.has_met(keys_in(column, value)):
-            self._conversation.meet([*self._new_keys(), *keys_in(column, value)])
+        show = self.showers[attribute] = shower(column, self.conversation, RefList)
+        if not self.conversation.has_met(keys_in(column, value)):
+            self.conversation.meet([*self.new_keys(), *keys_in(column, value)])
         return show(value)
 
-    def _new_keys(self) -> list[EntityKey]:
+    def met(self, chunks: Iterator[Rows]) -> Iterator[Rows]:
+        """Yield chunks of rows once the keys of all that was loaded with them are minted.
+
+        What loads inside another load, as `selectinload()` does, is left to the outermost, so
+        that it is one round trip. Instances that were there before may have been refreshed.
+        """
+        while True:
+            self._fetching += 1
+            try:
+                rows = next(chunks, None)
+            finally:
+                self._fetching -= 1
+            if rows is None:
+                return
+            if not self._fetching:
+                self._loaded += _states_in(rows)
+                self.meet_new()
+            yield rows
+
+    def enter_all(self, instances: Iterable[object]) -> None:
+        """Take in instances that have changed, and may have new keys."""
+        for instance in instances:
+            self.enter(sqla.state_of(instance))
+
+    def meet_new(self) -> None:
+        """Mint the keys of the instances loaded since the last time."""
+        self.conversation.meet(self.new_keys())
+
+    def new_keys(self) -> list[EntityKey]:
         """Return the keys of the instances loaded since the last time: primary keys first."""
         loaded, self._loaded = self._loaded, []
         states = [state for state in loaded if state.obj() is not None]
@@ -292,14 +333,33 @@ class Boundary:
             BadRefError: the text is no ref that can be used; the attribute stays as it is.
         """
         column = self._column(attribute)
+        state = sqla.state_of(instance)
         if self._raw or column is None:
+            _names_of_texts(state).discard(attribute.key)
+            return value
+        if self.eager and not self.conversation.has_met_refs(_wanted(column, value)):
+            setattr(state, _TEXTS, {*_names_of_texts(state), attribute.key})
+            self._new[state] = None
             return value
         value = self._accepted(column, value)
-        _names_of_texts(sqla.state_of(instance)).discard(attribute.key)
+        _names_of_texts(state).discard(attribute.key)
         return value
 
     def _column(self, attribute: RefAttribute) -> KeyColumn | None:
         return self._entities.of_class(cast("type[Any]", attribute.class_)).all.get(attribute.key)
+
+
+def _wanted(column: KeyColumn, value: Any) -> list[Wanted]:
+    return [(text, column.entity) for text in texts_in(column, value)]
+
+
+def _states_in(rows: Rows) -> Iterator[State]:
+    """Yield the states of instances: a row may be one itself, or have some among its values."""
+    for row in rows:
+        for value in row if isinstance(row, tuple) else (row,):
+            state: Any = getattr(value, "_sa_instance_state", None)
+            if hasattr(state, _BOUNDARY):
+                yield state
 
 
 def _names_of_texts(state: State) -> set[str]:

@@ -13,7 +13,7 @@ and needs no word from the instances, which may be gone by then.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -135,9 +135,16 @@ class Outcome:
             if value is not None and attribute.foreign_keys and not column.array:
                 self._conversation.note_read([(column.entity, column.to_key(value))])
 
-    def reading(self, columns: Iterable[KeyColumn]) -> Reading:
-        """Return the conversation as the rows of a result see it."""
-        return Reading(self._conversation, {c.entity for c in columns if not c.array})
+    def reading(
+        self, columns: Iterable[KeyColumn], also: Callable[[], Collection[EntityKey]] = tuple
+    ) -> Reading:
+        """Return the conversation as the rows of a result see it.
+
+        Args:
+            columns: where the rows have keys.
+            also: gives keys that are minted in the same round trip, before those of the rows.
+        """
+        return Reading(self._conversation, {c.entity for c in columns if not c.array}, also)
 
     def committed(self) -> None:
         """Note that the innermost transaction or savepoint is committed."""
@@ -195,15 +202,17 @@ class Reading:
         conversation: where the keys have refs.
         entities: those whose keys are read from columns of their own. An element of an array may
             outlive its row, as no foreign key guards it.
+        also: gives keys that are met together with those of the rows, before them.
     """
 
     conversation: Conversation
     entities: Collection[str]
+    also: Callable[[], Collection[EntityKey]] = tuple
 
     def meet(self, pairs: Collection[EntityKey]) -> None:
         """Make sure that all these keys have refs; rows that were gone are back."""
         self.conversation.note_read(pair for pair in pairs if pair[0] in self.entities)
-        self.conversation.meet(pairs)
+        self.conversation.meet([*self.also(), *pairs])
 
     def refs_of(self, entity: str) -> Mapping[Any, str]:
         """See `Conversation.refs_of`."""

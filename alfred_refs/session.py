@@ -87,6 +87,19 @@ class RefSession(Session):
         """What the session's refs are valid in: chosen when the session is made."""
         return self._conversation
 
+    @property
+    def mint_when_fetched(self) -> bool:
+        """Whether keys are minted as they are fetched or flushed, and not when looked at.
+
+        `AsyncRefSession` sets it: there an attribute can be read only without I/O.
+        """
+        return self._boundary is not None and self._boundary.eager
+
+    @mint_when_fetched.setter
+    def mint_when_fetched(self, eager: bool) -> None:
+        if self._boundary is not None:
+            self._boundary.eager = eager
+
     @contextmanager
     def raw_keys(self) -> Iterator[None]:
         """Show and accept keys as they are inside the `with`: for trusted application code."""
@@ -164,25 +177,36 @@ class RefSession(Session):
 def translate(execution: ORMExecuteState) -> Result[Any] | None:
     """Execute a statement with keys in place of its refs, and return rows with refs for keys."""
     session = cast(RefSession, execution.session)
-    conversation, outcome = session._conversation, session._outcome
-    if conversation is None or outcome is None:
+    boundary, outcome = session._boundary, session._outcome
+    if boundary is None or outcome is None:
         return None
     if outcome.must_watch():
         event.listen(session, "loaded_as_persistent", _loaded, raw=True)
     if _is_raw(execution):
-        return None
-    execution.statement, plan, values = conversation.plans.of(execution.statement)
-    named = _put_keys(execution, plan.inputs, values, conversation)
-    if not plan.outputs and not (named and (execution.parameters or execution.is_delete)):
+        return _met(execution, execution.invoke_statement()) if boundary.eager else None
+    execution.statement, plan, values = boundary.conversation.plans.of(execution.statement)
+    named = _put_keys(execution, plan.inputs, values, boundary.conversation)
+    may_delete = named and (execution.parameters or execution.is_delete)
+    if not (plan.outputs or boundary.eager or may_delete):
         return None
     result = execution.invoke_statement()
     if named and execution.is_delete:
         _note_deleted(execution, named)
     if not plan.outputs or not getattr(result, "returns_rows", True):
-        return result
-    reading = outcome.reading(plan.outputs.columns.values())
+        return _met(execution, result)
+    also = boundary.new_keys if boundary.eager else tuple
+    reading = outcome.reading(plan.outputs.columns.values(), also)
     rewrite = partial(rows.with_refs, outputs=plan.outputs, conversation=reading)
-    return sqla.rewrite_rows(result, rewrite)
+    return _met(execution, sqla.rewrite_rows(result, partial(map, rewrite)))
+
+
+def _met(execution: ORMExecuteState, result: Result[Any]) -> Result[Any]:
+    """Have the keys of a result minted as its rows are fetched, if the session wants that."""
+    boundary = cast(Boundary, cast(RefSession, execution.session)._boundary)
+    if not boundary.eager or not sqla.yields_chunks(result):
+        return result
+    now = bool(execution.execution_options.get("prebuffer_rows"))
+    return sqla.rewrite_rows(result, boundary.met, now=now)
 
 
 def _put_keys(
@@ -247,6 +271,14 @@ def _attached(session: RefSession, state: InstanceState[Any]) -> None:
 def _flushing(session: RefSession, *_: object) -> None:
     if session._boundary is not None:
         session._boundary.resolve_new()
+        if session._boundary.eager:
+            session._boundary.enter_all(session.dirty)
+
+
+@event.listens_for(RefSession, "after_flush_postexec")
+def _flushed(session: RefSession, *_: object) -> None:
+    if session._boundary is not None and session._boundary.eager:
+        session._boundary.meet_new()
 
 
 @event.listens_for(RefSession, "pending_to_persistent", raw=True)

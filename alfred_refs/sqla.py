@@ -31,6 +31,7 @@ from sqlalchemy.sql import visitors
 from sqlalchemy.sql.elements import ClauseElement
 from sqlalchemy.sql.lambdas import LambdaElement
 from sqlalchemy.sql.selectable import AliasedReturnsRows, FromClause
+from sqlalchemy.util.concurrency import in_greenlet
 
 Rows = Sequence[Any]
 """A chunk of rows: tuples of one value per result element."""
@@ -224,6 +225,14 @@ def root_of(engine: Engine) -> Engine:
     return cast(Engine, getattr(engine, "_proxied", engine))
 
 
+def can_wait(engine: Engine) -> bool:
+    """Tell whether a connection of the engine can be used here: an asynchronous one is awaited.
+
+    Leans on `in_greenlet`, which is true inside whatever the asyncio extension awaits.
+    """
+    return not engine.dialect.is_async or in_greenlet()
+
+
 def state_of(instance: object) -> InstanceState[Any]:
     """Return the state of an instance of a mapped class: `inspect()` without its dispatch."""
     return instance_state(instance)
@@ -255,30 +264,40 @@ class RewrittenResult(ChunkedIteratorResult[Any]):
         return getattr(self.raw, name)
 
 
-def rewrite_rows(result: Result[Any], rewrite: Callable[[Rows], Rows]) -> Result[Any]:
-    """Make every chunk of rows that the result yields go through a function first.
+def yields_chunks(result: Result[Any]) -> bool:
+    """Tell whether a result is the ORM's own, or one that `rewrite_rows` made of a Core result."""
+    return isinstance(result, ChunkedIteratorResult)
+
+
+def rewrite_rows(
+    result: Result[Any], rewrite: Callable[[Iterator[Rows]], Iterator[Rows]], *, now: bool = False
+) -> Result[Any]:
+    """Make the chunks of rows that the result yields go through a function first.
 
     An ORM result keeps its identity, its metadata and its uniqueness rules; a Core result is
     continued by one with the same keys (as `Result.freeze()` does).
+
+    Args:
+        result: not consumed yet.
+        rewrite: takes chunks, as they are fetched, and yields as many.
+        now: fetch and rewrite all rows before returning, as SQLAlchemy's own `prebuffer_rows`.
     """
-    if isinstance(result, ChunkedIteratorResult):
-        return _rewrite_chunks(result, rewrite)
-    cursor = cast("CursorResult[Any]", result)
+    if not isinstance(result, ChunkedIteratorResult):
+        result = _of_chunks(cast("CursorResult[Any]", result))
+    chunks = result.chunks
+    fetched = list(rewrite(chunks(None))) if now else None
+    result.chunks = lambda size: rewrite(chunks(size)) if fetched is None else iter(fetched)
+    result.iterator = itertools.chain.from_iterable(result.chunks(result._yield_per))
+    return result
+
+
+def _of_chunks(cursor: CursorResult[Any]) -> ChunkedIteratorResult[Any]:
     return RewrittenResult(
         cursor._metadata._for_freeze(),
-        lambda size: map(rewrite, _chunks(cursor, size)),
+        lambda size: _chunks(cursor, size),
         raw=cursor,
         dynamic_yield_per=True,
     )
-
-
-def _rewrite_chunks(
-    result: ChunkedIteratorResult[Any], rewrite: Callable[[Rows], Rows]
-) -> Result[Any]:
-    chunks = result.chunks
-    result.chunks = lambda size: map(rewrite, chunks(size))
-    result.iterator = itertools.chain.from_iterable(result.chunks(result._yield_per))
-    return result
 
 
 def _chunks(cursor: CursorResult[Any], size: int | None) -> Iterator[Rows]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+from sqlalchemy.ext.asyncio import AsyncSession
+
 import alfred_refs
 from alfred_refs import testing
 
@@ -17,7 +20,10 @@ def test_the_public_names_are_exact_and_sorted() -> None:
         if not name.startswith("_") and getattr(value, "__module__", "").startswith("alfred_refs")
     }
 
-    assert set(alfred_refs.__all__) == public
+    assert set(alfred_refs.__all__) == public | {"AsyncRefSession"}
+    assert issubclass(alfred_refs.AsyncRefSession, AsyncSession)
+    with pytest.raises(AttributeError, match="'alfred_refs' has no attribute 'Nothing'"):
+        _ = alfred_refs.Nothing
     assert alfred_refs.__all__ == sorted(alfred_refs.__all__)
     assert testing.__all__ == ["MemoryStore"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from functools import partial
 from typing import Any
 
 import pytest
@@ -268,10 +269,10 @@ def test_rows_can_be_rewritten_in_chunks(tables: Engine, table: Any) -> None:
         return [(name.lower(),) for (name,) in rows]
 
     with Session(tables) as plain:
-        whole = sqla.rewrite_rows(plain.execute(statement), lower)
+        whole = sqla.rewrite_rows(plain.execute(statement), partial(map, lower))
         assert [row._mapping[column] for row in whole] == list("abcde")
         parts = sqla.rewrite_rows(
-            plain.execute(statement, execution_options={"yield_per": 2}), lower
+            plain.execute(statement, execution_options={"yield_per": 2}), partial(map, lower)
         )
         assert [[row.name for row in part] for part in parts.partitions(2)] == [
             ["a", "b"],

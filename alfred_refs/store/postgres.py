@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from sqlalchemy import Compiled, Connection, Engine, Executable
 from sqlalchemy.exc import DBAPIError, OperationalError
 
+from alfred_refs import sqla
 from alfred_refs.errors import (
     RefError,
     RegistryFailedError,
     RegistryTablesError,
     RegistryUnreachableError,
+    SetupError,
     UnknownConversationError,
 )
 from alfred_refs.keys import decode, encode
@@ -160,6 +162,11 @@ class PostgresStore:
                 connections, so a restarted server costs nobody a failed call.
         """
         database = self._application.url.database or ""
+        if not sqla.can_wait(self._application):
+            raise SetupError(
+                "the registry has an asynchronous engine and was asked outside of an awaited call",
+                "call it inside await session.run_sync() or connection.run_sync()",
+            )
         try:
             with self._own.get().connect() as connection:
                 return work(connection)
