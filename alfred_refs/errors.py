@@ -198,6 +198,22 @@ class KeyTypeError(SetupError):
         self._data = (entity, needed, given)
 
 
+class RefNotCarriedError(SetupError):
+    """An unpickled instance has a key whose ref was not in the pickle.
+
+    Attributes:
+        attribute: the key attribute, as `Class.name`.
+    """
+
+    def __init__(self, attribute: str) -> None:
+        self.attribute = attribute
+        super().__init__(
+            f"{attribute} of an unpickled instance has a key whose ref was not in the pickle",
+            "add or merge the instance into a RefSession, which shows its ref",
+        )
+        self._data = (attribute,)
+
+
 class RegistryTablesError(SetupError):
     """The registry's tables are missing, or older than this version of the package."""
 

@@ -20,6 +20,7 @@ from .columns import KeyColumn
 from .conversation import Conversation, Wanted
 from .keys import Key
 from .listing import RefList
+from .pickled import Carried, carry_refs, is_set
 from .rows import shower
 from .sqla import Rows
 from .store import EntityKey
@@ -69,8 +70,17 @@ class RefAttribute(InstrumentedAttribute[Any]):
         super().__set__(instance, value)
 
 
-def boundary_of(instance: object) -> Boundary | None:
-    """Return the boundary that an instance belongs to."""
+def instrument(class_: type[Any], names: Iterable[str]) -> None:
+    """Make attributes of a class show refs, for instances that belong to a boundary."""
+    for name in names:
+        attribute = getattr(class_, name)
+        if type(attribute) is InstrumentedAttribute:
+            attribute.__class__ = RefAttribute
+    carry_refs(class_)
+
+
+def boundary_of(instance: object) -> Boundary | Carried | None:
+    """Return the boundary that an instance belongs to, or what it took along from one."""
     state = getattr(instance, "_sa_instance_state", None)
     return None if state is None else getattr(state, _BOUNDARY, None)
 
@@ -123,10 +133,7 @@ class Boundary:
             self._forget_collected()
 
     def _instrument(self, class_: type[Any]) -> None:
-        for name in self._entities.of_class(class_).all:
-            attribute = getattr(class_, name)
-            if type(attribute) is InstrumentedAttribute:
-                attribute.__class__ = RefAttribute
+        instrument(class_, self._entities.of_class(class_).all)
         self._instrumented.add(class_)
 
     def _forget_collected(self) -> None:
@@ -153,7 +160,7 @@ class Boundary:
         """
         for name, column in self._entities.of_class(state.class_).all.items():
             value = state.dict.get(name)
-            if texts_in(column, value) and _is_set(state, name):
+            if texts_in(column, value) and is_set(state, name):
                 yield name, column, value
 
     def resolve_new(self) -> None:
@@ -275,7 +282,7 @@ class Boundary:
         if self._raw or column is None:
             return value
         state = sqla.state_of(instance)
-        is_text = attribute.key in _names_of_texts(state) and _is_set(state, attribute.key)
+        is_text = attribute.key in _names_of_texts(state) and is_set(state, attribute.key)
         if is_text or not keys_in(column, value):
             return value
         show = self.showers[attribute] = shower(column, self.conversation, RefList)
@@ -326,6 +333,22 @@ class Boundary:
             if name not in texts:
                 yield from keys_in(column, state.dict.get(name))
 
+    def carried(self, state: State) -> Carried:
+        """Return what shows an instance's refs elsewhere: at most one round trip."""
+        columns = self._entities.of_class(state.class_).all
+        texts = _names_of_texts(state)
+        held = {name: state.dict.get(name) for name in columns if name not in texts}
+        keys = {name: keys_in(columns[name], value) for name, value in held.items()}
+        new = [pair for pairs in keys.values() for pair in pairs]
+        if not self._conversation.has_met(new):
+            self._conversation.meet([*self._new_keys(), *new])
+        refs = {
+            name: (held[name], shower(columns[name], self._conversation)(held[name]))
+            for name, pairs in keys.items()
+            if pairs
+        }
+        return Carried(state.class_, columns, refs, instrument)
+
     def accept(self, attribute: RefAttribute, instance: object, value: Any) -> Any:
         """Return what an attribute keeps when the program sets it: the key that a ref names.
 
@@ -364,8 +387,3 @@ def _states_in(rows: Rows) -> Iterator[State]:
 
 def _names_of_texts(state: State) -> set[str]:
     return getattr(state, _TEXTS, None) or set()
-
-
-def _is_set(state: State, name: str) -> bool:
-    """Tell whether the program has set an attribute since it was loaded."""
-    return state.key is None or name not in state.unmodified
