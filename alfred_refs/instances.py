@@ -340,10 +340,10 @@ class Boundary:
         held = {name: state.dict.get(name) for name in columns if name not in texts}
         keys = {name: keys_in(columns[name], value) for name, value in held.items()}
         new = [pair for pairs in keys.values() for pair in pairs]
-        if not self._conversation.has_met(new):
-            self._conversation.meet([*self._new_keys(), *new])
+        if not self.conversation.has_met(new):
+            self.conversation.meet([*self.new_keys(), *new])
         refs = {
-            name: (held[name], shower(columns[name], self._conversation)(held[name]))
+            name: (held[name], shower(columns[name], self.conversation)(held[name]))
             for name, pairs in keys.items()
             if pairs
         }
