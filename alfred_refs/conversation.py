@@ -106,12 +106,14 @@ class Conversation:
 
     def resolve_wanted(self, wanted: Sequence[Wanted]) -> list[Key]:
         """Return the keys of refs that are needed for different entities, in order."""
-        if any(self._cached(want) is None for want in wanted):
+        keys = [self._cached(want) for want in wanted]
+        if any(key is None for key in keys):
             self.confirm_back()
             missing = [want for want in wanted if self._cached(want) is None]
             if missing:
                 self._fetch(missing)
-        return [self._cached(want) for want in wanted]  # type: ignore[misc]
+            keys = [self._cached(want) for want in wanted]
+        return keys  # type: ignore[return-value]
 
     def has_met_refs(self, wanted: Iterable[Wanted]) -> bool:
         """Tell whether all these refs can be resolved without a round trip."""

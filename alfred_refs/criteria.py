@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import BindParameter, Executable
+from sqlalchemy import BindParameter, Executable, Insert
 
 from . import sqla
 from .columns import KeyColumn
@@ -56,21 +56,22 @@ def with_keys(
     values: Sequence[BindParameter[Any]],
     parameters: Parameters,
     swap: Swap,
+    *,
+    in_where: bool = False,
 ) -> tuple[Executable, Parameters]:
-    """Return the statement and its parameters with keys in place of the texts found in them."""
+    """Return the statement and its parameters with keys in place of the texts found in them.
+
+    That is quick where all that is replaced stands `in_where`, as `sqla.stand_in_where` tells.
+    """
     replaced = {
         values[position].key: _swapped(sqla.parameter_value(values[position]), column, swap)
         for position, column in inputs.positions.items()
     }
     if replaced:
-        statement = sqla.with_values(statement, replaced)
-    conflict = dict(sqla.conflict_values_of(statement))
-    if conflict:
-        statement = sqla.with_conflict_values(statement, _swapped_record(conflict, inputs, swap))
-    many = sqla.many_values_of(statement)
-    if many:
-        lists = tuple([_swapped_record(r, inputs, swap) for r in each] for each in many)
-        statement = sqla.with_many_values(statement, lists)
+        swapped = sqla.with_values_in_where if in_where else sqla.with_values
+        statement = swapped(statement, replaced)
+    if isinstance(statement, Insert):
+        statement = _with_keys_in_records(inputs, statement, swap)
     if isinstance(parameters, Mapping):
         return statement, _swapped_record(parameters, inputs, swap)
     if parameters:
@@ -78,10 +79,22 @@ def with_keys(
     return statement, parameters
 
 
+def _with_keys_in_records(inputs: Inputs, statement: Executable, swap: Swap) -> Executable:
+    conflict = dict(sqla.conflict_values_of(statement))
+    if conflict:
+        statement = sqla.with_conflict_values(statement, _swapped_record(conflict, inputs, swap))
+    many = sqla.many_values_of(statement)
+    if many:
+        lists = tuple([_swapped_record(r, inputs, swap) for r in each] for each in many)
+        statement = sqla.with_many_values(statement, lists)
+    return statement
+
+
 def _records(statement: Executable, parameters: Parameters) -> Iterator[Any]:
-    for each in sqla.many_values_of(statement):
-        yield from each
-    yield dict(sqla.conflict_values_of(statement))
+    if isinstance(statement, Insert):
+        for each in sqla.many_values_of(statement):
+            yield from each
+        yield dict(sqla.conflict_values_of(statement))
     if isinstance(parameters, Mapping):
         yield parameters
     elif parameters:

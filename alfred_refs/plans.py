@@ -19,9 +19,16 @@ _CAPACITY = 500  # shapes kept: as many as SQLAlchemy's own compiled cache
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where refs go into statements of one shape, and where they come out of its rows."""
+    """Where refs go into statements of one shape, and where they come out of its rows.
+
+    Attributes:
+        inputs: where refs go in.
+        in_where: whether all parameters among them are plain comparisons of the WHERE.
+        outputs: where refs come out.
+    """
 
     inputs: Inputs
+    in_where: bool
     outputs: Outputs
 
 
@@ -48,8 +55,10 @@ class Plans:
         if plan is None:
             if sqla.has_lambdas(statement):
                 return self.of(sqla.without_lambdas(statement))
+            inputs = inputs_of(statement, parameters, self.entities)
             plan = Plan(
-                inputs_of(statement, parameters, self.entities),
+                inputs,
+                sqla.stand_in_where(statement, [parameters[place] for place in inputs.positions]),
                 outputs_of(statement, self.entities),
             )
             if shape is not None:

@@ -30,9 +30,9 @@ from . import criteria, rows, sqla
 from .columns import KeyColumn
 from .conversation import Conversation
 from .errors import SetupError
-from .inputs import Inputs
 from .instances import Boundary
 from .outcome import Outcome
+from .plans import Plan
 from .registry import RefRegistry
 
 T = TypeVar("T")
@@ -185,7 +185,7 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
     if _is_raw(execution):
         return _met(execution, execution.invoke_statement()) if boundary.eager else None
     execution.statement, plan, values = boundary.conversation.plans.of(execution.statement)
-    named = _put_keys(execution, plan.inputs, values, boundary.conversation)
+    named = _put_keys(execution, plan, values, boundary.conversation)
     may_delete = named and (execution.parameters or execution.is_delete)
     if not (plan.outputs or boundary.eager or may_delete):
         return None
@@ -210,11 +210,11 @@ def _met(execution: ORMExecuteState, result: Result[Any]) -> Result[Any]:
 
 
 def _put_keys(
-    execution: ORMExecuteState, inputs: Inputs, values: Sequence[Any], conversation: Conversation
+    execution: ORMExecuteState, plan: Plan, values: Sequence[Any], conversation: Conversation
 ) -> Mapping[tuple[str, KeyColumn], Any]:
     """Put keys in place of the refs of one execution, and return which ref became which key."""
     given = execution.statement, values, execution.parameters
-    texts = criteria.texts(inputs, *given)
+    texts = criteria.texts(plan.inputs, *given)
     if not texts:
         return {}
     keys = conversation.resolve_wanted([(text, column.entity) for text, column in texts])
@@ -223,7 +223,7 @@ def _put_keys(
         for (text, column), key in zip(texts, keys, strict=True)
     }
     execution.statement, execution.parameters = criteria.with_keys(
-        inputs, *given, lambda text, column: swapped[text, column]
+        plan.inputs, *given, lambda text, col: swapped[text, col], in_where=plan.in_where
     )
     return swapped
 

@@ -7,7 +7,7 @@ series.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from sqlalchemy import (
@@ -28,7 +28,8 @@ from sqlalchemy.orm.base import instance_state
 from sqlalchemy.orm.mapper import _all_registries
 from sqlalchemy.orm.util import LoaderCriteriaOption
 from sqlalchemy.sql import visitors
-from sqlalchemy.sql.elements import ClauseElement
+from sqlalchemy.sql.cache_key import HasCacheKey
+from sqlalchemy.sql.elements import BinaryExpression, BooleanClauseList, ClauseElement, Grouping
 from sqlalchemy.sql.lambdas import LambdaElement
 from sqlalchemy.sql.selectable import AliasedReturnsRows, FromClause
 from sqlalchemy.util.concurrency import in_greenlet
@@ -62,6 +63,67 @@ def has_lambdas(statement: Executable) -> bool:
     return any(isinstance(element, LambdaElement) for element in elements_of(statement))
 
 
+def stand_in_where(statement: Executable, parameters: Iterable[BindParameter[Any]]) -> bool:
+    """Tell whether `with_values_in_where` serves a statement, and so all others of its shape.
+
+    It does if the copy generates the very cache key that it is given: a parameter that stands
+    anywhere else as well would be met there as it was.
+    """
+    if not getattr(statement, "_where_criteria", ()) or shape_of(statement)[0] is None:
+        return False
+    copy = cast(Any, with_values_in_where(statement, {p.key: None for p in parameters}))
+    given, generated = copy._generate_cache_key(), HasCacheKey._generate_cache_key(copy)
+    return (
+        generated is not None
+        and given.key == generated.key
+        and list(map(id, given.bindparams)) == list(map(id, generated.bindparams))
+    )
+
+
+def with_values_in_where(statement: Executable, values: Mapping[str, Any]) -> Executable:
+    """Return a copy as `with_values` does, where `stand_in_where`, in a fraction of the time.
+
+    All but the comparisons is shared with the statement, as in a copy that `where()` makes, and
+    the copy has its cache key already: the statement's, with its own parameters in their places.
+    """
+    key = cast(Any, statement)._generate_cache_key()
+    replaced = {id(p): _with_value(p, values[p.key]) for p in key.bindparams if p.key in values}
+    copy = cast(Any, statement)._generate()
+    copy._where_criteria = tuple(_with_parameters(c, replaced) for c in copy._where_criteria)
+    own = key._replace(bindparams=[replaced.get(id(p), p) for p in key.bindparams])
+    copy._generate_cache_key = lambda: own
+    # what is made from the copy generates its own
+    copy._memoized_keys |= {"_generate_cache_key"}
+    return cast(Executable, copy)
+
+
+def _with_value(parameter: BindParameter[Any], value: Any) -> BindParameter[Any]:
+    """Return a copy of a parameter, of the same name, with another value."""
+    # without the set of all its clones: a copy that keeps its name is found by that
+    copy = ClauseElement._clone(parameter)
+    copy.value, copy.callable = value, None
+    return copy
+
+
+def _with_parameters(criterion: Any, replaced: Mapping[int, BindParameter[Any]]) -> Any:
+    """Return a criterion with other parameters, by `id()`, in comparisons and lists of them."""
+    copy: Any
+    if type(criterion) is BinaryExpression:
+        copy = criterion._clone()
+        copy.left = replaced.get(id(criterion.left), criterion.left)
+        copy.right = replaced.get(id(criterion.right), criterion.right)
+        return copy
+    if type(criterion) is BooleanClauseList:
+        copy = criterion._clone()
+        copy.clauses = tuple(_with_parameters(clause, replaced) for clause in criterion.clauses)
+        return copy
+    if type(criterion) is Grouping:
+        copy = criterion._clone()
+        copy.element = _with_parameters(criterion.element, replaced)
+        return copy
+    return criterion
+
+
 def with_values(statement: Executable, values: Mapping[str, Any]) -> Executable:
     """Return a copy of the statement in which parameters have other values.
 
@@ -86,15 +148,26 @@ def with_values(statement: Executable, values: Mapping[str, Any]) -> Executable:
         {
             "maintain_key": True,
             "detect_subquery_cols": True,
-            "stop_on": [
-                element
-                for element in visitors.iterate(cast(Any, statement))
-                if isinstance(element, AliasedReturnsRows) and not _has_any(element, values)
-            ],
+            "stop_on": [*_options_of(statement), *_aliases_without(statement, values)],
         },
         {"bindparam": set_value},
     )
     return cast(Executable, copy)
+
+
+def _options_of(statement: Executable) -> Sequence[Any]:
+    """Return the loader options of a statement, which a traversal cannot copy.
+
+    `LoaderCriteriaOption` has no `__dict__`, and its `_clone()` asks for one.
+    """
+    return getattr(statement, "_with_options", ())
+
+
+def _aliases_without(statement: Executable, values: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the aliases and subqueries in a statement that have none of the parameters."""
+    for element in elements_of(statement):
+        if isinstance(element, AliasedReturnsRows) and not _has_any(element, values):
+            yield element
 
 
 def _has_any(element: Any, values: Mapping[str, Any]) -> bool:
@@ -165,7 +238,8 @@ def without_lambdas(statement: Executable) -> Executable:
     def resolve(element: Any, **_: Any) -> Any:
         return element._resolved if isinstance(element, LambdaElement) else None
 
-    return cast(Executable, visitors.replacement_traverse(cast(Any, statement), {}, resolve))
+    kept = {"stop_on": _options_of(statement)}
+    return cast(Executable, visitors.replacement_traverse(cast(Any, statement), kept, resolve))
 
 
 def returned_by(statement: Executable) -> Iterator[Sequence[Any]]:

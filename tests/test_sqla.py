@@ -15,15 +15,27 @@ from sqlalchemy import (
     Connection,
     Engine,
     Executable,
+    and_,
     bindparam,
     create_engine,
     delete,
     event,
+    func,
     insert,
+    or_,
     select,
+    union,
     update,
 )
-from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, joinedload
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.orm import (
+    InstrumentedAttribute,
+    Session,
+    aliased,
+    joinedload,
+    subqueryload,
+    with_loader_criteria,
+)
 
 from alfred_refs import sqla
 from tests.models import Base, Cook, Guest, MealPlan, Person, Recipe, devices, recipe_tags
@@ -83,6 +95,120 @@ def test_values_can_be_replaced_in_a_copy_of_the_same_shape(make: Any) -> None:
     assert values(copy) == values(make(TWO))
     assert sqla.shape_of(copy)[0] == sqla.shape_of(statement)[0]
     assert values(statement) == before
+
+
+same = Recipe.id == bindparam("wanted", ONE)
+parts = select(Recipe.id).where(Recipe.id == bindparam("wanted", ONE)).subquery()
+IN_WHERE: dict[str, Executable] = {
+    "entity": select(Recipe).where(Recipe.id == ONE, Recipe.name == "x"),
+    "other way round": select(Recipe).where(bindparam("wanted", ONE) == Recipe.id),
+    "column": select(Recipe.name).where(Recipe.id != ONE).order_by(Recipe.name).limit(3),
+    "table": select(recipe_tags).where(recipe_tags.c.recipe_id.in_([ONE, ONE])),
+    "alias": select(other).where(other.id == ONE, other.parent_recipe_id == ONE),
+    "and, or": select(Recipe).where(
+        and_(Recipe.id == ONE, or_(Recipe.name == "x", and_(Recipe.id == ONE, ~(same)))),
+    ),
+    "twice": select(Recipe).where(same, Recipe.parent_recipe_id == same.right),
+    "by one name": select(Recipe).where(same, Recipe.parent_recipe_id == bindparam("wanted", ONE)),
+    "beside a subquery": select(Recipe).where(Recipe.id == ONE, Recipe.plans.any()),
+    "beside a join": select(Recipe).join(other, other.name == "x").where(other.id == ONE),
+    "subclass": select(Cook).where(Cook.id == str(ONE), Cook.mentor_id == str(ONE)),
+    "loader": select(Recipe)
+    .where(Recipe.id == ONE)
+    .options(subqueryload(Recipe.plans), with_loader_criteria(MealPlan, MealPlan.day.is_(None))),
+    "update": update(Recipe).where(Recipe.id == ONE).values(name="x"),
+    "delete": delete(Recipe).where(Recipe.id == ONE),
+}
+ELSEWHERE: dict[str, Executable] = {
+    "shown too": select(Recipe, same).where(same),
+    "subquery": select(Recipe).where(Recipe.plans.any(MealPlan.recipe_id == ONE)),
+    "subquery too": select(parts.c.id).where(parts.c.id == same.right, same),
+    "on": select(Recipe).join(other, other.id == ONE).where(other.id == ONE),
+    "having": select(Recipe.id).where(same).group_by(Recipe.id).having(same),
+    "function": select(Recipe).where(Recipe.id == func.coalesce(None, ONE)),
+    "values": update(Recipe).where(Recipe.id == ONE).values(parent_recipe_id=ONE),
+    "union": union(select(Recipe.id).where(same), select(Recipe.id)),
+    "loader": select(Recipe).where(same).options(
+        with_loader_criteria(MealPlan, MealPlan.recipe_id == same.right)
+    ),
+    "insert": insert(MealPlan).values(recipe_id=ONE),
+}  # fmt: skip
+
+
+def ones(statement: Executable) -> list[Any]:
+    """Return the parameters that hold the first key, as such or in a list."""
+    held = {ONE: TWO, str(ONE): str(TWO)}
+    found = sqla.shape_of(statement)[1]
+    return [p for p in found if (v := p.effective_value) in [*held, [ONE, ONE]] and v is not None]
+
+
+def holding(key: uuid.UUID, statement: Executable) -> dict[str, Any]:
+    """Return another key, by the names of the parameters that hold the first."""
+    kinds: dict[type[Any], Any] = {uuid.UUID: key, str: str(key), list: [key, key]}
+    return {p.key: kinds[type(p.effective_value)] for p in ones(statement)}
+
+
+def compiled(statement: Any) -> tuple[str, dict[str, Any]]:
+    """Return the SQL and the parameters that a statement is sent as."""
+    done = statement.compile(dialect=postgresql.dialect())  # type: ignore[no-untyped-call]
+    return str(done), done.params
+
+
+@pytest.mark.parametrize("name", IN_WHERE)
+def test_a_quick_copy_is_sent_as_a_whole_one(name: str) -> None:
+    """It has the same SQL and parameters, and the cache key that it would generate."""
+    statement = IN_WHERE[name]
+    before = compiled(statement)
+    assert sqla.stand_in_where(statement, ones(statement))
+
+    quick: Any = sqla.with_values_in_where(statement, holding(TWO, statement))
+
+    assert (
+        compiled(quick) == compiled(sqla.with_values(statement, holding(TWO, statement))) != before
+    )
+    assert sqla.shape_of(quick)[0] == sqla.shape_of(statement)[0]
+    assert sorted(values(quick.where(Recipe.name == "")), key=str) == sorted(
+        [*values(quick), ""], key=str
+    )
+    assert compiled(statement) == before
+
+
+@pytest.mark.parametrize("name", IN_WHERE)
+def test_quick_copies_are_compiled_once_and_sent_with_their_own_values(
+    tables: Engine, name: str
+) -> None:
+    """What is compiled for the first copy serves the second, with the second's values."""
+    sent: list[tuple[str, set[str]]] = []
+
+    @event.listens_for(tables, "before_cursor_execute")
+    def note(*arguments: Any) -> None:
+        held = {key for key in (str(ONE), str(TWO)) if key in str(arguments[3])}
+        sent.append((arguments[4].cache_hit.name, held))
+
+    with Session(tables) as session:
+        for key in (ONE, TWO):
+            replaced = holding(key, IN_WHERE[name])
+            session.execute(sqla.with_values_in_where(IN_WHERE[name], replaced))
+
+    assert sent == [("CACHE_MISS", {str(ONE)}), ("CACHE_HIT", {str(TWO)})]
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_statement_is_copied_whole_where_a_parameter_stands_elsewhere(name: str) -> None:
+    """A quick copy would have the old value there."""
+    assert ones(ELSEWHERE[name])
+    assert not sqla.stand_in_where(ELSEWHERE[name], ones(ELSEWHERE[name]))
+
+
+@pytest.mark.parametrize(
+    "copied", [sqla.without_lambdas, lambda s: sqla.with_values(s, holding(TWO, s))]
+)
+def test_a_copy_keeps_the_options_of_the_statement(copied: Any) -> None:
+    """They are the same objects: SQLAlchemy fails to copy `with_loader_criteria()`."""
+    statement = IN_WHERE["loader"]
+
+    assert copied(statement)._with_options == statement._with_options
+    assert len(copied(statement)._with_options) == 2
 
 
 def test_a_statement_that_is_not_cached_lists_its_parameters_too() -> None:
