@@ -65,7 +65,7 @@ class EntityNames:
             given = self._given_to(table.fullname)
             self._take(table, _singular(table) if given is None else given)
             return
-        for other in sorted(mapper.registry.mappers, key=_class_name):
+        for other in sorted(sqla.mappers_of(mapper.registry), key=_class_name):
             if isinstance(other.local_table, Table):
                 self._take(other.local_table, self._name_of_class(other, other.local_table))
 

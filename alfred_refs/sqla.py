@@ -23,7 +23,7 @@ from sqlalchemy import (
     Table,
 )
 from sqlalchemy.engine import ChunkedIteratorResult
-from sqlalchemy.orm import InstanceState, Mapper, Session
+from sqlalchemy.orm import InstanceState, Mapper, Session, registry
 from sqlalchemy.orm.base import instance_state
 from sqlalchemy.orm.mapper import _all_registries
 from sqlalchemy.orm.util import LoaderCriteriaOption
@@ -278,6 +278,15 @@ def parameter_value(parameter: BindParameter[Any]) -> Any:
     return parameter.effective_value
 
 
+def mappers_of(base: registry) -> list[Mapper[Any]]:
+    """Return the mappers of a declarative base that are there.
+
+    Its own `mappers` fails, in 2.1, for a class that is mapped when all mappers are configured,
+    as that of an `AbstractConcreteBase` is.
+    """
+    return [manager.mapper for manager in base._managers if manager.is_mapped]
+
+
 def mapper_of_table(table: Table) -> Mapper[Any] | None:
     """Return the mapper of the class that is declared on the table, whatever its base.
 
@@ -287,8 +296,8 @@ def mapper_of_table(table: Table) -> Mapper[Any] | None:
     """
     mappers = [
         mapper
-        for registry in _all_registries()
-        for mapper in registry.mappers
+        for base in _all_registries()
+        for mapper in mappers_of(base)
         if mapper.local_table is table
     ]
     return min(mappers, key=lambda mapper: len(list(mapper.iterate_to_root())), default=None)

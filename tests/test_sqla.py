@@ -28,11 +28,16 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.ext.declarative import AbstractConcreteBase
 from sqlalchemy.orm import (
+    DeclarativeBase,
     InstrumentedAttribute,
+    Mapped,
     Session,
     aliased,
+    configure_mappers,
     joinedload,
+    mapped_column,
     subqueryload,
     with_loader_criteria,
 )
@@ -270,6 +275,25 @@ def test_the_class_of_a_table_is_found_whatever_its_base() -> None:
     assert Guest.__mapper__.local_table is Person.__table__
 
 
+def test_a_class_that_is_mapped_later_is_left_out() -> None:
+    """The base of concrete classes has no mapper until all mappers are configured."""
+
+    class Later(DeclarativeBase):
+        pass
+
+    class Animal(AbstractConcreteBase, Later):
+        pass
+
+    class Dog(Animal):
+        __tablename__ = "dogs"
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    assert {mapper.class_ for mapper in sqla.mappers_of(Later.registry)} == {Dog}
+    assert sqla.mapper_of_table(Base.metadata.tables["recipes"]) is Recipe.__mapper__
+    configure_mappers()
+    assert {mapper.class_ for mapper in sqla.mappers_of(Later.registry)} == {Animal, Dog}
+
+
 def test_the_root_of_an_engine_owns_its_pool(engine: Engine) -> None:
     """An engine made by `execution_options` stands on another."""
     assert sqla.root_of(engine.execution_options(isolation_level="SERIALIZABLE")) is engine
@@ -431,6 +455,7 @@ def test_a_subquery_that_a_class_is_mapped_to_is_not_copied_without_need() -> No
 
 def test_an_attribute_of_a_concrete_base_stands_for_a_column_of_the_union() -> None:
     """The ORM puts it there; any other attribute stands for its own column."""
+    configure_mappers()
     attribute, plain = (c.__clause_element__() for c in (Vehicle.id, Recipe.id))
     union = Vehicle.__mapper__.selectable
 
