@@ -7,20 +7,20 @@ criterion never changed: what cannot be translated raises.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import BindParameter, Executable, Insert
+from sqlalchemy import BindParameter, ClauseElement, Executable, Insert
+from sqlalchemy.types import TypeEngine
 
 from . import sqla
 from .columns import KeyColumn
-from .inputs import Inputs, has_text, mixed_with
+from .inputs import Inputs
+from .slots import RawColumn, Slot, Swap, has_text, mixed_with, swapped
 
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 """What is given to `Session.execute` beside the statement."""
-
-Swap = Callable[[str, KeyColumn], Any]
-"""Gives the value that a column takes in place of a ref."""
 
 
 def texts(
@@ -40,13 +40,13 @@ def texts(
         found.append((text, column))
         return text
 
-    for position, column in inputs.refused.items():
-        if has_text(sqla.parameter_value(values[position])):
+    for place, column in inputs.refused.items():
+        if has_text(sqla.parameter_value(values[place])):
             raise mixed_with(column)
-    for position, column in inputs.positions.items():
-        _swapped(sqla.parameter_value(values[position]), column, note)
+    for place, slot in inputs.positions.items():
+        swapped(sqla.parameter_value(values[place]), slot, note)
     for record in _records(statement, parameters):
-        _swapped_record(record, inputs, note)
+        _note_record(record, inputs, note)
     return found
 
 
@@ -63,31 +63,78 @@ def with_keys(
 
     That is quick where all that is replaced stands `in_where`, as `sqla.stand_in_where` tells.
     """
-    replaced = {
-        values[position].key: _swapped(sqla.parameter_value(values[position]), column, swap)
-        for position, column in inputs.positions.items()
-    }
-    if replaced:
-        swapped = sqla.with_values_in_where if in_where else sqla.with_values
-        statement = swapped(statement, replaced)
+    swapping = _Swapping(
+        inputs,
+        swap,
+        {
+            values[place].key: swapped(sqla.parameter_value(values[place]), slot, swap)
+            for place, slot in inputs.positions.items()
+            if not isinstance(slot, RawColumn)
+        },
+        {values[place].key: type_ for place, type_ in inputs.types.items()},
+    )
+    if in_where and swapping.values:
+        statement = sqla.with_values_in_where(statement, swapping.values)
+    else:
+        statement = swapping.expression(statement)
     if isinstance(statement, Insert):
-        statement = _with_keys_in_records(inputs, statement, swap)
+        statement = swapping.records_of(statement)
     if isinstance(parameters, Mapping):
-        return statement, _swapped_record(parameters, inputs, swap)
+        return statement, swapping.record(parameters)
     if parameters:
-        return statement, [_swapped_record(p, inputs, swap) for p in parameters]
+        return statement, list(map(swapping.record, parameters))
     return statement, parameters
 
 
-def _with_keys_in_records(inputs: Inputs, statement: Executable, swap: Swap) -> Executable:
-    conflict = dict(sqla.conflict_values_of(statement))
-    if conflict:
-        statement = sqla.with_conflict_values(statement, _swapped_record(conflict, inputs, swap))
-    many = sqla.many_values_of(statement)
-    if many:
-        lists = tuple([_swapped_record(r, inputs, swap) for r in each] for each in many)
-        statement = sqla.with_many_values(statement, lists)
-    return statement
+@dataclass(frozen=True, slots=True)
+class _Swapping:
+    """What takes the place of the refs of one execution: values and SQL types, by parameter."""
+
+    inputs: Inputs
+    swap: Swap
+    values: Mapping[str, Any]
+    types: Mapping[str, TypeEngine[Any]]
+
+    def expression(self, expression: Any) -> Any:
+        """Return a statement, or an expression in a record, with keys in place of refs."""
+        if not self.values:
+            return expression
+        return sqla.with_values(expression, self.values, self.types)
+
+    def records_of(self, statement: Executable) -> Executable:
+        """Return an insert with keys in place of the refs in its lists and in its upsert."""
+        conflict = dict(sqla.conflict_values_of(statement))
+        if conflict:
+            conflict = self.record(conflict)
+            statement = sqla.with_conflict_values(statement, conflict, self.expression)
+        many = sqla.many_values_of(statement)
+        if many:
+            lists = tuple(list(map(self.record, each)) for each in many)
+            statement = sqla.with_many_values(statement, lists)
+        return statement
+
+    def record(self, record: Any) -> Any:
+        """Return a record, by name or column or in order, with keys in place of its refs."""
+        if isinstance(record, Mapping):
+            slots = [self.inputs.named.get(_name(name)) for name in record]
+            return dict(zip(record, self._values(record.values(), slots), strict=True))
+        return list(self._values(record, self.inputs.ordered))
+
+    def _values(self, values: Iterable[Any], slots: Sequence[Slot | None]) -> Iterator[Any]:
+        for value, slot in zip(values, slots, strict=True):
+            if isinstance(value, ClauseElement):
+                yield self.expression(value)
+            else:
+                yield swapped(value, slot, self.swap)
+
+
+def _note_record(record: Any, inputs: Inputs, note: Swap) -> None:
+    if isinstance(record, Mapping):
+        for name, value in record.items():
+            swapped(value, inputs.named.get(_name(name)), note)
+    else:
+        for value, slot in zip(record, inputs.ordered, strict=True):
+            swapped(value, slot, note)
 
 
 def _records(statement: Executable, parameters: Parameters) -> Iterator[Any]:
@@ -101,28 +148,5 @@ def _records(statement: Executable, parameters: Parameters) -> Iterator[Any]:
         yield from parameters
 
 
-def _swapped_record(record: Any, inputs: Inputs, swap: Swap) -> Any:
-    """Return a record, by name or column or in order, with keys in place of its texts."""
-    if isinstance(record, Mapping):
-        return {
-            name: value if column is None else _swapped(value, column, swap)
-            for name, value in record.items()
-            for column in [inputs.named.get(_name(name))]
-        }
-    return [
-        value if column is None else _swapped(value, column, swap)
-        for value, column in zip(record, inputs.ordered, strict=True)
-    ]
-
-
 def _name(key: Any) -> str:
     return key if isinstance(key, str) else str(key.key)
-
-
-def _swapped(value: Any, column: KeyColumn, swap: Swap) -> Any:
-    """Return a value with what `swap` gives in place of every text, in lists of any kind too."""
-    if isinstance(value, str):
-        return swap(value, column)
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_swapped(item, column, swap) for item in value]
-    return value

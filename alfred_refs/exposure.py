@@ -7,7 +7,7 @@ a cast to text or a mixture with other data, raises. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
@@ -67,10 +67,16 @@ class Exposure:
 
     Args:
         key_column: tells what keys a column of a table holds.
+        given: the parameters that stand for keys, by name.
     """
 
-    def __init__(self, key_column: Callable[[Column[Any]], KeyColumn | None]) -> None:
+    def __init__(
+        self,
+        key_column: Callable[[Column[Any]], KeyColumn | None],
+        given: Mapping[str, KeyColumn] | None = None,
+    ) -> None:
         self._key_column = key_column
+        self._given = given or {}
 
     def of_any(self, elements: Sequence[Any]) -> Shown:
         """Return what a value shows that comes from one of several expressions.
@@ -94,7 +100,9 @@ class Exposure:
         match element:
             case ColumnClause():
                 return self._of_column(element)
-            case BindParameter() | ColumnElement(type=Boolean()) | FunctionElement(name="count"):
+            case BindParameter():
+                return self._given.get(element.key)
+            case ColumnElement(type=Boolean()) | FunctionElement(name="count"):
                 return None
             case Cast() | TypeCoerce():
                 return self._of_cast(element)

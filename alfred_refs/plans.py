@@ -56,10 +56,11 @@ class Plans:
             if sqla.has_lambdas(statement):
                 return self.of(sqla.without_lambdas(statement))
             inputs = inputs_of(statement, parameters, self.entities)
+            replaced = [parameters[place] for place in inputs.positions]
             plan = Plan(
                 inputs,
-                sqla.stand_in_where(statement, [parameters[place] for place in inputs.positions]),
-                outputs_of(statement, self.entities),
+                not inputs.types and sqla.stand_in_where(statement, replaced),
+                outputs_of(statement, self.entities, inputs.keys),
             )
             if shape is not None:
                 self._keep(shape, plan)

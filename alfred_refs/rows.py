@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from sqlalchemy import Executable, Select
+from sqlalchemy import BindParameter, Executable, Null, Select
 from sqlalchemy.orm import FromStatement
 from sqlalchemy.schema import DefaultGenerator
 from sqlalchemy.sql.dml import UpdateBase
@@ -26,10 +26,10 @@ from sqlalchemy.sql.selectable import (
 )
 
 from . import sqla
-from .columns import KeyColumn
+from .columns import KeyColumn, is_text_uuid, key_type_of
 from .entities import Entities
 from .errors import UntranslatableError
-from .exposure import UNKNOWN, UNTYPED, Exposure
+from .exposure import UNKNOWN, UNTYPED, Exposure, Shown
 from .keys import spells_uuid
 from .store import EntityKey
 from .values import items_of
@@ -67,8 +67,15 @@ class Outputs:
         return bool(self.columns or self.unknown or self.untyped or self.width is None)
 
 
-def outputs_of(statement: Executable, entities: Entities) -> Outputs:
+def outputs_of(
+    statement: Executable, entities: Entities, given: Mapping[str, KeyColumn] | None = None
+) -> Outputs:
     """Tell which positions of a statement's rows hold keys.
+
+    Args:
+        statement: any.
+        entities: which columns hold keys.
+        given: the parameters that stand for keys.
 
     Raises:
         UntranslatableError: a result would show keys inside an expression.
@@ -77,17 +84,35 @@ def outputs_of(statement: Executable, entities: Entities) -> Outputs:
         return Outputs({}, width=1)
     if not isinstance(statement, ReturnsRows | FromStatement):
         return Outputs({})
-    exposure = Exposure(entities.of_column)
-    shown = {
-        position: exposure.of_any(elements)
-        for position, elements in enumerate(_elements(statement))
-    }
+    exposure = Exposure(entities.of_column, given or {})
+    at = list(_elements(statement))
+    shown = {position: exposure.of_any(elements) for position, elements in enumerate(at)}
+    if given:
+        _check_types(zip(at, shown.values(), strict=True))
     return Outputs(
         {position: column for position, column in shown.items() if isinstance(column, KeyColumn)},
         [position for position, column in shown.items() if column == UNKNOWN],
         [position for position, column in shown.items() if column == UNTYPED],
         len(shown),
     )
+
+
+def _check_types(results: Iterable[tuple[Sequence[Any], Shown]]) -> None:
+    """Refuse results that are keys because a parameter is, and would be read as something else."""
+    for elements, column in results:
+        if isinstance(column, KeyColumn) and not all(_reads_as(e, column) for e in elements):
+            raise UntranslatableError(
+                f"a result shows keys of {column.name} and is declared as another type",
+                "put the key column before the refs in the expression, or select it by itself",
+            )
+
+
+def _reads_as(element: Any, column: KeyColumn) -> bool:
+    """Tell whether the values of an expression are read as those of a key column are."""
+    if isinstance(element, BindParameter | Null):  # sent as the column's type
+        return True
+    type_ = getattr(element.type, "item_type", element.type)
+    return key_type_of(type_) == column.key_type and is_text_uuid(type_) == column.as_text
 
 
 def _elements(statement: Any) -> Iterator[Sequence[Any]]:

@@ -10,10 +10,10 @@ SQLAlchemy's own, untouched.
     with sessions(conversation=registry.conversation("chat-7")) as session:
         session.get(Recipe, "recipe_1")
 
-Limits: a ref is translated where it is compared with a key column itself or stored in one, and
-refused wherever else it would meet a key. An expression is shown as a ref only where its values
-are keys just as the column has them; a cast of a key, a Bundle of key columns, and a `text()`
-without `.columns()` that returns a UUID or an integer are refused.
+Limits: a ref is translated where its value meets a key unchanged, compared with it or stored in
+its column, and refused wherever else it would meet a key. An expression is shown as a ref only
+where its values are keys just as the column has them; a cast of a key, a Bundle of key columns,
+and a `text()` without `.columns()` that returns a UUID or an integer are refused.
 """
 
 from __future__ import annotations

@@ -18,9 +18,11 @@ from sqlalchemy import (
     CursorResult,
     Engine,
     Executable,
+    Insert,
     Pool,
     Result,
     Table,
+    Values,
 )
 from sqlalchemy.engine import ChunkedIteratorResult
 from sqlalchemy.orm import InstanceState, Mapper, Session, registry
@@ -31,7 +33,8 @@ from sqlalchemy.sql import visitors
 from sqlalchemy.sql.cache_key import HasCacheKey
 from sqlalchemy.sql.elements import BinaryExpression, BooleanClauseList, ClauseElement, Grouping
 from sqlalchemy.sql.lambdas import LambdaElement
-from sqlalchemy.sql.selectable import AliasedReturnsRows, FromClause
+from sqlalchemy.sql.selectable import AliasedReturnsRows, FromClause, ScalarValues
+from sqlalchemy.types import TypeEngine
 from sqlalchemy.util.concurrency import in_greenlet
 
 Rows = Sequence[Any]
@@ -43,19 +46,57 @@ def shape_of(statement: Executable) -> tuple[Hashable | None, Sequence[BindParam
 
     Leans on `_generate_cache_key`, which the statement memoizes and execution uses again, so
     asking costs nothing. Two statements of one shape list their parameters in the same order.
-    The shape is `None` for a statement that SQLAlchemy does not cache.
+    The shape is `None` for a statement that SQLAlchemy does not cache: then all parameters are
+    listed that `with_values` and its kin can replace.
     """
     if not isinstance(statement, ClauseElement):  # a Sequence, DDL
         return None, []
     cache_key = cast(Any, statement)._generate_cache_key()
     if cache_key is None:
-        return None, [e for e in elements_of(statement) if isinstance(e, BindParameter)]
+        own = (statement, getattr(statement, "_post_values_clause", None))
+        passed_over = itertools.chain.from_iterable(map(_passed_over_in, own))
+        elements = itertools.chain(
+            visitors.iterate(statement), *(elements_of(expression) for expression in passed_over)
+        )
+        return None, [e for e in elements if isinstance(e, BindParameter)]
     return cache_key.key, cache_key.bindparams
 
 
 def elements_of(statement: Executable | ClauseElement) -> Iterator[Any]:
-    """Yield every element of a statement, those of its subqueries and CTEs included."""
-    return visitors.iterate(statement) if isinstance(statement, ClauseElement) else iter(())
+    """Yield every element of a statement, those of its subqueries and CTEs included.
+
+    SQLAlchemy's own traversal does not look into lists of records, and in 2.0 not into the end
+    of an upsert.
+    """
+    if not isinstance(statement, ClauseElement):
+        return
+    for element in visitors.iterate(statement):
+        yield element
+        for expression in _passed_over_in(element):
+            yield from elements_of(expression)
+
+
+def _passed_over_in(element: Any) -> Iterator[ClauseElement]:
+    """Yield the expressions in an element that its `get_children()` leaves out."""
+    if isinstance(element, Values | ScalarValues):
+        items = itertools.chain.from_iterable(records_of(element))
+    elif isinstance(element, Insert):
+        records = itertools.chain.from_iterable(many_values_of(element))
+        items = itertools.chain.from_iterable(map(_values_in, records))
+    elif type(element).__name__ == "OnConflictDoUpdate" and not list(element.get_children()):
+        sets = (value for _, value in element.update_values_to_set)
+        items = itertools.chain(sets, _where_of(element))
+    else:
+        return
+    yield from (item for item in items if isinstance(item, ClauseElement))
+
+
+def _values_in(record: Any) -> Any:
+    return record.values() if isinstance(record, Mapping) else record
+
+
+def _where_of(conflict: Any) -> list[Any]:
+    return [conflict.update_whereclause, conflict.inferred_target_whereclause]
 
 
 def has_lambdas(statement: Executable) -> bool:
@@ -124,24 +165,32 @@ def _with_parameters(criterion: Any, replaced: Mapping[int, BindParameter[Any]])
     return criterion
 
 
-def with_values(statement: Executable, values: Mapping[str, Any]) -> Executable:
+def with_values(
+    statement: Executable,
+    values: Mapping[str, Any],
+    types: Mapping[str, TypeEngine[Any]] | None = None,
+) -> Executable:
     """Return a copy of the statement in which parameters have other values.
 
     Args:
         statement: stays as it is.
         values: the new values by the parameter's `key`.
+        types: the SQL types of those that are to be sent as another than their own.
 
     Parameters keep their names (`maintain_key`), as in SQLAlchemy's own `params()`, so the copy
-    has the same cache key and finds the same compiled form. Unlike `params()` it serves inserts,
-    updates and deletes too.
+    has the same cache key and finds the same compiled form; with other types it has another cache
+    key, the same for all statements of a shape. Unlike `params()` it serves inserts, updates and
+    deletes too.
 
     A subquery without any of the parameters stays as it is: the ORM does not know the copy of one
     that a class or an alias is mapped to, and would select from both, unjoined.
     """
+    types = types or {}
 
     def set_value(parameter: Any) -> None:
         if parameter.key in values:
             parameter.value, parameter.callable = values[parameter.key], None
+            parameter.type = types.get(parameter.key, parameter.type)
 
     copy = visitors.cloned_traverse(
         cast(Any, statement),
@@ -196,6 +245,27 @@ def with_many_values(statement: Executable, records: tuple[Sequence[Any], ...]) 
     return cast(Executable, copy)
 
 
+def records_of(values: Values | ScalarValues) -> list[Sequence[Any]]:
+    """Return the rows of a `values()` construct, or of one that stands in an IN."""
+    return list(itertools.chain.from_iterable(values._data))
+
+
+def places_of(values: Values | ScalarValues) -> list[list[Any]]:
+    """Return the expressions at each position of the rows of a `values()` construct."""
+    places = [
+        [record[i] for record in records_of(values)] for i in range(len(values._column_args))
+    ]
+    return [
+        [value if isinstance(value, ClauseElement) else unlisted(value) for value in place]
+        for place in places
+    ]
+
+
+def unlisted(value: Any) -> BindParameter[Any]:
+    """Return a parameter for a value that becomes one only when its statement is compiled."""
+    return BindParameter(None, value, unique=True)
+
+
 def conflict_values_of(statement: Executable) -> Iterator[tuple[Any, Any]]:
     """Yield the (column, value) pairs of an upsert's `set_`: a list in 2.0, a mapping in 2.1."""
     clause = getattr(statement, "_post_values_clause", None)
@@ -203,12 +273,17 @@ def conflict_values_of(statement: Executable) -> Iterator[tuple[Any, Any]]:
     return iter(pairs.items() if isinstance(pairs, Mapping) else pairs)
 
 
-def with_conflict_values(statement: Executable, values: Mapping[Any, Any]) -> Executable:
-    """Return a copy of an upsert with other values in its `set_`."""
+def with_conflict_values(
+    statement: Executable, values: Mapping[Any, Any], rewrite: Callable[[Any], Any]
+) -> Executable:
+    """Return a copy of an upsert with other values in its `set_`, and its criteria rewritten."""
     copy = cast(Any, statement)._generate()
     copy._post_values_clause = clause = copy._post_values_clause._clone()
     kind = type(clause.update_values_to_set)
     clause.update_values_to_set = kind(values.items()) if kind is list else kind(values)
+    for name in ("update_whereclause", "inferred_target_whereclause"):
+        criterion = getattr(clause, name)
+        setattr(clause, name, criterion if criterion is None else rewrite(criterion))
     return cast(Executable, copy)
 
 

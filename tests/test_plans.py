@@ -41,8 +41,8 @@ def test_a_plan_tells_where_refs_go_in_and_come_out(plans: Plans) -> None:
     _, plan, parameters = plans.of(statement)
 
     assert [parameters[place].key for place in plan.inputs.positions][:1] == ["plan"]
-    assert [c.entity for c in plan.inputs.positions.values()] == ["meal_plan", "recipe"]
-    assert {n: c.name for n, c in plan.inputs.named.items()} == {"plan": "meal_plans.id"}
+    assert [c.entity for c in plan.inputs.keys.values()] == ["meal_plan", "recipe"]
+    assert plan.inputs.named == {"plan": plan.inputs.keys["plan"]}
     assert {p: c.name for p, c in plan.outputs.columns.items()} == {1: "meal_plans.recipe_id"}
 
 

@@ -19,6 +19,7 @@ from sqlalchemy import (
     event,
     func,
     insert,
+    literal,
     literal_column,
     select,
     text,
@@ -962,8 +963,12 @@ def test_a_cached_ref_sends_no_extra_statement_and_another_one_exactly_one(
             assert (len(sent), store.trips) == (1, trips)
 
 
+@pytest.mark.parametrize("as_ref", [str, literal])
 def test_the_compiled_cache_of_sqlalchemy_keeps_hitting(
-    session: RefSession, known: dict[str, Recipe], tables: Engine
+    session: RefSession,
+    known: dict[str, Recipe],
+    tables: Engine,
+    as_ref: Callable[[str], Any],
 ) -> None:
     """A statement with other refs has the same shape: it is compiled once."""
     hits: list[str] = []
@@ -973,6 +978,6 @@ def test_the_compiled_cache_of_sqlalchemy_keeps_hitting(
         hits.append(arguments[4].cache_hit.name)
 
     for ref in [recipe.id for recipe in known.values()]:
-        session.scalars(select(Recipe).where(Recipe.id == ref)).one()
+        session.scalars(select(Recipe).where(Recipe.id == as_ref(ref))).one()
 
     assert hits == ["CACHE_MISS"] + ["CACHE_HIT"] * 4

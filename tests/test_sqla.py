@@ -10,24 +10,30 @@ from typing import Any
 
 import pytest
 from sqlalchemy import (
+    BindParameter,
     ClauseElement,
     ColumnElement,
     Connection,
     Engine,
     Executable,
+    Uuid,
     and_,
     bindparam,
+    column,
     create_engine,
     delete,
     event,
     func,
     insert,
+    literal,
     or_,
     select,
     union,
     update,
+    values as sa_values,
 )
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.declarative import AbstractConcreteBase
 from sqlalchemy.orm import (
     DeclarativeBase,
@@ -462,3 +468,71 @@ def test_an_attribute_of_a_concrete_base_stands_for_a_column_of_the_union() -> N
     assert sqla.selected_from_union(attribute) is union.c["id"]
     assert len(union.c["id"].base_columns) == 2
     assert sqla.selected_from_union(plain) is plain
+
+
+def test_a_copy_can_send_a_parameter_as_another_type() -> None:
+    """The copies of one shape have one shape again, and the original keeps its type."""
+    statements = [select(Recipe).where(Recipe.id == literal(text)) for text in ("a", "b")]
+    keys = [sqla.shape_of(statement)[1][0].key for statement in statements]
+
+    one, two = (
+        sqla.with_values(statement, {key: ONE}, {key: Uuid()})
+        for statement, key in zip(statements, keys, strict=True)
+    )
+
+    assert sqla.shape_of(one)[0] == sqla.shape_of(two)[0] != sqla.shape_of(statements[0])[0]
+    assert [str(p.type) for p in sqla.shape_of(one)[1]] == [str(Uuid())]
+    assert [str(p.type) for p in sqla.shape_of(statements[0])[1]] == ["VARCHAR"]
+
+
+def test_what_a_traversal_passes_over_is_found() -> None:
+    """Expressions in lists of records, in `values()`, and at the end of an upsert."""
+    upsert = (
+        pg_insert(Recipe)
+        .values(name="x")
+        .on_conflict_do_update(
+            index_elements=["id"],
+            set_={"name": func.lower("set")},
+            where=Recipe.name == "where",
+            index_where=Recipe.name == "index",
+        )
+    )
+    listed = sa_values(column("x"), name="v").data([(func.lower("in values"),)])
+
+    def texts(statement: Any) -> set[Any]:
+        return {e.value for e in sqla.elements_of(statement) if isinstance(e, BindParameter)}
+
+    assert texts(upsert) >= {"set", "where", "index"}
+    assert texts(insert(Recipe).values([{"name": func.lower("in list")}])) == {"in list"}
+    assert texts(select(listed)) == {"in values"}
+    assert [p.value for p in sqla.shape_of(select(listed))[1]] == []
+    assert {p.value for p in sqla.shape_of(upsert)[1]} >= {"set", "where", "index"}
+
+
+def test_the_rows_of_a_values_construct_are_listed_by_position() -> None:
+    """What is no expression is taken for a parameter that no statement lists."""
+    listed = sa_values(column("x"), column("y"), name="v").data([(1, "a"), (func.now(), "b")])
+
+    first, second = sqla.places_of(listed)
+
+    assert [type(each).__name__ for each in first] == ["BindParameter", "now"]
+    assert [sqla.parameter_value(each) for each in second] == ["a", "b"]
+
+
+def test_the_end_of_an_upsert_can_be_replaced_in_a_copy() -> None:
+    """Its SET is given, its criteria are rewritten; the original is as it was."""
+    statement = (
+        pg_insert(Recipe)
+        .values(name="x")
+        .on_conflict_do_update(
+            index_elements=["id"], set_={"name": "old"}, where=Recipe.name == "old"
+        )
+    )
+    before = str(statement)
+    values = {name: literal("new") for name, _ in sqla.conflict_values_of(statement)}
+
+    copy = sqla.with_conflict_values(statement, values, lambda _: Recipe.name == "new")
+
+    found = {e.value for e in sqla.elements_of(copy) if isinstance(e, BindParameter)}
+    assert found == {"x", "new"}
+    assert str(statement) == before

@@ -1,0 +1,336 @@
+"""What the parameters of a statement meet: compared with, chosen from, or stored in one place.
+
+The elements of a statement come in, one by one; by the `key` of each parameter goes out which
+column's keys it stands for and which SQL type it is to be sent as, or which column's keys it is
+mixed with in a way that cannot be translated. Pure.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    BindParameter,
+    Case,
+    ClauseElement,
+    Column,
+    ColumnClause,
+    Executable,
+    FunctionElement,
+    Null,
+    Table,
+    Tuple,
+    inspect,
+)
+from sqlalchemy.dialects.postgresql import array
+from sqlalchemy.sql import operators
+from sqlalchemy.sql.dml import UpdateBase
+from sqlalchemy.sql.elements import BinaryExpression, ClauseList, ExpressionClauseList, Grouping
+from sqlalchemy.sql.selectable import CompoundSelect
+from sqlalchemy.sql.sqltypes import TupleType
+from sqlalchemy.types import TypeEngine
+
+from . import sqla
+from .columns import KeyColumn, key_type_of
+from .errors import UntranslatableError
+from .flows import (
+    ARRAY_ARGUMENTS,
+    CHOOSING,
+    Flow,
+    Flows,
+    Given,
+    Held,
+    is_array,
+    merged,
+    positions,
+)
+from .slots import RawColumn, Slot, has_text, mixed_with
+
+_COMPARISONS = {
+    operators.eq,
+    operators.ne,
+    operators.lt,
+    operators.le,
+    operators.gt,
+    operators.ge,
+    operators.in_op,
+    operators.not_in_op,
+    operators.is_,
+    operators.is_not,
+    operators.is_distinct_from,
+    operators.is_not_distinct_from,
+    operators.between_op,
+    operators.not_between_op,
+}
+
+# Operators of lists: of PostgreSQL's ARRAY, or of SQLAlchemy's own.
+_ARRAY_OPERATORS = {"@>", "<@", "&&"}
+
+# Functions that make a text or a document of their arguments, and compare none of them.
+_COMPOSING = {
+    *("concat", "concat_ws", "format", "string_agg", "array_to_string", "to_char"),
+    *("json_build_object", "jsonb_build_object", "json_object_agg", "jsonb_object_agg"),
+    *("json_build_array", "jsonb_build_array"),
+}
+
+
+class Meetings:
+    """What the parameters of a statement meet, by the `key` of each."""
+
+    def __init__(self, flows: Flows, statement: Executable) -> None:
+        self._flows = flows
+        self._statement = statement
+        self._taken: dict[str, dict[Slot, None]] = {}
+        self._plain: set[str] = set()
+        self._met: dict[int, BindParameter[Any]] = {}
+        self.types: dict[str, TypeEngine[Any]] = {}
+        self.refused: dict[str, KeyColumn] = {}
+
+    @property
+    def slots(self) -> dict[str, Slot]:
+        """What the parameters stand for that are compared with columns or stored in them."""
+        return {
+            name: next(iter(slots))
+            for name, slots in self._taken.items()
+            if name not in self.refused
+        }
+
+    def read(self, element: Any) -> None:
+        """Take in one element of the statement; its parts come by themselves."""
+        match element:
+            case BinaryExpression():
+                self._read_operation(element)
+            case Case():
+                self._read_case(element)
+            case FunctionElement():
+                self._read_function(element)
+            case CompoundSelect():
+                for together in positions(element):
+                    self._meet(map(self._flows.of, together))
+            case array():
+                self._meet(map(self._flows.of, element.clauses))
+            case UpdateBase():
+                self._read_write(element)
+
+    def refuse_in(self, criterion: ClauseElement) -> None:
+        """Take in criteria that are out of reach: no parameter in them can be translated."""
+        inside = Meetings(self._flows, self._statement)
+        for element in sqla.elements_of(criterion):
+            inside.read(element)
+        self._met |= inside._met
+        self.refused |= inside.refused | {
+            name: slot for name, slot in inside.slots.items() if isinstance(slot, KeyColumn)
+        }
+
+    def check(self, parameters: Sequence[BindParameter[Any]]) -> None:
+        """Refuse what can be told without the values of an execution.
+
+        That is a name which stands for keys of one entity and for anything else, and text that
+        the statement's shape does not list: it could not be replaced.
+        """
+        listed = {parameter.key for parameter in parameters}
+        unnamed = {parameter.key for parameter in parameters if parameter.unique}
+        for parameter in self._met.values():
+            if parameter.key not in listed and has_text(sqla.parameter_value(parameter)):
+                raise mixed_with(self._column_met_by(parameter))
+        for name, slots in self._taken.items():
+            meanings = {_meaning(slot) for slot in slots} | {"" for _ in {name} & self._plain}
+            if len(meanings) > 1 and name not in self.refused:
+                named = "a parameter" if name in unnamed else f"parameter {name!r}"
+                raise UntranslatableError(
+                    f"{named} stands for a key and for something else",
+                    "give each its own parameter",
+                )
+
+    def _column_met_by(self, parameter: BindParameter[Any]) -> Any:
+        slots = [self.refused.get(parameter.key), *self._taken.get(parameter.key, ())]
+        return next(slot for slot in slots if slot is not None)
+
+    def _read_operation(self, element: BinaryExpression[Any]) -> None:
+        operator, parts = element.operator, (element.left, element.right)
+        if operator in _COMPARISONS:
+            self._compare(*parts)
+        elif operator is operators.getitem:
+            return
+        elif is_array(element.left) and (
+            operator in (operators.contains_op, operators.concat_op)
+            or getattr(operator, "opstring", None) in _ARRAY_OPERATORS
+        ):
+            self._meet(map(self._flows.of, parts))
+        else:
+            self._meet([merged(map(self._flows.of, parts)).made()])
+
+    def _read_case(self, element: Case[Any]) -> None:
+        if element.value is not None:
+            for condition, _ in element.whens:
+                self._compare(element.value, condition)
+        self._meet(map(self._flows.of, [*(result for _, result in element.whens), element.else_]))
+
+    def _read_function(self, element: FunctionElement[Any]) -> None:
+        name = getattr(element, "name", "")
+        if name in ARRAY_ARGUMENTS:
+            self._meet(self._flows.elements_of(element))
+        elif name == "nullif" or name not in CHOOSING:
+            flows = [self._flows.of(argument) for argument in element.clauses]
+            if name == "nullif":
+                self._meet(flows)
+            elif name not in _COMPOSING:
+                self._meet([merged(flows).made()])
+        else:
+            self._meet(map(self._flows.of, list(element.clauses)[CHOOSING[name]]))
+
+    def _compare(self, left: Any, right: Any) -> None:
+        """Note what two operands of a comparison mean for each other, position by position."""
+        inner = right.element if isinstance(right, Grouping) else right
+        if isinstance(inner, ClauseList | ExpressionClauseList) and not isinstance(
+            inner, array | Tuple
+        ):
+            for one in inner.clauses:  # a list of expressions in IN, the two ends of BETWEEN
+                self._compare(left, one)
+            return
+        lefts, rights = positions(left), positions(right)
+        if len(lefts) == len(rights):
+            for these in zip(lefts, rights, strict=True):
+                together = list(itertools.chain.from_iterable(these))
+                if not any(isinstance(each, Null) for each in together):
+                    self._meet(map(self._flows.of, together))
+        elif isinstance(right, BindParameter):
+            self._take_row(right, [merged(map(self._flows.of, each)) for each in lefts])
+        else:
+            self._meet([merged(map(self._flows.of, [left, right])).made()])
+
+    def _meet(self, flows: Iterable[Flow]) -> None:
+        """Note that values of these flows are compared, chosen from or stored with each other."""
+        flow = merged(flows)
+        columns = [*(held.column for held in flow.keys), *flow.made_from]
+        if not columns:
+            self._meet_data(flow)
+            return
+        held = _agreed(flow)
+        for given in flow.given:
+            if held is not None and given.fits(held):
+                self._take(given, held)
+            else:
+                self._refuse(given.parameter, columns[0])
+        for parameter in flow.buried:
+            self._refuse(parameter, columns[0])
+
+    def _meet_data(self, flow: Flow) -> None:
+        """Note parameters that meet no key: they must not stand for one elsewhere."""
+        if not flow.data:
+            return
+        self._plain.update(given.parameter.key for given in flow.given)
+        self._plain.update(parameter.key for parameter in flow.buried)
+        raw = _raw_column(flow.data)
+        if raw is not None:
+            for given in flow.given:
+                self._taken.setdefault(given.parameter.key, {})[raw] = None
+
+    def _take(self, given: Given, held: Held) -> None:
+        """Note a parameter that stands for a key, and the SQL type that it is to be sent as.
+
+        Text is sent as text, and a key in its place would be compared as text.
+        """
+        parameter, depth = given.parameter, held.depth + given.depth
+        column = replace(held.column, array=depth > 0)
+        self._met[id(parameter)] = parameter
+        self._taken.setdefault(parameter.key, {})[column] = None
+        self._send_as(parameter, ARRAY(held.type) if depth > 0 else held.type)
+
+    def _take_row(self, parameter: BindParameter[Any], flows: Sequence[Flow]) -> None:
+        """Note a list of rows: the values at each position meet what stands there."""
+        slots = tuple(map(slot_of, flows))
+        columns = [slot for slot in slots if isinstance(slot, KeyColumn)]
+        made_from = [column for flow in flows for column in flow.made_from]
+        if made_from or any(flow.given or flow.buried for flow in flows if flow.keys):
+            self._refuse(parameter, [*made_from, *columns][0])
+        elif any(slots):
+            self._met[id(parameter)] = parameter
+            self._taken.setdefault(parameter.key, {})[slots] = None
+            types = getattr(parameter.type, "types", [parameter.type] * len(slots))
+            self._send_as(
+                parameter,
+                TupleType(
+                    *(
+                        flow.keys[0].type if isinstance(slot, KeyColumn) else type_
+                        for slot, flow, type_ in zip(slots, flows, types, strict=True)
+                    )
+                ),
+            )
+
+    def _send_as(self, parameter: BindParameter[Any], type_: TypeEngine[Any]) -> None:
+        if repr(parameter.type) != repr(type_):
+            self.types[parameter.key] = type_
+
+    def _refuse(self, parameter: BindParameter[Any], column: KeyColumn) -> None:
+        self._met[id(parameter)] = parameter
+        self.refused.setdefault(parameter.key, column)
+
+    def _read_write(self, statement: UpdateBase) -> None:
+        columns, ordered = columns_of(statement)
+        pairs = [*sqla.values_of(statement), *sqla.conflict_values_of(statement)]
+        for record in itertools.chain.from_iterable(sqla.many_values_of(statement)):
+            pairs += (
+                record.items()
+                if isinstance(record, Mapping)
+                else zip(ordered, record, strict=False)
+            )
+        for name, value in [*pairs, *sqla.selected_into(statement)]:
+            column = columns.get(name) if isinstance(name, str) else _element(name)
+            stored = _element(value)
+            if not isinstance(stored, ClauseElement) and statement is not self._statement:
+                stored = sqla.unlisted(stored)  # a record out of reach, in a CTE
+            if column is not None and isinstance(stored, ClauseElement):
+                self._meet([self._flows.of(column), self._flows.of(stored)])
+
+
+def _agreed(flow: Flow) -> Held | None:
+    """Return the keys that all values of a flow are like, `None` if others are among them."""
+    first = flow.keys[0] if flow.keys else None
+    if first is None or flow.made_from or flow.data:
+        return None
+    return first if all(held.is_like(first) for held in flow.keys) else None
+
+
+def slot_of(flow: Flow) -> Slot | None:
+    """Return what a value stands for that meets these, `None` for anything."""
+    held = _agreed(flow)
+    if held is not None:
+        return replace(held.column, array=held.depth > 0)
+    return None if flow.keys or flow.made_from else _raw_column(flow.data)
+
+
+def _raw_column(data: Iterable[ColumnClause[Any] | None]) -> RawColumn | None:
+    """Return a column among plain data that no ref fits, whose values are never text."""
+    for column in data:
+        if isinstance(column, Column) and key_type_of(column.type) in ("uuid", "integer"):
+            return RawColumn(str(column))
+    return None
+
+
+def _meaning(slot: Slot) -> Any:
+    if isinstance(slot, KeyColumn):
+        return replace(slot, name="")
+    return "" if isinstance(slot, RawColumn) else tuple(s and _meaning(s) for s in slot)
+
+
+def _element(value: Any) -> Any:
+    return value.__clause_element__() if hasattr(value, "__clause_element__") else value
+
+
+def columns_of(statement: Executable) -> tuple[dict[str, Any], list[Any]]:
+    """Return the columns that a write can fill, by the names it may use, and in order."""
+    if not isinstance(statement, UpdateBase):
+        return {}, []
+    table = statement.entity_description["table"]
+    ordered = list(table.c) if isinstance(table, Table) else []
+    class_ = statement.entity_description.get("entity")
+    attributes = () if class_ is None else inspect(class_).mapper.column_attrs
+    return {
+        **(dict(table.c.items()) if ordered else {}),
+        **{attribute.key: attribute.columns[0] for attribute in attributes},
+    }, ordered
