@@ -18,6 +18,7 @@ from sqlalchemy.orm import InstanceState, InstrumentedAttribute
 from . import sqla
 from .columns import KeyColumn
 from .conversation import Conversation, Wanted
+from .keyed import key_by_refs
 from .keys import Key
 from .listing import RefList
 from .pickled import Carried, carry_refs, is_set
@@ -76,6 +77,7 @@ def instrument(class_: type[Any], names: Iterable[str]) -> None:
         attribute = getattr(class_, name)
         if type(attribute) is InstrumentedAttribute:
             attribute.__class__ = RefAttribute
+    key_by_refs(class_)
     carry_refs(class_)
 
 

@@ -26,7 +26,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import ChunkedIteratorResult
 from sqlalchemy.orm import InstanceState, Mapper, Session, registry
-from sqlalchemy.orm.base import instance_state
+from sqlalchemy.orm.base import NO_VALUE, instance_state
+from sqlalchemy.orm.mapped_collection import _AttrGetter, _PlainColumnGetter
 from sqlalchemy.orm.mapper import _all_registries
 from sqlalchemy.orm.util import LoaderCriteriaOption
 from sqlalchemy.sql import visitors
@@ -36,6 +37,7 @@ from sqlalchemy.sql.lambdas import LambdaElement
 from sqlalchemy.sql.selectable import AliasedReturnsRows, FromClause, ScalarValues
 from sqlalchemy.types import TypeEngine
 from sqlalchemy.util.concurrency import in_greenlet
+from sqlalchemy.util.langhelpers import Missing
 
 Rows = Sequence[Any]
 """A chunk of rows: tuples of one value per result element."""
@@ -341,7 +343,10 @@ def selected_from_union(element: ColumnElement[Any]) -> ColumnElement[Any]:
     attribute's, which it tells by an annotation.
     """
     mapper = element._annotations.get("parententity")
-    selectable = mapper.selectable if isinstance(mapper, Mapper) else None
+    if not isinstance(mapper, Mapper):
+        return element
+    mapper.registry.configure(cascade=True)  # which is when the union is put together
+    selectable = mapper.selectable
     if not isinstance(selectable, AliasedReturnsRows):
         return element
     column = selectable.corresponding_column(cast("Column[Any]", element._deannotate()))
@@ -487,3 +492,26 @@ def invalidate_pool(connection: Connection, error: BaseException) -> None:
     """
     connection.engine.pool._invalidate(connection.connection, error)
     connection.invalidate(error)
+
+
+def new_collection(attribute: Any) -> Any:
+    """Return an empty collection as a relationship makes them; nobody is told of it."""
+    return attribute.impl.collection_factory()
+
+
+def is_unpopulated(key: Any) -> bool:
+    """Tell whether a child of a dictionary collection has nothing to make its key of."""
+    return key is NO_VALUE or key is Missing
+
+
+def columns_by_getter(keyfunc: Any, mapper: Mapper[Any]) -> Sequence[Any] | None:
+    """Return the columns that `column_keyed_dict()` makes keys of, `None` for other functions."""
+    return keyfunc._cols(mapper) if isinstance(keyfunc, _PlainColumnGetter) else None
+
+
+def columns_of_keys(keyfunc: Any, mapper: Mapper[Any]) -> Sequence[Any] | None:
+    """Return the columns that keys of a dictionary collection are made of, if that can be told."""
+    if isinstance(keyfunc, _AttrGetter):
+        attribute = mapper.column_attrs.get(keyfunc.attr_name)
+        return None if attribute is None else attribute.columns
+    return columns_by_getter(keyfunc, mapper)

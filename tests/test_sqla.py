@@ -50,6 +50,7 @@ from sqlalchemy.orm import (
 
 from alfred_refs import sqla
 from tests.models import Base, Cook, Guest, MealPlan, Person, Recipe, devices, recipe_tags
+from tests.test_keyed import Drawer, Thing
 from tests.test_model_unions import Vehicle
 
 ONE, TWO = uuid.uuid4(), uuid.uuid4()
@@ -463,10 +464,11 @@ def test_an_attribute_of_a_concrete_base_stands_for_a_column_of_the_union() -> N
     """The ORM puts it there; any other attribute stands for its own column."""
     configure_mappers()
     attribute, plain = (c.__clause_element__() for c in (Vehicle.id, Recipe.id))
-    union = Vehicle.__mapper__.selectable
 
-    assert sqla.selected_from_union(attribute) is union.c["id"]
-    assert len(union.c["id"].base_columns) == 2
+    found = sqla.selected_from_union(attribute)
+
+    assert found is Vehicle.__mapper__.selectable.c["id"]
+    assert len(found.base_columns) == 2
     assert sqla.selected_from_union(plain) is plain
 
 
@@ -536,3 +538,23 @@ def test_the_end_of_an_upsert_can_be_replaced_in_a_copy() -> None:
     found = {e.value for e in sqla.elements_of(copy) if isinstance(e, BindParameter)}
     assert found == {"x", "new"}
     assert str(statement) == before
+
+
+def test_a_dictionary_collection_tells_what_its_keys_are_made_of() -> None:
+    """Columns or an attribute are named; of any other function nothing is known."""
+    by_column, by_key, by_name, by_function = (
+        sqla.new_collection(getattr(Drawer, name)).keyfunc
+        for name in ("by_column", "by_key", "by_name", "by_function")
+    )
+    columns, mapper = Thing.__table__.c, Thing.__mapper__
+    thing: Any = Thing(name="x")
+
+    assert list(sqla.columns_of_keys(by_column, mapper) or []) == [columns["id"]]
+    assert list(sqla.columns_of_keys(by_key, mapper) or []) == [columns["id"]]
+    assert list(sqla.columns_of_keys(by_name, mapper) or []) == [columns["name"]]
+    assert sqla.columns_of_keys(by_function, mapper) is None
+    assert list(sqla.columns_by_getter(by_column, mapper) or []) == [columns["id"]]
+    assert sqla.columns_by_getter(by_key, mapper) is None
+    assert sqla.is_unpopulated(by_key(thing))
+    assert sqla.is_unpopulated(by_column(thing))
+    assert not sqla.is_unpopulated(by_name(thing))
