@@ -413,9 +413,10 @@ def watch_loading(session: Session, loaded: Callable[[InstanceState[Any]], None]
     states, reference = identity_map._dict, identity_map._wr
 
     def add(state: Any, key: Any) -> None:
+        # first, because it may refuse: what is in the map is found by the next load
+        loaded(state)
         states[key] = state
         state._instance_dict = reference
-        loaded(state)
 
     identity_map._add_unpresent = add
 

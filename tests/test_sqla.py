@@ -380,6 +380,21 @@ def test_each_instance_that_a_load_makes_is_told_of_once(tables: Engine) -> None
 
 
 @pytest.mark.usefixtures("recipes")
+def test_what_the_watcher_refuses_is_not_in_the_session(tables: Engine) -> None:
+    """Who keeps the error keeps the instance too: the next load must not find it in the map."""
+
+    def refuse(state: object) -> None:
+        raise ValueError(state)
+
+    with Session(tables) as session:
+        sqla.watch_loading(session, refuse)
+        with pytest.raises(ValueError, match="InstanceState"):
+            session.scalars(select(Recipe)).all()
+
+        assert list(session.identity_map.values()) == []
+
+
+@pytest.mark.usefixtures("recipes")
 def test_a_watched_identity_map_is_as_one_that_is_not(tables: Engine) -> None:
     """What a load puts in it and in the instance's state is the same, and is dropped the same."""
     with Session(tables) as watched, Session(tables) as other:
