@@ -24,6 +24,7 @@ from .listing import RefList
 from .pickled import Carried, carry_refs, is_set
 from .rows import shower
 from .sqla import Rows
+from .sqlmodel import refuse_raw
 from .store import EntityKey
 from .values import keys_in, texts_in, with_keys
 
@@ -65,14 +66,22 @@ class RefAttribute(InstrumentedAttribute[Any]):
         return value if boundary is None else boundary.show(self, instance, value)
 
     def __set__(self, instance: object, value: Any) -> None:
+        super().__set__(instance, self.accepted(instance, value))
+
+    def accepted(self, instance: object, value: Any) -> Any:
+        """Return what an instance keeps when this is set: the key that a ref names."""
         boundary = boundary_of(instance)
-        if boundary is not None:
-            value = boundary.accept(self, instance, value)
-        super().__set__(instance, value)
+        return value if boundary is None else boundary.accept(self, instance, value)
 
 
 def instrument(class_: type[Any], names: Iterable[str]) -> None:
-    """Make attributes of a class show refs, for instances that belong to a boundary."""
+    """Make attributes of a class show refs, for instances that belong to a boundary.
+
+    Raises:
+        KeyColumnError: the class would be dumped with its keys.
+    """
+    names = frozenset(names)
+    refuse_raw(class_, names)
     for name in names:
         attribute = getattr(class_, name)
         if type(attribute) is InstrumentedAttribute:
