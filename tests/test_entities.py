@@ -16,6 +16,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    TypeDecorator,
     Uuid,
     func,
     select,
@@ -247,3 +248,19 @@ def test_a_class_of_another_base_mapped_later_is_met_when_it_is_used(entities: E
         id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
 
     assert entities.of_class(Drink).own == "drink"
+
+
+def test_keys_of_a_python_type_of_the_applications_own_are_data(entities: Entities) -> None:
+    """Only UUIDs, integers and strings become refs; a custom type says what it makes."""
+
+    class Token(TypeDecorator[Any]):
+        impl = Integer
+        cache_ok = True
+        python_type = dict
+
+        def process_result_value(self, value: Any, _: Any) -> Any:
+            return {"token": value}
+
+    table = Table("tokens", MetaData(), Column("id", Token, primary_key=True))
+
+    assert entities.of_column(table.c.id) is None
