@@ -356,7 +356,7 @@ class Boundary:
         refs = {
             name: (held[name], shower(columns[name], self.conversation)(held[name]))
             for name, pairs in keys.items()
-            if pairs
+            if pairs or isinstance(held[name], list)
         }
         return Carried(state.class_, columns, refs, instrument)
 

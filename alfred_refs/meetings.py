@@ -24,7 +24,6 @@ from sqlalchemy import (
     Null,
     Table,
     Tuple,
-    inspect,
 )
 from sqlalchemy.dialects.postgresql import array
 from sqlalchemy.sql import operators
@@ -326,10 +325,9 @@ def columns_of(statement: Executable) -> tuple[dict[str, Any], list[Any]]:
     """Return the columns that a write can fill, by the names it may use, and in order."""
     if not isinstance(statement, UpdateBase):
         return {}, []
-    table = statement.entity_description["table"]
+    table, mapper = sqla.written_by(statement)
     ordered = list(table.c) if isinstance(table, Table) else []
-    class_ = statement.entity_description.get("entity")
-    attributes = () if class_ is None else inspect(class_).mapper.column_attrs
+    attributes = () if mapper is None else mapper.column_attrs
     return {
         **(dict(table.c.items()) if ordered else {}),
         **{attribute.key: attribute.columns[0] for attribute in attributes},

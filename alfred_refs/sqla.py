@@ -32,6 +32,7 @@ from sqlalchemy.orm.mapper import _all_registries
 from sqlalchemy.orm.util import LoaderCriteriaOption
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.cache_key import HasCacheKey
+from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.elements import BinaryExpression, BooleanClauseList, ClauseElement, Grouping
 from sqlalchemy.sql.lambdas import LambdaElement
 from sqlalchemy.sql.selectable import AliasedReturnsRows, FromClause, ScalarValues
@@ -223,6 +224,15 @@ def _aliases_without(statement: Executable, values: Mapping[str, Any]) -> Iterat
 
 def _has_any(element: Any, values: Mapping[str, Any]) -> bool:
     return any(getattr(part, "key", None) in values for part in visitors.iterate(element))
+
+
+def written_by(statement: UpdateBase) -> tuple[Any, Mapper[Any] | None]:
+    """Return the table that a write is to, and the mapper of the class that it names, if any.
+
+    The public `entity_description` fails for a table where criteria name a class.
+    """
+    table = statement.table
+    return table, table._annotations.get("parentmapper")
 
 
 def values_of(statement: Executable) -> Iterator[tuple[Any, Any]]:

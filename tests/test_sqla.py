@@ -282,6 +282,16 @@ def test_the_class_of_a_table_is_found_whatever_its_base() -> None:
     assert Guest.__mapper__.local_table is Person.__table__
 
 
+@pytest.mark.parametrize("write", [insert, update, delete])
+def test_a_write_tells_its_table_and_its_class(write: Any) -> None:
+    """By the class, by the table, and by a table where criteria name a class."""
+    assert sqla.written_by(write(Recipe)) == (Recipe.__table__, Recipe.__mapper__)
+    assert sqla.written_by(write(recipe_tags)) == (recipe_tags, None)
+    if write is not insert:
+        mixed = write(recipe_tags).where(recipe_tags.c.recipe_id == Recipe.id)
+        assert sqla.written_by(mixed) == (recipe_tags, None)
+
+
 def test_a_class_that_is_mapped_later_is_left_out() -> None:
     """The base of concrete classes has no mapper until all mappers are configured."""
 
