@@ -74,6 +74,15 @@ class RefCache:
         refs = self._refs.get(entity)
         return None if refs is None else refs.get(token_of(key))
 
+    def refs_by_key(self, key: Key) -> list[str]:
+        """Return the refs that rows of any entity with this key have here.
+
+        A UUID and an integer may have one token, so the key itself is looked at.
+        """
+        token = token_of(key)
+        found = [(entity, refs.get(token)) for entity, refs in list(self._refs.items())]
+        return [ref for entity, ref in found if ref and self.key_of(entity, ref) == key]
+
     def key_of(self, entity: str, ref: str) -> Key | None:
         """Return the key that a ref names, if it is here and its row is not gone."""
         keys = self._keys.get(entity)

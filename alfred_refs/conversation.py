@@ -175,6 +175,13 @@ class Conversation:
         """
         return self._cache.refs_of(entity)
 
+    def refs_met(self, key: Key) -> list[str]:
+        """Return the refs, of any entity, that this process has met for a key whose row is there.
+
+        No round trip: what the store knows beside is not asked for.
+        """
+        return self._cache.refs_by_key(key)
+
     @property
     def lost(self) -> tuple[Mapping[Any, str], Mapping[EntityKey, Gone]]:
         """What this process knows to be gone: live views, empty as long as all rows are there.

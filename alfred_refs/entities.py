@@ -22,6 +22,7 @@ from .errors import KeyColumnError, UntranslatableError
 from .exposure import Exposure
 from .naming import EntityNames, root_of
 from .policy import KeyType, RefPolicy
+from .shown import columns_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +135,9 @@ class Entities:
         try:
             shown = Exposure(self.of_column).of(attribute.columns[0])
         except UntranslatableError as error:
-            raise KeyColumnError(
-                f"attribute {attribute} is an expression over key columns, and {error.fact}",
-                "map the key column itself, or leave it out of the class",
-            ) from None
+            raise _expression(attribute, error.fact) from None
+        if any(columns_in(shown)) and not isinstance(shown, KeyColumn):
+            raise _expression(attribute, "its values are not keys as a column has them")
         return shown if isinstance(shown, KeyColumn) else None
 
     def _read_column(self, column: Column[Any]) -> KeyColumn | None:
@@ -255,6 +255,13 @@ def _refuse_composite(composite: CompositeProperty[Any], held: Mapping[str, KeyC
             f"composite attribute {composite} holds key columns, which is not translated",
             'declare its columns with info={"ref": None}, or map them one by one',
         )
+
+
+def _expression(attribute: ColumnProperty[Any], fact: str) -> KeyColumnError:
+    return KeyColumnError(
+        f"attribute {attribute} is an expression over key columns, and {fact}",
+        "map the key column itself, or leave it out of the class",
+    )
 
 
 def _own_table_last(foreign_key: Any) -> bool:

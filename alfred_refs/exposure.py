@@ -1,17 +1,22 @@
-"""What an expression shows: the key column whose values stand in its result.
+"""What an expression shows: the key column whose values stand in its result, or inside it.
 
-A result element of a statement comes in; the `KeyColumn` that its values are keys of, `None` for
-plain data, or `UNKNOWN` goes out. What would show keys in a way that cannot be rewritten, such as
-a cast to text or a mixture with other data, raises. Pure.
+A result element of a statement comes in; what its values show of keys goes out, as `shown` has
+it: a key, a list or a record of keys, `None` for plain data. What would show keys in a way that
+cannot be rewritten, such as a concatenation or a mixture with other data, raises. Pure.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
+    CHAR,
+    JSON,
+    NCHAR,
     BindParameter,
     Boolean,
     Case,
@@ -19,47 +24,69 @@ from sqlalchemy import (
     Column,
     ColumnClause,
     ColumnElement,
+    Enum,
     FunctionElement,
     FunctionFilter,
     Label,
     Null,
     Over,
+    String,
     Table,
     TextClause,
     TypeCoerce,
     UnaryExpression,
     Uuid,
 )
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import Bundle
 from sqlalchemy.sql import operators
-from sqlalchemy.sql.elements import ClauseList, Grouping, TableValuedColumn
-from sqlalchemy.sql.selectable import FromClause, ScalarSelect
+from sqlalchemy.sql.elements import (
+    BinaryExpression,
+    ClauseList,
+    Grouping,
+    Slice,
+    TableValuedColumn,
+)
+from sqlalchemy.sql.selectable import FromClause, ScalarSelect, TableValuedAlias
 from sqlalchemy.types import NullType
 
 from . import sqla
 from .columns import KeyColumn, is_text_uuid, key_type_of
 from .errors import UntranslatableError
-
-UNKNOWN: Final = "unknown"
-"""The statement does not tell where a value comes from: it may be a key of any type."""
-
-UNTYPED: Final = "untyped"
-"""A function of plain data whose type is not known: it may look something up, such as a UUID."""
-
-Shown = KeyColumn | Literal["unknown", "untyped"] | None
+from .functions import ARRAYS, CHOOSING, JSON_MAKERS, RECORDS, shown_by
+from .shown import (
+    UNKNOWN,
+    UNTYPED,
+    Listed,
+    Named,
+    Record,
+    Series,
+    Shown,
+    Spelled,
+    Unknown,
+    alike,
+    as_json,
+    columns_in,
+    is_array,
+    is_container,
+    item_of,
+    listed,
+    spelled,
+    unknowns_in,
+)
 
 ASK_RAW = (
     "select the key column itself, or use session.raw_keys() or "
     "execution_options(raw_keys=True) in trusted code"
 )
 
-# Functions whose result is one of these arguments, unchanged; the others only choose.
-_EVERY, _FIRST, _FIRST_AND_DEFAULT = slice(None), slice(1), slice(0, None, 2)
-_CHOOSING = {
-    **dict.fromkeys(("max", "min", "any_value", "coalesce", "greatest", "least"), _EVERY),
-    **dict.fromkeys(("first_value", "last_value", "nth_value", "nullif"), _FIRST),
-    **dict.fromkeys(("lag", "lead"), _FIRST_AND_DEFAULT),
-}
+# The longest text of a key of each type; a shorter text column would cut it.
+_LONGEST = {"uuid": 36, "integer": 20}
+
+# A constant written out in SQL, with or without a cast.
+_CONSTANT = re.compile(
+    r"\s*('[^']*'|-?\d+(\.\d+)?|null|true|false)\s*(::\s*\w+\s*(\[\])?)?\s*", re.IGNORECASE
+)
 
 
 class Exposure:
@@ -68,15 +95,18 @@ class Exposure:
     Args:
         key_column: tells what keys a column of a table holds.
         given: the parameters that stand for keys, by name.
+        parameters: the names of the statement's parameters, in the order of its shape.
     """
 
     def __init__(
         self,
         key_column: Callable[[Column[Any]], KeyColumn | None],
         given: Mapping[str, KeyColumn] | None = None,
+        parameters: Sequence[str] = (),
     ) -> None:
         self._key_column = key_column
         self._given = given or {}
+        self._parameters = parameters
 
     def of_any(self, elements: Sequence[Any]) -> Shown:
         """Return what a value shows that comes from one of several expressions.
@@ -84,32 +114,28 @@ class Exposure:
         Raises:
             UntranslatableError: keys are mixed with other values, or are not shown as they are.
         """
-        shown = [self.of(element) for element in elements if not _is_null(element)]
-        if UNKNOWN in shown:
-            return UNKNOWN
-        columns = [column for column in shown if isinstance(column, KeyColumn)]
-        if not columns:
-            return UNTYPED if UNTYPED in shown else None
-        alike = {replace(column, name="") for column in columns}
-        if len(alike) > 1 or len(columns) < len(shown):
-            raise _untranslatable(columns)
-        return columns[0]
+        given = [element for element in elements if not _is_null(element)]
+        return _either([self.of(element) for element in given], given)
 
-    def of(self, element: Any) -> Shown:  # noqa: C901, PLR0911, PLR0912  # one case a construct
+    def of(self, element: Any) -> Shown:
         """Return what one expression shows."""
+        bundle = sqla.bundle_of(element)
+        return self._of_expression(element) if bundle is None else self._of_bundle(bundle)
+
+    def _of_expression(self, element: Any) -> Shown:  # noqa: C901, PLR0911, PLR0912  # one case a construct
         match element:
             case ColumnClause():
                 return self._of_column(element)
             case BindParameter():
                 return self._given.get(element.key)
-            case ColumnElement(type=Boolean()) | FunctionElement(name="count"):
+            case ColumnElement(type=Boolean()):
                 return None
             case Cast() | TypeCoerce():
-                return self._of_cast(element)
+                return _cast(self.of(element.clause), element.type)
             case Case():
                 return self.of_any([*(result for _, result in element.whens), element.else_])
-            case FunctionElement(name=str(name)) if name in _CHOOSING:
-                return self.of_any(list(element.clauses)[_CHOOSING[name]])
+            case FunctionElement():
+                return self._of_function(element)
             case UnaryExpression(operator=operators.distinct_op):
                 return self.of(element.element)
             case Label() | Grouping() | Over():
@@ -118,12 +144,20 @@ class Exposure:
                 return self.of(element.func)
             case ScalarSelect():
                 return self.of(element.element.selected_columns[0])
+            case BinaryExpression(operator=operators.getitem | operators.concat_op):
+                return self._of_operator(element)
+            case postgresql.array():
+                return listed(self.of_any(list(element.clauses)))
+            case postgresql.aggregate_order_by():
+                return self.of(element.target)
             case TableValuedColumn():
-                return self._of_whole_row(element.scalar_alias)
-            case FromClause() if not isinstance(element, FunctionElement):
+                return self._of_scalar_alias(element.scalar_alias)
+            case FromClause():
                 return self._of_whole_row(element)
             case TextClause():
-                return UNKNOWN
+                return None if _CONSTANT.fullmatch(element.text) else UNKNOWN
+            case _ if (aggregate := sqla.ordered_aggregate(element)) is not None:
+                return self.of(aggregate)
             case _:
                 return self._of_made(element)
 
@@ -133,44 +167,225 @@ class Exposure:
         bases = [base for base in meant.base_columns if base is not meant]
         if isinstance(meant, Column) and isinstance(meant.table, Table):
             return self._key_column(meant)
-        if not bases:  # literal_column(), a lightweight table()
-            return UNKNOWN
-        return self.of_any(bases)
+        if isinstance(element.table, TableValuedAlias):
+            return self._of_table_function(element.table, element)
+        if bases:
+            return self.of_any(bases)
+        is_constant = element.is_literal and _CONSTANT.fullmatch(element.name)
+        return None if is_constant else UNKNOWN  # literal_column(), a lightweight table()
 
-    def _of_cast(self, element: Any) -> Shown:
-        shown = self.of(element.clause)
-        if not isinstance(shown, KeyColumn):
-            return shown
-        if shown.array or key_type_of(element.type) != shown.key_type:
-            raise _untranslatable([shown])
-        return replace(shown, as_text=is_text_uuid(element.type))
+    def _of_scalar_alias(self, table: FromClause) -> Shown:
+        """Return what `column_valued()` shows; `table_valued()` of a table is a row of it."""
+        if isinstance(table, TableValuedAlias) and len(table.c) == 1:
+            return self._of_table_function(table, table.c[0])
+        return self._of_whole_row(table)
+
+    def _of_table_function(self, table: TableValuedAlias, column: Any) -> Shown:
+        """Return what a column shows of the rows that a function makes, such as `unnest()`."""
+        shown = self.of(table.element)
+        is_first = column is list(table.c)[0]  # noqa: RUF015  # next() would not tell it is there
+        return shown if is_first or isinstance(shown, Unknown) else None
+
+    def _of_function(self, element: FunctionElement[Any]) -> Shown:
+        name = _name_of(element)
+        arguments = list(element.clauses)
+        if name in CHOOSING:
+            shown = self.of_any(arguments[CHOOSING[name]])
+            return _retyped(shown, element.type)
+        if name in ARRAYS:
+            parts = arguments[ARRAYS[name]]
+            return listed(_either([item_of(self.of(part)) for part in parts], parts))
+        if name in RECORDS:
+            return self._of_record(arguments)
+        part = self._of_json_part if name in JSON_MAKERS else self.of
+        if name == "count" or not name:
+            return None if name else self._of_made(element)
+        known = shown_by(name, [part(argument) for argument in arguments])
+        return self._of_made(element) if known is NotImplemented else known
+
+    def _of_json_part(self, element: Any) -> Shown:
+        """Return what a part of a JSON document shows; a whole row is a record in it."""
+        match element:
+            case TableValuedColumn() if not isinstance(element.scalar_alias, TableValuedAlias):
+                return self._of_row(element.scalar_alias)
+            case FromClause() if not isinstance(element, FunctionElement | ColumnElement):
+                return self._of_row(element)
+            case UnaryExpression(operator=operators.distinct_op) | Grouping():
+                return self._of_json_part(element.element)
+            case postgresql.aggregate_order_by():
+                return self._of_json_part(element.target)
+            case _:
+                return self.of(element)
+
+    def _of_row(self, table: FromClause) -> Shown:
+        """Return what a whole row shows as JSON: the database may have more columns of a table."""
+        shown = [(column, as_json(self.of(column))) for column in table.c]
+        rest = UNKNOWN if isinstance(_behind(table), Table) else None
+        if rest is None and not any(part for _, part in shown):
+            return None
+        if any(part and sqla.is_unnamed(column) for column, part in shown):
+            raise _untranslatable(c for _, part in shown for c in columns_in(part))
+        return Record(tuple((str(column.name), part) for column, part in shown), rest)
+
+    def _of_record(self, arguments: Sequence[Any]) -> Shown:
+        names, values = arguments[::2], arguments[1::2]
+        shown = [as_json(self._of_json_part(value)) for value in values]
+        named = [self._name(name) for name in names]
+        if not any(shown) and None not in named:
+            return None
+        if None in named or len(names) != len(values):
+            # a name that is computed may be a key itself
+            shown += [self.of(name) for name in names]
+            columns = [column for part in shown for column in columns_in(part)]
+            if columns:
+                raise _untranslatable(columns)
+            return _strongest(shown)
+        return Record(tuple(zip(named, shown, strict=True)))  # type: ignore[arg-type]
+
+    def _name(self, element: Any) -> Named | str | None:
+        """Return a field's name: a parameter's value differs from execution to execution."""
+        if isinstance(element, BindParameter) and element.key in self._parameters:
+            return Named(self._parameters.index(element.key))
+        text = getattr(element, "text", None) or (
+            element.name if isinstance(element, ColumnClause) and element.is_literal else ""
+        )
+        is_text = _CONSTANT.fullmatch(text) and text.strip()[0] == "'"
+        return text.strip()[1:].partition("'")[0] if is_text else None
+
+    def _of_operator(self, element: BinaryExpression[Any]) -> Shown:
+        """Return what an item or a slice of an array shows, or two arrays joined."""
+        left = self.of(element.left)
+        is_list = is_array(left) or isinstance(left, Listed)
+        if element.operator is operators.getitem and is_list and not _is_json(element.left):
+            return listed(item_of(left)) if isinstance(element.right, Slice) else item_of(left)
+        right = self.of(element.right)
+        if element.operator is operators.concat_op and isinstance(element.type, ARRAY):
+            parts = [item_of(part) for part in (left, right)]
+            return listed(_either(parts, [element.left, element.right]))
+        return self._of_made(element)
+
+    def _of_bundle(self, bundle: Bundle[Any]) -> Shown:
+        """Return what a bundle shows: it becomes a row inside the row."""
+        items = tuple(map(self.of, bundle.exprs))
+        if not any(items):
+            return None
+        if type(bundle).create_row_processor is not Bundle.create_row_processor:
+            raise _untranslatable([c for item in items for c in columns_in(item)])
+        return Series(items)
 
     def _of_made(self, element: Any) -> Shown:
         """Refuse what is made from keys: only plain data can be computed with."""
         parts = [self.of(part) for part in _parts(element)]
-        columns = [column for column in parts if isinstance(column, KeyColumn)]
+        columns = [column for part in parts for column in columns_in(part)]
         if columns:
             raise _untranslatable(columns)
-        if UNKNOWN in parts:
-            return UNKNOWN
         untyped = isinstance(element, FunctionElement) and isinstance(
             element.type, NullType | Uuid
         )
-        return UNTYPED if untyped or UNTYPED in parts else None
+        return _strongest(parts) or (UNTYPED if untyped else None)
 
     def _of_whole_row(self, table: FromClause) -> Shown:
-        """Refuse a row as one value, such as `row_to_json(recipes)` has it, if it has keys."""
-        return self._of_made(Bundle("row", *table.c))
+        """Refuse a row as one value, which drivers return as text, if it has keys."""
+        return self._of_made(ClauseList(*table.c))
+
+
+def _either(shown: Sequence[Shown], elements: Sequence[Any]) -> Shown:
+    """Return what a value shows that is one of several; an empty JSON list may be one of them."""
+    found = [part for part in shown if not (part is None or isinstance(part, Unknown))]
+    if UNKNOWN in shown or not found:
+        return _strongest(shown)
+    one: Shown = found[0]
+    for other in found[1:]:
+        one = alike(one, other)
+    others = [e for part, e in zip(shown, elements, strict=True) if part not in found]
+    if one is None or (others and not (is_container(one) and all(map(_is_constant, others)))):
+        raise _untranslatable([column for part in found for column in columns_in(part)])
+    return one
+
+
+def _strongest(parts: Iterable[Shown]) -> Unknown | None:
+    """Return how little is known of a value that these are parts of."""
+    unknown = {each for part in parts for each in unknowns_in(part)}
+    return UNKNOWN if UNKNOWN in unknown else next(iter(unknown), None)
+
+
+def _cast(shown: Shown, type_: Any) -> Shown:
+    """Return what a value shows after a cast: keys may become text, JSON stays JSON."""
+    match shown:
+        case None | Unknown():
+            return shown
+        case KeyColumn() if not shown.array and key_type_of(type_) == shown.key_type != "string":
+            return replace(shown, as_text=is_text_uuid(type_))
+        case KeyColumn() | Spelled() if not is_array(shown):
+            column = next(columns_in(shown))
+            if _holds_text_of(column, type_) or (
+                key_type_of(type_) == column.key_type != "string"
+            ):
+                return spelled(shown)
+        case KeyColumn() | Listed() if isinstance(type_, ARRAY):
+            _cast(_scalar(item_of(shown)), type_.item_type)
+            return as_json(shown)
+        case _ if isinstance(type_, JSON) and not is_array(shown):
+            return shown
+    raise _untranslatable(columns_in(shown))
+
+
+def _scalar(shown: Shown) -> Shown:
+    """Return an item of an array as a column of such items would hold it."""
+    return replace(shown.column, array=False) if isinstance(shown, Spelled) else shown
+
+
+def _holds_text_of(column: KeyColumn, type_: Any) -> bool:
+    """Tell whether text of this type holds a whole key: a shorter one would cut it."""
+    if not isinstance(type_, String) or isinstance(type_, CHAR | NCHAR | Enum):
+        return False
+    return type_.length is None or type_.length >= _LONGEST.get(column.key_type, type_.length + 1)
+
+
+def _retyped(shown: Shown, type_: Any) -> Shown:
+    """Return what a key shows that a function gives a type of its own, or none."""
+    if not isinstance(shown, KeyColumn) or shown.array:
+        return shown
+    same = key_type_of(type_) == shown.key_type and is_text_uuid(type_) == shown.as_text
+    return shown if same else spelled(shown)
+
+
+def _name_of(function: FunctionElement[Any]) -> str:
+    """Return a function's name, empty for one of another package: it may do anything."""
+    packages = tuple(getattr(function, "packagenames", ()))
+    name = getattr(function, "name", "")
+    return str(name).lower() if packages in ((), ("pg_catalog",)) else ""
+
+
+def _behind(table: Any) -> Any:
+    """Return what an alias stands for."""
+    while not isinstance(table, Table) and hasattr(table, "element"):
+        table = table.element
+    return table
+
+
+def _is_json(element: Any) -> bool:
+    return isinstance(element.type, JSON)
+
+
+def _is_constant(element: Any) -> bool:
+    """Tell whether a value is no column's: a parameter, or written out, or made from nothing."""
+    match element:
+        case BindParameter() | TextClause():
+            return True
+        case Cast() | TypeCoerce():
+            return _is_constant(element.clause)
+        case ColumnClause():
+            return element.is_literal
+        case FunctionElement():
+            return not list(element.clauses)
+        case _:
+            return False
 
 
 def _parts(element: Any) -> Iterable[Any]:
-    match element:
-        case Bundle():
-            return [getattr(c, "__clause_element__", lambda c=c: c)() for c in element.c]
-        case ColumnElement() | ClauseList() | FunctionElement():
-            return element.get_children()
-        case _:
-            return ()
+    is_made = isinstance(element, ColumnElement | ClauseList | FunctionElement)
+    return element.get_children() if is_made else ()
 
 
 def _is_null(element: Any) -> bool:

@@ -54,16 +54,9 @@ from sqlalchemy.types import TypeEngine
 
 from . import sqla
 from .columns import KeyColumn, is_text_uuid, key_type_of
+from .functions import CHOOSING
 
 T = TypeVar("T")
-
-# Functions whose result is one of these arguments, unchanged; the others only choose.
-_EVERY, _FIRST, _FIRST_AND_DEFAULT = slice(None), slice(1), slice(0, None, 2)
-CHOOSING = {
-    **dict.fromkeys(("max", "min", "any_value", "coalesce", "greatest", "least"), _EVERY),
-    **dict.fromkeys(("first_value", "last_value", "nth_value", "nullif"), _FIRST),
-    **dict.fromkeys(("lag", "lead"), _FIRST_AND_DEFAULT),
-}
 
 # Functions of lists: how many lists deeper each argument is than the elements; `None` has nothing
 # to do with them. Those of the second kind return such a list.

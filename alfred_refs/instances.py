@@ -22,7 +22,7 @@ from .keyed import key_by_refs
 from .keys import Key
 from .listing import RefList
 from .pickled import Carried, carry_refs, is_set
-from .rows import shower
+from .rewriting import shower
 from .sqla import Rows
 from .sqlmodel import refuse_raw
 from .store import EntityKey

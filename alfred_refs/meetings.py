@@ -38,7 +38,6 @@ from .columns import KeyColumn, key_type_of
 from .errors import UntranslatableError
 from .flows import (
     ARRAY_ARGUMENTS,
-    CHOOSING,
     Flow,
     Flows,
     Given,
@@ -47,6 +46,7 @@ from .flows import (
     merged,
     positions,
 )
+from .functions import CHOOSING, is_document
 from .slots import RawColumn, Slot, has_text, mixed_with
 
 _COMPARISONS = {
@@ -69,11 +69,9 @@ _COMPARISONS = {
 # Operators of lists: of PostgreSQL's ARRAY, or of SQLAlchemy's own.
 _ARRAY_OPERATORS = {"@>", "<@", "&&"}
 
-# Functions that make a text or a document of their arguments, and compare none of them.
+# Functions that make a text of their arguments, and compare none of them.
 _COMPOSING = {
     *("concat", "concat_ws", "format", "string_agg", "array_to_string", "to_char"),
-    *("json_build_object", "jsonb_build_object", "json_object_agg", "jsonb_object_agg"),
-    *("json_build_array", "jsonb_build_array"),
 }
 
 
@@ -98,11 +96,13 @@ class Meetings:
             if name not in self.refused
         }
 
-    def read(self, element: Any) -> None:
+    def read(self, element: Any) -> None:  # noqa: C901  # one case a construct
         """Take in one element of the statement; its parts come by themselves."""
         match element:
             case BinaryExpression():
                 self._read_operation(element)
+            case Case() | FunctionElement() if is_document(element):
+                return  # its parts stand side by side, and are not compared
             case Case():
                 self._read_case(element)
             case FunctionElement():

@@ -25,6 +25,7 @@ from sqlalchemy.orm import InstanceState
 from . import sqla
 from .columns import KeyColumn
 from .conversation import Conversation
+from .keys import Key
 from .naming import root_of
 from .store import EntityKey, Gone
 
@@ -217,3 +218,7 @@ class Reading:
     def refs_of(self, entity: str) -> Mapping[Any, str]:
         """See `Conversation.refs_of`."""
         return self.conversation.refs_of(entity)
+
+    def refs_met(self, key: Key) -> Collection[str]:
+        """See `Conversation.refs_met`."""
+        return self.conversation.refs_met(key)

@@ -60,7 +60,7 @@ class Plans:
             plan = Plan(
                 inputs,
                 not inputs.types and sqla.stand_in_where(statement, replaced),
-                outputs_of(statement, self.entities, inputs.keys),
+                outputs_of(statement, parameters, self.entities, inputs.keys),
             )
             if shape is not None:
                 self._keep(shape, plan)

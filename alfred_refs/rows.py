@@ -8,11 +8,9 @@ raw is not an outcome.
 from __future__ import annotations
 
 import itertools
-import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sqlalchemy import BindParameter, Executable, Null, Select
 from sqlalchemy.orm import FromStatement
@@ -29,22 +27,11 @@ from . import sqla
 from .columns import KeyColumn, is_text_uuid, key_type_of
 from .entities import Entities
 from .errors import UntranslatableError
-from .exposure import UNKNOWN, UNTYPED, Exposure, Shown
-from .keys import spells_uuid
+from .exposure import Exposure
+from .policy import KeyType
+from .rewriting import Referring, collector, limited, named, shower
+from .shown import UNKNOWN, Named, Shown, as_json, columns_in, names_in, unknowns_in
 from .store import EntityKey
-from .values import items_of
-
-
-class Referring(Protocol):
-    """The part of a conversation that rows need."""
-
-    def meet(self, pairs: Collection[EntityKey]) -> None:
-        """Make sure that all these keys have refs."""
-        ...
-
-    def refs_of(self, entity: str) -> Mapping[Any, str]:
-        """Return refs by the token of their key."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,28 +39,71 @@ class Outputs:
     """Where keys stand in the rows of all statements of one shape.
 
     Attributes:
-        columns: what each position holds; plain data and entities are left out.
-        unknown: positions whose origin the statement does not tell.
-        untyped: positions with what a function of unknown type returns.
+        columns: the positions that hold one key each, as its column has it.
+        made: the positions that hold keys in another way, or values of unknown origin.
         width: the number of positions; `None` where the statement tells of none.
+        other: what every position of rows of another width shows.
     """
 
     columns: Mapping[int, KeyColumn]
-    unknown: Collection[int] = ()
-    untyped: Collection[int] = ()
+    made: Mapping[int, Shown] = field(default_factory=dict)
     width: int | None = None
+    other: Shown = UNKNOWN
 
     def __bool__(self) -> bool:
-        return bool(self.columns or self.unknown or self.untyped or self.width is None)
+        return bool(self.columns or self.made or self.width is None)
+
+    @property
+    def unknown(self) -> bool:
+        """Whether there may be values of unknown origin."""
+        return self.width is None or any(
+            True for shown in self.made.values() for _ in unknowns_in(shown)
+        )
+
+    def key_columns(self) -> Iterator[KeyColumn]:
+        """Yield the columns whose keys stand in the rows."""
+        yield from self.columns.values()
+        for shown in self.made.values():
+            yield from columns_in(shown)
+
+    def named(self, parameters: Sequence[BindParameter[Any]]) -> Outputs:
+        """Return the outputs of one execution: names in JSON may be parameters.
+
+        Raises:
+            UntranslatableError: such a name is not text.
+        """
+        if not any(isinstance(n, Named) for s in self.made.values() for n in names_in(s)):
+            return self
+        made = {
+            position: named(shown, lambda place: sqla.parameter_value(parameters[place]))
+            for position, shown in self.made.items()
+        }
+        return replace(self, made=made)
+
+    def limited(self, key_types: Collection[KeyType]) -> Outputs:
+        """Return the same where all keys of unknown origin are of these types."""
+        made = {position: limited(shown, key_types) for position, shown in self.made.items()}
+        made = {position: shown for position, shown in made.items() if shown is not None}
+        return replace(self, made=made, other=limited(self.other, key_types))
+
+    def fitted(self, rows: Sequence[Any]) -> Outputs:
+        """Return the outputs of these rows: all is unknown if the statement does not fit them."""
+        if not rows or len(rows[0]) == self.width:
+            return self
+        return outputs_from([self.other] * len(rows[0]))
 
 
 def outputs_of(
-    statement: Executable, entities: Entities, given: Mapping[str, KeyColumn] | None = None
+    statement: Executable,
+    parameters: Sequence[BindParameter[Any]],
+    entities: Entities,
+    given: Mapping[str, KeyColumn] | None = None,
 ) -> Outputs:
     """Tell which positions of a statement's rows hold keys.
 
     Args:
-        statement: any.
+        statement: any; one that returns no rows has no outputs.
+        parameters: its parameters, as `sqla.shape_of` lists them.
         entities: which columns hold keys.
         given: the parameters that stand for keys.
 
@@ -84,17 +114,19 @@ def outputs_of(
         return Outputs({}, width=1)
     if not isinstance(statement, ReturnsRows | FromStatement):
         return Outputs({})
-    exposure = Exposure(entities.of_column, given or {})
+    exposure = Exposure(entities.of_column, given, [parameter.key for parameter in parameters])
     at = list(_elements(statement))
-    shown = {position: exposure.of_any(elements) for position, elements in enumerate(at)}
+    shown = [exposure.of_any(elements) for elements in at]
     if given:
-        _check_types(zip(at, shown.values(), strict=True))
-    return Outputs(
-        {position: column for position, column in shown.items() if isinstance(column, KeyColumn)},
-        [position for position, column in shown.items() if column == UNKNOWN],
-        [position for position, column in shown.items() if column == UNTYPED],
-        len(shown),
-    )
+        _check_types(zip(at, shown, strict=True))
+    return outputs_from(shown)
+
+
+def outputs_from(shown: Sequence[Shown]) -> Outputs:
+    """Return the outputs of rows whose positions show this."""
+    plain = {i: s for i, s in enumerate(shown) if isinstance(s, KeyColumn) and not s.array}
+    made = {i: as_json(s) for i, s in enumerate(shown) if s is not None and i not in plain}
+    return Outputs(plain, made, len(shown))
 
 
 def _check_types(results: Iterable[tuple[Sequence[Any], Shown]]) -> None:
@@ -145,14 +177,16 @@ def with_refs(
     Raises:
         UntranslatableError: a value of unknown origin may be a key.
     """
-    _refuse_unknown(rows, outputs)
+    outputs = outputs.fitted(rows)
+    shown: dict[int, Shown] = {**outputs.columns, **outputs.made}
+    positions = sorted(shown)
     new = {
-        (column.entity, column.to_key(value)): None
-        for position, column in outputs.columns.items()
-        for value in _new_values(rows, position, column, conversation)
+        pair: None
+        for position in positions
+        for pair in _new_keys(rows, position, shown[position], conversation)
     }
     conversation.meet(new)
-    show = [(position, shower(c, conversation)) for position, c in outputs.columns.items()]
+    show = [(position, shower(shown[position], conversation)) for position in positions]
     return [_shown(row, show) for row in rows]
 
 
@@ -164,79 +198,12 @@ def _shown(row: Any, show: Sequence[tuple[int, Callable[[Any], Any]]]) -> tuple[
     return tuple(values)
 
 
-def _new_values(
-    rows: Sequence[Any], position: int, column: KeyColumn, conversation: Referring
-) -> Iterator[Any]:
-    refs, token = conversation.refs_of(column.entity), column.token
-    values: Iterator[Any] = (row[position] for row in rows)
-    if column.array:
-        values = items_of(value or () for value in values)
-    return (value for value in values if value is not None and token(value) not in refs)
-
-
-def shower(
-    column: KeyColumn, conversation: Referring, listed: type[list[Any]] = list
-) -> Callable[[Any], Any]:
-    """Return the function that gives a ref for a value of the column whose key has been met.
-
-    Args:
-        column: what holds the value.
-        conversation: in which the key has been met.
-        listed: the kind of list that an array becomes.
-    """
-    refs = conversation.refs_of(column.entity)
-    if column.array:
-        return partial(_shown_items, refs=refs, token=column.token, listed=listed)
-    if column.as_text:
-        return lambda value: refs[uuid.UUID(value).int]
-    if column.key_type == "uuid":
-        return lambda value: refs[value.int]
-    return refs.__getitem__
-
-
-def _shown_items(
-    values: Sequence[Any],
-    refs: Mapping[Any, str],
-    token: Callable[[Any], Any],
-    listed: type[list[Any]],
-) -> list[Any]:
-    """Return an array with refs in place of keys, whatever its dimensions."""
-
-    def shown(item: Any) -> Any:
-        if isinstance(item, list | tuple):
-            return listed(map(shown, item))
-        return None if item is None else refs[token(item)]
-
-    return listed(map(shown, values))
-
-
-def _refuse_unknown(rows: Sequence[Any], outputs: Outputs) -> None:
-    """Refuse rows with a value of unknown origin that may be a key, or that the columns misfit."""
-    if not outputs.unknown and not outputs.untyped and outputs.width is not None:
-        return
-    for row in rows:
-        unknown = row if outputs.width is None else [row[i] for i in outputs.unknown]
-        if (
-            (outputs.width is not None and len(row) != outputs.width)
-            or any(map(_may_be_key, unknown))
-            or any(_may_be_key(row[i], uuids_only=True) for i in outputs.untyped)
-        ):
-            raise UntranslatableError(
-                "a statement without column information returns a value that may be a key",
-                "give text() its columns by .columns(...), or use session.raw_keys() or "
-                "execution_options(raw_keys=True) in trusted code",
-            )
-
-
-def _may_be_key(value: Any, *, uuids_only: bool = False) -> bool:
-    match value:
-        case list() | tuple():
-            return any(_may_be_key(item, uuids_only=uuids_only) for item in value)
-        case dict():
-            return _may_be_key([*value, *value.values()], uuids_only=uuids_only)
-        case str():
-            return spells_uuid(value)
-        case uuid.UUID():
-            return True
-        case _:
-            return isinstance(value, int) and not isinstance(value, bool) and not uuids_only
+def _new_keys(
+    rows: Sequence[Any], position: int, shown: Shown, conversation: Referring
+) -> Iterator[EntityKey]:
+    values = [row[position] for row in rows]
+    if not isinstance(shown, KeyColumn):
+        return itertools.chain.from_iterable(map(collector(shown), values))
+    refs, token = conversation.refs_of(shown.entity), shown.token
+    new = (value for value in values if value is not None and token(value) not in refs)
+    return ((shown.entity, shown.to_key(value)) for value in new)

@@ -11,9 +11,9 @@ SQLAlchemy's own, untouched.
         session.get(Recipe, "recipe_1")
 
 Limits: a ref is translated where its value meets a key unchanged, compared with it or stored in
-its column, and refused wherever else it would meet a key. An expression is shown as a ref only
-where its values are keys just as the column has them; a cast of a key, a Bundle of key columns,
-and a `text()` without `.columns()` that returns a UUID or an integer are refused.
+its column, and refused wherever else it would meet a key. A key is shown as its ref where it
+stands as it is: by itself, as text, or in a list, a JSON document or a bundle. What is computed
+from keys is refused, and so is a UUID or an integer that a `text()` without `.columns()` returns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any, TypeVar, cast
 from sqlalchemy import Result, event, inspect, select
 from sqlalchemy.orm import InstanceState, ORMExecuteState, Session, SessionTransaction
 
-from . import criteria, rows, sqla
+from . import criteria, origins, rows, sqla
 from .columns import KeyColumn
 from .conversation import Conversation
 from .errors import SetupError
@@ -195,8 +195,11 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
     if not plan.outputs or not getattr(result, "returns_rows", True):
         return _met(execution, result)
     also = boundary.new_keys if boundary.eager else tuple
-    reading = outcome.reading(plan.outputs.columns.values(), also)
-    rewrite = partial(rows.with_refs, outputs=plan.outputs, conversation=reading)
+    outputs = plan.outputs.named(values)
+    if outputs.unknown:
+        outputs = origins.traced(outputs, result, boundary.conversation.plans.entities)
+    reading = outcome.reading(outputs.key_columns(), also)
+    rewrite = partial(rows.with_refs, outputs=outputs, conversation=reading)
     return _met(execution, sqla.rewrite_rows(result, partial(map, rewrite)))
 
 

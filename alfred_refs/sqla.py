@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 from sqlalchemy import (
@@ -21,16 +22,17 @@ from sqlalchemy import (
     Insert,
     Pool,
     Result,
+    Row,
     Table,
     Values,
 )
 from sqlalchemy.engine import ChunkedIteratorResult
-from sqlalchemy.orm import InstanceState, Mapper, Session, registry
+from sqlalchemy.orm import Bundle, InstanceState, Mapper, Session, registry
 from sqlalchemy.orm.base import NO_VALUE, instance_state
 from sqlalchemy.orm.mapped_collection import _AttrGetter, _PlainColumnGetter
 from sqlalchemy.orm.mapper import _all_registries
 from sqlalchemy.orm.util import LoaderCriteriaOption
-from sqlalchemy.sql import visitors
+from sqlalchemy.sql import elements, visitors
 from sqlalchemy.sql.cache_key import HasCacheKey
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.elements import BinaryExpression, BooleanClauseList, ClauseElement, Grouping
@@ -363,6 +365,33 @@ def selected_from_union(element: ColumnElement[Any]) -> ColumnElement[Any]:
     return element if column is None else column
 
 
+def ordered_aggregate(element: Any) -> Any:
+    """Return the aggregate inside SQLAlchemy 2.1's `aggregate_order_by()`, `None` for another.
+
+    `within_group()` is a subclass of it, whose value comes from its ORDER BY.
+    """
+    kind = getattr(elements, "AggregateOrderBy", None)
+    return element.element if type(element) is kind else None
+
+
+def bundle_of(element: Any) -> Bundle[Any] | None:
+    """Return the bundle that an element of a select stands for, `None` for another."""
+    if isinstance(element, Bundle):
+        return element
+    return cast("Bundle[Any] | None", getattr(element, "_annotations", {}).get("bundle"))
+
+
+def is_unnamed(column: ColumnElement[Any]) -> bool:
+    """Tell whether a column gets its name only when the statement is compiled."""
+    return isinstance(cast(Any, column).name, elements._anonymous_label)
+
+
+def row_like(row: Row[Any], values: Sequence[Any]) -> Row[Any]:
+    """Return a row with other values: one inside a row, as a `Bundle` makes it."""
+    inner = cast(Any, row)
+    return type(row)(inner._parent, None, inner._key_to_index, values)
+
+
 def parameter_value(parameter: BindParameter[Any]) -> Any:
     """Return the value of a parameter, or `None` where it comes with the execution."""
     return parameter.effective_value
@@ -459,6 +488,8 @@ def rewrite_rows(
     if not isinstance(result, ChunkedIteratorResult):
         result = _of_chunks(cast("CursorResult[Any]", result))
     chunks = result.chunks
+    if result._source_supports_scalars:  # the rows are values, such as a Bundle, without a tuple
+        rewrite = partial(_rewrite_values, rewrite)
     fetched = list(rewrite(chunks(None))) if now else None
     result.chunks = lambda size: rewrite(chunks(size)) if fetched is None else iter(fetched)
     result.iterator = itertools.chain.from_iterable(result.chunks(result._yield_per))
@@ -472,6 +503,13 @@ def _of_chunks(cursor: CursorResult[Any]) -> ChunkedIteratorResult[Any]:
         raw=cursor,
         dynamic_yield_per=True,
     )
+
+
+def _rewrite_values(
+    rewrite: Callable[[Iterator[Rows]], Iterator[Rows]], chunks: Iterator[Rows]
+) -> Iterator[Rows]:
+    for rows in rewrite([(value,) for value in chunk] for chunk in chunks):
+        yield [value for (value,) in rows]
 
 
 def _chunks(cursor: CursorResult[Any], size: int | None) -> Iterator[Rows]:

@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 from sqlalchemy import (
     ARRAY,
+    CHAR,
+    JSON,
     Column,
-    Integer,
+    Enum,
     MetaData,
+    Numeric,
     String,
     Table,
+    Text,
     Uuid,
     bindparam,
     case,
@@ -28,20 +32,46 @@ from sqlalchemy import (
     type_coerce,
     union,
 )
+from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by, array
 from sqlalchemy.orm import Bundle, aliased
 
 from alfred_refs import RefPolicy, UntranslatableError
 from alfred_refs.columns import KeyColumn
 from alfred_refs.entities import Entities
-from alfred_refs.exposure import UNKNOWN, UNTYPED, Exposure
+from alfred_refs.exposure import Exposure
+from alfred_refs.shown import (
+    UNKNOWN,
+    UNTYPED,
+    Listed,
+    Named,
+    Pairs,
+    Record,
+    Series,
+    Spelled,
+    Unknown,
+    columns_in,
+)
+from alfred_refs.sqla import shape_of
 from tests.models import MealPlan, Order, OrderLine, Person, Preference, Recipe, RecipeNote
 
 countries = Table("countries", MetaData(), Column("code", String(2), primary_key=True))
 recipes: Any = Recipe.__table__
 other = aliased(Recipe)
 by_count = select(func.count(MealPlan.id)).where(MealPlan.recipe_id == Recipe.id).scalar_subquery()
+notes: Any = RecipeNote.__table__
+NOTE = KeyColumn("recipe_notes.recipe_id", "recipe", "uuid")
 computed = select((Order.id + 1).label("next"), func.max(Order.id).label("last")).subquery()
 either = union(select(Recipe.id), select(MealPlan.recipe_id)).subquery()
+
+
+class OwnBundle(Bundle[Any]):
+    """Makes something of its own of each row."""
+
+    inherit_cache = True
+
+    def create_row_processor(self, _query: Any, procs: Any, _labels: Any) -> Any:
+        """Join the values."""
+        return lambda row: "".join(str(proc(row)) for proc in procs)
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +80,16 @@ def entities() -> Entities:
     return Entities(RefPolicy(key_types=("uuid", "integer", "string")))
 
 
-def shown(element: Any, entities: Entities) -> str | None:
+def shown(element: Any, entities: Entities) -> str | Unknown | None:
     """Return the entity whose keys an expression shows."""
     column = getattr(element, "__clause_element__", lambda: element)()
     found = Exposure(entities.of_column).of_any([column])
-    return found.entity if isinstance(found, KeyColumn) else found
+    assert found is None or isinstance(found, KeyColumn | Spelled | Unknown)
+    match found:
+        case KeyColumn() | Spelled():
+            return next(columns_in(found)).entity
+        case _:
+            return found
 
 
 @pytest.mark.parametrize(
@@ -80,7 +115,7 @@ def shown(element: Any, entities: Entities) -> str | None:
         (func.gen_random_uuid(type_=Uuid), UNTYPED),
         (text("id"), UNKNOWN),
         (func.lower(text("id")), UNKNOWN),
-        (func.row_to_json(OrderLine.__table__.c.note), UNTYPED),
+        (func.row_to_json(OrderLine.__table__.c.note), None),
         (func.now(), None),
         (Recipe.id == Recipe.parent_recipe_id, None),
         (Recipe.id.is_(None), None),
@@ -120,16 +155,10 @@ def test_a_value_is_a_key_of_the_column_it_comes_from(
 @pytest.mark.parametrize(
     "element",
     [
-        cast(Recipe.id, String),
         func.lower(cast(Recipe.id, String)),
         cast(Recipe.id, String) + "!",
         func.concat("x", Recipe.id),
-        func.json_build_object("id", Recipe.id),
-        func.array_agg(Recipe.id),
-        func.row_to_json(recipes.table_valued()),
-        func.json_agg(select(Recipe).subquery().table_valued()),
         recipes.table_valued(),
-        func.array_agg(Order.id, type_=ARRAY(Integer)),
         func.string_agg(cast(Recipe.id, String), ","),
         func.coalesce(Recipe.id, MealPlan.id),
         func.coalesce(Order.id, 0),
@@ -144,14 +173,44 @@ def test_a_value_is_a_key_of_the_column_it_comes_from(
         computed.c.next,
         func.lower(countries.c.code),
         countries.c.code + "!",
-        func.unnest(Preference.favourites),
         func.array_to_string(Preference.favourites, ","),
-        Preference.favourites[1],
         case((Order.number == 1, cast(Order.id, String)), else_="none"),
         func.row_to_json(literal(1), Recipe.id),
-        select(cast(Recipe.id, String)).scalar_subquery(),
-        Bundle("keys", Recipe.id, MealPlan.id),
         func.percentile_disc(0.5).within_group(Order.id),
+        cast(Recipe.id, String(8)),
+        cast(Recipe.id, CHAR(36)),
+        cast(Order.id, String(3)),
+        cast(Recipe.id, Enum("a")),
+        cast(countries.c.code, String(1)),
+        cast(countries.c.code, CHAR(2)),
+        cast(Order.id, Numeric),
+        cast(Recipe.id, JSON),
+        cast(Preference.favourites, String),
+        cast(Preference.favourites, ARRAY(String(8))),
+        cast(func.json_agg(Recipe.id), String),
+        func.to_json(countries.c.code),
+        func.json_agg(Recipe.id, type_=JSON)[0],
+        func.array_agg(Recipe.id, MealPlan.id),
+        func.json_object_agg(Recipe.id),
+        func.json_object_agg(Preference.favourites, Recipe.name),
+        func.json_build_object(Recipe.id, Recipe.name),
+        func.json_build_object(func.lower("x"), Recipe.id),
+        func.json_build_object("id", Recipe.id, "name"),
+        func.json_build_object("text", func.concat(Recipe.id, "!")),
+        func.json_agg(select(func.max(Recipe.id)).subquery().table_valued()),
+        func.array_cat(Preference.favourites, array([MealPlan.id])),
+        func.array_append(Preference.favourites, bindparam("x")),
+        array([Recipe.id, MealPlan.id]),
+        array([Recipe.id, bindparam("x")]),
+        func.app.max(Recipe.id),
+        func.app.array_agg(Recipe.id),
+        func.coalesce(func.json_agg(Recipe.id), func.json_agg(Recipe.name)),
+        func.coalesce(func.json_agg(Recipe.id), func.json_agg(MealPlan.id)),
+        func.coalesce(func.max(cast(Recipe.id, String)), literal("none")),
+        func.json_each(func.to_json(Preference.favourites)).table_valued("k", "v").c.k,
+        OwnBundle("keys", Recipe.id, Recipe.name),
+        Bundle("keys", Recipe.name, Order.id + 1),
+        func.jsonb_pretty(func.jsonb_agg(Recipe.id)),
     ],
 )
 def test_what_is_made_from_a_key_is_refused_by_the_columns_name(
@@ -160,6 +219,96 @@ def test_what_is_made_from_a_key_is_refused_by_the_columns_name(
     """A value that is not a key any more, but tells one, cannot be shown."""
     with pytest.raises(UntranslatableError, match=r"shows keys of \w+\.\w+.*raw_keys\(\)"):
         shown(element, entities)
+
+
+RECIPE = KeyColumn("recipes.id", "recipe", "uuid")
+FAVOURITE = KeyColumn("preferences.favourites", "recipe", "uuid", array=True)
+ORDER = KeyColumn("orders.id", "order", "integer")
+
+
+@pytest.mark.parametrize(
+    ("element", "expected"),
+    [
+        (cast(Recipe.id, String), Spelled(RECIPE)),
+        (cast(Recipe.id, String(36)), Spelled(RECIPE)),
+        (cast(cast(Recipe.id, Text), Uuid), Spelled(RECIPE)),
+        (cast(Order.id, Text), Spelled(ORDER)),
+        (type_coerce(Recipe.id, String), Spelled(RECIPE)),
+        (func.max(cast(Recipe.id, Text)), Spelled(RECIPE)),
+        (func.array_agg(Recipe.id), Listed(Spelled(RECIPE))),
+        (func.array_agg(Recipe.id.distinct()), Listed(Spelled(RECIPE))),
+        (func.array_agg(Recipe.id).filter(Recipe.name == "x"), Listed(Spelled(RECIPE))),
+        (func.array_agg(aggregate_order_by(Recipe.id, Recipe.name)), Listed(Spelled(RECIPE))),
+        (func.array_agg(Preference.favourites), Listed(Spelled(FAVOURITE))),
+        (func.array_agg(Recipe.name), None),
+        (func.array_agg(text("id")), UNKNOWN),
+        (array([Recipe.id, Recipe.parent_recipe_id]), Listed(Spelled(RECIPE))),
+        (array([Recipe.name]), None),
+        (func.unnest(Preference.favourites), Spelled(FAVOURITE)),
+        (func.unnest(Preference.favourites).column_valued("f"), Spelled(FAVOURITE)),
+        (func.unnest(Preference.favourites).table_valued("f").c.f, Spelled(FAVOURITE)),
+        (
+            func.unnest(Preference.favourites).table_valued("f", with_ordinality="n").c.n,
+            None,
+        ),
+        (Preference.favourites[1], Spelled(FAVOURITE)),
+        (Preference.favourites[1:2], Listed(Spelled(FAVOURITE))),
+        (func.array_remove(Preference.favourites, bindparam("x")), Listed(Spelled(FAVOURITE))),
+        (func.array_append(Preference.favourites, Recipe.id), Listed(Spelled(FAVOURITE))),
+        (Preference.favourites.concat(Preference.favourites), Listed(Spelled(FAVOURITE))),
+        (func.array_length(Preference.favourites, 1), None),
+        (func.cardinality(Preference.favourites), None),
+        (cast(Preference.favourites, ARRAY(Text)), Listed(Spelled(FAVOURITE))),
+        (
+            func.json_build_object("id", Recipe.id, "name", Recipe.name),
+            Record(((Named(0), Spelled(RECIPE)), (Named(1), None))),
+        ),
+        (
+            func.jsonb_build_object(text("'id'"), Order.id),
+            Record((("id", Spelled(ORDER)),)),
+        ),
+        (func.json_build_object("name", Recipe.name), None),
+        (
+            func.json_agg(func.json_build_array(Recipe.id, Recipe.name)),
+            Listed(Series((Spelled(RECIPE), None))),
+        ),
+        (
+            func.coalesce(func.json_agg(Recipe.id), text("'[]'::json")),
+            Listed(Spelled(RECIPE)),
+        ),
+        (func.coalesce(func.json_agg(Recipe.id), cast("[]", JSON)), Listed(Spelled(RECIPE))),
+        (cast(func.json_agg(Recipe.id), JSONB), Listed(Spelled(RECIPE))),
+        (func.json_object_agg(Recipe.id, Recipe.name), Pairs(Spelled(RECIPE), None)),
+        (func.jsonb_object_agg(Recipe.name, Recipe.id), Pairs(None, Spelled(RECIPE))),
+        (func.to_jsonb(Recipe.id), Spelled(RECIPE)),
+        (func.to_json(Preference.favourites), Listed(Spelled(FAVOURITE))),
+        (func.jsonb_array_elements(func.jsonb_agg(Recipe.id)), Spelled(RECIPE)),
+        (
+            func.row_to_json(notes.table_valued()),
+            Record((("recipe_id", Spelled(NOTE)), ("note", None)), UNKNOWN),
+        ),
+        (
+            func.json_agg(select(RecipeNote).subquery().table_valued()),
+            Listed(Record((("recipe_id", Spelled(NOTE)), ("note", None)))),
+        ),
+        (Bundle("b", Recipe.id, Recipe.name), Series((RECIPE, None))),
+        (Bundle("b", Bundle("c", Recipe.id), Recipe.name), Series((Series((RECIPE,)), None))),
+        (OwnBundle("b", Recipe.name), None),
+        (text("1"), None),
+        (text("'x'::text"), None),
+        (literal_column("null"), None),
+        (text("'x' || id"), UNKNOWN),
+    ],
+)
+def test_a_value_made_from_keys_tells_where_they_stand(
+    element: Any, expected: Any, entities: Entities
+) -> None:
+    """Lists, records and texts of keys are understood, nested to any depth."""
+    element = getattr(element, "__clause_element__", lambda: element)()
+    _, parameters = shape_of(select(element)) if not isinstance(element, Bundle) else (None, [])
+    exposure = Exposure(entities.of_column, None, [p.key for p in parameters])
+
+    assert exposure.of_any([element]) == expected
 
 
 def test_a_union_shows_keys_of_one_entity_or_is_refused(entities: Entities) -> None:

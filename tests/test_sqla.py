@@ -36,6 +36,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.ext.declarative import AbstractConcreteBase
 from sqlalchemy.orm import (
+    Bundle,
     DeclarativeBase,
     InstrumentedAttribute,
     Mapped,
@@ -583,3 +584,46 @@ def test_a_dictionary_collection_tells_what_its_keys_are_made_of() -> None:
     assert sqla.is_unpopulated(by_key(thing))
     assert sqla.is_unpopulated(by_column(thing))
     assert not sqla.is_unpopulated(by_name(thing))
+
+
+def test_a_bundle_is_known_behind_the_element_that_stands_for_it() -> None:
+    """A select keeps the bundle's columns, which remember it; other elements have none."""
+    bundle: Bundle[Any] = Bundle("own", Recipe.id)
+    [[element]] = sqla.returned_by(select(bundle))
+
+    assert sqla.bundle_of(element) is bundle
+    assert sqla.bundle_of(bundle) is bundle
+    assert sqla.bundle_of(Recipe.__table__.c.id) is None
+
+
+def test_an_unnamed_column_is_told_from_a_named_one() -> None:
+    """The column of an expression without a label gets its name when it is compiled."""
+    unnamed, named = select(func.max(Recipe.name), Recipe.name).subquery().c
+
+    assert (sqla.is_unnamed(unnamed), sqla.is_unnamed(named)) == (True, False)
+
+
+def test_an_ordered_aggregate_is_found_where_the_series_has_it() -> None:
+    """Only SQLAlchemy 2.1 has the method; `within_group()` is another thing."""
+    aggregate: Any = func.array_agg(Recipe.name)
+    order = getattr(aggregate, "aggregate_order_by", None)
+
+    assert order is None or sqla.ordered_aggregate(order(Recipe.name)) is aggregate
+    assert sqla.ordered_aggregate(func.mode().within_group(Recipe.name)) is None
+
+
+@pytest.mark.usefixtures("recipes")
+def test_the_row_of_a_bundle_can_have_other_values(tables: Engine) -> None:
+    """It keeps its names; of a single-entity bundle the rows come without a tuple around them."""
+    bundle: Any = Bundle("own", Recipe.name, single_entity=True)
+    seen: list[Any] = []
+
+    def lower(rows: Any) -> list[tuple[Any, ...]]:
+        seen.extend(rows)
+        return [(sqla.row_like(row, [row.name.lower()]),) for (row,) in rows]
+
+    with Session(tables) as plain:
+        statement = select(bundle).where(Recipe.name == "A")
+        result = sqla.rewrite_rows(plain.execute(statement), partial(map, lower))
+        assert [row.name for row in result.scalars()] == ["a"]
+    assert [[row.name for row in each] for each in seen] == [["A"]]
