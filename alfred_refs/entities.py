@@ -8,7 +8,7 @@ for each row. No I/O.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard, cast
 
@@ -57,6 +57,7 @@ class Entities:
         self._policy = policy
         self._columns: dict[Column[Any], KeyColumn | None] = {}
         self._classes: dict[type[Any], ClassKeys] = {}
+        self._held: tuple[int, frozenset[KeyType]] = (0, frozenset())
 
     def name_of(self, entity: type[Any] | Table | str) -> str:
         """Return the entity name of a mapped class or table; a name stands for itself.
@@ -101,6 +102,40 @@ class Entities:
         known = [self._of_base_column(column) for column in bases]
         alike = {column and replace(column, name="") for column in known}
         return known[0] if len(alike) == 1 else None
+
+    def has_met(self, table: Table) -> bool:
+        """Tell whether any column of a table was asked for: the application uses it."""
+        return any(column in self._columns for column in table.columns)
+
+    def key_types_held(self) -> frozenset[KeyType]:
+        """Return the types of key that any table of the process may hold; no other is a key.
+
+        Worked out anew when there are more tables.
+        """
+        tables = list(sqla.tables())
+        known, held = self._held
+        if known != len(tables):
+            self._held = len(tables), (held := self.key_types_in(tables))
+        return held
+
+    def key_types_in(self, tables: Iterable[Table]) -> frozenset[KeyType]:
+        """Return the types of key that these tables may hold."""
+        columns = (column for table in tables for column in table.columns)
+        held = {key_type_of(_item_type(c)) for c in columns if self._may_hold_keys(c)}
+        return frozenset(key_type for key_type in held if key_type is not None)
+
+    def _may_hold_keys(self, column: Column[Any]) -> bool:
+        """Tell whether a column holds keys, as far as that can be told without its table's name.
+
+        Text is suspected only where the policy makes keys of it: it is everywhere.
+        """
+        key_type = key_type_of(_item_type(column))
+        if "ref" in column.info:
+            declared = column.info["ref"] is not None
+            return declared and (key_type != "string" or "string" in self._policy.key_types)
+        is_key = column.primary_key or bool(column.foreign_keys)
+        is_excluded = self._is_excluded(column, column)
+        return is_key and key_type in self._policy.key_types and not is_excluded
 
     def _of_base_column(self, column: Column[Any]) -> KeyColumn | None:
         try:
@@ -184,7 +219,7 @@ class Entities:
         if declared is None:
             return None
         array = isinstance(column.type, ARRAY)
-        type_ = column.type.item_type if isinstance(column.type, ARRAY) else column.type
+        type_ = _item_type(column)
         key_type = key_type_of(type_)
         if key_type is None:
             raise KeyColumnError(
@@ -212,6 +247,10 @@ class Entities:
 
 def _is_in_table(column: ColumnElement[Any]) -> TypeGuard[Column[Any]]:
     return isinstance(column, Column) and isinstance(column.table, Table)
+
+
+def _item_type(column: Column[Any]) -> Any:
+    return column.type.item_type if isinstance(column.type, ARRAY) else column.type
 
 
 def _key_table(mapper: Mapper[Any]) -> Any:

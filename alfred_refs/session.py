@@ -13,7 +13,8 @@ SQLAlchemy's own, untouched.
 Limits: a ref is translated where its value meets a key unchanged, compared with it or stored in
 its column, and refused wherever else it would meet a key. A key is shown as its ref where it
 stands as it is: by itself, as text, or in a list, a JSON document or a bundle. What is computed
-from keys is refused, and so is a UUID or an integer that a `text()` without `.columns()` returns.
+from keys is refused, and so is a value that may be a key where neither the statement nor the
+server tells its column.
 """
 
 from __future__ import annotations

@@ -422,6 +422,38 @@ def mapper_of_table(table: Table) -> Mapper[Any] | None:
     return min(mappers, key=lambda mapper: len(list(mapper.iterate_to_root())), default=None)
 
 
+def tables() -> Iterator[Table]:
+    """Yield the tables of all declarative bases of the process."""
+    seen = {id(registry.metadata): registry.metadata for registry in _all_registries()}
+    for metadata in seen.values():
+        yield from metadata.tables.values()
+
+
+def cursor_result_of(result: Result[Any]) -> CursorResult[Any] | None:
+    """Return the result of the cursor that a result is made from, `None` if there is none."""
+    raw = getattr(result, "raw", None) if isinstance(result, ChunkedIteratorResult) else result
+    return raw if isinstance(raw, CursorResult) else None
+
+
+def origins_of(result: CursorResult[Any]) -> list[tuple[int, int]]:
+    """Return from which table and column, by their numbers, each value of a row is read.
+
+    That is what PostgreSQL sends with the rows: psycopg keeps it in the result of libpq, psycopg2
+    in the description. Zeros stand for what no column holds, and for all columns where the driver
+    does not tell. SQLAlchemy's adapted cursors have that of the driver in `_cursor`.
+    """
+    cursor = getattr(result.context, "cursor", None)
+    cursor = getattr(cursor, "_cursor", cursor)
+    described = getattr(cursor, "pgresult", None)
+    if described is not None:
+        numbers = range(described.nfields)
+        return [(described.ftable(i), described.ftablecol(i)) for i in numbers]
+    return [
+        (getattr(column, "table_oid", None) or 0, getattr(column, "table_column", None) or 0)
+        for column in getattr(cursor, "description", None) or ()
+    ]
+
+
 def root_of(engine: Engine) -> Engine:
     """Return the engine that owns the pool: `execution_options()` makes another on top of it."""
     return cast(Engine, getattr(engine, "_proxied", engine))
@@ -497,12 +529,14 @@ def rewrite_rows(
 
 
 def _of_chunks(cursor: CursorResult[Any]) -> ChunkedIteratorResult[Any]:
-    return RewrittenResult(
+    rewritten = RewrittenResult(
         cursor._metadata._for_freeze(),
         lambda size: _chunks(cursor, size),
         raw=cursor,
         dynamic_yield_per=True,
     )
+    rewritten._yield_per = cursor._yield_per
+    return rewritten
 
 
 def _rewrite_values(

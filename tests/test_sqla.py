@@ -28,6 +28,7 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    text,
     union,
     update,
     values as sa_values,
@@ -627,3 +628,27 @@ def test_the_row_of_a_bundle_can_have_other_values(tables: Engine) -> None:
         result = sqla.rewrite_rows(plain.execute(statement), partial(map, lower))
         assert [row.name for row in result.scalars()] == ["a"]
     assert [[row.name for row in each] for each in seen] == [["A"]]
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_the_place_of_each_value_is_told_by_the_driver(tables: Engine, driver: str) -> None:
+    """Table and column by their numbers, zeros for what is computed."""
+    engine = create_engine(tables.url.set(drivername=f"postgresql+{driver}"))
+    with engine.connect() as connection:
+        [table] = connection.scalars(text("select 'recipes'::regclass::oid::int"))
+        result = connection.execute(text("select name, id, 1 from recipes"))
+        assert sqla.origins_of(result) == [(table, 2), (table, 1), (0, 0)]
+        assert sqla.cursor_result_of(result) is result
+    engine.dispose()
+    lite = create_engine("sqlite://")
+    with lite.connect() as connection:
+        assert sqla.origins_of(connection.execute(text("select 1"))) == [(0, 0)]
+    lite.dispose()
+
+
+def test_the_tables_of_all_bases_are_found() -> None:
+    """Those of classes and those beside them."""
+    found = list(sqla.tables())
+
+    assert Recipe.__table__ in found
+    assert devices in found
