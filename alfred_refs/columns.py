@@ -31,6 +31,11 @@ class KeyColumn:
     as_text: bool = False
     array: bool = False
 
+    @property
+    def has_uuids(self) -> bool:
+        """Whether each value is a `uuid.UUID`."""
+        return self.key_type == "uuid" and not self.as_text and not self.array
+
     def holds(self, value: Any) -> bool:
         """Tell whether a value is a key as this column has them."""
         if self.as_text or self.key_type == "string":

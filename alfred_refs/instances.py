@@ -74,6 +74,26 @@ class RefAttribute(InstrumentedAttribute[Any]):
         return value if boundary is None else boundary.accept(self, instance, value)
 
 
+class UuidAttribute(RefAttribute):
+    """A key attribute whose values are UUIDs: their refs are looked up without a call."""
+
+    __slots__ = ()
+    inherit_cache = True
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        if instance is None:
+            return self
+        try:
+            value = instance.__dict__[self.key]
+            boundary = getattr(instance._sa_instance_state, _BOUNDARY, None)
+            if boundary is None or value is None:
+                return value
+            return boundary.numbered[self][value.int]
+        except (KeyError, AttributeError):
+            pass  # whatever it is, the common way knows; an error now would show it
+        return super().__get__(instance, owner)
+
+
 def instrument(class_: type[Any], names: Iterable[str]) -> None:
     """Make attributes of a class show refs, for instances that belong to a boundary.
 
@@ -108,6 +128,8 @@ class Boundary:
         eager: whether keys are minted inside the call that fetches or flushes them, and refs that
             this process has not met are resolved at the flush: no attribute does I/O.
         showers: what gives the ref of a key, for the attributes shown so far.
+        numbered: the refs by the number of their UUID, for the same attributes as far as they
+            have UUIDs.
     """
 
     def __init__(self, conversation: Conversation, session: int) -> None:
@@ -117,6 +139,7 @@ class Boundary:
         self.conversation = conversation
         self._entities = conversation.plans.entities
         self.showers: dict[RefAttribute, Callable[[Any], Any]] = {}
+        self.numbered: dict[RefAttribute, Mapping[int, str]] = {}
         self._instrumented: set[type[Any]] = set()
         self._loaded: list[State] = []
         self._many = _FEW
@@ -131,7 +154,7 @@ class Boundary:
     @raw.setter
     def raw(self, raw: bool) -> None:
         self._raw = raw
-        self.showers = {}
+        self.showers, self.numbered = {}, {}
 
     def enter(self, state: Any) -> None:
         """Take in an instance that the session loads or is given; its row may come later."""
@@ -144,7 +167,12 @@ class Boundary:
             self._forget_collected()
 
     def _instrument(self, class_: type[Any]) -> None:
-        instrument(class_, self._entities.of_class(class_).all)
+        columns = self._entities.of_class(class_).all
+        instrument(class_, columns)
+        for name, column in columns.items():
+            attribute = getattr(class_, name)
+            if type(attribute) is RefAttribute and column.has_uuids:
+                attribute.__class__ = UuidAttribute
         self._instrumented.add(class_)
 
     def _forget_collected(self) -> None:
@@ -297,6 +325,8 @@ class Boundary:
         if is_text or not keys_in(column, value):
             return value
         show = self.showers[attribute] = shower(column, self.conversation, RefList)
+        if column.has_uuids:
+            self.numbered[attribute] = self.conversation.refs_of(column.entity)
         if not self.conversation.has_met(keys_in(column, value)):
             self.conversation.meet([*self.new_keys(), *keys_in(column, value)])
         return show(value)
