@@ -24,13 +24,14 @@ def main(arguments: Sequence[str]) -> int:
     """Measure what `arguments` ask for, on a server of our own."""
     options = _parser().parse_args(arguments)
     with embedded_server(durable=True) as url:
-        engine = create_engine(url)
-        setting = set_up(engine, rows=options.rows, repetitions=options.repetitions)
+        engine, bare = create_engine(url), create_engine(url)
+        setting = set_up(engine, bare, rows=options.rows, repetitions=options.repetitions)
         measured = [
             (row, row.measure(setting)) for row in ROWS if options.only in row.measure.__name__
         ]
         on = report.described(engine)
         engine.dispose()
+        bare.dispose()
     report.show(Console(width=None if sys.stdout.isatty() else 160), measured, on)
     if options.write is not None:
         options.write.parent.mkdir(exist_ok=True)

@@ -27,7 +27,7 @@ def by_ref(setting: Setting) -> Figure:
     keys = itertools.cycle(setting.meal_plans)
     with (
         RefSession(setting.engine, conversation=setting.conversation) as ours,
-        Session(setting.engine) as theirs,
+        Session(setting.bare) as theirs,
     ):
         return side_by_side(
             lambda: _ask(ours, setting.ours.meal_plan, next(refs)),

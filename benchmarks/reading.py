@@ -67,7 +67,7 @@ def _ours(setting: Setting, look: Look) -> Side:
 
 
 def _theirs(setting: Setting, look: Look) -> Side:
-    return _read(partial(Session, setting.engine), setting.twins.meal_plan, look)
+    return _read(partial(Session, setting.bare), setting.twins.meal_plan, look)
 
 
 def _read(opened: Callable[[], Session], meal_plan: type[Any], look: Look) -> Side:

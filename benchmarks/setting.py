@@ -58,6 +58,7 @@ class Setting:
 
     Attributes:
         engine: the database's.
+        bare: another on the same database, which no registry knows.
         registry: in the same database.
         conversation: in which every key has a ref, and this process knows it.
         ours: the classes that a `RefSession` has loaded.
@@ -68,6 +69,7 @@ class Setting:
     """
 
     engine: Engine
+    bare: Engine
     registry: RefRegistry
     conversation: Conversation
     ours: Tables
@@ -77,17 +79,18 @@ class Setting:
     repetitions: int
 
 
-def set_up(engine: Engine, *, rows: int, repetitions: int) -> Setting:
+def set_up(engine: Engine, bare: Engine, *, rows: int, repetitions: int) -> Setting:
     """Fill an empty database, and show every key once.
 
     Args:
         engine: the database's.
+        bare: another on the same database.
         rows: how many recipes there are, and how many meal plans.
         repetitions: how often each side is to be timed.
     """
     ours, twins = mapped_tables(), mapped_tables()
     recipes, meal_plans = ([uuid.uuid4() for _ in range(rows)] for _ in range(2))
-    _fill(engine, twins, recipes, meal_plans)
+    _fill(bare, twins, recipes, meal_plans)
     registry = RefRegistry(engine)
     registry.create_tables()
     conversation = registry.conversation("benchmark")
@@ -96,7 +99,9 @@ def set_up(engine: Engine, *, rows: int, repetitions: int) -> Setting:
     with RefSession(engine, conversation=conversation) as session:
         session.get_one(ours.recipe, "recipe_1")
         session.get_one(ours.meal_plan, "meal_plan_1")
-    return Setting(engine, registry, conversation, ours, twins, recipes, meal_plans, repetitions)
+    return Setting(
+        engine, bare, registry, conversation, ours, twins, recipes, meal_plans, repetitions
+    )
 
 
 def _fill(
