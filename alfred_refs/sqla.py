@@ -25,6 +25,7 @@ from sqlalchemy import (
     Row,
     Table,
     Values,
+    event,
 )
 from sqlalchemy.engine import ChunkedIteratorResult
 from sqlalchemy.orm import Bundle, InstanceState, Mapper, Session, registry
@@ -136,7 +137,8 @@ def with_values_in_where(statement: Executable, values: Mapping[str, Any]) -> Ex
     replaced = {id(p): _with_value(p, values[p.key]) for p in key.bindparams if p.key in values}
     copy = cast(Any, statement)._generate()
     copy._where_criteria = tuple(_with_parameters(c, replaced) for c in copy._where_criteria)
-    own = key._replace(bindparams=[replaced.get(id(p), p) for p in key.bindparams])
+    # a named tuple: in 2.1 it has a third part, which stays
+    own = type(key)(key.key, [replaced.get(id(p), p) for p in key.bindparams], *key[2:])
     copy._generate_cache_key = lambda: own
     # what is made from the copy generates its own
     copy._memoized_keys |= {"_generate_cache_key"}
@@ -465,6 +467,19 @@ def can_wait(engine: Engine) -> bool:
     Leans on `in_greenlet`, which is true inside whatever the asyncio extension awaits.
     """
     return not engine.dialect.is_async or in_greenlet()
+
+
+def on_disposal(engine: Engine, disposed: Callable[[Engine], None]) -> None:
+    """Have a function called when an engine is disposed of; `event.remove` undoes it.
+
+    Any listener sets `_has_events`, which makes every statement on the engine ask for listeners
+    of its execution, those of plain sessions too. Disposal does not look at it.
+    """
+    had_events = "_has_events" in vars(engine)
+    event.listen(engine, "engine_disposed", disposed)
+    if not had_events:
+        # and not False: what all engines have must still be seen
+        vars(engine).pop("_has_events", None)
 
 
 def state_of(instance: object) -> InstanceState[Any]:

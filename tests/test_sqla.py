@@ -319,6 +319,25 @@ def test_the_root_of_an_engine_owns_its_pool(engine: Engine) -> None:
     assert sqla.root_of(engine) is engine
 
 
+def test_a_listener_for_disposal_costs_no_statement(engine: Engine) -> None:
+    """It is called, and the engine goes on executing as if nobody listened."""
+    disposed: list[Engine] = []
+
+    def note(engine: Engine) -> None:
+        disposed.append(engine)
+
+    sqla.on_disposal(engine, note)
+
+    assert engine._has_events is Engine._has_events
+    assert "_has_events" not in vars(engine)
+    engine.dispose()
+    assert disposed == [engine]
+    event.remove(engine, "engine_disposed", note)
+    event.listen(engine, "before_execute", print)
+    sqla.on_disposal(engine, print)
+    assert engine._has_events
+
+
 def test_a_pool_beside_another_waits_for_the_dialect(database_url: str) -> None:
     """Its first connection and the other's are made one after the other, hooks are run for both.
 

@@ -31,7 +31,7 @@ class OwnEngine:
     def __init__(self, application: Engine) -> None:
         self._application = application
         self._by_process: dict[int, Engine] = {}
-        event.listen(sqla.root_of(application), "engine_disposed", self.close)
+        sqla.on_disposal(sqla.root_of(application), self.close)
 
     def get(self) -> Engine:
         """Return the engine of this process: a forked one must not use its parent's sockets.
