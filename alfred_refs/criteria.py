@@ -79,11 +79,11 @@ def with_keys(
         statement = swapping.expression(statement)
     if isinstance(statement, Insert):
         statement = swapping.records_of(statement)
+    if not parameters:
+        return statement, parameters
     if isinstance(parameters, Mapping):
         return statement, swapping.record(parameters)
-    if parameters:
-        return statement, list(map(swapping.record, parameters))
-    return statement, parameters
+    return statement, list(map(swapping.record, parameters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +142,8 @@ def _records(statement: Executable, parameters: Parameters) -> Iterator[Any]:
         for each in sqla.many_values_of(statement):
             yield from each
         yield dict(sqla.conflict_values_of(statement))
-    if isinstance(parameters, Mapping):
-        yield parameters
-    elif parameters:
-        yield from parameters
+    if parameters:
+        yield from [parameters] if isinstance(parameters, Mapping) else parameters
 
 
 def _name(key: Any) -> str:

@@ -64,6 +64,8 @@ class Outcome:
         self._conversation = conversation
         self._entities = conversation.plans.entities
         self._watching = False
+        # live: asked for every statement
+        self._gone_refs, self._unshown = conversation.lost
         self._open: list[_Record] = []
         self._gone: dict[EntityKey, Gone] = {}
         self._instances: WeakValueDictionary[EntityKey, object] = WeakValueDictionary()
@@ -121,7 +123,7 @@ class Outcome:
 
         As long as all rows are there, nothing is done for one that is loaded.
         """
-        if self._watching or not any(self._conversation.lost):
+        if self._watching or not (self._gone_refs or self._unshown):
             return False
         self._watching = True
         return True
