@@ -17,7 +17,7 @@ from sqlalchemy.types import TypeEngine
 from . import sqla
 from .columns import KeyColumn
 from .inputs import Inputs
-from .slots import RawColumn, Slot, Swap, has_text, mixed_with, swapped
+from .slots import Slot, Swap, swapped, takes_keys
 
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 """What is given to `Session.execute` beside the statement."""
@@ -40,9 +40,6 @@ def texts(
         found.append((text, column))
         return text
 
-    for place, column in inputs.refused.items():
-        if has_text(sqla.parameter_value(values[place])):
-            raise mixed_with(column)
     for place, slot in inputs.positions.items():
         swapped(sqla.parameter_value(values[place]), slot, note)
     for record in _records(statement, parameters):
@@ -69,7 +66,7 @@ def with_keys(
         {
             values[place].key: swapped(sqla.parameter_value(values[place]), slot, swap)
             for place, slot in inputs.positions.items()
-            if not isinstance(slot, RawColumn)
+            if takes_keys(slot)
         },
         {values[place].key: type_ for place, type_ in inputs.types.items()},
     )
@@ -79,6 +76,9 @@ def with_keys(
         statement = swapping.expression(statement)
     if isinstance(statement, Insert):
         statement = swapping.records_of(statement)
+    params = sqla.params_of(statement)
+    if params:
+        statement = sqla.with_params(statement, swapping.record(params))
     if not parameters:
         return statement, parameters
     if isinstance(parameters, Mapping):
@@ -142,6 +142,9 @@ def _records(statement: Executable, parameters: Parameters) -> Iterator[Any]:
         for each in sqla.many_values_of(statement):
             yield from each
         yield dict(sqla.conflict_values_of(statement))
+    params = sqla.params_of(statement)
+    if params:
+        yield params
     if parameters:
         yield from [parameters] if isinstance(parameters, Mapping) else parameters
 

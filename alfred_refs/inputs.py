@@ -39,7 +39,6 @@ class Inputs:
         named: what each value is stored in or compared with that comes by name: with the
             execution, or in a record.
         ordered: the same of values that come in order, in an insert's lists of tuples.
-        refused: the columns that other parameters are mixed with, by place.
         keys: the parameters that stand for keys, by name: what they show is a key as well.
     """
 
@@ -47,7 +46,6 @@ class Inputs:
     types: Mapping[int, TypeEngine[Any]]
     named: Mapping[str, Slot]
     ordered: Sequence[Slot | None]
-    refused: Mapping[int, KeyColumn]
     keys: Mapping[str, KeyColumn]
 
 
@@ -68,17 +66,16 @@ def inputs_of(
     meetings = Meetings(flows, statement)
     for element in sqla.elements_of(statement):
         meetings.read(element)
-    for criterion in sqla.criteria_of_options(statement):
-        meetings.refuse_in(criterion)
+    for part in sqla.out_of_reach(statement):
+        meetings.refuse_in(part)
     meetings.check(parameters)
-    slots, types, refused = meetings.slots, meetings.types, meetings.refused
+    slots, types = meetings.slots, meetings.types
     columns, ordered = columns_of(statement)
     targets = {name: slot for name, c in columns.items() if (slot := slot_of(flows.of(c)))}
     return Inputs(
         {i: slots[p.key] for i, p in enumerate(parameters) if p.key in slots},
-        {i: types[p.key] for i, p in enumerate(parameters) if p.key in types and p.key in slots},
+        {i: types[p.key] for i, p in enumerate(parameters) if p.key in types},
         targets | {p.key: slots[p.key] for p in parameters if not p.unique and p.key in slots},
         [slot_of(flows.of(column)) for column in ordered],
-        {i: refused[p.key] for i, p in enumerate(parameters) if p.key in refused},
         {p.key: slot for p in parameters if isinstance(slot := slots.get(p.key), KeyColumn)},
     )

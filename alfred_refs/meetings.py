@@ -8,7 +8,7 @@ mixed with in a way that cannot be translated. Pure.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -47,7 +47,7 @@ from .flows import (
     positions,
 )
 from .functions import CHOOSING, is_document
-from .slots import RawColumn, Slot, has_text, mixed_with
+from .slots import Mixture, RawColumn, Slot, has_text, mixed_with
 
 _COMPARISONS = {
     operators.eq,
@@ -84,25 +84,24 @@ class Meetings:
         self._taken: dict[str, dict[Slot, None]] = {}
         self._plain: set[str] = set()
         self._met: dict[int, BindParameter[Any]] = {}
-        self.types: dict[str, TypeEngine[Any]] = {}
-        self.refused: dict[str, KeyColumn] = {}
+        self._types: dict[str, TypeEngine[Any]] = {}
+        self._refused: dict[str, Mixture] = {}
 
     @property
     def slots(self) -> dict[str, Slot]:
         """What the parameters stand for that are compared with columns or stored in them."""
-        return {
-            name: next(iter(slots))
-            for name, slots in self._taken.items()
-            if name not in self.refused
-        }
+        return {name: next(iter(slots)) for name, slots in self._taken.items()} | self._refused
 
-    def read(self, element: Any) -> None:  # noqa: C901  # one case a construct
+    @property
+    def types(self) -> dict[str, TypeEngine[Any]]:
+        """What the parameters are to be sent as that would be sent as something else."""
+        return {name: t for name, t in self._types.items() if name not in self._refused}
+
+    def read(self, element: Any) -> None:
         """Take in one element of the statement; its parts come by themselves."""
         match element:
             case BinaryExpression():
                 self._read_operation(element)
-            case Case() | FunctionElement() if is_document(element):
-                return  # its parts stand side by side, and are not compared
             case Case():
                 self._read_case(element)
             case FunctionElement():
@@ -115,15 +114,15 @@ class Meetings:
             case UpdateBase():
                 self._read_write(element)
 
-    def refuse_in(self, criterion: ClauseElement) -> None:
-        """Take in criteria that are out of reach: no parameter in them can be translated."""
-        inside = Meetings(self._flows, self._statement)
-        for element in sqla.elements_of(criterion):
-            inside.read(element)
-        self._met |= inside._met
-        self.refused |= inside.refused | {
-            name: slot for name, slot in inside.slots.items() if isinstance(slot, KeyColumn)
-        }
+    def refuse_in(self, part: ClauseElement) -> None:
+        """Take in a part that is out of reach: no parameter in it can be translated."""
+        elements = list(sqla.elements_of(part))
+        for element in elements:
+            self.read(element)
+        for parameter in (e for e in elements if isinstance(e, BindParameter)):
+            slots = self._taken.get(parameter.key, ())
+            for column in itertools.chain.from_iterable(map(_columns_in, slots)):
+                self._refuse(parameter, column)
 
     def check(self, parameters: Sequence[BindParameter[Any]]) -> None:
         """Refuse what can be told without the values of an execution.
@@ -135,19 +134,15 @@ class Meetings:
         unnamed = {parameter.key for parameter in parameters if parameter.unique}
         for parameter in self._met.values():
             if parameter.key not in listed and has_text(sqla.parameter_value(parameter)):
-                raise mixed_with(self._column_met_by(parameter))
+                raise mixed_with(next(_columns_in(self.slots[parameter.key])))
         for name, slots in self._taken.items():
             meanings = {_meaning(slot) for slot in slots} | {"" for _ in {name} & self._plain}
-            if len(meanings) > 1 and name not in self.refused:
+            if len(meanings) > 1 and name not in self._refused:
                 named = "a parameter" if name in unnamed else f"parameter {name!r}"
                 raise UntranslatableError(
                     f"{named} stands for a key and for something else",
                     "give each its own parameter",
                 )
-
-    def _column_met_by(self, parameter: BindParameter[Any]) -> Any:
-        slots = [self.refused.get(parameter.key), *self._taken.get(parameter.key, ())]
-        return next(slot for slot in slots if slot is not None)
 
     def _read_operation(self, element: BinaryExpression[Any]) -> None:
         operator, parts = element.operator, (element.left, element.right)
@@ -167,10 +162,14 @@ class Meetings:
         if element.value is not None:
             for condition, _ in element.whens:
                 self._compare(element.value, condition)
-        self._meet(map(self._flows.of, [*(result for _, result in element.whens), element.else_]))
+        if not is_document(element):
+            results = [*(result for _, result in element.whens), element.else_]
+            self._meet(map(self._flows.of, results))
 
     def _read_function(self, element: FunctionElement[Any]) -> None:
         name = getattr(element, "name", "")
+        if name != "nullif" and is_document(element):
+            return  # its parts stand side by side, and are not compared
         if name in ARRAY_ARGUMENTS:
             self._meet(self._flows.elements_of(element))
         elif name == "nullif" or name not in CHOOSING:
@@ -263,11 +262,11 @@ class Meetings:
 
     def _send_as(self, parameter: BindParameter[Any], type_: TypeEngine[Any]) -> None:
         if repr(parameter.type) != repr(type_):
-            self.types[parameter.key] = type_
+            self._types[parameter.key] = type_
 
     def _refuse(self, parameter: BindParameter[Any], column: KeyColumn) -> None:
         self._met[id(parameter)] = parameter
-        self.refused.setdefault(parameter.key, column)
+        self._refused.setdefault(parameter.key, Mixture(column))
 
     def _read_write(self, statement: UpdateBase) -> None:
         columns, ordered = columns_of(statement)
@@ -311,10 +310,18 @@ def _raw_column(data: Iterable[ColumnClause[Any] | None]) -> RawColumn | None:
     return None
 
 
+def _columns_in(slot: Slot | None) -> Iterator[KeyColumn]:
+    for each in slot if isinstance(slot, tuple) else (slot,):
+        if isinstance(each, KeyColumn):
+            yield each
+        elif isinstance(each, Mixture):
+            yield each.column
+
+
 def _meaning(slot: Slot) -> Any:
     if isinstance(slot, KeyColumn):
         return replace(slot, name="")
-    return "" if isinstance(slot, RawColumn) else tuple(s and _meaning(s) for s in slot)
+    return tuple(s and _meaning(s) for s in slot) if isinstance(slot, tuple) else ""
 
 
 def _element(value: Any) -> Any:

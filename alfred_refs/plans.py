@@ -13,6 +13,7 @@ from . import sqla
 from .entities import Entities
 from .inputs import Inputs, inputs_of
 from .rows import Outputs, outputs_of
+from .slots import takes_keys
 
 _CAPACITY = 500  # shapes kept: as many as SQLAlchemy's own compiled cache
 
@@ -56,7 +57,7 @@ class Plans:
             if sqla.has_lambdas(statement):
                 return self.of(sqla.without_lambdas(statement))
             inputs = inputs_of(statement, parameters, self.entities)
-            replaced = [parameters[place] for place in inputs.positions]
+            replaced = [parameters[i] for i, slot in inputs.positions.items() if takes_keys(slot)]
             plan = Plan(
                 inputs,
                 not inputs.types and sqla.stand_in_where(statement, replaced),

@@ -31,18 +31,34 @@ class RawColumn:
     name: str
 
 
-Slot = KeyColumn | RawColumn | tuple["Slot | None", ...]
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """What is made from keys of a column, or from the value itself: any text in it is refused.
+
+    Attributes:
+        column: what the keys are of.
+    """
+
+    column: KeyColumn
+
+
+Slot = KeyColumn | RawColumn | Mixture | tuple["Slot | None", ...]
 """What a value meets; for a row, what each position meets: `None` for what may be any text."""
 
 Swap = Callable[[str, KeyColumn], Any]
 """Gives the value that a column takes in place of a ref."""
 
 
+def takes_keys(slot: Slot) -> bool:
+    """Tell whether keys take the place of what stands in a slot."""
+    return isinstance(slot, KeyColumn | tuple)
+
+
 def has_text(value: Any) -> bool:
     """Tell whether a value is text, or has text in it."""
-    if isinstance(value, str) or not _is_listed(value):
-        return isinstance(value, str)
-    return any(map(has_text, value.values() if isinstance(value, Mapping) else value))
+    if isinstance(value, Mapping):
+        return any(map(has_text, value.values()))
+    return isinstance(value, str) or (_is_listed(value) and any(map(has_text, value)))
 
 
 def swapped(value: Any, slot: Slot | None, swap: Swap) -> Any:
@@ -58,8 +74,8 @@ def swapped(value: Any, slot: Slot | None, swap: Swap) -> Any:
             return _swapped_lists(value, slot, swap)
         case KeyColumn():
             return _swapped_ones(value, slot, swap)
-        case RawColumn():
-            _check_raw(value, slot)
+        case RawColumn() | Mixture():
+            _check(value, slot)
             return value
         case tuple():
             return [_swapped_row(row, slot, swap) for row in value]
@@ -119,6 +135,13 @@ def _is_listed(value: Any) -> bool:
             "give a list",
         )
     return isinstance(value, Collection)
+
+
+def _check(value: Any, slot: RawColumn | Mixture) -> None:
+    if isinstance(slot, RawColumn):
+        _check_raw(value, slot)
+    elif has_text(value):
+        raise mixed_with(slot.column)
 
 
 def _check_raw(value: Any, column: RawColumn) -> None:

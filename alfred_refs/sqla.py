@@ -32,7 +32,7 @@ from sqlalchemy.orm import Bundle, InstanceState, Mapper, Session, registry
 from sqlalchemy.orm.base import NO_VALUE, instance_state
 from sqlalchemy.orm.mapped_collection import _AttrGetter, _PlainColumnGetter
 from sqlalchemy.orm.mapper import _all_registries
-from sqlalchemy.orm.util import LoaderCriteriaOption
+from sqlalchemy.orm.util import AliasedInsp, LoaderCriteriaOption
 from sqlalchemy.sql import elements, visitors
 from sqlalchemy.sql.cache_key import HasCacheKey
 from sqlalchemy.sql.dml import UpdateBase
@@ -40,6 +40,7 @@ from sqlalchemy.sql.elements import BinaryExpression, BooleanClauseList, ClauseE
 from sqlalchemy.sql.lambdas import LambdaElement
 from sqlalchemy.sql.selectable import AliasedReturnsRows, FromClause, ScalarValues
 from sqlalchemy.types import TypeEngine
+from sqlalchemy.util import immutabledict
 from sqlalchemy.util.concurrency import in_greenlet
 from sqlalchemy.util.langhelpers import Missing
 
@@ -311,14 +312,44 @@ def selected_into(statement: Executable) -> Iterator[tuple[Any, Any]]:
     return zip(names, cast(Any, statement).select.selected_columns, strict=True)
 
 
-def criteria_of_options(statement: Executable) -> Iterator[ClauseElement]:
-    """Yield the criteria that loader options carry: `with_loader_criteria()`, `.and_()`."""
+def out_of_reach(statement: Executable) -> Iterator[ClauseElement]:
+    """Yield the parts of a statement in which `with_values` replaces nothing.
+
+    That is the criteria that loader options carry (`with_loader_criteria()`, `.and_()`), those of
+    a relationship that is joined along (`.and_()`), and the subquery that an alias of a class
+    stands for: the ORM takes it from the alias, which is no part of the statement.
+    """
+    yield from _criteria_of_options(statement)
+    selectables: dict[int, ClauseElement] = {}
+    for element in elements_of(statement):
+        for target, on, *_ in getattr(element, "_setup_joins", ()):
+            for joined in (target, on):
+                yield from getattr(joined, "_extra_criteria", ())
+        entity = getattr(element, "_annotations", {}).get("parententity")
+        if isinstance(entity, AliasedInsp):
+            selectables[id(entity.selectable)] = entity.selectable
+    yield from selectables.values()
+
+
+def _criteria_of_options(statement: Executable) -> Iterator[ClauseElement]:
     for option in getattr(statement, "_with_options", ()):
         if isinstance(option, LoaderCriteriaOption):
             criterion = option.where_criteria
             yield criterion._resolved if isinstance(criterion, LambdaElement) else criterion
         for load in getattr(option, "context", ()):
             yield from getattr(load, "_extra_criteria", ())
+
+
+def params_of(statement: Executable) -> Mapping[str, Any]:
+    """Return what SQLAlchemy 2.1 keeps of a statement's `params()`; 2.0 puts it in at once."""
+    return getattr(statement, "_params", {})
+
+
+def with_params(statement: Executable, params: Mapping[str, Any]) -> Executable:
+    """Return a copy of a statement with other values in place of those of its `params()`."""
+    copy = cast(Any, statement)._generate()
+    copy._params = immutabledict(params)
+    return cast(Executable, copy)
 
 
 def without_lambdas(statement: Executable) -> Executable:

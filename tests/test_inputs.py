@@ -31,10 +31,11 @@ from sqlalchemy import (
     values,
 )
 from sqlalchemy.dialects.postgresql import array, insert as pg_insert
-from sqlalchemy.orm import selectinload, with_loader_criteria
+from sqlalchemy.orm import aliased, selectinload, sessionmaker, with_loader_criteria
 
-from alfred_refs import RefSession, UntranslatableError
-from tests.models import Box, MealPlan, Recipe
+from alfred_refs import RefRegistry, RefSession, UntranslatableError
+from tests.fix_session import TravelLog
+from tests.models import Box, MealPlan, Order, OrderLine, Preference, Recipe
 
 boxes: Any = Box.__table__
 lowered = select(func.lower(cast(Box.id, String)).label("x")).subquery()
@@ -274,3 +275,127 @@ def test_a_list_of_refs_may_be_built_in_sql(session: RefSession, ref: str) -> No
     found = session.scalars(select(Box.label).where(Box.id == any_(array([literal(ref)]))))
 
     assert found.all() == ["outer"]
+
+
+@pytest.mark.parametrize(
+    ("criterion", "value"),
+    [
+        (cast(Box.id, String) != bindparam("x"), "box_1"),
+        (cast(Box.id, String).not_in(bindparam("x")), ["box_1"]),
+        (func.concat(Box.id, "") != bindparam("x"), "box_1"),
+    ],
+)
+def test_a_text_given_at_execution_is_refused_as_one_in_the_statement(
+    session: RefSession, ref: str, sent: list[str], criterion: Any, value: Any
+) -> None:
+    """Whether it comes beside the statement, in `params()`, or in a list of records."""
+    assert ref == "box_1"
+    sent.clear()
+    for statement, parameters in (
+        (select(Box).where(criterion), {"x": value}),
+        (select(Box).where(criterion).params(x=value), None),
+        (delete(boxes).where(criterion), [{"x": value}]),
+    ):
+        with pytest.raises(UntranslatableError, match=r"key column boxes\.id other than"):
+            session.execute(statement, parameters)
+    assert sent == []
+
+
+def test_values_put_in_by_params_are_translated(session: RefSession, ref: str) -> None:
+    """SQLAlchemy 2.1 keeps them beside the statement, 2.0 puts them in."""
+    statement = select(Box.label).where(Box.id != bindparam("x"))
+
+    assert session.scalars(statement.params(x=ref)).all() == ["inner"]
+    assert session.scalars(statement.params(x="box_2")).all() == ["outer"]
+
+
+other = aliased(Box, select(Box).where(Box.id != "box_1").subquery())
+chosen = aliased(Box, select(Box).where(Box.id != bindparam("x")).subquery())
+literals = aliased(
+    Box,
+    select(literal("box_1").label("id"), Box.label, Box.inside).subquery(),
+    adapt_on_names=True,
+)
+
+
+@pytest.mark.parametrize(
+    ("statement", "parameters"),
+    [
+        (select(Recipe).join(Recipe.plans.and_(MealPlan.id != "meal_plan_1")), None),
+        (select(select(Recipe.name).join(Recipe.plans.and_(MealPlan.id == "x")).subquery()), None),
+        (select(other.label).where(other.id != "box_2"), None),
+        (select(other.label), None),
+        (select(chosen.label), {"x": "box_1"}),
+        (select(literals.label).where(Box.id != literals.id), None),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:SELECT statement has a cartesian")
+def test_a_ref_in_a_part_that_cannot_be_replaced_is_refused(
+    session: RefSession, ref: str, sent: list[str], statement: Any, parameters: Any
+) -> None:
+    """The ORM would use it as it was: criteria of a joined relationship, the query of an alias."""
+    assert ref == "box_1"
+    sent.clear()
+    with pytest.raises(UntranslatableError):
+        session.execute(statement, parameters)
+    assert sent == []
+
+
+def test_parts_that_cannot_be_replaced_work_without_refs(session: RefSession, ref: str) -> None:
+    """And a ref beside them is translated."""
+    named = aliased(Box, select(Box).where(Box.label != "x").subquery())
+
+    found = session.scalars(select(named.label).where(named.id != ref)).all()
+    assert found == ["inner"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        select(Preference).where(Preference.legacy_recipe_id == "recipe_1"),
+        select(Preference).where(Preference.device != "recipe_1"),
+        select(OrderLine).where(OrderLine.position.in_([1, "order_1"])),
+        select(OrderLine).where(
+            tuple_(OrderLine.note, OrderLine.position).in_([("x", "order_1")])
+        ),
+        select(OrderLine).where(OrderLine.position == func.coalesce("order_1", 1)),
+        insert(Preference).values(legacy_recipe_id="recipe_1"),
+        insert(Preference).values([{"device": "recipe_1"}]),
+        update(Preference).values(device=literal("recipe_1")),
+    ],
+)
+def test_a_ref_in_a_column_without_keys_is_refused(
+    session: RefSession, sent: list[str], statement: Any
+) -> None:
+    """A UUID or integer column that is left raw, or holds other data, has no text like it."""
+    with pytest.raises(UntranslatableError, match=r"'\w+_1' meets column \w+\.\w+, whose values"):
+        session.execute(statement)
+    assert sent == []
+
+
+def test_ten_thousand_refs_are_resolved_in_one_trip(
+    sessions: sessionmaker[RefSession], store: TravelLog
+) -> None:
+    """A long list costs one question to the store, and one statement."""
+    numbers = range(1, 10_001)
+    RefRegistry(store=store).conversation("chat-7").refer_all(Order, numbers)
+    store.trips.clear()
+    refs = [f"order_{n}" for n in numbers]
+    with sessions(conversation=RefRegistry(store=store).conversation("chat-7")) as session:
+        session.execute(insert(Order), [{"id": n, "number": n} for n in (1, 10_000)])
+        found = session.scalars(select(Order.number).where(Order.id.in_(refs)))
+        assert sorted(found) == [1, 10_000]
+
+    assert store.trips == ["resolve"]
+
+
+def test_a_document_is_chosen_by_ref(session: RefSession, ref: str) -> None:
+    """The values of a `case()` are compared whatever it results in."""
+    chosen: Any = case(
+        {ref: func.json_build_object("name", Box.label)},
+        value=Box.id,
+        else_=func.json_build_object("name", "another"),
+    )
+
+    found = session.scalars(select(chosen).order_by(Box.label))
+    assert found.all() == [{"name": "another"}, {"name": "outer"}]

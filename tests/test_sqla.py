@@ -46,6 +46,7 @@ from sqlalchemy.orm import (
     configure_mappers,
     joinedload,
     mapped_column,
+    selectinload,
     subqueryload,
     with_loader_criteria,
 )
@@ -671,3 +672,36 @@ def test_the_tables_of_all_bases_are_found() -> None:
 
     assert Recipe.__table__ in found
     assert devices in found
+
+
+def test_what_params_gives_a_statement_can_be_replaced() -> None:
+    """Only 2.1 keeps it beside the statement."""
+    statement = select(Recipe).where(Recipe.id == bindparam("x")).params(x=ONE)
+    kept = sqla.params_of(statement)
+
+    assert kept in ({"x": ONE}, {})
+    if kept:
+        assert sqla.params_of(sqla.with_params(statement, {"x": TWO})) == {"x": TWO}
+        assert sqla.params_of(statement) == {"x": ONE}
+
+
+def test_what_a_copy_leaves_as_it_was_is_known() -> None:
+    """Criteria of options and of joined relationships, and the subquery of an alias."""
+    alias = aliased(Recipe, select(Recipe).where(Recipe.name == "alias").subquery())
+    statement = (
+        select(Recipe)
+        .join(Recipe.plans.and_(MealPlan.day == "join"))
+        .join(alias, alias.id == Recipe.id)
+        .options(
+            with_loader_criteria(Recipe, Recipe.name == "criteria"),
+            selectinload(Recipe.plans.and_(MealPlan.day == "loader")),
+        )
+    )
+
+    found = {
+        element.value
+        for part in sqla.out_of_reach(statement)
+        for element in sqla.elements_of(part)
+        if isinstance(element, BindParameter)
+    }
+    assert found == {"join", "alias", "criteria", "loader"}
