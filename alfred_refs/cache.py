@@ -92,6 +92,26 @@ class RefCache:
         """Tell whether a key can be shown without asking the store, be its row gone or not."""
         return self.ref_of(entity, key) is not None or (entity, token_of(key)) in self.gone
 
+    def names_of(self, key: Key) -> dict[str, str]:
+        """Return the refs of a key, by entity, whether their rows are gone or not."""
+        token = token_of(key)
+        lost = {entity: ref for (entity, other), ref in [*self.gone.items()] if other == token}
+        back = {entity: ref for (entity, other), ref in [*self.back.items()] if other == key}
+        met = {entity: refs[token] for entity, refs in [*self._refs.items()] if token in refs}
+        names = lost | back | met
+        return {entity: ref for entity, ref in names.items() if self._is_of(entity, ref, key)}
+
+    def _is_of(self, entity: str, ref: str, key: Key) -> bool:
+        """Tell a UUID from an integer that it has in common with a key: tokens do not."""
+        known = self.key_of(entity, ref)
+        return known is None or isinstance(known, uuid.UUID) == isinstance(key, uuid.UUID)
+
+    def texts(self) -> list[str]:
+        """Return the keys that are text."""
+        return [
+            token for refs in [*self._refs.values()] for token in [*refs] if type(token) is str
+        ]
+
     def keep(self, entry: Entry) -> None:
         """Keep what the store said of a row that is there."""
         self._keep(entry.ref.entity, entry.key, str(entry.ref))

@@ -168,6 +168,14 @@ class Conversation:
         for reason in set(unshown.values()):
             self.note_gone([pair for pair in unshown if unshown[pair] == reason], reason)
 
+    def names_of(self, key: Key) -> Mapping[str, str]:
+        """Return the refs that a key has in this process, by entity; nothing is minted."""
+        return self._cache.names_of(key)
+
+    def texts(self) -> list[str]:
+        """Return the keys met so far that are text."""
+        return self._cache.texts()
+
     def refs_of(self, entity: str) -> Mapping[Any, str]:
         """Return the refs met so far, by the token of their key: a live view, to be read only.
 

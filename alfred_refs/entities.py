@@ -50,11 +50,12 @@ class Entities:
 
     Attributes:
         names: what their entities are called.
+        policy: which of their keys become refs.
     """
 
     def __init__(self, policy: RefPolicy) -> None:
         self.names = EntityNames(policy)
-        self._policy = policy
+        self.policy = policy
         self._columns: dict[Column[Any], KeyColumn | None] = {}
         self._classes: dict[type[Any], ClassKeys] = {}
         self._held: tuple[int, frozenset[KeyType]] = (0, frozenset())
@@ -83,6 +84,11 @@ class Entities:
         table = entity if isinstance(entity, Table) else _key_table(inspect(entity).mapper)
         primary = _primary_key(table)
         return self.of_column(primary[0]) if len(primary) == 1 else None
+
+    def met_tables(self) -> list[Table]:
+        """Return the tables used so far, and those beside them in their metadata."""
+        used = {column.table.metadata for column in list(self._columns)}
+        return [table for metadata in used for table in metadata.tables.values()]
 
     def of_class(self, class_: type[Any]) -> ClassKeys:
         """Return the key attributes of a mapped class."""
@@ -132,10 +138,10 @@ class Entities:
         key_type = key_type_of(_item_type(column))
         if "ref" in column.info:
             declared = column.info["ref"] is not None
-            return declared and (key_type != "string" or "string" in self._policy.key_types)
+            return declared and (key_type != "string" or "string" in self.policy.key_types)
         is_key = column.primary_key or bool(column.foreign_keys)
         is_excluded = self._is_excluded(column, column)
-        return is_key and key_type in self._policy.key_types and not is_excluded
+        return is_key and key_type in self.policy.key_types and not is_excluded
 
     def _of_base_column(self, column: Column[Any]) -> KeyColumn | None:
         try:
@@ -182,7 +188,7 @@ class Entities:
         if is_ambiguous(column.type) and not self._is_excluded(column, target):
             self._refuse_ambiguous(column, target)
         key_type = key_type_of(column.type)
-        if key_type not in self._policy.key_types or self._is_excluded(column, target):
+        if key_type not in self.policy.key_types or self._is_excluded(column, target):
             return None
         if not self._is_key(column, target, key_type):
             return None
@@ -241,7 +247,7 @@ class Entities:
         return table
 
     def _is_excluded(self, column: Column[Any], target: Column[Any]) -> bool:
-        excluded = {_excluded_name(item) for item in self._policy.exclude}
+        excluded = {_excluded_name(item) for item in self.policy.exclude}
         return not excluded.isdisjoint({str(column), column.table.fullname, target.table.fullname})
 
 

@@ -24,13 +24,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Result, event, inspect, select
-from sqlalchemy.orm import InstanceState, ORMExecuteState, Session, SessionTransaction
+from sqlalchemy import Connection, Result, event, inspect, select
+from sqlalchemy.orm import InstanceState, ORMExecuteState, SessionTransaction
 
 from . import criteria, origins, rows, sqla
 from .columns import KeyColumn
 from .conversation import Conversation
 from .errors import SetupError
+from .failures import Failures
 from .instances import Boundary
 from .outcome import Outcome
 from .plans import Plan
@@ -39,7 +40,7 @@ from .registry import RefRegistry
 T = TypeVar("T")
 
 
-class RefSession(Session):
+class RefSession(sqla.WatchedSession):
     """A `Session` in which a language model's refs stand for keys.
 
     Args:
@@ -72,16 +73,19 @@ class RefSession(Session):
         self._conversation = conversation
         self._boundary = None if conversation is None else Boundary(conversation, self.hash_key)
         self._outcome = None if conversation is None else Outcome(conversation)
-        self._watch_loading()
+        self._failures = None if self._boundary is None else Failures(self._boundary)
+        self._see = None if self._failures is None else self._failures.hide
+        self._watch_identities()
 
     def expunge_all(self) -> None:
         """See `Session.expunge_all`."""
         super().expunge_all()
-        self._watch_loading()
+        self._watch_identities()
 
-    def _watch_loading(self) -> None:
-        if self._boundary is not None:
+    def _watch_identities(self) -> None:
+        if self._boundary is not None and self._see is not None:
             sqla.watch_loading(self, self._boundary.enter)
+            sqla.watch_adding(self, self._see)
 
     @property
     def conversation(self) -> Conversation | None:
@@ -134,11 +138,11 @@ class RefSession(Session):
         Raises:
             BadRefError: one of them cannot be used.
         """
-        if self._boundary is None or self._boundary.raw:
+        if self._boundary is None or self._failures is None or self._boundary.raw:
             return super().merge(instance, **options)
         state = sqla.state_of(instance)
         states = [state, *(r[2] for r in state.mapper.cascade_iterator("merge", state))]
-        with self._boundary.lent_keys(states), self.raw_keys():
+        with self._failures.hidden(), self._boundary.lent_keys(states), self.raw_keys():
             return super().merge(instance, **options)
 
     def merge_all(self, instances: Iterable[T], **options: Any) -> Sequence[T]:
@@ -298,6 +302,12 @@ def _deleted(session: RefSession, state: InstanceState[Any]) -> None:
         session._outcome.deleted(state)
 
 
+@event.listens_for(RefSession, "after_begin")
+def _connected(session: RefSession, _: SessionTransaction, connection: Connection) -> None:
+    if session._failures is not None:
+        session._failures.watch(connection)
+
+
 @event.listens_for(RefSession, "after_transaction_create")
 def _begun(session: RefSession, transaction: SessionTransaction) -> None:
     if session._outcome is not None and _is_boundary(transaction):
@@ -314,6 +324,8 @@ def _committed(session: RefSession) -> None:
 def _ended(session: RefSession, transaction: SessionTransaction) -> None:
     if session._outcome is not None and _is_boundary(transaction):
         session._outcome.ended()
+    if session._failures is not None and transaction.parent is None:
+        session._failures.unwatch()
 
 
 def _is_boundary(transaction: SessionTransaction) -> bool:

@@ -27,7 +27,8 @@ from sqlalchemy import (
     Values,
     event,
 )
-from sqlalchemy.engine import ChunkedIteratorResult
+from sqlalchemy.engine import ChunkedIteratorResult, ExceptionContext
+from sqlalchemy.event.api import _event_key
 from sqlalchemy.orm import Bundle, InstanceState, Mapper, Session, registry
 from sqlalchemy.orm.base import NO_VALUE, instance_state
 from sqlalchemy.orm.mapped_collection import _AttrGetter, _PlainColumnGetter
@@ -487,6 +488,12 @@ def origins_of(result: CursorResult[Any]) -> list[tuple[int, int]]:
     ]
 
 
+def classes_called(path: str) -> list[type[Any]]:
+    """Return the mapped classes of the process that `repr()` shows as `<class 'path'>`."""
+    classes = [mapper.class_ for base in _all_registries() for mapper in mappers_of(base)]
+    return [c for c in classes if path == f"{c.__module__}.{c.__qualname__}"]
+
+
 def root_of(engine: Engine) -> Engine:
     """Return the engine that owns the pool: `execution_options()` makes another on top of it."""
     return cast(Engine, getattr(engine, "_proxied", engine))
@@ -516,6 +523,29 @@ def on_disposal(engine: Engine, disposed: Callable[[Engine], None]) -> None:
 def state_of(instance: object) -> InstanceState[Any]:
     """Return the state of an instance of a mapped class: `inspect()` without its dispatch."""
     return instance_state(instance)
+
+
+See = Callable[[Exception], None]
+"""Is given an exception before the program is."""
+
+
+def watch_adding(session: Session, see: See) -> None:
+    """Have a function see why an instance that has a key is refused: SQLAlchemy names the key.
+
+    It is added by way of a relationship too, which no method of the session sees. Leans on what
+    `watch_loading` leans on.
+    """
+    identity_map = cast(Any, session.identity_map)
+    add_to, reference = type(identity_map).add, identity_map._wr
+
+    def add(state: Any) -> bool:
+        try:
+            return cast(bool, add_to(reference(), state))
+        except Exception as error:
+            see(error)
+            raise
+
+    identity_map.add = add
 
 
 def watch_loading(session: Session, loaded: Callable[[InstanceState[Any]], None]) -> None:
@@ -598,6 +628,63 @@ def _chunks(cursor: CursorResult[Any], size: int | None) -> Iterator[Rows]:
         return
     while chunk := cursor.fetchmany(size):
         yield chunk
+
+
+def listen_first(connection: Connection, hear: Callable[[ExceptionContext], None]) -> None:
+    """Have a function told of every error of an engine, before anybody else is.
+
+    `event.listen` does not put listeners of this event first, though it takes `insert=True`; and
+    `event.contains` goes by the `id()` of an engine, which may have been another's.
+    """
+    dialect = cast(Any, connection.dialect)
+    if hear not in dialect.dispatch.handle_error:
+        dialect._has_events = True
+        _event_key(dialect, "handle_error", hear).base_listen(insert=True)
+
+
+class WatchedSession(Session):
+    """A `Session` whose exceptions are seen before the program sees them.
+
+    All that executes, lazy loading included, goes through `_execute_internal`; what is raised
+    while the ORM makes rows comes out of the result. Errors at commit come out of the connection.
+    """
+
+    _see: See | None = None
+
+    def flush(self, objects: Sequence[Any] | None = None) -> None:
+        """See `Session.flush`."""
+        try:
+            super().flush(objects)
+        except Exception as error:
+            if self._see is not None:
+                self._see(error)
+            raise
+
+    def _execute_internal(self, *args: Any, **options: Any) -> Any:
+        if self._see is None:
+            return super()._execute_internal(*args, **options)
+        try:
+            return _watched_rows(super()._execute_internal(*args, **options), self._see)
+        except Exception as error:
+            self._see(error)
+            raise
+
+
+def _watched_rows(result: Any, see: See) -> Any:
+    """Have seen what is raised while the ORM makes rows of a result: chunk by chunk."""
+    if type(result) is ChunkedIteratorResult:
+        chunks = result.chunks
+
+        def watched(size: int | None) -> Iterator[Rows]:
+            try:
+                yield from chunks(size)
+            except Exception as error:
+                see(error)
+                raise
+
+        result.chunks = watched
+        result.iterator = itertools.chain.from_iterable(watched(result._yield_per))
+    return result
 
 
 def pool_beside(pool: Pool) -> Pool:

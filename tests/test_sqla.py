@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+import weakref
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -35,6 +37,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import insert as pg_insert
+from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.ext.declarative import AbstractConcreteBase
 from sqlalchemy.orm import (
     Bundle,
@@ -705,3 +708,106 @@ def test_what_a_copy_leaves_as_it_was_is_known() -> None:
         if isinstance(element, BindParameter)
     }
     assert found == {"join", "alias", "criteria", "loader"}
+
+
+def test_a_listener_for_errors_can_come_first(engine: Engine) -> None:
+    """It is listed once, before those that were there, and told of errors."""
+    told: list[str] = []
+    event.listen(engine, "handle_error", lambda _: told.append("other"))
+
+    def hear(_: object) -> None:
+        told.append("first")
+
+    with engine.connect() as connection:
+        sqla.listen_first(connection, hear)
+        sqla.listen_first(connection, hear)
+        with pytest.raises(DBAPIError):
+            connection.execute(text("no statement"))
+
+    assert told == ["first", "other"]
+
+
+@pytest.fixture
+def seen() -> list[str]:
+    """The exceptions that were seen, by their class's name."""
+    return []
+
+
+@pytest.fixture
+def watched(tables: Engine, recipes: list[Recipe], seen: list[str]) -> Iterator[Session]:
+    """A session whose exceptions are seen, on a database with recipes in it."""
+    assert recipes
+    with sqla.WatchedSession(tables) as session:
+        session._see = lambda error: seen.append(type(error).__name__)
+        sqla.watch_adding(session, session._see)
+        yield session
+
+
+def raise_lookup_error(*_: object) -> None:
+    """Stand for a listener that fails."""
+    raise LookupError
+
+
+def test_what_is_raised_while_a_session_executes_is_seen(
+    watched: Session, seen: list[str]
+) -> None:
+    """The statement is refused by the database."""
+    with pytest.raises(DBAPIError):
+        watched.execute(text("no statement"))
+
+    assert seen == ["ProgrammingError"]
+
+
+def test_what_is_raised_while_a_session_flushes_is_seen(watched: Session, seen: list[str]) -> None:
+    """A listener fails."""
+    event.listen(watched, "before_flush", raise_lookup_error)
+    watched.add(Recipe(name="F"))
+    with pytest.raises(LookupError):
+        watched.flush()
+
+    assert seen == ["LookupError"]
+
+
+def test_what_is_raised_while_rows_are_loaded_is_seen(watched: Session, seen: list[str]) -> None:
+    """The statement was executed, and nothing was wrong with it."""
+    event.listen(Recipe, "load", raise_lookup_error)
+    try:
+        result = watched.execute(select(Recipe))
+        with pytest.raises(LookupError):
+            result.all()
+    finally:
+        event.remove(Recipe, "load", raise_lookup_error)
+
+    assert seen == ["LookupError"]
+
+
+def test_what_is_raised_while_an_instance_is_added_is_seen(
+    watched: Session, recipes: list[Recipe], seen: list[str]
+) -> None:
+    """Another one has its identity: be it added itself or by way of a relationship."""
+    mine = watched.get(Recipe, recipes[0].id)
+    plan = MealPlan()
+    watched.add(plan)
+    with watched.no_autoflush, pytest.raises(InvalidRequestError):
+        watched.add(recipes[0])
+    with watched.no_autoflush, pytest.raises(InvalidRequestError):
+        plan.recipe = recipes[0]
+
+    assert mine in watched
+    assert seen == ["InvalidRequestError"] * 2
+
+
+def test_an_identity_map_that_is_watched_is_not_kept_alive() -> None:
+    """It goes with its session, without the garbage collector."""
+    session = Session()
+    sqla.watch_adding(session, lambda _: None)
+    gone = weakref.ref(session.identity_map)
+    session.expunge_all()
+
+    assert gone() is None
+
+
+def test_classes_are_found_by_what_their_repr_shows() -> None:
+    """Which is all that an error says of them."""
+    assert sqla.classes_called("tests.models.Recipe") == [Recipe]
+    assert sqla.classes_called("tests.models.NoRecipe") == []
