@@ -179,13 +179,26 @@ class Boundary:
         self._loaded = [state for state in self._loaded if state.obj() is not None]
         self._many = max(_FEW, 2 * len(self._loaded))
 
-    def enter_new(self, state: State) -> None:
+    def enter_new(self, state: State, *, flushing: bool = False) -> None:
         """Take in an instance made by the program: its key attributes may have refs as text.
 
-        They are resolved at the next flush, all together: adding an object does no I/O.
+        They are resolved at the next flush, all together: adding an object does no I/O. During a
+        flush, to which an object may be added by a `before_flush` of the application's, they are
+        resolved at once.
+
+        Args:
+            state: of the instance.
+            flushing: whether the session is in a flush.
+
+        Raises:
+            BadRefError: one cannot be used; only during a flush.
         """
         self.enter(state)
         if self._raw:
+            return
+        if flushing:
+            for _, name, value in self._resolved([state]):
+                state.dict[name] = value
             return
         texts = {name for name, _, _ in self._unresolved(state)}
         if texts:
@@ -401,7 +414,8 @@ class Boundary:
         if self._raw or column is None:
             _names_of_texts(state).discard(attribute.key)
             return value
-        if self.eager and not self.conversation.has_met_refs(_wanted(column, value)):
+        waits = self.eager and not sqla.is_flushing(state.session)
+        if waits and not self.conversation.has_met_refs(_wanted(column, value)):
             setattr(state, _TEXTS, {*_names_of_texts(state), attribute.key})
             self._new[state] = None
             return value

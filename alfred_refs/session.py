@@ -272,7 +272,7 @@ def _loaded(session: RefSession, state: InstanceState[Any]) -> None:
 @event.listens_for(RefSession, "before_attach", raw=True)
 def _attached(session: RefSession, state: InstanceState[Any]) -> None:
     if session._boundary is not None:
-        session._boundary.enter_new(state)
+        session._boundary.enter_new(state, flushing=sqla.is_flushing(session))
 
 
 @event.listens_for(RefSession, "before_flush")

@@ -548,6 +548,11 @@ def watch_adding(session: Session, see: See) -> None:
     identity_map.add = add
 
 
+def is_flushing(session: Session | None) -> bool:
+    """Tell whether a session is in a flush, of which `before_flush` is the first thing."""
+    return session is not None and session._flushing
+
+
 def watch_loading(session: Session, loaded: Callable[[InstanceState[Any]], None]) -> None:
     """Have a function called with each instance that a load makes, before its row is put in.
 

@@ -446,6 +446,25 @@ def test_a_watched_identity_map_is_as_one_that_is_not(tables: Engine) -> None:
         assert watched.identity_map is not maps[0]
 
 
+def test_a_session_knows_that_it_is_in_a_flush(tables: Engine) -> None:
+    """From `before_flush` to the end, an error included."""
+    told: list[bool] = []
+
+    def stop(session: Session, *_: object) -> None:
+        told.append(sqla.is_flushing(session))
+        raise ValueError("stop")
+
+    with Session(tables) as session:
+        event.listen(session, "before_flush", stop)
+        session.add(Recipe(name="Soup"))
+        with pytest.raises(ValueError, match="stop"):
+            session.flush()
+        told.append(sqla.is_flushing(session))
+
+    assert told == [True, False]
+    assert not sqla.is_flushing(None)
+
+
 def test_an_attribute_can_change_its_class_and_stay_itself() -> None:
     """SQLAlchemy's descriptor accepts a subclass without slots of its own."""
 
