@@ -27,7 +27,7 @@ from typing import Any, TypeVar, cast
 from sqlalchemy import Connection, Result, event, inspect, select
 from sqlalchemy.orm import InstanceState, ORMExecuteState, SessionTransaction
 
-from . import criteria, origins, rows, sqla
+from . import criteria, origins, rows, sqla, written
 from .columns import KeyColumn
 from .conversation import Conversation
 from .errors import SetupError
@@ -191,12 +191,12 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
         return _met(execution, execution.invoke_statement()) if boundary.eager else None
     execution.statement, plan, values = boundary.conversation.plans.of(execution.statement)
     named = _put_keys(execution, plan, values, boundary.conversation)
-    may_delete = named and (execution.parameters or execution.is_delete)
-    if not (plan.outputs or boundary.eager or may_delete):
+    is_rewritten = plan.outputs or boundary.eager or (named and execution.parameters)
+    if execution.is_select and not is_rewritten:
         return None
     result = execution.invoke_statement()
-    if named and execution.is_delete:
-        _note_deleted(execution, named)
+    if not execution.is_select:
+        _wrote(execution, result, named)
     if not plan.outputs or not getattr(result, "returns_rows", True):
         return _met(execution, result)
     also = boundary.new_keys if boundary.eager else tuple
@@ -206,6 +206,18 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
     reading = outcome.reading(outputs.key_columns(), also)
     rewrite = partial(rows.with_refs, outputs=outputs, conversation=reading)
     return _met(execution, sqla.rewrite_rows(result, partial(map, rewrite)))
+
+
+def _wrote(
+    execution: ORMExecuteState, result: Result[Any], named: Mapping[tuple[str, KeyColumn], Any]
+) -> None:
+    """Cover what a write tells beside its rows, and note which rows it deleted."""
+    session = cast(RefSession, execution.session)
+    boundary, outcome = cast(Boundary, session._boundary), cast(Outcome, session._outcome)
+    entities, reading = boundary.conversation.plans.entities, outcome.reading([])
+    written.cover(result, execution.statement, entities, reading, now=boundary.eager)
+    if named and execution.is_delete:
+        _note_deleted(execution, named)
 
 
 def _met(execution: ORMExecuteState, result: Result[Any]) -> Result[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
@@ -29,6 +30,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import ChunkedIteratorResult, ExceptionContext
 from sqlalchemy.event.api import _event_key
+from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import Bundle, InstanceState, Mapper, Session, registry
 from sqlalchemy.orm.base import NO_VALUE, instance_state
 from sqlalchemy.orm.mapped_collection import _AttrGetter, _PlainColumnGetter
@@ -353,6 +355,19 @@ def with_params(statement: Executable, params: Mapping[str, Any]) -> Executable:
     return cast(Executable, copy)
 
 
+def expressions_of(options: Iterable[Any]) -> Iterator[Any]:
+    """Yield the expressions that loader options put into attributes: `with_expression()`."""
+    for option in options:
+        for load in getattr(option, "context", ()):
+            if ("query_expression", True) in (getattr(load, "strategy", None) or ()):
+                yield from load._extra_criteria
+
+
+def options_of(statement: Executable) -> Iterable[Any]:
+    """Return the options of a statement."""
+    return cast("Iterable[Any]", getattr(statement, "_with_options", ()))
+
+
 def without_lambdas(statement: Executable) -> Executable:
     """Return a statement with what its lambdas stand for in their place, values included."""
     if isinstance(statement, LambdaElement):
@@ -454,6 +469,50 @@ def mapper_of_table(table: Table) -> Mapper[Any] | None:
         if mapper.local_table is table
     ]
     return min(mappers, key=lambda mapper: len(list(mapper.iterate_to_root())), default=None)
+
+
+class _Covered(CursorResult[Any]):
+    """A cursor's result whose exits beside its rows go through a function first.
+
+    `inserted_primary_key` takes its row from `inserted_primary_key_rows`.
+    """
+
+    __slots__ = ()
+
+    def _exit(self, name: str) -> Any:
+        return self.__dict__[_SHOW](name, getattr(super(), name))
+
+    inserted_primary_key_rows = property(lambda self: self._exit("inserted_primary_key_rows"))
+    returned_defaults = property(lambda self: self._exit("returned_defaults"))
+    returned_defaults_rows = property(lambda self: self._exit("returned_defaults_rows"))
+    lastrowid = property(lambda self: self._exit("lastrowid"))
+
+    def last_inserted_params(self) -> Any:
+        """See `CursorResult.last_inserted_params`."""
+        return self.__dict__[_SHOW]("last_inserted_params", super().last_inserted_params())
+
+    def last_updated_params(self) -> Any:
+        """See `CursorResult.last_updated_params`."""
+        return self.__dict__[_SHOW]("last_updated_params", super().last_updated_params())
+
+
+_SHOW = "alfred_refs"  # the function, in the dictionary of a covered result
+
+
+def cover_exits(result: CursorResult[Any], show: Callable[[str, Any], Any]) -> None:
+    """Have what a result tells beside its rows go through a function, by the exit's name.
+
+    It stays the same object, of a subclass: others may hold it, as a rewritten result does.
+    """
+    if type(result) is CursorResult:
+        result.__class__ = _Covered
+        result.__dict__[_SHOW] = show
+
+
+def new_primary_keys(result: CursorResult[Any]) -> None:
+    """Ask a result for the primary keys of the rows that it inserted, if it can tell."""
+    with suppress(InvalidRequestError):
+        _ = result.inserted_primary_key_rows
 
 
 def tables() -> Iterator[Table]:

@@ -51,6 +51,7 @@ from sqlalchemy.orm import (
     mapped_column,
     selectinload,
     subqueryload,
+    with_expression,
     with_loader_criteria,
 )
 
@@ -830,3 +831,26 @@ def test_classes_are_found_by_what_their_repr_shows() -> None:
     """Which is all that an error says of them."""
     assert sqla.classes_called("tests.models.Recipe") == [Recipe]
     assert sqla.classes_called("tests.models.NoRecipe") == []
+
+
+def test_the_expression_of_an_option_is_found() -> None:
+    """`with_expression()` carries it, below another option too; other options carry none."""
+    direct = with_expression(Recipe.name, Recipe.id)
+    nested = joinedload(MealPlan.recipe).with_expression(Recipe.name, Recipe.id)
+
+    assert [str(e) for e in sqla.expressions_of([direct])] == ["recipes.id"]
+    assert [str(e) for e in sqla.expressions_of([nested])] == ["recipes.id"]
+    assert list(sqla.expressions_of([joinedload(MealPlan.recipe)])) == []
+    assert list(sqla.options_of(select(Recipe).options(direct))) == [direct]
+
+
+def test_the_exits_of_a_result_can_be_covered(tables: Engine) -> None:
+    """The result stays the same object; what another statement lacks is no exit of its own."""
+    with tables.connect() as connection:
+        written = connection.execute(insert(Recipe).values(name="x"))
+        sqla.cover_exits(written, lambda name, value: (name, len(value)))
+        assert written.inserted_primary_key == "inserted_primary_key_rows"
+        read = connection.execute(select(Recipe.name))
+        sqla.cover_exits(read, lambda *_: pytest.fail("nothing was asked"))
+        sqla.new_primary_keys(read)
+        assert read.scalars().all() == ["x"]
