@@ -22,7 +22,7 @@ from .errors import KeyColumnError, UntranslatableError
 from .exposure import Exposure
 from .naming import EntityNames, root_of
 from .policy import KeyType, RefPolicy
-from .shown import columns_in
+from .shown import UNKNOWN, columns_in, unknowns_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +173,22 @@ class Entities:
 
     def _of_attribute(self, attribute: ColumnProperty[Any]) -> KeyColumn | None:
         """Return what an attribute holds: a column, or the value of a `column_property()`."""
+        if "ref" in attribute.info and attribute.info["ref"] is None:
+            return None
         try:
             shown = Exposure(self.of_column).of(attribute.columns[0])
         except UntranslatableError as error:
             raise _expression(attribute, error.fact) from None
-        if any(columns_in(shown)) and not isinstance(shown, KeyColumn):
+        if isinstance(shown, KeyColumn):
+            return shown
+        if any(columns_in(shown)):
             raise _expression(attribute, "its values are not keys as a column has them")
-        return shown if isinstance(shown, KeyColumn) else None
+        if UNKNOWN in unknowns_in(shown):
+            raise KeyColumnError(
+                f"attribute {attribute} is an expression of unknown origin, and may show keys",
+                'give it info={"ref": None} to show its values as they are',
+            )
+        return None
 
     def _read_column(self, column: Column[Any]) -> KeyColumn | None:
         if "ref" in column.info:
@@ -305,7 +314,7 @@ def _refuse_composite(composite: CompositeProperty[Any], held: Mapping[str, KeyC
 def _expression(attribute: ColumnProperty[Any], fact: str) -> KeyColumnError:
     return KeyColumnError(
         f"attribute {attribute} is an expression over key columns, and {fact}",
-        "map the key column itself, or leave it out of the class",
+        'map the key column itself, or give the attribute info={"ref": None} to show it as it is',
     )
 
 

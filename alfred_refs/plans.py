@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,11 @@ from sqlalchemy import BindParameter, Executable
 
 from . import sqla
 from .entities import Entities
+from .errors import UntranslatableError
+from .exposure import Exposure
 from .inputs import Inputs, inputs_of
 from .rows import Outputs, outputs_of
+from .shown import UNTYPED
 from .slots import takes_keys
 
 _CAPACITY = 500  # shapes kept: as many as SQLAlchemy's own compiled cache
@@ -56,6 +59,7 @@ class Plans:
         if plan is None:
             if sqla.has_lambdas(statement):
                 return self.of(sqla.without_lambdas(statement))
+            self.check(sqla.options_of(statement))
             inputs = inputs_of(statement, parameters, self.entities)
             replaced = [parameters[i] for i, slot in inputs.positions.items() if takes_keys(slot)]
             plan = Plan(
@@ -66,6 +70,21 @@ class Plans:
             if shape is not None:
                 self._keep(shape, plan)
         return statement, plan, parameters
+
+    def check(self, options: Iterable[Any]) -> None:
+        """Refuse loader options that would put keys into attributes without translation.
+
+        Raises:
+            UntranslatableError: a `with_expression()` shows keys, or what is not known.
+        """
+        exposure = Exposure(self.entities.of_column)
+        for expression in sqla.expressions_of(options):
+            if exposure.of(expression) not in (None, UNTYPED):
+                raise UntranslatableError(
+                    "an attribute filled by with_expression() would show keys",
+                    "select the expression beside the class, or use session.raw_keys() or "
+                    "execution_options(raw_keys=True) in trusted code",
+                )
 
     def _keep(self, shape: Hashable, plan: Plan) -> None:
         with self._lock:

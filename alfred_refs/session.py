@@ -128,6 +128,7 @@ class RefSession(sqla.WatchedSession):
         asked = options.pop("execution_options", None) or {}
         if not self._boundary.raw and not asked.get("raw_keys"):
             ident = self._boundary.identity(inspect(entity).mapper.class_, ident)
+            self._boundary.conversation.plans.check(options.get("options") or ())
         # SQLAlchemy loads by the key, which may be text: it is not to be taken for a ref
         raw = {**asked, "raw_keys": True}
         return super().get(entity, ident, execution_options=raw, **options)

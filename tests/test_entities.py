@@ -19,10 +19,11 @@ from sqlalchemy import (
     TypeDecorator,
     Uuid,
     func,
+    literal_column,
     select,
 )
 from sqlalchemy.exc import ArgumentError
-from sqlalchemy.orm import DeclarativeBase, Mapped, aliased, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, aliased, column_property, mapped_column
 
 from alfred_refs import KeyColumnError, RefPolicy
 from alfred_refs.columns import KeyColumn
@@ -264,3 +265,25 @@ def test_keys_of_a_python_type_of_the_applications_own_are_data(entities: Entiti
     table = Table("tokens", MetaData(), Column("id", Token, primary_key=True))
 
     assert entities.of_column(table.c.id) is None
+
+
+def test_an_attribute_of_unknown_origin_is_refused_unless_declared(entities: Entities) -> None:
+    """SQL as text in a `column_property()` may show a key: instances are not looked at again."""
+
+    class Local(DeclarativeBase):
+        """Of this test."""
+
+    class Odd(Local):
+        __tablename__ = "odd"
+        key: Mapped[Any] = mapped_column(Uuid, primary_key=True)
+        other: Mapped[Any] = column_property(literal_column("key"))
+
+    class Fine(Local):
+        __tablename__ = "fine"
+        key: Mapped[Any] = mapped_column(Uuid, primary_key=True)
+        one: Mapped[Any] = column_property(literal_column("1"))
+        other: Mapped[Any] = column_property(literal_column("key"), info={"ref": None})
+
+    with pytest.raises(KeyColumnError, match=r"Odd\.other .*unknown origin.*info="):
+        entities.of_class(Odd)
+    assert list(entities.of_class(Fine).all) == ["key"]

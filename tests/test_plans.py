@@ -3,9 +3,29 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import pytest
-from sqlalchemy import Integer, bindparam, cast, column, literal_column, select, text
+from sqlalchemy import (
+    Integer,
+    String,
+    Uuid,
+    bindparam,
+    cast,
+    column,
+    func,
+    literal_column,
+    select,
+    text,
+)
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    column_property,
+    mapped_column,
+    query_expression,
+    with_expression,
+)
 
 from alfred_refs import RefPolicy, UntranslatableError
 from alfred_refs.entities import Entities
@@ -83,3 +103,47 @@ def test_plans_are_bounded(plans: Plans) -> None:
         plans.of(select(Recipe.name.label(f"x{uuid.uuid4().hex}")))
 
     assert len(plans._plans) == _CAPACITY
+
+
+class Local(DeclarativeBase):
+    """Has attributes that are filled by expressions."""
+
+
+class Counted(Local):
+    """One is filled by each statement, others always."""
+
+    __tablename__ = "counted"
+
+    key: Mapped[Any] = mapped_column(Uuid, primary_key=True)
+    name: Mapped[str]
+    extra: Mapped[Any] = query_expression()
+    same: Mapped[Any] = column_property(func.coalesce(key, key))
+    raw: Mapped[Any] = column_property(cast(key, String), info={"ref": None})
+
+
+@pytest.mark.parametrize(
+    "expression", [Counted.key, cast(Counted.key, String), literal_column("id")]
+)
+def test_an_attribute_filled_by_a_statement_must_not_show_keys(
+    plans: Plans, expression: Any
+) -> None:
+    """`with_expression()` of a key, or of what is not known, is refused; of data it is not."""
+    option = with_expression(Counted.extra, expression)
+
+    with pytest.raises(UntranslatableError, match=r"with_expression.*raw_keys\(\)"):
+        plans.of(select(Counted).options(option))
+    with pytest.raises(UntranslatableError):
+        plans.check([option])
+    plans.of(select(Counted).options(with_expression(Counted.extra, Counted.name)))
+
+
+def test_an_attribute_that_is_always_an_expression_shows_a_key_or_is_left_raw(
+    plans: Plans,
+) -> None:
+    """A `column_property()` of the key itself is a key; another is raw if it says so."""
+    held = plans.entities.of_class(Counted).all
+
+    assert {name: column.entity for name, column in held.items()} == {
+        "key": "counted",
+        "same": "counted",
+    }
