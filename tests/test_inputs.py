@@ -399,3 +399,30 @@ def test_a_document_is_chosen_by_ref(session: RefSession, ref: str) -> None:
 
     found = session.scalars(select(chosen).order_by(Box.label))
     assert found.all() == [{"name": "another"}, {"name": "outer"}]
+
+
+def test_a_parameter_that_is_also_changed_and_compared_with_data_is_refused(
+    session: RefSession, ref: str
+) -> None:
+    """Its key would be changed and compared with the data."""
+    value = literal(ref)
+    with pytest.raises(
+        UntranslatableError, match="a parameter stands for a key and for something"
+    ):
+        session.scalars(select(Box).where(Box.id == value, func.lower(value) != Box.label)).all()
+
+
+def test_what_a_translated_parameter_shows_is_a_ref_or_is_refused(
+    session: RefSession, ref: str
+) -> None:
+    """It is sent as a key, so it is shown as one, unless it would be read as text."""
+    shown = select(func.coalesce(Box.inside, ref)).order_by(Box.label)
+    assert session.scalars(shown).all() == [ref, ref]
+
+    read_as_text: list[Any] = [
+        select(case((Box.label == "outer", ref), else_=Box.id)),
+        select(literal(ref).label("x")).where(Box.id == literal(ref)).union(select(Box.id)),
+    ]
+    for statement in read_as_text:
+        with pytest.raises(UntranslatableError, match=r"keys of boxes\.id and is declared as an"):
+            session.execute(statement)

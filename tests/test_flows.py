@@ -1,0 +1,156 @@
+"""Whose values an expression hands on, and whether it hands them on unchanged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import (
+    BindParameter,
+    Integer,
+    String,
+    Uuid,
+    all_,
+    bindparam,
+    case,
+    cast,
+    func,
+    literal,
+    select,
+    tuple_,
+    union_all,
+)
+from sqlalchemy.dialects.postgresql import array
+
+from alfred_refs import RefPolicy
+from alfred_refs.entities import Entities
+from alfred_refs.flows import Flows, Given, Held, is_sent_alike, positions
+from tests.models import Box, MealPlan, Order, Preference, Recipe
+
+flows = Flows(Entities(RefPolicy()).of_column)
+x: Any = bindparam("x")
+union = union_all(select(Recipe.id.label("i")), select(x.label("i"))).subquery()
+
+
+def names(parameters: Any) -> list[str]:
+    """Return the names of parameters."""
+    return [parameter.key for parameter in parameters]
+
+
+@pytest.mark.parametrize(
+    ("element", "keys", "given"),
+    [
+        (Recipe.id, [("recipes.id", 0)], []),
+        (x, [], [("x", 0)]),
+        (func.coalesce(Recipe.id, x), [("recipes.id", 0)], [("x", 0)]),
+        (case((Recipe.name == "n", x), else_=MealPlan.id), [("meal_plans.id", 0)], [("x", 0)]),
+        (func.nullif(Recipe.id, x), [("recipes.id", 0)], []),
+        (select(x).scalar_subquery(), [], [("x", 0)]),
+        (union.c.i, [("recipes.id", 0)], [("x", 0)]),
+        (func.max(Recipe.id).over(partition_by=x), [("recipes.id", 0)], []),
+        (Preference.favourites, [("preferences.favourites", 1)], []),
+        (Preference.favourites[1], [("preferences.favourites", 0)], []),
+        (Preference.favourites[1:2], [("preferences.favourites", 1)], []),
+        (all_(Preference.favourites), [("preferences.favourites", 0)], []),
+        (all_(x), [], [("x", 1)]),
+        (array([x]), [], [("x", -1)]),
+        (func.array_agg(Recipe.id), [("recipes.id", 1)], []),
+        (func.unnest(Preference.favourites), [("preferences.favourites", 0)], []),
+        (
+            func.array_append(Preference.favourites, x),
+            [("preferences.favourites", 1)],
+            [("x", -1)],
+        ),
+        (cast(Recipe.id, Uuid(as_uuid=False)), [("recipes.id", 0)], []),
+        (Recipe.id == x, [], []),
+    ],
+)
+def test_values_are_followed_through_what_only_hands_them_on(
+    element: Any, keys: list[tuple[str, int]], given: list[tuple[str, int]]
+) -> None:
+    """Into lists and out of them; a condition decides, no more."""
+    flow = flows.of(getattr(element, "__clause_element__", lambda: element)())
+
+    assert [(held.column.name, held.depth) for held in flow.keys] == keys
+    assert [(each.parameter.key, each.depth) for each in flow.given] == given
+    assert (flow.data, flow.made_from, flow.buried) == ((), (), ())
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        func.lower(cast(Recipe.id, String), x),
+        cast(Recipe.id, String) + x,
+        func.concat(Recipe.id, func.coalesce(x)),
+        cast(func.coalesce(Recipe.id, x), Uuid(native_uuid=False)),
+        select(func.replace(Recipe.id, x)).scalar_subquery(),
+    ],
+)
+def test_what_is_made_of_values_is_none_of_them(element: Any) -> None:
+    """The key and the parameter are remembered, as what it is made from."""
+    flow = flows.of(element)
+
+    assert (flow.keys, flow.given, flow.data) == ((), (), (None,))
+    assert [column.name for column in flow.made_from] == ["recipes.id"]
+    assert names(flow.buried) == ["x"]
+
+
+def test_a_plain_column_is_data() -> None:
+    """It is named, so that a message can name it."""
+    flow = flows.of(func.coalesce(Recipe.name, x))
+
+    assert [str(column) for column in flow.data] == ["recipes.name"]
+    assert len(flow.given) == 1
+
+
+@pytest.mark.parametrize(
+    ("casts", "coerced", "fits"),
+    [
+        ((), None, True),
+        ((Uuid(as_uuid=False),), None, True),
+        ((Uuid(native_uuid=False),), None, False),
+        ((String(),), None, False),
+        ((), Uuid(), True),
+        ((), Uuid(as_uuid=False), False),
+        ((), String(), False),
+    ],
+)
+def test_a_parameter_fits_if_a_key_in_its_place_arrives_unchanged(
+    casts: tuple[Any, ...], coerced: Any, fits: bool
+) -> None:
+    """A cast may not write it otherwise, a coercion sends it as another type."""
+    [held] = flows.of(Recipe.__table__.c.id).keys
+
+    assert Given(x, casts=casts, coerced=coerced).fits(held) is fits
+    assert not Given(x, depth=2).fits(held)
+
+
+def test_keys_are_alike_if_one_may_stand_for_the_other() -> None:
+    """Of one entity, in one form, at one depth; in whichever column."""
+
+    def held(element: Any) -> Held:
+        return flows.of(element.__clause_element__()).keys[0]
+
+    assert held(MealPlan.recipe_id).is_like(held(MealPlan.instead_of))
+    assert not held(MealPlan.recipe_id).is_like(held(MealPlan.id))
+    assert not held(Recipe.id).is_like(held(Preference.favourites))
+
+
+def test_types_are_sent_alike_if_the_database_holds_the_same() -> None:
+    """Integers of any size; text only under its own type, which may cut it."""
+    assert is_sent_alike(Integer(), Order.__table__.c.id.type)
+    assert is_sent_alike(String(5), String(5))
+    assert not is_sent_alike(String(5), String(9))
+    assert not is_sent_alike(Box.__table__.c.id.type, Recipe.__table__.c.id.type)
+
+
+def test_rows_are_read_position_by_position() -> None:
+    """Of a tuple, a select and each select of a union; anything else has one position."""
+    one, two = literal(1), literal(2)
+    both = select(one, two).union(select(two, one))
+
+    assert positions(tuple_(one, two)) == [[one], [two]]
+    assert positions(select(one, two).scalar_subquery()) == [[one], [two]]
+    assert [[e.value for e in at] for at in positions(both)] == [[1, 2], [2, 1]]
+    assert positions(one) == [[one]]
+    assert isinstance(positions(x)[0][0], BindParameter)
