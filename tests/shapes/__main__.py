@@ -1,0 +1,46 @@
+"""`python -m tests.shapes`: run every shape on a server of its own, print what came of each."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+
+from alfred_refs import RefError, RefRegistry, RefSession
+from alfred_refs.testing import MemoryStore
+from tests.models import Base
+from tests.postgres.server import embedded_server
+from tests.shapes import report, world
+from tests.shapes.run import run, with_keys
+from tests.shapes.table import Shape
+
+
+def main() -> int:
+    """Print the page as it was found, and return 1 if it is not what the table promises."""
+    warnings.simplefilter("ignore")  # of SQLAlchemy, about operators that the shapes try
+    with embedded_server() as url:
+        engine = create_engine(url)
+        Base.metadata.create_all(engine)
+        world.fill(engine)
+        conversation = RefRegistry(store=MemoryStore()).conversation("shapes")
+        world.mint(conversation)
+        with Session(engine) as plain, RefSession(engine, conversation=conversation) as session:
+            page = report.page(lambda shape: outcome(shape, plain, session))
+        engine.dispose()
+    sys.stdout.write(page)
+    return int(page != report.page())
+
+
+def outcome(shape: Shape, plain: Session, session: RefSession) -> str:
+    """Run a shape both ways, and return what came of it."""
+    try:
+        found = run(shape, session, str, world.as_it_is)
+    except RefError as error:
+        return f"refused: `{type(error).__name__}`"
+    return "translated" if found == run(shape, plain, with_keys, world.shown) else "DIFFERENT"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""The table of shapes as a page of the documentation, and as it was found to be in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tests.shapes.table import TABLE, Shape
+
+HEAD = """\
+# Shapes of statements
+
+Every shape of statement is either translated, and then gives the same rows and writes the same
+tables as it does with keys on a plain session, or refused with an error that says what to do:
+nothing is dropped, widened or silently raw. A ref stands in double quotes, any other text in
+single ones. `python -m tests.shapes` runs them all and prints this page; the tests run them on
+both supported series of SQLAlchemy.
+"""
+
+MODELS = """\
+`Recipe` (with a self-reference), `MealPlan` (two foreign keys to it), `Preference` (an array of
+recipes, declared by `info={"ref": Recipe}`), `Person`, `Cook` and `Guest` (inheritance, keys seen
+as text), `Box` (keys stored as text), `Order` and `OrderLine` (integer and composite keys) are the
+models of [`tests/models.py`](../tests/models.py); `other` is an alias of `Recipe`.
+"""
+
+
+def promised(shape: Shape) -> str:
+    """Return the outcome that the table promises."""
+    return f"refused: `{shape.refused}`" if shape.refused else "translated"
+
+
+def page(outcome: Callable[[Shape], str] = promised) -> str:
+    """Return the page, with the outcome of each shape."""
+    return "\n".join([HEAD, MODELS, *_groups(outcome)])
+
+
+def _groups(outcome: Callable[[Shape], str]) -> Iterator[str]:
+    for title, shapes in TABLE.items():
+        yield f"## {title}\n\n| statement | outcome |\n| --- | --- |"
+        for shape in shapes:
+            code = shape.code.replace("|", "\\|")
+            given = f", with `{shape.parameters}`" if shape.parameters else ""
+            yield f"| `{code}`{given} | {outcome(shape)} |"
+        yield ""

@@ -1,0 +1,100 @@
+"""Run a shape with keys or with refs, and tell what came of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import Row, orm, select
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import ResourceClosedError
+from sqlalchemy.orm import Query, Session, aliased
+
+from tests import models
+from tests.models import Recipe
+from tests.shapes.table import Shape
+from tests.shapes.world import KEYS, NEW
+
+_REF = re.compile(r'"((?:recipe|meal_plan|preference|person|box|order)_[0-9]+)"')
+
+_NAMES = {
+    **vars(sqlalchemy),
+    **vars(orm),
+    **vars(models),
+    "aggregate_order_by": postgresql.aggregate_order_by,
+    "pg_insert": postgresql.insert,
+    "other": aliased(Recipe, name="other"),
+    "new": NEW,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What came of a shape.
+
+    Attributes:
+        rows: what it returned; `None` for a statement without rows.
+        tables: what all tables held afterwards, with keys.
+    """
+
+    rows: list[Any] | None
+    tables: list[Any]
+
+
+def with_keys(code: str) -> str:
+    """Return the code with the key of every ref in its place."""
+    return _REF.sub(r'keys["\1"]', code)
+
+
+def run(
+    shape: Shape, session: Session, spelt: Callable[[str], str], form: Callable[[Any], Any]
+) -> Ran:
+    """Execute a shape and undo what it did.
+
+    Args:
+        shape: which.
+        session: a `RefSession` or a plain one.
+        spelt: gives the code to run: `str` as it stands, or `with_keys`.
+        form: gives the form in which values are compared, while the session is open.
+    """
+    names = {**_NAMES, "session": session, "keys": KEYS, "ancestors_of": ancestors_of}
+    statement = eval(spelt(shape.code), names)  # noqa: S307  # the table is our own
+    parameters = eval(spelt(shape.parameters) or "None", names)  # noqa: S307
+    try:
+        rows = _rows(session, statement, parameters)
+        return Ran(rows and sorted(map(form, rows), key=repr), _tables(session))
+    finally:
+        session.rollback()
+
+
+def _rows(session: Session, statement: Any, parameters: Any) -> list[Any] | None:
+    if isinstance(statement, Query):
+        return [tuple(row) if isinstance(row, Row) else row for row in statement.all()]
+    result = session.execute(statement, parameters)
+    try:
+        return [tuple(row) for row in result]
+    except ResourceClosedError:  # a write without RETURNING
+        return None
+
+
+def _tables(session: Session) -> list[Any]:
+    session.flush()
+    connection = session.connection()
+    tables = models.Base.metadata.sorted_tables
+    return [sorted(map(repr, connection.execute(select(table)))) for table in tables]
+
+
+def ancestors_of(recipe: Any) -> sqlalchemy.Select[Any]:
+    """Select a recipe and what it derives from, by a recursive CTE."""
+    found = (
+        select(Recipe.id, Recipe.parent_recipe_id)
+        .where(Recipe.id == recipe)
+        .cte("found", recursive=True)
+    )
+    above = select(Recipe.id, Recipe.parent_recipe_id).join(
+        found, found.c.parent_recipe_id == Recipe.id
+    )
+    return select(found.union_all(above))

@@ -1,0 +1,282 @@
+"""The table of shapes: a program of one line each, with refs as a model would give them.
+
+The tests run each line with keys in place of the refs on a plain session, and as it stands on a
+`RefSession`: both must give the same rows and leave the same tables, or the second is refused.
+`docs/shapes.md` is made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One shape of statement.
+
+    Attributes:
+        code: an expression; what it gives is executed. A ref stands in double quotes, text in
+            single ones. Names are SQLAlchemy's and the tests' models; `session` is the session.
+        parameters: what is given to `execute` beside it, as code.
+        refused: the error's class where the shape is not translated.
+    """
+
+    code: str
+    parameters: str = ""
+    refused: str = ""
+
+
+def refused(code: str, parameters: str = "", by: str = "UntranslatableError") -> Shape:
+    """Return a shape that is refused in words."""
+    return Shape(code, parameters, by)
+
+
+# what the shapes of a group have in common -> the shapes
+TABLE: Mapping[str, Sequence[Shape]] = {
+    "Comparisons with a key column": [
+        Shape('select(Recipe).where(Recipe.id == "recipe_1")'),
+        Shape('select(Recipe).where("recipe_1" == Recipe.id)'),
+        Shape('select(Recipe).where(Recipe.id != "recipe_1")'),
+        Shape('select(Recipe).where(not_(Recipe.id == "recipe_1"))'),
+        Shape('select(Recipe).filter_by(id="recipe_1")'),
+        Shape('select(Recipe).where(Recipe.id.in_(["recipe_1", "recipe_3"]))'),
+        Shape('select(Recipe).where(Recipe.id.not_in(["recipe_1", "recipe_3"]))'),
+        Shape('select(Recipe).where(~Recipe.id.in_(("recipe_1",)))'),
+        Shape("select(Recipe).where(Recipe.id.in_([]))"),
+        Shape("select(Recipe).where(Recipe.id.not_in([]))"),
+        Shape('select(Recipe).where(Recipe.parent_recipe_id.is_distinct_from("recipe_1"))'),
+        Shape('select(Recipe).where(Recipe.parent_recipe_id.is_not_distinct_from("recipe_1"))'),
+        Shape("select(Recipe).where(Recipe.parent_recipe_id.is_(None))"),
+        Shape("select(Recipe).where(Recipe.parent_recipe_id != None)"),
+        Shape('select(Recipe).where(or_(Recipe.id == "recipe_1", Recipe.name == "E"))'),
+        Shape('select(Order).where(Order.id == "order_2")'),
+        Shape('select(Order).where(Order.id.between("order_1", "order_2"))'),
+        Shape('select(Order).where(Order.id > "order_1").order_by(Order.id)'),
+        Shape('select(Box).where(Box.id != "box_1")'),
+        Shape('select(Person).where(Person.mentor_id == "person_1")'),
+        Shape('select(Cook).where(Cook.id == "person_1")'),
+        Shape('select(OrderLine).where(OrderLine.order_id == "order_1")'),
+        Shape('select(RecipeNote).where(RecipeNote.recipe_id == "recipe_1")'),
+        Shape('select(Recipe).where(Recipe.id == literal("recipe_1"))'),
+        Shape('select(Recipe).where(Recipe.id == type_coerce("recipe_1", Uuid))'),
+        Shape(
+            "select(OrderLine).where(tuple_(OrderLine.order_id, OrderLine.position)"
+            '.in_([("order_1", 2), ("order_2", 1)]))'
+        ),
+        Shape(
+            'select(Recipe).where(Recipe.id == case((Recipe.name == "A", "recipe_1"), '
+            'else_="recipe_2"))'
+        ),
+        Shape(
+            'select(Recipe).where(func.coalesce(Recipe.parent_recipe_id, "recipe_5") == '
+            '"recipe_5")'
+        ),
+    ],
+    "Text that is no ref": [
+        Shape("select(Recipe).where(Recipe.name == 'recipe_1')"),
+        Shape("select(Recipe).where(Recipe.name.in_(['recipe_1', 'A']))"),
+        Shape("select(Box).where(Box.label == 'box_1')"),
+        Shape("select(OrderLine).where(OrderLine.note == 'order_1')"),
+        Shape("select(recipe_tags.c.tag).where(recipe_tags.c.tag == 'recipe_1')"),
+        Shape("select(Recipe).where(Recipe.name.like('recipe_%'))"),
+    ],
+    "Refs that cannot be used": [
+        refused('select(Recipe).where(Recipe.id == "hello")', by="UnknownRefError"),
+        refused('select(Recipe).where(Recipe.id != "recipe_99")', by="UnknownRefError"),
+        refused(
+            'select(Recipe).where(Recipe.id.not_in(["recipe_1", "order_1"]))',
+            by="WrongEntityError",
+        ),
+        refused('delete(Recipe).where(Recipe.id != "recipe_99")', by="UnknownRefError"),
+        refused('select(Recipe).where(Recipe.id.like("recipe_1"))'),
+        refused('select(Recipe).where(cast(Recipe.id, String) == "recipe_1")'),
+        refused('select(Order).where(Order.id + 1 == "order_1")'),
+        refused('select(Box).where(func.lower(cast(Box.id, String)) != "box_1")'),
+    ],
+    "Joins, subqueries, unions": [
+        Shape('select(Recipe).join(Recipe.plans).where(MealPlan.id == "meal_plan_1")'),
+        Shape('select(Recipe.name).join(MealPlan, MealPlan.recipe_id == "recipe_1")'),
+        Shape('select(other).where(other.id == "recipe_2")'),
+        Shape('select(Recipe, other).join(other, Recipe.parent).where(other.id == "recipe_1")'),
+        Shape(
+            "select(Recipe).where(Recipe.id.in_(select(MealPlan.recipe_id)"
+            '.where(MealPlan.instead_of == "recipe_1")))'
+        ),
+        Shape('select(Recipe).where(Recipe.plans.any(MealPlan.instead_of == "recipe_5"))'),
+        Shape('select(MealPlan).where(MealPlan.recipe.has(Recipe.id == "recipe_2"))'),
+        Shape(
+            "select(Recipe.name).where(exists().where(MealPlan.recipe_id == Recipe.id, "
+            'MealPlan.instead_of == "recipe_1"))'
+        ),
+        Shape(
+            "select(Recipe).where(Recipe.id == select(MealPlan.recipe_id)"
+            '.where(MealPlan.id == "meal_plan_2").scalar_subquery())'
+        ),
+        Shape('select(select(Recipe.id).where(Recipe.id != "recipe_1").subquery())'),
+        Shape('select(select(Recipe.id.label("x")).where(Recipe.id == "recipe_1").cte().c.x)'),
+        refused(
+            'select(aliased(Recipe, select(Recipe).where(Recipe.id != "recipe_1").subquery()))'
+        ),
+        refused(
+            'select(aliased(Recipe, select(Recipe).filter_by(id="recipe_1").subquery()).name)'
+        ),
+        Shape("select(aliased(Recipe, select(Recipe).limit(3).subquery()).id)"),
+        Shape(
+            "union_all(select(MealPlan.recipe_id), select(MealPlan.instead_of)"
+            '.where(MealPlan.instead_of != "recipe_1"))'
+        ),
+        Shape(
+            'select(Recipe).from_statement(union(select(Recipe).where(Recipe.id == "recipe_1"), '
+            'select(Recipe).where(Recipe.id == "recipe_2")))'
+        ),
+        Shape('ancestors_of("recipe_4")'),
+        Shape('select(Recipe).where(Recipe.parent == session.get(Recipe, "recipe_1"))'),
+        Shape('select(Recipe).where(Recipe.plans.contains(session.get(MealPlan, "meal_plan_2")))'),
+        Shape(
+            'select(MealPlan).where(with_parent(session.get(Recipe, "recipe_1"), Recipe.plans))'
+        ),
+    ],
+    "Parameters and lambdas": [
+        Shape('select(Recipe).where(Recipe.id == bindparam("x"))', '{"x": "recipe_1"}'),
+        Shape(
+            'select(Recipe).where(Recipe.id.in_(bindparam("x", expanding=True)))',
+            '{"x": ["recipe_1", "recipe_2"]}',
+        ),
+        Shape('select(Recipe).where(Recipe.id == bindparam("x", "recipe_2"))'),
+        Shape('select(Recipe).where(Recipe.name == bindparam("x"))', "{'x': 'recipe_1'}"),
+        Shape('(lambda x: lambda_stmt(lambda: select(Recipe).where(Recipe.id == x)))("recipe_1")'),
+        Shape("select(Recipe).options(with_loader_criteria(Recipe, Recipe.name != 'recipe_1'))"),
+        refused('select(Recipe).options(with_loader_criteria(Recipe, Recipe.id != "recipe_1"))'),
+    ],
+    "Arrays of keys": [
+        Shape('select(Preference).where("recipe_1" == any_(Preference.favourites))'),
+        Shape('select(Preference).where(Preference.favourites == ["recipe_1", "recipe_2"])'),
+        Shape('select(Preference).where(Preference.last_seen == "recipe_3")'),
+        Shape("select(Preference.id, Preference.favourites)"),
+        Shape("select(func.unnest(Preference.favourites))"),
+        Shape("select(Preference.favourites[1])"),
+        Shape('update(Preference).values(favourites=["recipe_5"])'),
+    ],
+    "Rows": [
+        Shape("select(MealPlan.id, MealPlan.recipe_id, MealPlan.instead_of)"),
+        Shape('select(MealPlan.recipe_id.label("r"))'),
+        Shape("select(MealPlan.__table__)"),
+        Shape("select(Recipe.name, MealPlan).join(MealPlan.recipe)"),
+        Shape("select(Preference.device, Preference.legacy_recipe_id)"),
+        Shape("select(Order.id, Order.number)"),
+        Shape("select(Person.id, Person.mentor_id)"),
+        Shape("select(Box.id, Box.inside)"),
+        Shape("select(OrderLine.order_id, OrderLine.position)"),
+        Shape("select(recipe_tags)"),
+        Shape('select(Bundle("row", MealPlan.id, Bundle("nested", MealPlan.recipe_id)))'),
+        Shape("select(func.count(Recipe.id))"),
+        Shape('select(Recipe.id == "recipe_1", Recipe.name)'),
+        Shape("select(Recipe.id).distinct().order_by(Recipe.id).limit(2)"),
+        Shape("select(Recipe).options(selectinload(Recipe.plans), joinedload(Recipe.parent))"),
+        Shape("select(Recipe.parent_recipe_id, func.count()).group_by(Recipe.parent_recipe_id)"),
+    ],
+    "Expressions over keys": [
+        Shape("select(func.max(Order.id))"),
+        Shape("select(func.coalesce(MealPlan.instead_of, MealPlan.recipe_id))"),
+        Shape(
+            "select(case((MealPlan.day == None, MealPlan.recipe_id), else_=MealPlan.instead_of))"
+        ),
+        Shape("select(func.first_value(Recipe.id).over(order_by=Recipe.name))"),
+        Shape("select(func.lag(Recipe.id).over(order_by=Recipe.name))"),
+        Shape("select(func.array_agg(aggregate_order_by(Recipe.id, Recipe.name)))"),
+        Shape("select(cast(Recipe.id, String))"),
+        Shape("select(cast(Order.id, Text))"),
+        Shape('select(func.json_build_object("id", Recipe.id, "name", Recipe.name))'),
+        Shape("select(func.json_agg(Recipe.id))"),
+        Shape("select(select(MealPlan.recipe_id).limit(1).scalar_subquery())"),
+        refused("select(func.concat(Recipe.id, '!'))"),
+        refused("select(func.lower(cast(Recipe.id, String)))"),
+        refused("select(Order.id + 1)"),
+        refused("select(func.sum(Order.id))"),
+        refused("select(func.md5(cast(Recipe.id, String)))"),
+        refused("select(func.coalesce(MealPlan.recipe_id, MealPlan.id))"),
+        refused("union_all(select(Recipe.id), select(MealPlan.id))"),
+        refused("select(func.gen_random_uuid())"),
+    ],
+    "Text": [
+        Shape('text("select name from recipes order by name")'),
+        Shape('text("select recipe_id from meal_plans").columns(MealPlan.recipe_id)'),
+        Shape('select(Recipe).from_statement(text("select * from recipes"))'),
+        Shape('text("select id, name from recipes")'),
+        Shape('text("select p.id, r.id from meal_plans p join recipes r on r.id = p.recipe_id")'),
+        Shape('select(text("recipes.id")).select_from(Recipe)'),
+        Shape('select(literal_column("id")).select_from(Recipe.__table__)'),
+    ],
+    "Text whose values come from no column: shown if the conversation knows the key": [
+        Shape('text("select id::text from recipes")'),
+        Shape('text("select array_agg(id) from recipes")'),
+        Shape("text(\"select json_build_object('id', id) from recipes\")"),
+        refused('text("select gen_random_uuid()")'),
+        refused('text("select max(id) from orders")'),
+    ],
+    "Writes": [
+        Shape('insert(MealPlan).values(id=new, recipe_id="recipe_1")'),
+        Shape('insert(MealPlan).values({MealPlan.id: new, MealPlan.recipe_id: "recipe_1"})'),
+        Shape('insert(MealPlan).values([{"id": new, "recipe_id": "recipe_1"}])'),
+        Shape("insert(MealPlan)", '[{"id": new, "recipe_id": "recipe_1"}]'),
+        Shape("insert(recipe_tags).values(recipe_id=\"recipe_3\", tag='recipe_3')"),
+        Shape('insert(recipe_tags).values(recipe_id="recipe_3", tag="x").returning(recipe_tags)'),
+        Shape(
+            "insert(MealPlan).returning(MealPlan.recipe_id)",
+            '[{"id": new, "recipe_id": "recipe_1"}]',
+        ),
+        Shape(
+            'insert(recipe_tags).from_select(["recipe_id", "tag"], '
+            'select(Recipe.id, Recipe.name).where(Recipe.id == "recipe_5"))'
+        ),
+        Shape(
+            'insert(recipe_tags).from_select(["recipe_id", "tag"], '
+            'select(literal("recipe_5"), Recipe.name).where(Recipe.id == "recipe_4"))'
+        ),
+        Shape(
+            'pg_insert(recipe_tags).values(recipe_id="recipe_1", tag="quick")'
+            '.on_conflict_do_update(index_elements=["recipe_id", "tag"], '
+            'set_={"recipe_id": "recipe_4"})'
+        ),
+        Shape(
+            'pg_insert(recipe_tags).values(recipe_id="recipe_1", tag="quick")'
+            ".on_conflict_do_nothing().returning(recipe_tags.c.recipe_id)"
+        ),
+        Shape('update(MealPlan).filter_by(id="meal_plan_1").values(recipe_id="recipe_2")'),
+        Shape(
+            'update(MealPlan).where(MealPlan.recipe_id != "recipe_1")'
+            '.values(instead_of="recipe_2").returning(MealPlan.id, MealPlan.instead_of)'
+        ),
+        Shape("update(MealPlan).values({MealPlan.instead_of: None})"),
+        Shape("update(MealPlan)", '[{"id": "meal_plan_1", "recipe_id": "recipe_3"}]'),
+        Shape(
+            'update(MealPlan.__table__).where(MealPlan.__table__.c.id == bindparam("x"))'
+            '.values(recipe_id=bindparam("y"))',
+            '[{"x": "meal_plan_1", "y": "recipe_3"}]',
+        ),
+        Shape(
+            'update(MealPlan).values(recipe_id=case((MealPlan.day == None, "recipe_3"), '
+            'else_="recipe_4"))'
+        ),
+        Shape(
+            "update(MealPlan).where(MealPlan.recipe_id == Recipe.id, "
+            'Recipe.parent_recipe_id == "recipe_1").values(instead_of=Recipe.parent_recipe_id)'
+        ),
+        Shape('delete(MealPlan).where(MealPlan.recipe_id != "recipe_1")'),
+        Shape('delete(MealPlan).where(MealPlan.id.in_(["meal_plan_1"])).returning(MealPlan.id)'),
+        Shape(
+            "delete(recipe_tags).where(recipe_tags.c.recipe_id == Recipe.id, "
+            'Recipe.id != "recipe_1")'
+        ),
+        refused('update(MealPlan).values(recipe_id="recipe_99")', by="UnknownRefError"),
+        refused(
+            'delete(MealPlan).where(func.concat(MealPlan.recipe_id) != "recipe_1")',
+        ),
+    ],
+    "Legacy": [
+        Shape('session.query(Recipe).filter_by(id="recipe_1")'),
+        Shape('session.query(Recipe.id, Recipe.name).filter(Recipe.id.in_(["recipe_1"]))'),
+        Shape('session.query(Recipe).filter(Recipe.id == "recipe_1").with_entities(Recipe.id)'),
+    ],
+}

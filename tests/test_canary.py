@@ -1,0 +1,76 @@
+"""No key leaves by any exit: all that comes out is searched for the keys of all rows."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, create_engine
+
+from alfred_refs import Conversation, RefSession
+from tests.exits import EXITS, Exit
+from tests.shapes import world
+
+# what a key looks like wherever it turns up: whole, or its first eight characters
+TRACES = {
+    trace
+    for key in (*world.KEYS.values(), world.NEW, 770_000_199)
+    for trace in (str(key)[:8], str(getattr(key, "int", key)))
+}
+
+
+_UUID = re.compile(r"\b(?!dea1ce00)[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
+
+
+def leaks(value: Any) -> list[str]:
+    """Return what of a value, written in every way that a program might, has a key in it.
+
+    A key that the database made is found by its form: the one UUID that is no key is left out.
+    """
+    written = [*pieces(value), json.dumps(value, default=str)]
+    return [p for p in written if _UUID.search(p) or any(trace in p for trace in TRACES)]
+
+
+def pieces(value: Any) -> Iterator[str]:
+    """Yield the texts of a value and of all that it holds."""
+    if isinstance(value, dict):
+        for item in (*value, *value.values()):
+            yield from pieces(item)
+    elif isinstance(value, list | tuple | set | frozenset) or hasattr(value, "_mapping"):
+        for item in value:
+            yield from pieces(item)
+    else:
+        yield str(value)
+        yield repr(value)
+
+
+@pytest.fixture(params=[False, True], ids=["parameters shown", "parameters hidden"])
+def canary(
+    request: pytest.FixtureRequest, tables: Engine, conversation: Conversation
+) -> Iterator[RefSession]:
+    """A session on rows with recognisable keys, with and without `hide_parameters`."""
+    world.fill(tables)
+    world.mint(conversation)
+    engine = create_engine(tables.url, hide_parameters=request.param)
+    with RefSession(engine, conversation=conversation) as session:
+        yield session
+    engine.dispose()
+
+
+@pytest.mark.parametrize("leave", EXITS.values(), ids=list(EXITS))
+@pytest.mark.filterwarnings("ignore:Type object .* does not include operator")
+def test_no_key_leaves(canary: RefSession, leave: Exit, caplog: pytest.LogCaptureFixture) -> None:
+    """Values, JSON, exceptions, warnings and log records."""
+    caplog.set_level(logging.INFO, logger="alfred_refs")
+    with warnings.catch_warnings(record=True) as warned:
+        out = leave(canary)
+
+    assert out
+    assert leaks(out) == []
+    assert leaks([str(warning.message) for warning in warned]) == []
+    assert leaks([record.getMessage() for record in caplog.records]) == []

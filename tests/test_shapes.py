@@ -1,0 +1,75 @@
+"""Every shape of statement: with refs on a `RefSession` as with keys on a plain session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session, sessionmaker
+
+import alfred_refs
+from alfred_refs import Conversation, RefSession
+from tests.shapes import report, world
+from tests.shapes.run import run, with_keys
+from tests.shapes.table import TABLE, Shape
+
+SHAPES = [shape for shapes in TABLE.values() for shape in shapes]
+CODES = [" ".join(filter(None, (shape.code, shape.parameters))) for shape in SHAPES]
+
+
+@pytest.fixture
+def plain(tables: Engine) -> Iterator[Session]:
+    """A plain session on the rows of the shapes."""
+    world.fill(tables)
+    with Session(tables) as session:
+        yield session
+
+
+@pytest.fixture
+def translating(
+    plain: Session,  # noqa: ARG001  # it has the rows
+    sessions: sessionmaker[RefSession],
+    conversation: Conversation,
+) -> Iterator[RefSession]:
+    """A `RefSession` on the same rows, which all have refs."""
+    world.mint(conversation)
+    with sessions(conversation=conversation) as session:
+        yield session
+
+
+@pytest.mark.parametrize("shape", [s for s in SHAPES if not s.refused], ids=lambda s: s.code)
+def test_refs_and_keys_select_and_write_the_same(
+    shape: Shape, plain: Session, translating: RefSession
+) -> None:
+    """The same rows, with refs where keys were, and the same tables afterwards."""
+    expected = run(shape, plain, with_keys, world.shown)
+
+    assert run(shape, translating, str, world.as_it_is) == expected
+
+
+@pytest.mark.filterwarnings("ignore:Type object .* does not include operator")
+@pytest.mark.parametrize("shape", [s for s in SHAPES if s.refused], ids=lambda s: s.code)
+def test_what_is_not_translated_is_refused(
+    shape: Shape, translating: RefSession, sent: list[str]
+) -> None:
+    """In words, and nothing that could change a row is executed."""
+    sent.clear()
+    with pytest.raises(getattr(alfred_refs, shape.refused)) as caught:
+        run(shape, translating, str, world.as_it_is)
+
+    assert [s for s in sent if not s.startswith(("SELECT", "select"))] == []
+    assert not any(str(key)[:8] in str(caught.value) for key in world.KEYS.values())
+
+
+def test_no_shape_is_listed_twice() -> None:
+    """A line that stands twice proves nothing more."""
+    assert len(set(CODES)) == len(CODES)
+
+
+def test_the_documentation_has_the_table_as_it_is() -> None:
+    """`docs/shapes.md` is made of it; `python -m tests.shapes > docs/shapes.md` writes it anew."""
+    page = Path(__file__).parent.parent / "docs" / "shapes.md"
+
+    assert page.read_text() == report.page()
