@@ -396,3 +396,25 @@ def test_an_owner_of_any_simple_type_is_the_same_as_its_text(memory: RefRegistry
 def test_its_repr_shows_the_id_only(chat: Conversation) -> None:
     """A conversation in a log or traceback shows no owner and no key."""
     assert repr(chat) == "Conversation('chat-7')"
+
+
+def test_the_names_of_a_key_outlive_its_row(conversation: Conversation) -> None:
+    """By entity, and of the key's own type: a UUID has its number in common with an integer."""
+    key = uuid.UUID(int=7)
+    recipe, order = conversation.refer(Recipe, key), conversation.refer(Order, 7)
+    assert conversation.names_of(key) == {"recipe": recipe}
+    assert conversation.names_of(7) == {"order": order}
+
+    conversation.note_gone([("recipe", key)], "was deleted")
+    assert conversation.names_of(key) == {"recipe": recipe}
+    conversation.note_read([("recipe", key)])
+    assert conversation.names_of(key) == {"recipe": recipe}
+    assert conversation.names_of(uuid.UUID(int=8)) == {}
+
+
+def test_keys_that_are_text_are_listed(conversation: Conversation) -> None:
+    """Those met in this process."""
+    conversation.refer("recipe", 7)
+    conversation.refer("country", "Zubrowka")
+
+    assert conversation.texts() == ["Zubrowka"]

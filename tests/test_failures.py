@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import pickle
 import traceback
 import uuid
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -742,13 +744,24 @@ def test_two_conversations_on_one_connection_name_no_key(
         RefSession(connection, conversation=conversation) as first,
         RefSession(connection, conversation=other) as second,
     ):
-        second.connection()
+        for session in (first, second):
+            session.connection()
         with pytest.raises(IntegrityError, match=r"Key .id.=.<key>. already exists") as caught:
             first.connection().execute(insert(Dish).values(id=KNOWN))
         assert shows_no_key(caught.value)
         first.rollback()
         with pytest.raises(IntegrityError, match=r"Key .id.=.<key>. already exists"):
             second.connection().execute(insert(Dish).values(id=KNOWN))
+
+
+def test_a_session_keeps_no_connection(kitchen: Engine, conversation: Conversation) -> None:
+    """What it has noted of one goes with the transaction."""
+    with RefSession(kitchen, conversation=conversation) as session:
+        connection = weakref.ref(session.connection())
+        session.rollback()
+        gc.collect()
+
+        assert connection() is None
 
 
 def test_an_error_asks_the_registry_for_nothing(kitchen: Engine, store: TravelLog) -> None:
