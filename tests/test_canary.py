@@ -11,8 +11,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine
+from sqlalchemy.orm import InstrumentedAttribute
 
-from alfred_refs import Conversation, RefSession
+from alfred_refs import Conversation, RefSession, failures, origins, rewriting, rows, written
+from alfred_refs.exposure import Exposure
+from alfred_refs.instances import Boundary, RefAttribute
+from alfred_refs.pickled import Carried
 from tests.exits import EXITS, Exit
 from tests.shapes import world
 
@@ -74,3 +78,62 @@ def test_no_key_leaves(canary: RefSession, leave: Exit, caplog: pytest.LogCaptur
     assert leaks(out) == []
     assert leaks([str(warning.message) for warning in warned]) == []
     assert leaks([record.getMessage() for record in caplog.records]) == []
+
+
+def unchanged(value: Any, *_: object, **__: object) -> Any:
+    """Translate nothing."""
+    return value
+
+
+def nothing(*_: object, **__: object) -> None:
+    """Do nothing."""
+
+
+# what is turned off: where its code stands and what takes its place -> exits that must show it
+SWITCHES: dict[str, tuple[list[tuple[object, str, Any]], list[str]]] = {
+    "attributes": (
+        [(RefAttribute, "__get__", InstrumentedAttribute.__get__)],
+        [
+            "instances",
+            "instances_that_were_committed_expired_refreshed",
+            "instances_after_close",
+            "instances_merged_into_another_session",
+            "instances_that_are_new",
+            "relationships",
+        ],
+    ),
+    "rows": ([(rows, "with_refs", unchanged)], ["rows_in_every_form", "returning", "every_shape"]),
+    "expressions": ([(Exposure, "_of_made", nothing)], ["every_shape"]),
+    "values of unknown origin": (
+        [(origins, "traced", unchanged), (rewriting, "_show_unknown", lambda *given: given[-1])],
+        ["every_shape"],
+    ),
+    "results of writes": ([(written, "cover", nothing)], ["results_of_writes"]),
+    "bulk mappings": (
+        [(Boundary, "with_refs", lambda _, __, record: dict(record))],
+        ["bulk_operations"],
+    ),
+    "pickles": (
+        [(Carried, "show", lambda _, __, ___, value: value)],
+        ["instances_that_were_pickled"],
+    ),
+    "errors": (
+        [(failures, "_hide", nothing)],
+        ["violated_constraints", "failed_statements", "conflicts_in_the_session"],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("switch", "leave"), [(switch, name) for switch in SWITCHES for name in SWITCHES[switch][1]]
+)
+@pytest.mark.parametrize("canary", [False], indirect=True, ids=["parameters shown"])
+@pytest.mark.filterwarnings("ignore")
+def test_the_search_finds_what_is_not_translated(
+    canary: RefSession, switch: str, leave: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one translation turned off, keys leave by the exits that it covers."""
+    for owner, name, off in SWITCHES[switch][0]:
+        monkeypatch.setattr(owner, name, off)
+
+    assert leaks(EXITS[leave](canary)) != []
