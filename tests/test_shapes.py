@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session, sessionmaker
 
 import alfred_refs
-from alfred_refs import Conversation, RefSession
+from alfred_refs import AsyncRefSession, Conversation, RefSession
 from tests.shapes import report, world
-from tests.shapes.run import run, with_keys
+from tests.shapes.run import run, run_awaited, with_keys
 from tests.shapes.table import TABLE, Shape
 
 SHAPES = [shape for shapes in TABLE.values() for shape in shapes]
@@ -47,6 +48,22 @@ def test_refs_and_keys_select_and_write_the_same(
     expected = run(shape, plain, with_keys, world.shown)
 
     assert run(shape, translating, str, world.as_it_is) == expected
+
+
+async def test_the_same_holds_in_an_asynchronous_session(
+    plain: Session, aio: AsyncRefSession
+) -> None:
+    """All shapes, with each driver: what they return is looked at without I/O."""
+    conversation = cast(Conversation, aio.conversation)
+    await aio.run_sync(lambda _: world.mint(conversation))
+    different = []
+    for shape in (shape for shape in SHAPES if not shape.refused):
+        expected = run(shape, plain, with_keys, world.shown)
+        plain.rollback()
+        if await run_awaited(shape, aio, world.as_it_is) != expected:
+            different.append(shape.code)
+
+    assert different == []
 
 
 @pytest.mark.filterwarnings("ignore:Type object .* does not include operator")

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import Row, orm, select
+from sqlalchemy import Result, Row, orm, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import ResourceClosedError
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Query, Session, aliased
 
 from tests import models
@@ -60,20 +61,42 @@ def run(
         spelt: gives the code to run: `str` as it stands, or `with_keys`.
         form: gives the form in which values are compared, while the session is open.
     """
-    names = {**_NAMES, "session": session, "keys": KEYS, "ancestors_of": ancestors_of}
-    statement = eval(spelt(shape.code), names)  # noqa: S307  # the table is our own
-    parameters = eval(spelt(shape.parameters) or "None", names)  # noqa: S307
+    statement, parameters = _read(shape, session, spelt)
     try:
-        rows = _rows(session, statement, parameters)
-        return Ran(rows and sorted(map(form, rows), key=repr), _tables(session))
+        if isinstance(statement, Query):
+            rows = [tuple(row) if isinstance(row, Row) else row for row in statement.all()]
+            return _ran(rows, session, form)
+        return _ran(_rows(session.execute(statement, parameters)), session, form)
     finally:
         session.rollback()
 
 
-def _rows(session: Session, statement: Any, parameters: Any) -> list[Any] | None:
-    if isinstance(statement, Query):
-        return [tuple(row) if isinstance(row, Row) else row for row in statement.all()]
-    result = session.execute(statement, parameters)
+async def run_awaited(shape: Shape, session: AsyncSession, form: Callable[[Any], Any]) -> Ran:
+    """Execute a shape with refs, and look at what it returned outside of any awaited call."""
+    statement, parameters = await session.run_sync(lambda sync: _read(shape, sync, str))
+    try:
+        if isinstance(statement, Query):
+            return await session.run_sync(lambda sync: run(shape, sync, str, form))
+        rows = _rows(await session.execute(statement, parameters))
+        shown = None if rows is None else [form(row) for row in rows]
+        return await session.run_sync(lambda sync: _ran(shown, sync, lambda row: row))
+    finally:
+        await session.rollback()
+
+
+def _read(shape: Shape, session: Session, spelt: Callable[[str], str]) -> tuple[Any, Any]:
+    """Return the statement that a shape's code gives, and the parameters beside it."""
+    names = {**_NAMES, "session": session, "keys": KEYS, "ancestors_of": ancestors_of}
+    code = (shape.code, shape.parameters or "None")
+    statement, parameters = (eval(spelt(part), names) for part in code)  # noqa: S307  # our own
+    return statement, parameters
+
+
+def _ran(rows: list[Any] | None, session: Session, form: Callable[[Any], Any]) -> Ran:
+    return Ran(rows and sorted(map(form, rows), key=repr), _tables(session))
+
+
+def _rows(result: Result[Any]) -> list[Any] | None:
     try:
         return [tuple(row) for row in result]
     except ResourceClosedError:  # a write without RETURNING
