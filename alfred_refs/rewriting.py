@@ -12,6 +12,8 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import date, time, timedelta
+from decimal import Decimal
 from functools import partial
 from itertools import chain, repeat
 from typing import Any, Protocol
@@ -30,6 +32,7 @@ Collect = Callable[[Any], Iterable[EntityKey]]
 Show = Callable[[Any], Any]
 
 _INNER_UUID = re.compile(r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
+_DIGIT = re.compile(r"\d")
 _BINARY_UUID = 16  # bytes
 
 
@@ -339,10 +342,15 @@ def _may_be_key(unknown: Unknown, value: Any) -> bool:
             )
         case bytes() | bytearray() | memoryview():
             return unknown.within and len(value) == _BINARY_UUID
-        case int() if not isinstance(value, bool):
-            return "integer" in unknown.key_types
-        case _:
+        case None | bool() | float() | date() | time() | timedelta():
             return False
+        case int():
+            return "integer" in unknown.key_types
+        case Decimal():  # a key cast to numeric has no decimal places, a price has
+            return "integer" in unknown.key_types and value.as_tuple().exponent == 0
+        case _:  # a range, a composite, whatever the driver makes
+            pattern = _DIGIT if "integer" in unknown.key_types else _INNER_UUID
+            return unknown.within and pattern.search(str(value)) is not None
 
 
 def _of_unknown_origin() -> UntranslatableError:

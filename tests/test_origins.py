@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from sqlalchemy import (
+    JSON,
     Column,
     Engine,
     Integer,
@@ -14,9 +18,11 @@ from sqlalchemy import (
     Table,
     Text,
     Uuid,
+    cast,
     column,
     create_engine,
     event,
+    func,
     insert,
     literal_column,
     select,
@@ -100,7 +106,9 @@ TOLD: list[tuple[Callable[[], Any], Any]] = [
     (lambda: select(text("*")).select_from(Order.__table__), ("order_1", 1)),
     (lambda: text("select parent_recipe_id from recipes"), None),
     (lambda: text("select count(*) > 1 from recipes"), True),
-    (lambda: text("select 1.5"), 1.5),
+    (lambda: text("select 1.5"), Decimal("1.5")),
+    (lambda: text("select 12.00"), Decimal("12.00")),
+    (lambda: text("select date '2026-05-01'"), date(2026, 5, 1)),
 ]
 
 
@@ -126,6 +134,8 @@ REFUSED: list[Callable[[], Any]] = [
     lambda: text("select uuid_send(gen_random_uuid())"),
     lambda: text("insert into recipes (name) values ('z') returning id || '!'"),
     lambda: text("select r from recipes r"),
+    lambda: text("select int4range(id, id + 1) from orders"),
+    lambda: text("select id::numeric from orders"),
     lambda: text("select id from seen"),
     lambda: select(Recipe, literal_column("orders.id")).join_from(Recipe, Order, text("true")),
     lambda: select(Bundle("b", literal_column("orders.id")), Order.number),
@@ -263,6 +273,17 @@ def _word_columns() -> list[Any]:
         Column("n", Integer),
         Column("raw", Integer, primary_key=True, info={"ref": None}),
     ]
+
+
+@pytest.mark.usefixtures("recipes")
+async def test_json_that_a_driver_leaves_as_text_stays_text(aio: AsyncRefSession) -> None:
+    """With asyncpg, unless the statement says what it is: refs are put in all the same."""
+    named = func.json_build_object("id", Recipe.id, "name", Recipe.name)
+    plain = await aio.scalar(select(named).where(Recipe.name == "A"))
+    parsed = await aio.scalar(select(cast(named, JSON)).where(Recipe.name == "A"))
+
+    assert parsed == {"id": "recipe_1", "name": "A"}
+    assert (json.loads(plain) if isinstance(plain, str) else plain) == parsed
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
