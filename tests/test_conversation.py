@@ -418,3 +418,13 @@ def test_keys_that_are_text_are_listed(conversation: Conversation) -> None:
     conversation.refer("country", "Zubrowka")
 
     assert conversation.texts() == ["Zubrowka"]
+
+
+def test_the_refs_met_for_a_key_are_of_that_key(conversation: Conversation) -> None:
+    """A UUID and an integer that are looked up by one number are two keys."""
+    conversation.refer_all("order", [41])
+    conversation.refer_all("recipe", [uuid.UUID(int=41)])
+
+    assert conversation.refs_met(41) == ["order_1"]
+    assert conversation.refs_met(uuid.UUID(int=41)) == ["recipe_1"]
+    assert conversation.refs_met(42) == []

@@ -226,6 +226,20 @@ def test_a_table_of_another_schema_is_not_taken_for_ours(talking: RefSession) ->
         talking.execute(text("select id from archive.orders")).all()
 
 
+def test_of_two_tables_of_one_name_the_one_in_use_is_meant(
+    talking: RefSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another base of the process may have a table of that name, which nobody has asked about."""
+    both = Table("recipes", MetaData(), Column("id", Uuid)), Recipe.__table__
+    new = text("insert into recipes (name) values ('z') returning id")
+    monkeypatch.setattr(sqla, "tables", lambda: iter(both))
+    assert talking.scalar(new) == "recipe_6"
+
+    monkeypatch.setattr(sqla, "tables", lambda: iter([both[0], both[0]]))
+    with pytest.raises(UntranslatableError):
+        talking.scalar(new)
+
+
 def test_streams_and_partitions_are_told_too(talking: RefSession) -> None:
     """A server-side cursor describes its columns before the first row."""
     statement = text("select id from recipes order by name")

@@ -28,7 +28,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import insert as pg_insert
 from sqlalchemy.exc import InvalidRequestError
-from sqlalchemy.orm import Session, aliased, joinedload, selectinload, sessionmaker
+from sqlalchemy.orm import (
+    Session,
+    aliased,
+    joinedload,
+    selectinload,
+    sessionmaker,
+    with_expression,
+)
 
 from alfred_refs import (
     BadRefError,
@@ -973,3 +980,12 @@ def test_the_compiled_cache_of_sqlalchemy_keeps_hitting(
         session.scalars(select(Recipe).where(Recipe.id == as_ref(ref))).one()
 
     assert hits == ["CACHE_MISS"] + ["CACHE_HIT"] * 4
+
+
+@pytest.mark.usefixtures("known")
+def test_an_identity_with_an_option_that_shows_a_key_is_refused(session: RefSession) -> None:
+    """`get()` loads by keys on its own account, and takes options too."""
+    option = with_expression(Recipe.name, Recipe.id)
+
+    with pytest.raises(UntranslatableError, match="with_expression"):
+        session.get(Recipe, "recipe_1", options=[option])
