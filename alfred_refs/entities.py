@@ -58,7 +58,7 @@ class Entities:
         self.policy = policy
         self._columns: dict[Column[Any], KeyColumn | None] = {}
         self._classes: dict[type[Any], ClassKeys] = {}
-        self._held: tuple[int, frozenset[KeyType]] = (0, frozenset())
+        self._held: tuple[int, frozenset[KeyType]] = (0, frozenset({"uuid"}))
 
     def name_of(self, entity: type[Any] | Table | str) -> str:
         """Return the entity name of a mapped class or table; a name stands for itself.
@@ -114,14 +114,16 @@ class Entities:
         return any(column in self._columns for column in table.columns)
 
     def key_types_held(self) -> frozenset[KeyType]:
-        """Return the types of key that any table of the process may hold; no other is a key.
+        """Return the types of key that may be met anywhere: values of others are data.
 
-        Worked out anew when there are more tables.
+        UUIDs are always suspected; integers and texts only if a table of the process may hold
+        such keys. Worked out anew when there are more tables.
         """
         tables = list(sqla.tables())
         known, held = self._held
         if known != len(tables):
-            self._held = len(tables), (held := self.key_types_in(tables))
+            uuids: frozenset[KeyType] = frozenset({"uuid"})
+            self._held = len(tables), (held := uuids | self.key_types_in(tables))
         return held
 
     def key_types_in(self, tables: Iterable[Table]) -> frozenset[KeyType]:

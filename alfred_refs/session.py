@@ -192,8 +192,8 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
         return _met(execution, execution.invoke_statement()) if boundary.eager else None
     execution.statement, plan, values = boundary.conversation.plans.of(execution.statement)
     named = _put_keys(execution, plan, values, boundary.conversation)
-    is_rewritten = plan.outputs or boundary.eager or (named and execution.parameters)
-    if execution.is_select and not is_rewritten:
+    is_write = execution.is_insert or execution.is_update or execution.is_delete
+    if not (plan.outputs or boundary.eager or is_write or (named and execution.parameters)):
         return None
     result = execution.invoke_statement()
     if not execution.is_select:
