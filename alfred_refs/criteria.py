@@ -60,23 +60,22 @@ def with_keys(
 
     That is quick where all that is replaced stands `in_where`, as `sqla.stand_in_where` tells.
     """
-    swapping = _Swapping(
-        inputs,
-        swap,
-        {
-            values[place].key: swapped(sqla.parameter_value(values[place]), slot, swap)
-            for place, slot in inputs.positions.items()
-            if takes_keys(slot)
-        },
-        {values[place].key: type_ for place, type_ in inputs.types.items()},
-    )
-    if in_where and swapping.values:
-        statement = sqla.with_values_in_where(statement, swapping.values)
-    else:
+    replaced = {
+        values[place].key: swapped(sqla.parameter_value(values[place]), slot, swap)
+        for place, slot in inputs.positions.items()
+        if takes_keys(slot)
+    }
+    params = sqla.params_of(statement)
+    if in_where and replaced:
+        statement = sqla.with_values_in_where(statement, replaced)
+        if not params and not parameters:
+            return statement, parameters
+    types = {values[place].key: type_ for place, type_ in inputs.types.items()}
+    swapping = _Swapping(inputs, swap, replaced, types)
+    if not in_where:
         statement = swapping.expression(statement)
     if isinstance(statement, Insert):
         statement = swapping.records_of(statement)
-    params = sqla.params_of(statement)
     if params:
         statement = sqla.with_params(statement, swapping.record(params))
     if not parameters:

@@ -69,6 +69,8 @@ def swapped(value: Any, slot: Slot | None, swap: Swap) -> Any:
     """
     if value is None or slot is None:
         return value
+    if type(value) is str and type(slot) is KeyColumn and not slot.array:
+        return swap(value, slot)  # the common way, written out
     match slot:
         case KeyColumn(array=True):
             return _swapped_lists(value, slot, swap)

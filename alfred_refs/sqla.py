@@ -137,16 +137,17 @@ def with_values_in_where(statement: Executable, values: Mapping[str, Any]) -> Ex
     All but the comparisons is shared with the statement, as in a copy that `where()` makes, and
     the copy has its cache key already: the statement's, with its own parameters in their places.
     """
-    key = cast(Any, statement)._generate_cache_key()
+    made: Any = statement  # by no call of cast(): each counts here
+    key = made._generate_cache_key()
     replaced = {id(p): _with_value(p, values[p.key]) for p in key.bindparams if p.key in values}
-    copy = cast(Any, statement)._generate()
-    copy._where_criteria = tuple(_with_parameters(c, replaced) for c in copy._where_criteria)
+    copy = made._generate()
+    copy._where_criteria = tuple([_with_parameters(c, replaced) for c in copy._where_criteria])
     # a named tuple: in 2.1 it has a third part, which stays
     own = type(key)(key.key, [replaced.get(id(p), p) for p in key.bindparams], *key[2:])
     copy._generate_cache_key = lambda: own
     # what is made from the copy generates its own
     copy._memoized_keys |= {"_generate_cache_key"}
-    return cast(Executable, copy)
+    return copy  # type: ignore[no-any-return]
 
 
 def _with_value(parameter: BindParameter[Any], value: Any) -> BindParameter[Any]:
