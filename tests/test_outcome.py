@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import logging
 import uuid
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, delete, insert, select, text
-from sqlalchemy.orm import InstanceState, Session, make_transient, sessionmaker
+from sqlalchemy.orm import Session, make_transient, sessionmaker
 
 from alfred_refs import Conversation, GoneRefError, RefRegistry, RefSession
 from tests.fix_session import TravelLog
@@ -465,16 +466,18 @@ def test_a_dropped_object_rolled_back_to_a_savepoint_was_never_saved(session: Re
 
 def test_flushed_objects_that_are_dropped_are_collected(session: RefSession) -> None:
     """An open transaction keeps the keys of what it inserted and deleted, not the objects."""
-    session.add_all([Recipe(name="x") for _ in range(200)])
+    added = [Recipe(name="x") for _ in range(200)]
+    there = [weakref.ref(recipe) for recipe in added]
+    session.add_all(added)
     session.flush()
     for recipe in session.scalars(select(Recipe).limit(100)).all():
         session.delete(recipe)
     session.flush()
-    del recipe
+    del recipe, added
     session._boundary._loaded.clear()  # type: ignore[union-attr]  # bounded, and not our subject
     gc.collect()
 
-    assert sum(isinstance(found, InstanceState) for found in gc.get_objects()) < 10
+    assert sum(recipe() is not None for recipe in there) < 10
 
 
 def test_a_row_inserted_by_a_statement_is_back_when_it_is_read(
