@@ -1,0 +1,366 @@
+"""Every way SQLAlchemy has of making a session, and of beginning and ending its work."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, create_engine, delete, select
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session as PlainSession,
+    mapped_column,
+    scoped_session,
+    sessionmaker,
+)
+
+from alfred_refs import (
+    AsyncRefSession,
+    Conversation,
+    GoneRefError,
+    RefPolicy,
+    RefRegistry,
+    RefSession,
+)
+from tests.fix_asyncio import AsyncSessions
+from tests.fix_postgres import database_like
+from tests.models import Base, MealPlan, Order, Recipe
+
+pytestmark = pytest.mark.tables
+
+REFS = ["recipe_1", "recipe_2", "recipe_3", "recipe_4", "recipe_5"]
+BY_NAME = select(Recipe).order_by(Recipe.name)
+
+
+def refs(session: Any) -> list[Any]:
+    """Return what the recipes show for their keys, by name."""
+    return [recipe.id for recipe in session.scalars(BY_NAME)]
+
+
+@pytest.mark.usefixtures("recipes")
+def test_a_scoped_session_has_the_conversation_it_was_begun_with(
+    tables: Engine, registry: RefRegistry
+) -> None:
+    """A request begins it in its conversation and removes it; the next one has its own."""
+    sessions = scoped_session(sessionmaker(tables, class_=RefSession, registry=registry))
+
+    sessions(conversation="chat-1")
+    assert sessions.get_one(Recipe, refs(sessions)[1]).name == "B"
+    sessions.add(MealPlan(recipe_id="recipe_2"))
+    sessions.commit()
+    sessions.remove()
+    sessions(conversation="chat-2")
+    plan = sessions.scalars(select(MealPlan)).one()
+    assert (plan.id, plan.recipe_id) == ("meal_plan_1", "recipe_1")
+    with sessions().raw_keys():
+        assert isinstance(plan.recipe_id, uuid.UUID)
+    sessions.remove()
+
+
+@pytest.mark.usefixtures("recipes")
+def test_a_scoped_session_is_each_threads_own(tables: Engine, registry: RefRegistry) -> None:
+    """Two threads, two conversations, one scoped session."""
+    sessions = scoped_session(sessionmaker(tables, class_=RefSession, registry=registry))
+    both, found = threading.Barrier(2), dict[str, list[Any]]()
+
+    def work(name: str, first: str) -> None:
+        sessions(conversation=name)
+        both.wait(20)
+        read = select(Recipe.id).where(Recipe.name == first)
+        found[name] = [sessions.scalars(read).one(), *refs(sessions)]
+        sessions.remove()
+
+    threads = [threading.Thread(target=work, args=pair) for pair in [("a", "A"), ("b", "E")]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert found == {"a": ["recipe_1", *REFS], "b": ["recipe_1", *REFS[1:], "recipe_1"]}
+
+
+def test_a_sessionmaker_begins_and_commits(tables: Engine, registry: RefRegistry) -> None:
+    """`sessions.begin()` with everything configured once, the conversation by its id."""
+    sessions = sessionmaker(tables, class_=RefSession, registry=registry, conversation="chat-7")
+
+    with sessions.begin() as session:
+        session.add(Recipe(name="Soup"))
+    with sessions() as session, session.begin():
+        assert refs(session) == ["recipe_1"]
+    with PlainSession(tables) as plain:
+        assert [recipe.name for recipe in plain.scalars(BY_NAME)] == ["Soup"]
+
+
+def test_a_savepoint_rolled_back_takes_its_rows_only(
+    session: RefSession, conversation: Conversation
+) -> None:
+    """What came before it is saved; the ref of what came in it says what happened."""
+    with session.begin():
+        kept = Recipe(name="kept")
+        session.add(kept)
+        with session.begin_nested() as savepoint:
+            dropped = Recipe(name="dropped")
+            session.add(dropped)
+            session.flush()
+            ref = dropped.id
+            savepoint.rollback()
+
+    assert session.get(Recipe, kept.id) is kept
+    with pytest.raises(GoneRefError, match="'recipe_2' was never saved"):
+        conversation.resolve(ref)
+
+
+def test_two_phases_end_as_one(tables: Engine, conversation: Conversation) -> None:
+    """Prepared and committed, or prepared and rolled back: the refs know which."""
+    with RefSession(tables, conversation=conversation, twophase=True) as session:
+        saved, unsaved = Recipe(name="saved"), Recipe(name="unsaved")
+        session.add(saved)
+        session.prepare()
+        session.commit()
+        assert saved.id == "recipe_1"
+        session.add(unsaved)
+        session.flush()
+        assert unsaved.id == "recipe_2"
+        session.prepare()
+        session.rollback()
+        assert session.get(Recipe, "recipe_1") is saved
+        with pytest.raises(GoneRefError, match="'recipe_2' was never saved"):
+            session.get(Recipe, "recipe_2")
+
+
+def test_classes_may_be_bound_to_databases_of_their_own(
+    tables: Engine, administration: Engine
+) -> None:
+    """Recipes here, orders there, and the registry in a third database."""
+    with (
+        database_like(administration) as orders_url,
+        database_like(administration) as registry_url,
+    ):
+        orders, own = create_engine(orders_url), create_engine(registry_url)
+        Base.metadata.create_all(orders)
+        registry = RefRegistry(own)
+        registry.create_tables()
+        with RefSession(
+            binds={Recipe: tables, Order: orders}, registry=registry, conversation="chat-7"
+        ) as session:
+            session.add_all([Recipe(name="Soup"), Order(id=5, number=3)])
+            session.commit()
+            assert refs(session) == ["recipe_1"]
+            order = session.scalars(select(Order)).one()
+            assert (order.id, session.get(Order, "order_1")) == ("order_1", order)
+            session.execute(delete(Order).where(Order.id == "order_1"))
+            session.commit()
+            with pytest.raises(GoneRefError, match="was deleted"):
+                session.get(Order, "order_1")
+        orders.dispose()
+        own.dispose()
+
+
+@pytest.mark.parametrize("mode", ["create_savepoint", "conditional_savepoint", "rollback_only"])
+def test_a_session_may_join_a_transaction_that_is_rolled_back(
+    mode: Any, tables: Engine, conversation: Conversation
+) -> None:
+    """As tests do it: refs are minted though nothing is committed, and stay taken.
+
+    The session was told that its own commit stood, and knows nothing of the end of the
+    transaction around it: the ref resolves, and the row is not found, as one that others deleted.
+    """
+    with tables.connect() as connection, connection.begin() as outer:
+        with RefSession(
+            connection, conversation=conversation, join_transaction_mode=mode
+        ) as session:
+            session.add(Recipe(name="Soup"))
+            session.commit()
+            assert refs(session) == ["recipe_1"]
+        outer.rollback()
+
+    with RefSession(tables, conversation=conversation) as session:
+        assert session.get(Recipe, "recipe_1") is None
+        assert session.scalars(select(Recipe).where(Recipe.id == "recipe_1")).all() == []
+        session.add(Recipe(name="Salad"))
+        session.commit()
+        assert refs(session) == ["recipe_2"]
+
+
+def test_what_a_joined_session_rolls_back_itself_was_never_saved(
+    tables: Engine, conversation: Conversation
+) -> None:
+    """Its own savepoint in somebody else's transaction is its own to know about."""
+    with (
+        tables.connect() as connection,
+        connection.begin() as outer,
+        RefSession(
+            connection, conversation=conversation, join_transaction_mode="create_savepoint"
+        ) as session,
+    ):
+        soup = Recipe(name="Soup")
+        session.add(soup)
+        session.flush()
+        assert soup.id == "recipe_1"
+        session.rollback()
+        with pytest.raises(GoneRefError, match="'recipe_1' was never saved"):
+            session.get(Recipe, "recipe_1")
+        outer.rollback()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"autoflush": False},
+        {"expire_on_commit": False},
+        {"future": True},
+        {"info": {"request": 7}},
+        {"enable_baked_queries": False},
+        {"close_resets_only": False},
+    ],
+    ids=str,
+)
+def test_a_session_takes_the_options_of_every_session(
+    options: dict[str, Any], tables: Engine, conversation: Conversation
+) -> None:
+    """New rows, their foreign keys and a second look show refs with each of them."""
+    with RefSession(tables, conversation=conversation, **options) as session:
+        soup = Recipe(name="Soup")
+        session.add(soup)
+        session.flush()
+        plan = MealPlan(recipe_id=soup.id)
+        session.add(plan)
+        session.commit()
+
+        assert [soup.id, plan.id, plan.recipe_id] == ["recipe_1", "meal_plan_1", "recipe_1"]
+        assert session.get(Recipe, "recipe_1") is soup
+        assert session.info == options.get("info", {})
+
+
+@pytest.mark.usefixtures("recipes")
+@pytest.mark.parametrize(
+    "end",
+    [
+        RefSession.close,
+        RefSession.reset,
+        RefSession.expunge_all,
+        RefSession.expire_all,
+        RefSession.rollback,
+        RefSession.commit,
+        RefSession.invalidate,
+    ],
+    ids=lambda end: end.__name__,
+)
+def test_a_session_goes_on_after_it_was_emptied(
+    end: Callable[[RefSession], None], session: RefSession
+) -> None:
+    """What is loaded afterwards shows refs, and so does what was loaded before and looked at."""
+    first = session.get(Recipe, refs(session)[0])
+    end(session)
+
+    assert refs(session) == REFS
+    again = session.get(Recipe, "recipe_1")
+    assert [again.id, again.name] == ["recipe_1", "A"]
+    assert first is not None
+
+
+def test_in_autocommit_a_rolled_back_row_is_there_once_it_is_read(
+    tables: Engine, conversation: Conversation
+) -> None:
+    """There a rollback takes nothing back; what is read from the database is there."""
+    engine = tables.execution_options(isolation_level="AUTOCOMMIT")
+    with RefSession(engine, conversation=conversation) as session:
+        soup = Recipe(name="Soup")
+        session.add(soup)
+        session.flush()
+        assert soup.id == "recipe_1"
+        session.rollback()
+
+        assert refs(session) == ["recipe_1"]
+        assert session.get(Recipe, "recipe_1").name == "Soup"
+
+
+def test_policies_of_two_registries_do_not_mix(
+    tables: Engine, registry: RefRegistry, recipes: list[Recipe]
+) -> None:
+    """Each conversation goes by its registry's policy, on instances of the same classes."""
+    assert recipes
+    policies = [RefPolicy(names={Recipe: "dish"}), RefPolicy(exclude=(Recipe.id, Recipe))]
+    dishes, raw = (RefRegistry(tables, policy=policy).conversation("d") for policy in policies)
+    plain = registry.conversation("chat-7")
+    sessions = [RefSession(tables, conversation=each) for each in (plain, dishes, raw)]
+    found = [session.scalars(BY_NAME).first() for session in sessions]
+
+    assert [recipe and recipe.id for recipe in found] == ["recipe_1", "dish_1", recipes[0].id]
+    assert sessions[2].get(Recipe, recipes[0].id) is found[2]
+    for session in sessions:
+        session.close()
+
+
+def test_a_class_mapped_after_the_first_session_is_known(
+    tables: Engine, conversation: Conversation, session: RefSession
+) -> None:
+    """On a declarative base of its own too: classes are met as they are used."""
+    assert refs(session) == []
+
+    class LateBase(DeclarativeBase):
+        """A second base."""
+
+    class Latecomer(LateBase):
+        """A class made late."""
+
+        __tablename__ = "latecomers"
+
+        id: Mapped[Any] = mapped_column(primary_key=True, type_=Order.id.type)
+
+    LateBase.metadata.create_all(tables)
+    session.add(Latecomer(id=3))
+    session.commit()
+
+    assert session.scalars(select(Latecomer.id)).all() == ["latecomer_1"]
+    assert conversation.resolve("latecomer_1", Latecomer) == 3
+
+
+def test_two_threads_may_work_in_one_conversation(
+    tables: Engine, registry: RefRegistry, recipes: list[Recipe]
+) -> None:
+    """Two sessions that read the same rows at once agree on their refs."""
+    assert recipes
+    both, found = threading.Barrier(2), list[dict[str, str]]()
+
+    def work(order: Any) -> None:
+        with RefSession(tables, conversation="chat-7", registry=registry) as session:
+            both.wait(20)
+            rows = session.execute(select(Recipe.name, Recipe.id).order_by(order)).all()
+            found.append(dict(sorted((row.name, row.id) for row in rows)))
+
+    orders = [Recipe.name, Recipe.name.desc()]
+    threads = [threading.Thread(target=work, args=(order,)) for order in orders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert found[0] == found[1]
+    assert sorted(found[0].values()) == REFS
+
+
+async def test_tasks_of_two_conversations_do_not_mix(
+    async_sessions: AsyncSessions, chat: Conversation, recipes: list[Recipe]
+) -> None:
+    """Two tasks that take turns show and take the refs of their own conversations."""
+    other = RefRegistry(store=chat._store).conversation("chat-8")
+
+    async def work(conversation: Conversation, first: Recipe) -> list[Any]:
+        session: AsyncRefSession
+        async with async_sessions(conversation=conversation) as session:
+            read = select(Recipe.id).where(Recipe.id == first.id)
+            found = [await session.scalar(read)]
+            await asyncio.sleep(0)
+            found += [recipe.id for recipe in await session.scalars(BY_NAME)]
+            named = await session.get(Recipe, "recipe_1")
+            return [*found, named and named.name]
+
+    both = await asyncio.gather(work(chat, recipes[0]), work(other, recipes[4]))
+
+    assert [*both] == [["recipe_1", *REFS, "A"], ["recipe_1", *REFS[1:], "recipe_1", "E"]]
