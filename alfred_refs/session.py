@@ -62,7 +62,8 @@ class RefSession(sqla.WatchedSession):
         registry: RefRegistry | None = None,
         **session_arguments: Any,
     ) -> None:
-        super().__init__(bind, **session_arguments)
+        # by its name: a session class beside ours may take something else first
+        super().__init__(bind=bind, **session_arguments)
         if isinstance(conversation, str):
             if registry is None:
                 raise SetupError(
