@@ -23,7 +23,9 @@ def run(program: str, names: Mapping[str, Any]) -> str:
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         try:
-            exec(compile(program, str(README), "exec"), dict(names))  # noqa: S102  # our own text
+            # dont_inherit: a reader's program has no `from __future__` of ours
+            code = compile(program, "<page>", "exec", dont_inherit=True)
+            exec(code, dict(names))  # noqa: S102  # our own text
         except Exception as error:  # noqa: BLE001  # the README shows one
             output.write(f"{type(error).__name__}: {error}\n")
     return output.getvalue()

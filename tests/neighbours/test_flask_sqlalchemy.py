@@ -13,7 +13,6 @@ from sqlalchemy.orm import Mapped, mapped_column
 from alfred_refs import RefRegistry, RefSession
 from tests.fix_postgres import connected, database_like
 
-
 KEY = text("gen_random_uuid()")
 
 
