@@ -8,8 +8,8 @@ more rows than were meant. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import (
@@ -47,6 +47,13 @@ class Inputs:
     named: Mapping[str, Slot]
     ordered: Sequence[Slot | None]
     keys: Mapping[str, KeyColumn]
+
+    def without(self, places: Collection[int]) -> Inputs:
+        """Return the inputs of one execution: in these places of the statement are no refs."""
+        if not places:
+            return self
+        left = {i: slot for i, slot in self.positions.items() if i not in places}
+        return replace(self, positions=left)
 
 
 def inputs_of(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from typing import Any, cast
 
+from sqlalchemy import BindParameter
 from sqlalchemy.orm import InstanceState, InstrumentedAttribute
 
 from . import sqla
@@ -114,6 +115,21 @@ def boundary_of(instance: object) -> Boundary | Carried | None:
     """Return the boundary that an instance belongs to, or what it took along from one."""
     state = getattr(instance, "_sa_instance_state", None)
     return None if state is None else getattr(state, _BOUNDARY, None)
+
+
+def holds_key(parameter: BindParameter[Any]) -> bool:
+    """Tell whether a parameter's value is a key, though it may be text: it is an instance's own.
+
+    So it is where an instance is compared with a relationship; only what the program has set on
+    the instance, and nobody has resolved yet, is a ref.
+    """
+    found = sqla.attribute_behind(parameter)
+    if found is None:
+        return False
+    state, name = found
+    if isinstance(getattr(state, _BOUNDARY, None), Boundary):
+        return name not in _names_of_texts(state)
+    return not is_set(state, name)
 
 
 class Boundary:

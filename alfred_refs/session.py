@@ -32,7 +32,7 @@ from .columns import KeyColumn
 from .conversation import Conversation
 from .errors import SetupError
 from .failures import Failures
-from .instances import Boundary
+from .instances import Boundary, holds_key
 from .outcome import Outcome
 from .plans import Plan
 from .registry import RefRegistry
@@ -236,7 +236,8 @@ def _put_keys(
 ) -> Mapping[tuple[str, KeyColumn], Any]:
     """Put keys in place of the refs of one execution, and return which ref became which key."""
     given = execution.statement, values, execution.parameters
-    texts = criteria.texts(plan.inputs, *given)
+    inputs = plan.inputs.without([i for i in plan.inputs.positions if holds_key(values[i])])
+    texts = criteria.texts(inputs, *given)
     if not texts:
         return {}
     keys = conversation.resolve_wanted([(text, column.entity) for text, column in texts])
@@ -245,8 +246,11 @@ def _put_keys(
         for (text, column), key in zip(texts, keys, strict=True)
     }
     execution.statement, execution.parameters = criteria.with_keys(
-        plan.inputs, *given, lambda text, col: swapped[text, col], in_where=plan.in_where
+        inputs, *given, lambda text, col: swapped[text, col], in_where=plan.in_where
     )
+    # of a write, the ORM may look up the rows by a statement of its own, which has the keys
+    if not execution.is_select:
+        execution.update_execution_options(raw_keys=True)
     return swapped
 
 

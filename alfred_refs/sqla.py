@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from inspect import getclosurevars
 from typing import Any, cast
 
 from sqlalchemy import (
@@ -31,7 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import ChunkedIteratorResult, ExceptionContext
 from sqlalchemy.event.api import _event_key
 from sqlalchemy.exc import InvalidRequestError
-from sqlalchemy.orm import Bundle, InstanceState, Mapper, Session, registry
+from sqlalchemy.orm import Bundle, InstanceState, Mapper, RelationshipProperty, Session, registry
 from sqlalchemy.orm.base import NO_VALUE, instance_state
 from sqlalchemy.orm.mapped_collection import _AttrGetter, _PlainColumnGetter
 from sqlalchemy.orm.mapper import _all_registries
@@ -445,6 +446,22 @@ def row_like(row: Row[Any], values: Sequence[Any]) -> Row[Any]:
 def parameter_value(parameter: BindParameter[Any]) -> Any:
     """Return the value of a parameter, or `None` where it comes with the execution."""
     return parameter.effective_value
+
+
+def attribute_behind(parameter: BindParameter[Any]) -> tuple[InstanceState[Any], str] | None:
+    """Return which attribute of which instance a parameter reads when it is executed, if any.
+
+    An instance that is compared with a relationship stands in the statement as such parameters:
+    leans on the function that `_get_attr_w_warn_on_none` makes for them.
+    """
+    read = parameter.callable
+    if read is None or getattr(read, "__qualname__", "") != _READS_ATTRIBUTE:
+        return None
+    names = getclosurevars(read).nonlocals
+    return names["state"], names["prop"].key
+
+
+_READS_ATTRIBUTE = f"{RelationshipProperty._get_attr_w_warn_on_none.__qualname__}.<locals>._go"
 
 
 def mappers_of(base: registry) -> list[Mapper[Any]]:

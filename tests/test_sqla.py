@@ -509,6 +509,17 @@ def test_rows_can_be_rewritten_in_chunks(tables: Engine, table: Any) -> None:
     assert seen == [5, 2, 2, 1]
 
 
+def test_a_parameter_tells_which_instance_it_reads() -> None:
+    """One that is compared with a relationship does, in a copy too; no other parameter has one."""
+    recipe = Recipe(id=ONE)
+    statement = select(MealPlan).where(MealPlan.recipe == recipe, MealPlan.instead_of == TWO)
+    for each in (statement, sqla.with_values(statement, {"instead_of_1": ONE})):
+        [first, second] = sqla.shape_of(each)[1]
+        assert sqla.attribute_behind(first) == (sqla.state_of(recipe), "id")
+        assert sqla.attribute_behind(second) is None
+    assert sqla.attribute_behind(bindparam("x", callable_=lambda: ONE)) is None
+
+
 def test_a_parameter_given_at_execution_has_no_value_yet() -> None:
     """`bindparam` without a value is listed with `None`."""
     statement = select(Recipe).where(Recipe.id == bindparam("wanted"))
