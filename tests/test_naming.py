@@ -63,11 +63,11 @@ def test_a_policy_can_name_classes_and_tables() -> None:
 def test_two_classes_of_one_name_are_refused_by_name() -> None:
     """The error names both classes and the remedy, at the first use of either."""
     base = type("Base", (DeclarativeBase,), {})
-    first = mapped("Recipe", base, __module__="menu")
-    mapped("Recipe", base, __module__="archive")
+    # a base does not keep its classes
+    classes = [mapped("Recipe", base, __module__=module) for module in ("menu", "archive")]
 
     with pytest.raises(EntityNameError, match=r"archive.*Recipe.*menu.*Recipe.*__ref_name__"):
-        name_of(first)
+        name_of(classes[0])
 
 
 def test_two_classes_of_one_name_on_two_bases_are_refused_when_both_are_used() -> None:
