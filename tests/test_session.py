@@ -67,6 +67,7 @@ from tests.models import (
 pytestmark = pytest.mark.usefixtures("recipes")
 
 DAY = dt.date(2026, 5, 1)
+NOBODY = uuid.UUID("5ad1f00d-0000-4000-8000-000000000001")
 
 other = aliased(Recipe)
 cte = select(Recipe.id).where(Recipe.id.in_(["recipe_2", "recipe_3"])).cte()
@@ -785,8 +786,8 @@ def test_a_conversation_can_be_named_where_the_registry_is_known(
         ("gen_recipe_1", DraftRefError),
         ("hello", UnknownRefError),
         ("", UnknownRefError),
-        (str(uuid.uuid4()), RawKeyError),
-        (uuid.uuid4().hex, RawKeyError),
+        (str(NOBODY), RawKeyError),
+        (NOBODY.hex, RawKeyError),
     ],
 )
 @pytest.mark.parametrize(
