@@ -6,6 +6,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 import sqlalchemy
@@ -15,7 +16,7 @@ from alfred_refs import PostgresStore
 from tests.models import Base
 from tests.postgres.provider import Provided, postgres
 
-SERVER = pytest.StashKey[Provided]()
+SERVERS = pytest.StashKey[set[str]]()
 
 CUT = text("select pg_terminate_backend(pid) from pg_stat_activity where datname = :database")
 
@@ -56,7 +57,7 @@ end $$
 def server(request: pytest.FixtureRequest) -> Iterator[Provided]:
     """The PostgreSQL server that the whole run shares."""
     with postgres(os.environ) as provided:
-        request.config.stash[SERVER] = provided
+        request.config.stash[SERVERS].add(f"{provided.backend}: {provided.version}")
         yield provided
 
 
@@ -169,5 +170,28 @@ def pytest_terminal_summary(
     """Say what the tests ran on."""
     terminalreporter.section("what the tests ran on")
     terminalreporter.line(f"SQLAlchemy {sqlalchemy.__version__}")
-    if (provided := config.stash.get(SERVER, None)) is not None:
-        terminalreporter.line(f"{provided.backend}: {provided.version}")
+    servers: set[str] = config.stash[SERVERS]
+    for server in sorted(servers):
+        terminalreporter.line(server)
+
+
+class ServersOfWorkers:
+    """Hands on what the tests ran on from the processes that ran them, of `pytest-xdist`."""
+
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take over what a process says as it ends."""
+        node.config.stash[SERVERS].update(getattr(node, "workeroutput", {}).get("servers", ()))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Listen to other processes, if there may be any."""
+    config.stash[SERVERS] = set()
+    if config.pluginmanager.hasplugin("xdist"):
+        config.pluginmanager.register(ServersOfWorkers())
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the process that began this one."""
+    if hasattr(session.config, "workeroutput"):
+        servers: set[str] = session.config.stash[SERVERS]
+        session.config.workeroutput["servers"] = sorted(servers)
