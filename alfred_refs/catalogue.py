@@ -111,6 +111,9 @@ class Catalogue:
         if column is None:
             return Unsure.UNKNOWN
         try:
+            # an import in the midst of an error may fail, and take the error's place
+            if not self._entities.is_named(column):
+                return Unsure.UNKNOWN
             return self._entities.of_column(column) or Unsure.DATA
         except SetupError:
             return Unsure.UNKNOWN

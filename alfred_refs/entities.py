@@ -145,6 +145,14 @@ class Entities:
         is_excluded = self._is_excluded(column, column)
         return is_key and key_type in self.policy.key_types and not is_excluded
 
+    def is_named(self, column: Column[Any]) -> bool:
+        """Tell whether no library must be imported to say of which entity a column's keys are.
+
+        Raises:
+            KeyColumnError: the column references a table that is not there.
+        """
+        return self.names.has(_referenced(column).table)
+
     def _of_base_column(self, column: Column[Any]) -> KeyColumn | None:
         try:
             return self._columns[column]

@@ -59,6 +59,11 @@ class EntityNames:
                 known = self._names[table]
         return known
 
+    def has(self, table: Table) -> bool:
+        """Tell whether a table's entity has a name that need not be made from the table's."""
+        said = self._given_to(table.fullname) is not None
+        return said or table in self._names or sqla.mapper_of_table(table) is not None
+
     def _meet_all(self, table: Table) -> None:
         mapper = sqla.mapper_of_table(table)
         if mapper is None:

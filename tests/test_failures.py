@@ -49,10 +49,11 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 from sqlalchemy.orm.exc import ObjectDeletedError, StaleDataError
 from sqlalchemy.schema import CreateTable
 
-from alfred_refs import Conversation, RefPolicy, RefRegistry, RefSession
+from alfred_refs import Conversation, RefPolicy, RefRegistry, RefSession, naming
 from alfred_refs.failures import hide_keys
 from alfred_refs.testing import MemoryStore
 from tests.fix_session import TravelLog
+from tests.models import Recipe, devices
 
 KNOWN = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")  # dish_1
 UNKNOWN = uuid.UUID("c69607bb-1f55-4d1e-9d6c-0f4c2f9d7a11")
@@ -801,3 +802,17 @@ def test_text_keys_are_hidden_on_request(kitchen: Engine) -> None:
     finally:
         Base.metadata.remove(Base.metadata.tables["countries"])
         Base.registry._dispose_cls(Country)
+
+
+def test_an_error_imports_nothing(
+    session: RefSession, recipes: list[Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What would have to be named by a library first is hidden: an import here may fail."""
+    assert session.scalars(select(Recipe)).first() is not None
+    monkeypatch.setattr(naming, "_singular", pytest.fail)
+    key = recipes[0].id
+    connection = session.connection()
+    connection.execute(insert(devices).values(id=key))
+
+    with pytest.raises(IntegrityError, match=r"Key \(id\)=\(<key>\) already exists"):
+        connection.execute(insert(devices).values(id=key))
