@@ -83,6 +83,15 @@ ASK_RAW = (
 # The longest text of a key of each type; a shorter text column would cut it.
 _LONGEST = {"uuid": 36, "integer": 20}
 
+# Operators whose result is no condition, whatever type the statement gives it.
+_MAKING = (
+    *(operators.add, operators.sub, operators.mul, operators.truediv, operators.floordiv),
+    *(operators.mod, operators.neg, operators.concat_op, operators.getitem),
+    *(operators.json_getitem_op, operators.json_path_getitem_op),
+    *(operators.bitwise_and_op, operators.bitwise_or_op, operators.bitwise_xor_op),
+    *(operators.bitwise_not_op, operators.bitwise_lshift_op, operators.bitwise_rshift_op),
+)
+
 # A constant written out in SQL, with or without a cast.
 _CONSTANT = re.compile(
     r"\s*('[^']*'|-?\d+(\.\d+)?|null|true|false)\s*(::\s*\w+\s*(\[\])?)?\s*", re.IGNORECASE
@@ -128,7 +137,11 @@ class Exposure:
                 return self._of_column(element)
             case BindParameter():
                 return self._given.get(element.key)
-            case ColumnElement(type=Boolean()):
+            case TypeCoerce(type=Boolean()) | FunctionElement(type=Boolean()):
+                return self._of_claim(element)
+            case BinaryExpression() | UnaryExpression() if _is_declared_boolean(element):
+                return self._of_claim(element)
+            case Cast(type=Boolean()):
                 return None
             case Cast() | TypeCoerce():
                 return _cast(self.of(element.clause), element.type)
@@ -154,10 +167,14 @@ class Exposure:
                 return self._of_scalar_alias(element.scalar_alias)
             case FromClause():
                 return self._of_whole_row(element)
+            case ColumnElement(type=Boolean()):
+                return None
             case TextClause():
                 return None if _CONSTANT.fullmatch(element.text) else UNKNOWN
             case _ if (aggregate := sqla.ordered_aggregate(element)) is not None:
                 return self.of(aggregate)
+            case ColumnElement() if sqla.is_opaque(element):
+                return UNKNOWN
             case _:
                 return self._of_made(element)
 
@@ -251,6 +268,18 @@ class Exposure:
         )
         is_text = _CONSTANT.fullmatch(text) and text.strip()[0] == "'"
         return text.strip()[1:].partition("'")[0] if is_text else None
+
+    def _of_claim(self, element: Any) -> Shown:
+        """Return what is shown by what the program declares to be true or false.
+
+        The database goes by the expression, and may return a key: the values are looked at.
+        """
+        try:
+            shown = [self.of(part) for part in _parts(element)]
+        except UntranslatableError:
+            return UNKNOWN
+        has_keys = UNKNOWN in shown or any(True for part in shown for _ in columns_in(part))
+        return UNKNOWN if has_keys else None
 
     def _of_operator(self, element: BinaryExpression[Any]) -> Shown:
         """Return what an item or a slice of an array shows, or two arrays joined."""
@@ -362,6 +391,13 @@ def _behind(table: Any) -> Any:
     while not isinstance(table, Table) and hasattr(table, "element"):
         table = table.element
     return table
+
+
+def _is_declared_boolean(element: Any) -> bool:
+    """Tell what is called true or false by the type of its operands, from a condition."""
+    operator = element.operator
+    makes = operator in _MAKING or isinstance(operator, operators.custom_op)
+    return makes and isinstance(element.type, Boolean)
 
 
 def _is_json(element: Any) -> bool:

@@ -209,6 +209,8 @@ class Flows:
                 return self.of(element.left) + self.of(element.right)
             case TableValuedColumn():
                 return self._of_row_of(element.scalar_alias)
+            case _ if sqla.is_opaque(element):
+                return merged(map(self.of, sqla.hidden_in(element))).made()
             case None | Null() | ColumnElement(type=Boolean()):
                 return Flow()  # a condition decides, no more
             case ClauseElement():

@@ -73,6 +73,7 @@ def inputs_of(
     meetings = Meetings(flows, statement)
     for element in sqla.elements_of(statement):
         meetings.read(element)
+        meetings.read_opaque(element)
     for part in sqla.out_of_reach(statement):
         meetings.refuse_in(part)
     meetings.check(parameters)

@@ -114,11 +114,20 @@ class Meetings:
             case UpdateBase():
                 self._read_write(element)
 
+    def read_opaque(self, element: Any) -> None:
+        """Take in an element of the program's own making: what it does with its parts is unknown.
+
+        SQLAlchemy does not look into it, so that no text in it can be replaced.
+        """
+        if sqla.is_opaque(element):
+            self._meet([self._flows.of(element)])
+
     def refuse_in(self, part: ClauseElement) -> None:
         """Take in a part that is out of reach: no parameter in it can be translated."""
         elements = list(sqla.elements_of(part))
         for element in elements:
             self.read(element)
+            self.read_opaque(element)
         for parameter in (e for e in elements if isinstance(e, BindParameter)):
             slots = self._taken.get(parameter.key, ())
             for column in itertools.chain.from_iterable(map(_columns_in, slots)):

@@ -87,6 +87,29 @@ def elements_of(statement: Executable | ClauseElement) -> Iterator[Any]:
             yield from elements_of(expression)
 
 
+def is_opaque(element: Any) -> bool:
+    """Tell whether an element is of the program's own making and does not tell its parts."""
+    if not isinstance(element, ClauseElement) or type(element).__module__.startswith(
+        "sqlalchemy."
+    ):
+        return False
+    return not list(element.get_children())
+
+
+def hidden_in(element: Any) -> list[ClauseElement]:
+    """Return the expressions that an opaque element has in its attributes, its texts included."""
+    found: list[ClauseElement] = []
+    for name, value in vars(element).items() if is_opaque(element) else ():
+        if not name.startswith("_"):
+            for each in value if isinstance(value, list | tuple) else [value]:
+                part = each.__clause_element__() if hasattr(each, "__clause_element__") else each
+                if isinstance(part, ClauseElement) and part is not element:
+                    found.append(part)
+                elif isinstance(part, str):
+                    found.append(unlisted(part))
+    return found
+
+
 def _passed_over_in(element: Any) -> Iterator[ClauseElement]:
     """Yield the expressions in an element that its `get_children()` leaves out."""
     if isinstance(element, Values | ScalarValues):
@@ -327,6 +350,7 @@ def out_of_reach(statement: Executable) -> Iterator[ClauseElement]:
     yield from _criteria_of_options(statement)
     selectables: dict[int, ClauseElement] = {}
     for element in elements_of(statement):
+        yield from hidden_in(element)
         for target, on, *_ in getattr(element, "_setup_joins", ()):
             for joined in (target, on):
                 yield from getattr(joined, "_extra_criteria", ())

@@ -9,13 +9,16 @@ from sqlalchemy import (
     ARRAY,
     CHAR,
     JSON,
+    Boolean,
     Column,
+    ColumnElement,
     Enum,
     MetaData,
     Numeric,
     String,
     Table,
     Text,
+    UnaryExpression,
     Uuid,
     bindparam,
     case,
@@ -34,6 +37,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB, aggregate_order_by, array
 from sqlalchemy.orm import Bundle, aliased
+from sqlalchemy.sql import operators
 
 from alfred_refs import RefPolicy, UntranslatableError
 from alfred_refs.columns import KeyColumn
@@ -329,3 +333,48 @@ def test_a_union_of_keys_and_data_is_refused(entities: Entities) -> None:
 
     with pytest.raises(UntranslatableError):
         Exposure(entities.of_column).of_any(mixed)
+
+
+class Opaque(ColumnElement[Any]):
+    """Does not tell SQLAlchemy what it is made of."""
+
+    inherit_cache = False
+
+    def __init__(self, part: Any) -> None:
+        self.part = part
+        self.type = String()
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        type_coerce(Order.id, Boolean),
+        UnaryExpression(type_coerce(Order.id, Boolean), operator=operators.neg, type_=Boolean()),
+        func.max(Order.id, type_=Boolean).over(),
+        select(func.md5(cast(Recipe.id, String), type_=Boolean)).scalar_subquery(),
+        cast(Recipe.id, String).op("||", return_type=Boolean)(Recipe.name),
+        Opaque(Recipe.id),
+        Opaque(Recipe.name),
+    ],
+)
+def test_what_only_the_program_says_of_a_value_is_not_believed(
+    element: Any, entities: Entities
+) -> None:
+    """A key that is declared a truth value, or is hidden in an element of the program's own."""
+    assert Exposure(entities.of_column).of(element) is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        Recipe.id == Recipe.parent_recipe_id,
+        ~exists().where(Recipe.id == MealPlan.recipe_id),
+        Recipe.id.is_(None) | (Recipe.name == "A"),
+        cast(Order.id, Boolean),
+        func.starts_with(Recipe.name, "A", type_=Boolean),
+        case((Recipe.id == MealPlan.recipe_id, True), else_=False),
+    ],
+)
+def test_conditions_show_nothing(element: Any, entities: Entities) -> None:
+    """The database makes true or false of the keys in them."""
+    assert Exposure(entities.of_column).of(element) is None

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import (
+    Boolean,
+    ColumnElement,
     String,
     Uuid,
     and_,
@@ -31,6 +33,7 @@ from sqlalchemy import (
     values,
 )
 from sqlalchemy.dialects.postgresql import array, insert as pg_insert
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import aliased, selectinload, sessionmaker, with_loader_criteria
 
 from alfred_refs import RefRegistry, RefSession, UntranslatableError
@@ -54,8 +57,32 @@ def ref(session: RefSession) -> str:
     return "box_1"
 
 
+class Differs(ColumnElement[bool]):
+    """Compares as text, and does not tell SQLAlchemy what."""
+
+    inherit_cache = False
+    type = Boolean()
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+
+@compiles(Differs)
+def _compile_differs(element: Differs, compiler: Any, **options: Any) -> str:
+    parts = [p if hasattr(p, "compile") else literal(p) for p in map(_clause, element.parts)]
+    one, other = (compiler.process(part, **options) for part in parts)
+    return f"cast({one} as text) <> {other}"
+
+
+def _clause(part: Any) -> Any:
+    return part.__clause_element__() if hasattr(part, "__clause_element__") else part
+
+
 CRITERIA: list[Callable[[Any], Any]] = [
     lambda ref: cast(Box.id, String) != ref,
+    lambda ref: Differs(Box.id, ref),
+    lambda ref: Differs(Box.id, literal(ref)),
+    lambda ref: Differs(Box.label, select(Box.label).where(Box.id == ref).scalar_subquery()),
     lambda ref: cast(Box.id, String).not_in([ref]),
     lambda ref: func.concat(Box.id) != ref,
     lambda ref: ~cast(Box.id, String).like(ref),

@@ -57,6 +57,7 @@ from sqlalchemy.orm import (
 
 from alfred_refs import sqla
 from tests.models import Base, Cook, Guest, MealPlan, Person, Recipe, devices, recipe_tags
+from tests.test_exposure import Opaque
 from tests.test_keyed import Drawer, Thing
 from tests.test_model_unions import Vehicle
 
@@ -507,6 +508,18 @@ def test_rows_can_be_rewritten_in_chunks(tables: Engine, table: Any) -> None:
             ["e"],
         ]
     assert seen == [5, 2, 2, 1]
+
+
+def test_an_element_of_ones_own_has_no_parts() -> None:
+    """They are found in its attributes, but not the element itself, which its comparator has."""
+    parts = [Recipe.id, "x"]
+    element = Opaque(parts)
+    assert element.comparator.__clause_element__() is element
+
+    key, parameter = sqla.hidden_in(element)
+
+    assert (str(key), sqla.parameter_value(parameter)) == ("recipes.id", "x")  # type: ignore[arg-type]
+    assert [sqla.is_opaque(e) for e in (element, Recipe.name == "x", None)] == [True, False, False]
 
 
 def test_a_parameter_tells_which_instance_it_reads() -> None:
