@@ -120,4 +120,6 @@ def _schemas(relation: _Relation, connection: Connection) -> set[str | None]:
     """Return by which schemas the metadata may name a table."""
     translated = connection.get_execution_options().get("schema_translate_map") or {}
     schemas: set[str | None] = {name for name, to in translated.items() if to == relation.schema}
-    return schemas | {relation.schema} | ({None} if relation.visible else set())
+    # a temporary table may hide one of the metadata's, and have other things in its columns
+    visible = relation.visible and not relation.schema.startswith("pg_temp")
+    return schemas | {relation.schema} | ({None} if visible else set())

@@ -31,7 +31,10 @@ from .store import EntityKey
 Collect = Callable[[Any], Iterable[EntityKey]]
 Show = Callable[[Any], Any]
 
-_INNER_UUID = re.compile(r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
+_INNER_UUID = re.compile(
+    r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}|(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])",
+    re.IGNORECASE,
+)
 _DIGIT = re.compile(r"\d")
 _BINARY_UUID = 16  # bytes
 
@@ -341,7 +344,9 @@ def _may_be_key(unknown: Unknown, value: Any) -> bool:
                 or (unknown.within and _INNER_UUID.search(value) is not None)
             )
         case bytes() | bytearray() | memoryview():
-            return unknown.within and len(value) == _BINARY_UUID
+            text = bytes(value).decode("latin-1")
+            is_uuid = len(text) == _BINARY_UUID or _INNER_UUID.search(text) is not None
+            return unknown.within and is_uuid
         case None | bool() | float() | date() | time() | timedelta():
             return False
         case int():
