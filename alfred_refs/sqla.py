@@ -48,6 +48,8 @@ from sqlalchemy.util import immutabledict
 from sqlalchemy.util.concurrency import in_greenlet
 from sqlalchemy.util.langhelpers import Missing
 
+from .errors import UntranslatableError
+
 Rows = Sequence[Any]
 """A chunk of rows: tuples of one value per result element."""
 
@@ -678,6 +680,12 @@ class RewrittenResult(ChunkedIteratorResult[Any]):
     """The rewritten rows of a Core result, which answers for everything but its rows."""
 
     def __getattr__(self, name: str) -> Any:
+        if name in ("splice_horizontally", "splice_vertically"):
+            raise UntranslatableError(
+                f"{name}() would put together rows with their keys",
+                "put together what all() returns, or use session.raw_keys() or "
+                "execution_options(raw_keys=True) in trusted code",
+            )
         return getattr(self.raw, name)
 
 

@@ -231,3 +231,12 @@ def test_a_value_that_is_not_what_its_expression_promises_is_refused(session: Re
     with pytest.raises(UntranslatableError, match=r"promises.*raw_keys\(\)"):
         session.execute(statement).all()
     assert json.dumps(session.scalar(select(func.json_agg(BY_NAME)))) == json.dumps(REFS)
+
+
+@pytest.mark.parametrize("name", ["splice_horizontally", "splice_vertically"])
+def test_results_with_refs_are_not_spliced(session: RefSession, name: str) -> None:
+    """SQLAlchemy would put the rows of the cursors together, which have keys."""
+    one, other = (session.execute(select(Recipe.__table__.c.id)) for _ in range(2))
+
+    with pytest.raises(UntranslatableError, match="all"):
+        getattr(one, name)(other)
