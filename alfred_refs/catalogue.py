@@ -128,7 +128,7 @@ def _agreed(meanings: list[Meaning]) -> Meaning:
     first, *others = meanings
     if isinstance(first, KeyColumn):
         same = all(
-            isinstance(m, KeyColumn) and (m.entity, m.key_type) == (first.entity, first.key_type)
+            isinstance(m, KeyColumn) and (m.space, m.key_type) == (first.space, first.key_type)
             for m in others
         )
         return first if same else Unsure.UNKNOWN

@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Integer, String, TypeDecorator, Uuid
+from sqlalchemy import Column, Integer, String, TypeDecorator, Uuid
 from sqlalchemy.types import TypeEngine
 
 from .keys import Key
@@ -23,6 +23,7 @@ class KeyColumn:
         key_type: what its values are underneath.
         as_text: whether the application sees its UUIDs as text (`Uuid(as_uuid=False)`).
         array: whether each value is a list of keys.
+        by: the unique column whose values it has in place of primary keys; `None` for those.
     """
 
     name: str
@@ -30,11 +31,18 @@ class KeyColumn:
     key_type: KeyType
     as_text: bool = False
     array: bool = False
+    by: AlternateKey | None = None
+
+    @property
+    def space(self) -> str:
+        """What its keys are told apart by: an entity, or an alternate key of one."""
+        return self.entity if self.by is None else self.by.space
 
     @property
     def has_uuids(self) -> bool:
-        """Whether each value is a `uuid.UUID`."""
-        return self.key_type == "uuid" and not self.as_text and not self.array
+        """Whether each value is a `uuid.UUID`, and the primary key of a row."""
+        plain = not self.as_text and not self.array and self.by is None
+        return self.key_type == "uuid" and plain
 
     def holds(self, value: Any) -> bool:
         """Tell whether a value is a key as this column has them."""
@@ -55,6 +63,25 @@ class KeyColumn:
     def from_key(self, key: Key) -> Any:
         """Return the key as this column's own Python type."""
         return str(key) if self.as_text else key
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AlternateKey:
+    """A unique column that foreign keys reference in place of the primary key.
+
+    Attributes:
+        space: what its values are told apart by; no entity has such a name.
+        column: the unique column.
+        values: what it holds, as a key column of its own would.
+        primary: the primary key's column.
+        rows: what that one holds.
+    """
+
+    space: str
+    column: Column[Any]
+    values: KeyColumn
+    primary: Column[Any]
+    rows: KeyColumn
 
 
 def key_type_of(type_: TypeEngine[Any]) -> KeyType | None:

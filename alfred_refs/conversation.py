@@ -20,7 +20,7 @@ from sqlalchemy import Table
 
 from .cache import RefCache, token_of
 from .columns import KeyColumn
-from .errors import ConversationIdError, KeyTypeError
+from .errors import ConversationIdError, GoneRefError, KeyTypeError
 from .keys import Key, spells_uuid
 from .plans import Plans
 from .refs import parse_ref
@@ -114,6 +114,11 @@ class Conversation:
                 self._fetch(missing)
             keys = [self._cached(want) for want in wanted]
         return keys  # type: ignore[return-value]
+
+    def gone(self, ref: str, entity: str) -> GoneRefError:
+        """Return the error for a ref whose row was looked for and is not there."""
+        known, _ = Suggestions(self._address, self._store).for_text(ref, parse_ref(ref), entity)
+        return GoneRefError(ref, entity, [k for k in known if k != ref], None, "was deleted")
 
     def has_met_refs(self, wanted: Iterable[Wanted]) -> bool:
         """Tell whether all these refs can be resolved without a round trip."""

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard, cast
 
-from sqlalchemy import ARRAY, Column, ColumnElement, Table, inspect
+from sqlalchemy import ARRAY, Column, ColumnElement, Table, UniqueConstraint, inspect
 from sqlalchemy.exc import NoReferenceError
 from sqlalchemy.orm import ColumnProperty, CompositeProperty, Mapper, QueryableAttribute
 
 from . import sqla
-from .columns import KeyColumn, is_ambiguous, is_text_uuid, key_type_of
+from .columns import AlternateKey, KeyColumn, is_ambiguous, is_text_uuid, key_type_of
 from .errors import KeyColumnError, UntranslatableError
 from .exposure import Exposure
 from .naming import EntityNames, root_of
@@ -33,6 +33,7 @@ class ClassKeys:
         primary: those of the primary key, by attribute name, in its order.
         foreign: all others, by attribute name.
         all: both.
+        alternate: those among them that hold alternate keys.
         identity: what each column of the primary key holds, `None` for data.
         own: the entity that the rows have refs of; `None` where the primary key has several
             columns or is another entity's key.
@@ -43,6 +44,7 @@ class ClassKeys:
     all: Mapping[str, KeyColumn]
     identity: tuple[KeyColumn | None, ...]
     own: str | None
+    alternate: Mapping[str, KeyColumn]
 
 
 class Entities:
@@ -51,14 +53,17 @@ class Entities:
     Attributes:
         names: what their entities are called.
         policy: which of their keys become refs.
+        alternates: the alternate keys met so far, by their `space`.
     """
 
     def __init__(self, policy: RefPolicy) -> None:
         self.names = EntityNames(policy)
         self.policy = policy
+        self.alternates: dict[str, AlternateKey] = {}
         self._columns: dict[Column[Any], KeyColumn | None] = {}
         self._classes: dict[type[Any], ClassKeys] = {}
         self._held: tuple[int, frozenset[KeyType]] = (0, frozenset({"uuid"}))
+        self._alternates_found = (0, False)
 
     def name_of(self, entity: type[Any] | Table | str) -> str:
         """Return the entity name of a mapped class or table; a name stands for itself.
@@ -153,6 +158,18 @@ class Entities:
         """
         return self.names.has(_referenced(column).table)
 
+    def may_have_alternates(self) -> bool:
+        """Tell whether a mapped table may hold alternate keys: it references no primary key.
+
+        Worked out anew when there are more tables.
+        """
+        tables = list(sqla.tables())
+        if self._alternates_found[0] != len(tables):
+            columns = (column for table in tables for column in table.columns)
+            found = any(self._may_hold_keys(c) and _names_other_column(c) for c in columns)
+            self._alternates_found = len(tables), found
+        return self._alternates_found[1]
+
     def _of_base_column(self, column: Column[Any]) -> KeyColumn | None:
         try:
             return self._columns[column]
@@ -172,13 +189,14 @@ class Entities:
         primary = {name: held[name] for name in identity if name in held}
         foreign = {name: column for name, column in held.items() if name not in primary}
         own = self.name_of(mapper.class_) if primary else None
-        is_own = len(identity) == 1 and [c.entity for c in primary.values()] == [own]
+        is_own = len(identity) == 1 and [c.space for c in primary.values()] == [own]
         return ClassKeys(
             primary,
             foreign,
             primary | foreign,
             tuple(held.get(name) for name in identity),
             own if is_own else None,
+            {name: column for name, column in held.items() if column.by is not None},
         )
 
     def _of_attribute(self, attribute: ColumnProperty[Any]) -> KeyColumn | None:
@@ -209,10 +227,13 @@ class Entities:
         key_type = key_type_of(column.type)
         if key_type not in self.policy.key_types or self._is_excluded(column, target):
             return None
-        if not self._is_key(column, target, key_type):
+        by = None
+        if target is not column and target not in _primary_key(target.table):
+            by = self._alternate(column, target, key_type, _references_alone(column, target))
+        elif not self._is_key(target, key_type):
             return None
-        entity = self.names.of_table(target.table)
-        return KeyColumn(str(column), entity, key_type, is_text_uuid(column.type))
+        entity = self.names.of_table(target.table) if by is None else by.rows.entity
+        return KeyColumn(str(column), entity, key_type, is_text_uuid(column.type), by=by)
 
     def _refuse_ambiguous(self, column: Column[Any], target: Column[Any]) -> None:
         if target is not column or target in _primary_key(target.table):
@@ -222,21 +243,37 @@ class Entities:
                 'give the type a python_type, or the column info={"ref": None}',
             )
 
-    def _is_key(self, column: Column[Any], target: Column[Any], key_type: KeyType) -> bool:
+    def _is_key(self, target: Column[Any], key_type: KeyType) -> bool:
         """Tell whether the referenced column, or the column itself, identifies its table's rows.
 
         Of a composite primary key a UUID is a key by itself; an integer, such as a line number,
         is data.
         """
         primary = _primary_key(target.table)
-        if target in primary:
-            return len(primary) == 1 or key_type == "uuid"
-        if target is column:
-            return False
-        raise KeyColumnError(
-            f"foreign key {column} references {target}, which is not the primary key",
-            'declare the column with info={"ref": None} to leave its values as they are',
-        )
+        return target in primary and (len(primary) == 1 or key_type == "uuid")
+
+    def _alternate(
+        self, column: Column[Any], target: Column[Any], key_type: KeyType | None, unique: bool
+    ) -> AlternateKey:
+        """Return the alternate key that a column has values of.
+
+        Raises:
+            KeyColumnError: its values cannot be told to name one row each, of one ref.
+        """
+        primary = _primary_key(target.table)
+        rows = self._of_base_column(primary[0]) if len(primary) == 1 else None  # type: ignore[arg-type]
+        same_type = key_type_of(target.type) == key_type and not is_ambiguous(target.type)
+        if rows is None or rows.by is not None or rows.array or not (unique and same_type):
+            raise KeyColumnError(
+                f"foreign key {column} references {target}, which is not the primary key, and its "
+                "values cannot be told to name one row each that has a ref",
+                'declare the column with info={"ref": None} to leave its values as they are',
+            )
+        values = KeyColumn(str(target), rows.entity, rows.key_type, is_text_uuid(target.type))
+        space = f"{rows.entity} by {target}"  # no entity's name: it has spaces
+        values = replace(values, key_type=cast(KeyType, key_type))
+        found = AlternateKey(space, target, values, cast("Column[Any]", primary[0]), rows)
+        return self.alternates.setdefault(space, found)
 
     def _declared(self, column: Column[Any]) -> KeyColumn | None:
         """Follow `info={"ref": ...}`: `None`, a mapped class, or `"table.column"`."""
@@ -251,8 +288,13 @@ class Entities:
                 f"column {column} is declared to hold keys and has the type {column.type!r}",
                 "give it a UUID, integer or string type, or an array of one",
             )
-        entity = self.names.of_table(self._declared_target(column, declared))
-        return KeyColumn(str(column), entity, key_type, is_text_uuid(type_), array)
+        table = self._declared_target(column, declared)
+        target = None if not isinstance(declared, str) else _column_named(table, declared)
+        by = None
+        if target is not None and target not in _primary_key(table):
+            by = self._alternate(column, target, key_type, _is_unique(target))
+        entity = self.names.of_table(table) if by is None else by.rows.entity
+        return KeyColumn(str(column), entity, key_type, is_text_uuid(type_), array, by)
 
     def _declared_target(self, column: Column[Any], declared: Any) -> Table:
         if not isinstance(declared, str):
@@ -300,6 +342,44 @@ def _referenced(column: Column[Any]) -> Column[Any]:
             break
         seen.append(column)
     return column
+
+
+def _references_alone(column: Column[Any], target: Column[Any]) -> bool:
+    """Tell whether a foreign key of one column leads to the target, which is unique then."""
+    seen = {column}
+    while column.foreign_keys:
+        foreign_key = min(column.foreign_keys, key=_own_table_last)
+        column = foreign_key.column
+        if column is target:
+            return foreign_key.constraint is None or len(foreign_key.constraint.elements) == 1
+        if column in seen:
+            break
+        seen.add(column)
+    return False
+
+
+def _is_unique(column: Column[Any]) -> bool:
+    constraints = [c for c in column.table.constraints if isinstance(c, UniqueConstraint)]
+    return bool(column.unique) or any(list(c.columns) == [column] for c in constraints)
+
+
+def _column_named(table: Table, declared: str) -> Column[Any] | None:
+    return table.columns.get(declared.rpartition(".")[2])
+
+
+def _names_other_column(column: Column[Any]) -> bool:
+    """Tell whether a column references, or is declared to hold, what is no primary key."""
+    declared = column.info.get("ref")
+    if isinstance(declared, str):
+        table = column.table.metadata.tables.get(declared.rpartition(".")[0])
+        named = None if table is None else _column_named(table, declared)
+        return named is not None and named not in _primary_key(named.table)
+    try:
+        return declared is None and any(
+            f.column not in _primary_key(f.column.table) for f in column.foreign_keys
+        )
+    except NoReferenceError:
+        return False
 
 
 def _target(column: Column[Any]) -> Column[Any]:

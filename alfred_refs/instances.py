@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from sqlalchemy import BindParameter
-from sqlalchemy.orm import InstanceState, InstrumentedAttribute
+from sqlalchemy.orm import InstanceState, InstrumentedAttribute, Session
 
 from . import sqla
+from .alternates import Alternates, Held, forget_reloaded
 from .columns import KeyColumn
 from .conversation import Conversation, Wanted
 from .keyed import key_by_refs
@@ -137,10 +138,11 @@ class Boundary:
 
     Args:
         conversation: what the refs are valid in.
-        session: the session's `hash_key`, by which a state tells whose it is.
+        session: whose instances they are; a state tells so by its `hash_key`.
 
     Attributes:
         conversation: what the refs are valid in.
+        alternates: the same, where alternate keys are keys like others.
         eager: whether keys are minted inside the call that fetches or flushes them, and refs that
             this process has not met are resolved at the flush: no attribute does I/O.
         showers: what gives the ref of a key, for the attributes shown so far.
@@ -148,16 +150,19 @@ class Boundary:
             have UUIDs.
     """
 
-    def __init__(self, conversation: Conversation, session: int) -> None:
+    def __init__(self, conversation: Conversation, session: Session) -> None:
         self.eager = False
         self._raw = False
-        self._session = session
+        self._session = session.hash_key
         self.conversation = conversation
+        self.alternates = Alternates(conversation, session)
         self._entities = conversation.plans.entities
+        self._by_alternate = self._entities.may_have_alternates()
         self.showers: dict[RefAttribute, Callable[[Any], Any]] = {}
         self.numbered: dict[RefAttribute, Mapping[int, str]] = {}
         self._instrumented: set[type[Any]] = set()
         self._loaded: list[State] = []
+        self._waiting: list[State] = []  # for the rows of their alternate keys
         self._many = _FEW
         self._new: dict[State, None] = {}
         self._fetching = 0
@@ -172,6 +177,11 @@ class Boundary:
         self._raw = raw
         self.showers, self.numbered = {}, {}
 
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether something is asked for when instances are fetched or flushed."""
+        return self.eager or self._by_alternate
+
     def enter(self, state: Any) -> None:
         """Take in an instance that the session loads or is given; its row may come later."""
         if state.class_ not in self._instrumented:
@@ -179,12 +189,16 @@ class Boundary:
         state.alfred_refs = self
         loaded = self._loaded
         loaded.append(state)
+        if self._by_alternate:
+            self._waiting.append(state)
         if len(loaded) > self._many:
             self._forget_collected()
 
     def _instrument(self, class_: type[Any]) -> None:
         columns = self._entities.of_class(class_).all
         instrument(class_, columns)
+        if self._entities.of_class(class_).alternate:
+            forget_reloaded(class_)
         for name, column in columns.items():
             attribute = getattr(class_, name)
             if type(attribute) is RefAttribute and column.has_uuids:
@@ -243,6 +257,7 @@ class Boundary:
         for state in waiting:
             state.__dict__.pop(_TEXTS, None)
         self._new.clear()
+        self.alternates.remember(self._alternates_in(waiting))
 
     def take_in(self, states: Iterable[State]) -> None:
         """Take in instances that are saved at once, without a flush.
@@ -255,6 +270,7 @@ class Boundary:
             state.dict[name] = value
         for state in states:
             self.enter(state)
+        self.alternates.remember(self._alternates_in(states))
 
     @contextmanager
     def lent_keys(self, states: Iterable[State]) -> Iterator[None]:
@@ -308,16 +324,16 @@ class Boundary:
         """Return a copy of a record of a class with refs in place of keys."""
         columns = self._entities.of_class(class_).all
         held = [name for name in record if name in columns and record[name] is not None]
-        self.conversation.meet(
+        self.alternates.meet(
             [pair for name in held for pair in keys_in(columns[name], record[name])]
         )
-        shown = {n: shower(columns[n], self.conversation)(record[n]) for n in held}
+        shown = {n: shower(columns[n], self.alternates)(record[n]) for n in held}
         return {**record, **shown}
 
     def _keys_of(self, values: Iterable[tuple[KeyColumn, Any]]) -> Mapping[Wanted, Key]:
         """Return the keys of all texts in values: at most one round trip."""
         wanted = [want for column, value in values for want in _wanted(column, value)]
-        return dict(zip(wanted, self.conversation.resolve_wanted(wanted), strict=True))
+        return dict(zip(wanted, self.alternates.resolve_wanted(wanted), strict=True))
 
     def identity(self, class_: type[Any], ident: Any) -> Any:
         """Return an identity, as `Session.get` takes it, with keys in place of refs.
@@ -353,6 +369,8 @@ class Boundary:
         is_text = attribute.key in _names_of_texts(state) and is_set(state, attribute.key)
         if is_text or not keys_in(column, value):
             return value
+        if column.by is not None:
+            return self._show_alternate((state, attribute.key, column, value))
         show = self.showers[attribute] = shower(column, self.conversation, RefList)
         if column.has_uuids:
             self.numbered[attribute] = self.conversation.refs_of(column.entity)
@@ -360,7 +378,16 @@ class Boundary:
             self.conversation.meet([*self.new_keys(), *keys_in(column, value)])
         return show(value)
 
-    def met(self, chunks: Iterator[Rows]) -> Iterator[Rows]:
+    def _show_alternate(self, held: Held) -> Any:
+        """Return what stands for an alternate key, by the row that it named when it was loaded."""
+        if held[0].session_id == self._session:
+            self.alternates.remember([held])
+        pairs = self.alternates.remembered(held)
+        if not self.conversation.has_met(pairs):
+            self.conversation.meet([*self.new_keys(), *pairs])
+        return self.alternates.shower(held, RefList)(held[3])
+
+    def met(self, chunks: Iterator[Rows], alternates: Alternates | None = None) -> Iterator[Rows]:
         """Yield chunks of rows once the keys of all that was loaded with them are minted.
 
         What loads inside another load, as `selectinload()` does, is left to the outermost, so
@@ -375,8 +402,9 @@ class Boundary:
             if rows is None:
                 return
             if not self._fetching:
-                self._loaded += _states_in(rows)
-                self.meet_new()
+                if self.eager:
+                    self._loaded += _states_in(rows)
+                self.look_ahead(alternates)
             yield rows
 
     def enter_all(self, instances: Iterable[object]) -> None:
@@ -384,12 +412,40 @@ class Boundary:
         for instance in instances:
             self.enter(sqla.state_of(instance))
 
-    def meet_new(self) -> None:
-        """Mint the keys of the instances loaded since the last time."""
-        self.conversation.meet(self.new_keys())
+    def look_ahead(self, alternates: Alternates | None = None) -> None:
+        """Look up, and mint if wanted, the keys of instances loaded since the last time."""
+        self.remember_new(alternates)
+        if self.eager:
+            self.conversation.meet(self.new_keys(alternates))
 
-    def new_keys(self) -> list[EntityKey]:
+    def wait_for_rows(self, state: State) -> None:
+        """Note that an instance was loaded anew, so that its alternate keys may name others."""
+        self._waiting.append(state)
+
+    def remember_new(self, alternates: Alternates | None = None) -> None:
+        """Look up which rows the alternate keys name of instances loaded since the last time.
+
+        Args:
+            alternates: what looks them up, where the statement has its own.
+        """
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            held = self._alternates_in(waiting)
+            (alternates or self.alternates).remember(held)
+
+    def _alternates_in(self, states: Iterable[State]) -> Iterator[Held]:
+        for state in states:
+            if state.obj() is not None:
+                yield from self._held(state, self._entities.of_class(state.class_).alternate)
+
+    def _held(self, state: State, columns: Mapping[str, KeyColumn]) -> list[Held]:
+        """Return what attributes of an instance hold, but for refs that are not resolved yet."""
+        texts = _names_of_texts(state)
+        return [(state, n, c, state.dict.get(n)) for n, c in columns.items() if n not in texts]
+
+    def new_keys(self, alternates: Alternates | None = None) -> list[EntityKey]:
         """Return the keys of the instances loaded since the last time: primary keys first."""
+        self.remember_new(alternates)
         loaded, self._loaded = self._loaded, []
         states = [state for state in loaded if state.obj() is not None]
         classes = {state.class_: self._entities.of_class(state.class_) for state in states}
@@ -401,23 +457,31 @@ class Boundary:
         texts = _names_of_texts(state)
         for name, column in columns.items():
             if name not in texts:
-                yield from keys_in(column, state.dict.get(name))
+                yield from self._pairs((state, name, column, state.dict.get(name)))
+
+    def _pairs(self, held: Held) -> list[EntityKey]:
+        _, _, column, value = held
+        return keys_in(column, value) if column.by is None else self.alternates.remembered(held)
 
     def carried(self, state: State) -> Carried:
         """Return what shows an instance's refs elsewhere: at most one round trip."""
         columns = self._entities.of_class(state.class_).all
-        texts = _names_of_texts(state)
-        held = {name: state.dict.get(name) for name in columns if name not in texts}
-        keys = {name: keys_in(columns[name], value) for name, value in held.items()}
+        held = {each[1]: each for each in self._held(state, columns)}
+        keys = {name: self._pairs(each) for name, each in held.items()}
         new = [pair for pairs in keys.values() for pair in pairs]
         if not self.conversation.has_met(new):
             self.conversation.meet([*self.new_keys(), *new])
         refs = {
-            name: (held[name], shower(columns[name], self.conversation)(held[name]))
+            name: (held[name][3], self._shower(held[name])(held[name][3]))
             for name, pairs in keys.items()
-            if pairs or isinstance(held[name], list)
+            if pairs or isinstance(held[name][3], list)
         }
         return Carried(state.class_, columns, refs, instrument)
+
+    def _shower(self, held: Held) -> Callable[[Any], Any]:
+        column = held[2]
+        is_plain = column.by is None
+        return shower(column, self.conversation) if is_plain else self.alternates.shower(held)
 
     def accept(self, attribute: RefAttribute, instance: object, value: Any) -> Any:
         """Return what an attribute keeps when the program sets it: the key that a ref names.
@@ -430,13 +494,16 @@ class Boundary:
         if self._raw or column is None:
             _names_of_texts(state).discard(attribute.key)
             return value
-        waits = self.eager and not sqla.is_flushing(state.session)
-        if waits and not self.conversation.has_met_refs(_wanted(column, value)):
+        waits = self.eager or (column.by is not None and state.session_id != self._session)
+        waits = waits and not sqla.is_flushing(state.session)
+        if waits and not self.alternates.has_met_refs(_wanted(column, value)):
             setattr(state, _TEXTS, {*_names_of_texts(state), attribute.key})
             self._new[state] = None
             return value
-        value = self._accepted(column, value)
+        given, value = value, self._accepted(column, value)
         _names_of_texts(state).discard(attribute.key)
+        if column.by is not None and texts_in(column, given):
+            self.alternates.remember([(state, attribute.key, column, value)])
         return value
 
     def _column(self, attribute: RefAttribute) -> KeyColumn | None:
@@ -444,7 +511,7 @@ class Boundary:
 
 
 def _wanted(column: KeyColumn, value: Any) -> list[Wanted]:
-    return [(text, column.entity) for text in texts_in(column, value)]
+    return [(text, column.space) for text in texts_in(column, value)]
 
 
 def _states_in(rows: Rows) -> Iterator[State]:

@@ -23,6 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import InstanceState
 
 from . import sqla
+from .alternates import Alternates
 from .columns import KeyColumn
 from .conversation import Conversation
 from .keys import Key
@@ -114,9 +115,9 @@ class Outcome:
         is_root = mapper is None or root_of(mapper).local_table is primary.table
         if column is None or not is_root or not self._open:
             return
-        if column.entity == self._entities.name_of(primary.table):
+        if column.space == self._entities.name_of(primary.table):
             for value in values:
-                self._open[-1].note((column.entity, column.to_key(value)), there=False)
+                self._open[-1].note((column.space, column.to_key(value)), there=False)
 
     def must_watch(self) -> bool:
         """Tell, once, that a row is gone which may be read again: `loaded` is to be called then.
@@ -136,18 +137,7 @@ class Outcome:
             value = state.dict.get(name)
             [attribute, *_] = state.mapper.column_attrs[name].columns
             if value is not None and attribute.foreign_keys and not column.array:
-                self._conversation.note_read([(column.entity, column.to_key(value))])
-
-    def reading(
-        self, columns: Iterable[KeyColumn], also: Callable[[], Collection[EntityKey]] = tuple
-    ) -> Reading:
-        """Return the conversation as the rows of a result see it.
-
-        Args:
-            columns: where the rows have keys.
-            also: gives keys that are minted in the same round trip, before those of the rows.
-        """
-        return Reading(self._conversation, {c.entity for c in columns if not c.array}, also)
+                self._conversation.note_read([(column.space, column.to_key(value))])
 
     def committed(self) -> None:
         """Note that the innermost transaction or savepoint is committed."""
@@ -197,6 +187,21 @@ class Outcome:
         self._instances.clear()
 
 
+def reading(
+    conversation: Alternates,
+    columns: Iterable[KeyColumn],
+    also: Callable[[], Collection[EntityKey]] = tuple,
+) -> Reading:
+    """Return the conversation as the rows of a result see it.
+
+    Args:
+        conversation: where the keys have refs.
+        columns: where the rows have keys.
+        also: gives keys that are minted in the same round trip, before those of the rows.
+    """
+    return Reading(conversation, {c.space for c in columns if not c.array}, also)
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A conversation as the rows of one result see it: a key that stands in a row is there.
@@ -208,7 +213,7 @@ class Reading:
         also: gives keys that are met together with those of the rows, before them.
     """
 
-    conversation: Conversation
+    conversation: Alternates
     entities: Collection[str]
     also: Callable[[], Collection[EntityKey]] = tuple
 

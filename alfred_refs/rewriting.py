@@ -89,10 +89,10 @@ def shower(  # noqa: C901, PLR0911  # one case a kind
         case KeyColumn(array=False):
             return _shower_of_column(shown, conversation)
         case KeyColumn() as column:
-            refs = conversation.refs_of(column.entity)
+            refs = conversation.refs_of(column.space)
             return partial(_shown_items, refs=refs, token=column.token, listed=listed)
         case Spelled(column):
-            refs = conversation.refs_of(column.entity)
+            refs = conversation.refs_of(column.space)
             return lambda value: refs[_token(column, value)]
         case Listed():
             is_array = isinstance(shown.item, Spelled)
@@ -147,11 +147,11 @@ def limited(shown: Shown, key_types: Collection[KeyType]) -> Shown:
 def _one_key(shown: KeyColumn | Spelled) -> Collect:
     column = shown if isinstance(shown, KeyColumn) else shown.column
     key_of = column.to_key if isinstance(shown, KeyColumn) else partial(_key, column)
-    return lambda value: [] if value is None else [(column.entity, key_of(value))]
+    return lambda value: [] if value is None else [(column.space, key_of(value))]
 
 
 def _shower_of_column(column: KeyColumn, conversation: Referring) -> Show:
-    refs = conversation.refs_of(column.entity)
+    refs = conversation.refs_of(column.space)
     if column.as_text:
         return lambda value: refs[uuid.UUID(value).int]
     if column.key_type == "uuid":

@@ -204,6 +204,6 @@ def _new_keys(
     values = [row[position] for row in rows]
     if not isinstance(shown, KeyColumn):
         return itertools.chain.from_iterable(map(collector(shown), values))
-    refs, token = conversation.refs_of(shown.entity), shown.token
+    refs, token = conversation.refs_of(shown.space), shown.token
     new = (value for value in values if value is not None and token(value) not in refs)
-    return ((shown.entity, shown.to_key(value)) for value in new)
+    return ((shown.space, shown.to_key(value)) for value in new)

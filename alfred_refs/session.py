@@ -24,16 +24,17 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Connection, Result, event, inspect, select
+from sqlalchemy import ClauseElement, Connection, Result, event, inspect, select
 from sqlalchemy.orm import InstanceState, ORMExecuteState, SessionTransaction
 
 from . import criteria, origins, rows, sqla, written
+from .alternates import Alternates
 from .columns import KeyColumn
 from .conversation import Conversation
 from .errors import SetupError
 from .failures import Failures
 from .instances import Boundary, holds_key
-from .outcome import Outcome
+from .outcome import Outcome, reading
 from .plans import Plan
 from .registry import RefRegistry
 
@@ -72,7 +73,7 @@ class RefSession(sqla.WatchedSession):
                 )
             conversation = registry.conversation(conversation)
         self._conversation = conversation
-        self._boundary = None if conversation is None else Boundary(conversation, self.hash_key)
+        self._boundary = None if conversation is None else Boundary(conversation, self)
         self._outcome = None if conversation is None else Outcome(conversation)
         self._failures = None if self._boundary is None else Failures(self._boundary)
         self._see = None if self._failures is None else self._failures.hide
@@ -189,25 +190,34 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
         return None
     if outcome.must_watch():
         event.listen(session, "loaded_as_persistent", _loaded, raw=True)
+    boundary.alternates.begin(reads=execution.is_select)
     if _is_raw(execution):
-        return _met(execution, execution.invoke_statement()) if boundary.eager else None
+        return _met(execution, execution.invoke_statement()) if boundary.looks_ahead else None
     execution.statement, plan, values = boundary.conversation.plans.of(execution.statement)
-    named = _put_keys(execution, plan, values, boundary.conversation)
-    is_write = execution.is_insert or execution.is_update or execution.is_delete
-    if not (plan.outputs or boundary.eager or is_write or (named and execution.parameters)):
+    named = _put_keys(execution, plan, values)
+    if not (plan.outputs or _is_watched(execution) or (named and execution.parameters)):
         return None
     result = execution.invoke_statement()
     if not execution.is_select:
         _wrote(execution, result, named)
     if not plan.outputs or not getattr(result, "returns_rows", True):
         return _met(execution, result)
-    also = boundary.new_keys if boundary.eager else tuple
+    alternates = _alternates(execution)
+    also = partial(boundary.new_keys, alternates) if boundary.eager else tuple
     outputs = plan.outputs.named(values)
     if outputs.unknown:
         outputs = origins.traced(outputs, result, boundary.conversation.plans.entities)
-    reading = outcome.reading(outputs.key_columns(), also)
-    rewrite = partial(rows.with_refs, outputs=outputs, conversation=reading)
+    seen = reading(alternates, outputs.key_columns(), also)
+    rewrite = partial(rows.with_refs, outputs=outputs, conversation=seen)
     return _met(execution, sqla.rewrite_rows(result, partial(map, rewrite)))
+
+
+def _is_watched(execution: ORMExecuteState) -> bool:
+    """Tell whether something is to be done once a statement is executed, whatever it returns."""
+    boundary = cast(Boundary, cast(RefSession, execution.session)._boundary)
+    is_write = execution.is_insert or execution.is_update or execution.is_delete
+    # a sequence or DDL loads no instances
+    return is_write or (boundary.looks_ahead and isinstance(execution.statement, ClauseElement))
 
 
 def _wrote(
@@ -215,9 +225,10 @@ def _wrote(
 ) -> None:
     """Cover what a write tells beside its rows, and note which rows it deleted."""
     session = cast(RefSession, execution.session)
-    boundary, outcome = cast(Boundary, session._boundary), cast(Outcome, session._outcome)
-    entities, reading = boundary.conversation.plans.entities, outcome.reading([])
-    written.cover(result, execution.statement, entities, reading, now=boundary.eager)
+    boundary = cast(Boundary, session._boundary)
+    boundary.alternates.forget()
+    entities, seen = boundary.conversation.plans.entities, reading(_alternates(execution), [])
+    written.cover(result, execution.statement, entities, seen, now=boundary.eager)
     if named and execution.is_delete:
         _note_deleted(execution, named)
 
@@ -225,14 +236,21 @@ def _wrote(
 def _met(execution: ORMExecuteState, result: Result[Any]) -> Result[Any]:
     """Have the keys of a result minted as its rows are fetched, if the session wants that."""
     boundary = cast(Boundary, cast(RefSession, execution.session)._boundary)
-    if not boundary.eager or not sqla.yields_chunks(result):
+    if not boundary.looks_ahead or not sqla.yields_chunks(result):
         return result
     now = bool(execution.execution_options.get("prebuffer_rows"))
-    return sqla.rewrite_rows(result, boundary.met, now=now)
+    met = partial(boundary.met, alternates=_alternates(execution))
+    return sqla.rewrite_rows(result, met, now=now)
+
+
+def _alternates(execution: ORMExecuteState) -> Alternates:
+    """Return the conversation in which a statement's alternate keys are keys like others."""
+    boundary = cast(Boundary, cast(RefSession, execution.session)._boundary)
+    return boundary.alternates.at(execution.execution_options, execution.bind_arguments)
 
 
 def _put_keys(
-    execution: ORMExecuteState, plan: Plan, values: Sequence[Any], conversation: Conversation
+    execution: ORMExecuteState, plan: Plan, values: Sequence[Any]
 ) -> Mapping[tuple[str, KeyColumn], Any]:
     """Put keys in place of the refs of one execution, and return which ref became which key."""
     given = execution.statement, values, execution.parameters
@@ -240,7 +258,11 @@ def _put_keys(
     texts = criteria.texts(inputs, *given)
     if not texts:
         return {}
-    keys = conversation.resolve_wanted([(text, column.entity) for text, column in texts])
+    has_alternates = any(column.by for _, column in texts)
+    if has_alternates and execution.execution_options.get("autoflush", True):
+        sqla.autoflush(execution.session)
+    wanted = [(text, column.space) for text, column in texts]
+    keys = _alternates(execution).resolve_wanted(wanted)
     swapped = {
         (text, column): column.from_key(key)
         for (text, column), key in zip(texts, keys, strict=True)
@@ -297,14 +319,15 @@ def _attached(session: RefSession, state: InstanceState[Any]) -> None:
 def _flushing(session: RefSession, *_: object) -> None:
     if session._boundary is not None:
         session._boundary.resolve_new()
-        if session._boundary.eager:
+        if session._boundary.looks_ahead:
             session._boundary.enter_all(session.dirty)
 
 
 @event.listens_for(RefSession, "after_flush_postexec")
 def _flushed(session: RefSession, *_: object) -> None:
-    if session._boundary is not None and session._boundary.eager:
-        session._boundary.meet_new()
+    if session._boundary is not None and session._boundary.looks_ahead:
+        session._boundary.alternates.forget()
+        session._boundary.look_ahead()
 
 
 @event.listens_for(RefSession, "pending_to_persistent", raw=True)
@@ -342,6 +365,8 @@ def _committed(session: RefSession) -> None:
 def _ended(session: RefSession, transaction: SessionTransaction) -> None:
     if session._outcome is not None and _is_boundary(transaction):
         session._outcome.ended()
+    if session._boundary is not None:
+        session._boundary.alternates.forget()
     if session._failures is not None and transaction.parent is None:
         session._failures.unwatch()
 

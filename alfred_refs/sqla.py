@@ -651,6 +651,14 @@ def watch_adding(session: Session, see: See) -> None:
     identity_map.add = add
 
 
+def autoflush(session: Session) -> None:
+    """Send what waits for a flush, as SQLAlchemy does before a statement of the ORM.
+
+    Leans on `Session._autoflush`, which looks whether the session wants that.
+    """
+    session._autoflush()
+
+
 def is_flushing(session: Session | None) -> bool:
     """Tell whether a session is in a flush, of which `before_flush` is the first thing."""
     return session is not None and session._flushing

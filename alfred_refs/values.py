@@ -33,7 +33,7 @@ def texts_in(column: KeyColumn, value: Any) -> list[str]:
 def keys_in(column: KeyColumn, value: Any) -> list[EntityKey]:
     """Return the keys in a value: none in NULL, or in an expression that the flush will send."""
     items = filter(column.holds, _listed(column, value))
-    return [(column.entity, column.to_key(item)) for item in items]
+    return [(column.space, column.to_key(item)) for item in items]
 
 
 def with_keys(column: KeyColumn, value: Any, keys: Mapping[tuple[str, str | None], Key]) -> Any:
@@ -42,7 +42,7 @@ def with_keys(column: KeyColumn, value: Any, keys: Mapping[tuple[str, str | None
     Args:
         column: what holds the value.
         value: anything that a key attribute may be set to.
-        keys: what the texts resolve to, by text and entity.
+        keys: what the texts resolve to, by text and the column's `space`.
     """
     if not texts_in(column, value):
         return value
@@ -50,6 +50,6 @@ def with_keys(column: KeyColumn, value: Any, keys: Mapping[tuple[str, str | None
     def swapped(item: Any) -> Any:
         if isinstance(item, list | tuple | set):
             return [swapped(inner) for inner in item]
-        return column.from_key(keys[item, column.entity]) if isinstance(item, str) else item
+        return column.from_key(keys[item, column.space]) if isinstance(item, str) else item
 
     return swapped(value)

@@ -86,6 +86,12 @@ class Wording:
         sure = len(names) == 1 and (entity is None or isinstance(key, uuid.UUID))
         return next(iter(names.values())) if sure else HIDDEN
 
+    def _key(self, key: Key, meaning: Meaning) -> str:
+        """Return what stands for a key of a column; an alternate key may be another row's."""
+        if not isinstance(meaning, KeyColumn):
+            return self.ref(key)
+        return self.ref(key, meaning.entity) if meaning.by is None else HIDDEN
+
     def parameters(
         self, given: Any, statement: str | None, positions: Sequence[str] | None = None
     ) -> Any:
@@ -122,7 +128,7 @@ class Wording:
         if isinstance(value, _PLAIN):
             return value
         if isinstance(value, uuid.UUID):
-            return self.ref(uuid.UUID(int=value.int), _entity(meaning))
+            return self._key(uuid.UUID(int=value.int), meaning)
         if isinstance(value, str):
             return self._text_value(value, meaning)
         if isinstance(value, int):
@@ -132,7 +138,7 @@ class Wording:
     def _number(self, value: int, meaning: Meaning) -> Any:
         if meaning is Unsure.DATA or (meaning is Unsure.UNKNOWN and not self._numbers):
             return value
-        shown = self.ref(value, meaning.entity) if isinstance(meaning, KeyColumn) else HIDDEN
+        shown = self._key(value, meaning) if isinstance(meaning, KeyColumn) else HIDDEN
         return self._give(str(value), shown)
 
     def _give(self, key: str, shown: str) -> str:
@@ -154,10 +160,10 @@ class Wording:
         if value == HIDDEN or (ref is not None and ref.entity == column.entity):
             return value
         if column.key_type == "uuid":
-            return self.ref(uuid.UUID(value), column.entity) if spells_uuid(value) else HIDDEN
+            return self._key(uuid.UUID(value), column) if spells_uuid(value) else HIDDEN
         if column.key_type == "integer":
-            return self.ref(int(value), column.entity) if value.isdecimal() else HIDDEN
-        return self._give(value, self.ref(value, column.entity))
+            return self._key(int(value), column) if value.isdecimal() else HIDDEN
+        return self._give(value, self._key(value, column))
 
     def sent(self, text: str) -> str:
         """Return what the database or its driver says."""
@@ -237,10 +243,6 @@ class Wording:
 
     def _name(self, key: uuid.UUID) -> str | None:
         return self.ref(key)
-
-
-def _entity(meaning: Meaning) -> str | None:
-    return meaning.entity if isinstance(meaning, KeyColumn) else None
 
 
 def _without_values(excerpt: re.Match[str]) -> str:

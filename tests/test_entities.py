@@ -172,10 +172,10 @@ def test_of_a_composite_key_each_column_is_read_by_itself(entities: Entities) ->
     assert [column and column.entity for column in found] == ["tenant", "document", None]
 
 
-def test_a_foreign_key_to_another_unique_column_is_refused_with_its_remedy(
+def test_a_foreign_key_to_another_unique_column_has_keys_of_the_same_entity_by_that_column(
     entities: Entities,
 ) -> None:
-    """A key that is not the primary key has no ref yet, and is never shown raw by default."""
+    """Its values are told apart from primary keys; the unique column itself is data."""
     metadata = MetaData()
     target = Table(
         "badges",
@@ -185,8 +185,13 @@ def test_a_foreign_key_to_another_unique_column_is_refused_with_its_remedy(
     )
     source = Table("doors", metadata, Column("serial", Uuid, ForeignKey(target.c.serial)))
 
-    with pytest.raises(KeyColumnError, match=r"doors.serial .* badges.serial.*info="):
-        entities.of_column(source.c.serial)
+    found = entities.of_column(source.c.serial)
+
+    assert found is not None
+    assert found.by is not None
+    assert (found.entity, found.space) == ("badge", "badge by badges.serial")
+    assert (found.by.column, found.by.primary) == (target.c.serial, target.c.id)
+    assert entities.of_column(target.c.serial) is None
 
 
 @pytest.mark.parametrize(

@@ -327,15 +327,19 @@ def test_a_foreign_key_to_a_unique_column_can_be_left_raw(session: RefSession) -
     assert isinstance(row.code, uuid.UUID)
 
 
-def test_a_foreign_key_to_a_unique_column_is_refused_where_it_is_met(session: RefSession) -> None:
+def test_a_foreign_key_to_a_part_of_a_pair_is_refused_where_it_is_met(
+    session: RefSession,
+) -> None:
     """A statement without the column runs; one with it names the column and the remedy."""
     metadata = MetaData()
-    targets = Table("coded", metadata, Column("id", Uuid, primary_key=True), Column("code", Uuid))
+    id_, code = Column("id", Uuid, primary_key=True), Column("code", Uuid)
+    targets = Table("coded", metadata, id_, code)
     loose = Table(
         "by_code",
         metadata,
         Column("id", Uuid, primary_key=True),
-        Column("code", ForeignKey("coded.code")),
+        Column("code", Uuid),
+        ForeignKeyConstraint(["id", "code"], ["coded.id", "coded.code"]),
     )
 
     assert session.execute(select(loose.c.id).join(targets)).all() == []

@@ -467,6 +467,28 @@ def test_a_session_knows_that_it_is_in_a_flush(tables: Engine) -> None:
     assert not sqla.is_flushing(None)
 
 
+def test_what_waits_for_a_flush_is_sent_where_the_session_flushes_by_itself(
+    tables: Engine,
+) -> None:
+    """As before a statement of the ORM: not inside `no_autoflush`, and not in a flush."""
+    told: list[bool] = []
+
+    def again(session: Session, *_: object) -> None:
+        sqla.autoflush(session)
+        told.append(bool(session.new))
+
+    with Session(tables) as session:
+        session.add(Recipe(name="Soup"))
+        with session.no_autoflush:
+            sqla.autoflush(session)
+        told.append(bool(session.new))
+        event.listen(session, "before_flush", again)
+        sqla.autoflush(session)
+        told.append(bool(session.new))
+
+    assert told == [True, True, False]
+
+
 def test_an_attribute_can_change_its_class_and_stay_itself() -> None:
     """SQLAlchemy's descriptor accepts a subclass without slots of its own."""
 
