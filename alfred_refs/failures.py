@@ -21,10 +21,10 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import SQLAlchemyError, StatementError
 
 from . import sqla
+from .boundary import Boundary
 from .catalogue import Catalogue, Fault
 from .conversation import Conversation
 from .errors import RefError
-from .instances import Boundary
 from .keys import Key
 from .wording import Names, Say, Wording
 

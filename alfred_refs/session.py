@@ -29,11 +29,11 @@ from sqlalchemy.orm import InstanceState, ORMExecuteState, SessionTransaction
 
 from . import criteria, origins, rows, sqla, written
 from .alternates import Alternates
+from .boundary import Boundary, holds_key
 from .columns import KeyColumn
 from .conversation import Conversation
 from .errors import SetupError
 from .failures import Failures
-from .instances import Boundary, holds_key
 from .outcome import Outcome, reading
 from .plans import Plan
 from .registry import RefRegistry

@@ -14,8 +14,9 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.orm import InstrumentedAttribute
 
 from alfred_refs import Conversation, RefSession, failures, origins, rewriting, rows, written
+from alfred_refs.boundary import Boundary
 from alfred_refs.exposure import Exposure
-from alfred_refs.instances import Boundary, RefAttribute
+from alfred_refs.instances import RefAttribute
 from alfred_refs.pickled import Carried
 from tests.exits import EXITS, Exit
 from tests.shapes import world

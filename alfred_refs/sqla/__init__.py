@@ -1,0 +1,79 @@
+"""The one door to SQLAlchemy's internals: every private name we lean on is used here only.
+
+Each function says which behaviour it leans on; `tests/test_sqla.py` pins them on both supported
+series.
+"""
+
+from .copies import (
+    with_conflict_values as with_conflict_values,
+    with_many_values as with_many_values,
+    with_params as with_params,
+    with_values as with_values,
+    with_values_in_where as with_values_in_where,
+    without_lambdas as without_lambdas,
+)
+from .engines import (
+    can_wait as can_wait,
+    invalidate_pool as invalidate_pool,
+    listen_first as listen_first,
+    on_disposal as on_disposal,
+    pool_beside as pool_beside,
+    root_of as root_of,
+)
+from .mapping import (
+    classes_called as classes_called,
+    columns_by_getter as columns_by_getter,
+    columns_of_keys as columns_of_keys,
+    is_unpopulated as is_unpopulated,
+    mapper_of_table as mapper_of_table,
+    mappers_of as mappers_of,
+    new_collection as new_collection,
+    state_of as state_of,
+    tables as tables,
+)
+from .results import (
+    RewrittenResult as RewrittenResult,
+    Rows as Rows,
+    cover_exits as cover_exits,
+    cursor_result_of as cursor_result_of,
+    new_primary_keys as new_primary_keys,
+    origins_of as origins_of,
+    rewrite_rows as rewrite_rows,
+    row_like as row_like,
+    yields_chunks as yields_chunks,
+)
+from .sessions import (
+    See as See,
+    WatchedSession as WatchedSession,
+    autoflush as autoflush,
+    is_flushing as is_flushing,
+    watch_adding as watch_adding,
+    watch_loading as watch_loading,
+)
+from .statements import (
+    attribute_behind as attribute_behind,
+    bundle_of as bundle_of,
+    conflict_values_of as conflict_values_of,
+    elements_of as elements_of,
+    expressions_of as expressions_of,
+    has_lambdas as has_lambdas,
+    hidden_in as hidden_in,
+    is_opaque as is_opaque,
+    is_unnamed as is_unnamed,
+    many_values_of as many_values_of,
+    options_of as options_of,
+    ordered_aggregate as ordered_aggregate,
+    out_of_reach as out_of_reach,
+    parameter_value as parameter_value,
+    params_of as params_of,
+    places_of as places_of,
+    records_of as records_of,
+    returned_by as returned_by,
+    selected_from_union as selected_from_union,
+    selected_into as selected_into,
+    shape_of as shape_of,
+    stand_in_where as stand_in_where,
+    unlisted as unlisted,
+    values_of as values_of,
+    written_by as written_by,
+)

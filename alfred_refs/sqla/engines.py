@@ -1,0 +1,77 @@
+"""Engines, their pools and what they tell of errors and of their end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Pool,
+    event,
+)
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.event.api import _event_key
+from sqlalchemy.util.concurrency import in_greenlet
+
+
+def root_of(engine: Engine) -> Engine:
+    """Return the engine that owns the pool: `execution_options()` makes another on top of it."""
+    return cast(Engine, getattr(engine, "_proxied", engine))
+
+
+def can_wait(engine: Engine) -> bool:
+    """Tell whether a connection of the engine can be used here: an asynchronous one is awaited.
+
+    Leans on `in_greenlet`, which is true inside whatever the asyncio extension awaits.
+    """
+    return not engine.dialect.is_async or in_greenlet()
+
+
+def on_disposal(engine: Engine, disposed: Callable[[Engine], None]) -> None:
+    """Have a function called when an engine is disposed of; `event.remove` undoes it.
+
+    Any listener sets `_has_events`, which makes every statement on the engine ask for listeners
+    of its execution, those of plain sessions too. Disposal does not look at it.
+    """
+    had_events = "_has_events" in vars(engine)
+    event.listen(engine, "engine_disposed", disposed)
+    if not had_events:
+        # and not False: what all engines have must still be seen
+        vars(engine).pop("_has_events", None)
+
+
+def listen_first(connection: Connection, hear: Callable[[ExceptionContext], None]) -> None:
+    """Have a function told of every error of an engine, before anybody else is.
+
+    `event.listen` does not put listeners of this event first, though it takes `insert=True`; and
+    `event.contains` goes by the `id()` of an engine, which may have been another's.
+    """
+    dialect = cast(Any, connection.dialect)
+    if hear not in dialect.dispatch.handle_error:
+        dialect._has_events = True
+        _event_key(dialect, "handle_error", hear).base_listen(insert=True)
+
+
+def pool_beside(pool: Pool) -> Pool:
+    """Return a new pool with the settings and hooks of another, that may connect beside it.
+
+    Both connect by one dialect, which is initialised in the first connection that any of them
+    makes. The others of a pool wait for that on the lock of its `connect` event
+    (`_exec_once_mutex`); `recreate()` copies the hooks and not the lock, so here it is shared.
+    """
+    beside = pool.recreate()
+    theirs, ours = (cast(Any, p.dispatch).connect.for_modify(p.dispatch) for p in (pool, beside))
+    ours._exec_once_mutex = theirs._get_exec_once_mutex()
+    return beside
+
+
+def invalidate_pool(connection: Connection, error: BaseException) -> None:
+    """Have the pool replace this connection and all that are as old, each when it is next used.
+
+    Leans on `Pool._invalidate`: SQLAlchemy does the same when a statement of its own finds the
+    connection cut.
+    """
+    connection.engine.pool._invalidate(connection.connection, error)
+    connection.invalidate(error)

@@ -1,0 +1,81 @@
+"""What is mapped to what, and how instances and their collections know it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    Table,
+)
+from sqlalchemy.orm import InstanceState, Mapper, registry
+from sqlalchemy.orm.base import NO_VALUE, instance_state
+from sqlalchemy.orm.mapped_collection import _AttrGetter, _PlainColumnGetter
+from sqlalchemy.orm.mapper import _all_registries
+from sqlalchemy.util.langhelpers import Missing
+
+
+def mappers_of(base: registry) -> list[Mapper[Any]]:
+    """Return the mappers of a declarative base that are there.
+
+    Its own `mappers` fails, in 2.1, for a class that is mapped when all mappers are configured,
+    as that of an `AbstractConcreteBase` is.
+    """
+    return [manager.mapper for manager in base._managers if manager.is_mapped]
+
+
+def mapper_of_table(table: Table) -> Mapper[Any] | None:
+    """Return the mapper of the class that is declared on the table, whatever its base.
+
+    Leans on `_all_registries`, which lists the declarative bases of the process: a Core statement
+    names a table and not a class. Of several classes on one table, the one none of them inherits
+    from.
+    """
+    mappers = [
+        mapper
+        for base in _all_registries()
+        for mapper in mappers_of(base)
+        if mapper.local_table is table
+    ]
+    return min(mappers, key=lambda mapper: len(list(mapper.iterate_to_root())), default=None)
+
+
+def tables() -> Iterator[Table]:
+    """Yield the tables of all declarative bases of the process."""
+    seen = {id(registry.metadata): registry.metadata for registry in _all_registries()}
+    for metadata in seen.values():
+        yield from metadata.tables.values()
+
+
+def classes_called(path: str) -> list[type[Any]]:
+    """Return the mapped classes of the process that `repr()` shows as `<class 'path'>`."""
+    classes = [mapper.class_ for base in _all_registries() for mapper in mappers_of(base)]
+    return [c for c in classes if path == f"{c.__module__}.{c.__qualname__}"]
+
+
+def state_of(instance: object) -> InstanceState[Any]:
+    """Return the state of an instance of a mapped class: `inspect()` without its dispatch."""
+    return instance_state(instance)
+
+
+def new_collection(attribute: Any) -> Any:
+    """Return an empty collection as a relationship makes them; nobody is told of it."""
+    return attribute.impl.collection_factory()
+
+
+def is_unpopulated(key: Any) -> bool:
+    """Tell whether a child of a dictionary collection has nothing to make its key of."""
+    return key is NO_VALUE or key is Missing
+
+
+def columns_by_getter(keyfunc: Any, mapper: Mapper[Any]) -> Sequence[Any] | None:
+    """Return the columns that `column_keyed_dict()` makes keys of, `None` for other functions."""
+    return keyfunc._cols(mapper) if isinstance(keyfunc, _PlainColumnGetter) else None
+
+
+def columns_of_keys(keyfunc: Any, mapper: Mapper[Any]) -> Sequence[Any] | None:
+    """Return the columns that keys of a dictionary collection are made of, if that can be told."""
+    if isinstance(keyfunc, _AttrGetter):
+        attribute = mapper.column_attrs.get(keyfunc.attr_name)
+        return None if attribute is None else attribute.columns
+    return columns_by_getter(keyfunc, mapper)

@@ -1,0 +1,112 @@
+"""What a session takes in, and what it raises."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+from sqlalchemy.engine import ChunkedIteratorResult
+from sqlalchemy.orm import InstanceState, Session
+
+from .results import Rows
+
+See = Callable[[Exception], None]
+"""Is given an exception before the program is."""
+
+
+def watch_adding(session: Session, see: See) -> None:
+    """Have a function see why an instance that has a key is refused: SQLAlchemy names the key.
+
+    It is added by way of a relationship too, which no method of the session sees. Leans on what
+    `watch_loading` leans on.
+    """
+    identity_map = cast(Any, session.identity_map)
+    add_to, reference = type(identity_map).add, identity_map._wr
+
+    def add(state: Any) -> bool:
+        try:
+            return cast(bool, add_to(reference(), state))
+        except Exception as error:
+            see(error)
+            raise
+
+    identity_map.add = add
+
+
+def autoflush(session: Session) -> None:
+    """Send what waits for a flush, as SQLAlchemy does before a statement of the ORM.
+
+    Leans on `Session._autoflush`, which looks whether the session wants that.
+    """
+    session._autoflush()
+
+
+def is_flushing(session: Session | None) -> bool:
+    """Tell whether a session is in a flush, of which `before_flush` is the first thing."""
+    return session is not None and session._flushing
+
+
+def watch_loading(session: Session, loaded: Callable[[InstanceState[Any]], None]) -> None:
+    """Have a function called with each instance that a load makes, before its row is put in.
+
+    The event `loaded_as_persistent` tells of the same instances at three times the price. Leans
+    on `_add_unpresent` of the identity map, which SQLAlchemy sets on the map itself too; it is
+    written out here because a bound method would keep the map alive. A session that is emptied
+    makes another map.
+    """
+    identity_map = cast(Any, session.identity_map)
+    states, reference = identity_map._dict, identity_map._wr
+
+    def add(state: Any, key: Any) -> None:
+        # first, because it may refuse: what is in the map is found by the next load
+        loaded(state)
+        states[key] = state
+        state._instance_dict = reference
+
+    identity_map._add_unpresent = add
+
+
+class WatchedSession(Session):
+    """A `Session` whose exceptions are seen before the program sees them.
+
+    All that executes, lazy loading included, goes through `_execute_internal`; what is raised
+    while the ORM makes rows comes out of the result. Errors at commit come out of the connection.
+    """
+
+    _see: See | None = None
+
+    def flush(self, objects: Sequence[Any] | None = None) -> None:
+        """See `Session.flush`."""
+        try:
+            super().flush(objects)
+        except Exception as error:
+            if self._see is not None:
+                self._see(error)
+            raise
+
+    def _execute_internal(self, *args: Any, **options: Any) -> Any:
+        if self._see is None:
+            return super()._execute_internal(*args, **options)
+        try:
+            return _watched_rows(super()._execute_internal(*args, **options), self._see)
+        except Exception as error:
+            self._see(error)
+            raise
+
+
+def _watched_rows(result: Any, see: See) -> Any:
+    """Have seen what is raised while the ORM makes rows of a result: chunk by chunk."""
+    if type(result) is ChunkedIteratorResult:
+        chunks = result.chunks
+
+        def watched(size: int | None) -> Iterator[Rows]:
+            try:
+                yield from chunks(size)
+            except Exception as error:
+                see(error)
+                raise
+
+        result.chunks = watched
+        result.iterator = itertools.chain.from_iterable(watched(result._yield_per))
+    return result
