@@ -5,6 +5,7 @@ series.
 """
 
 from .copies import (
+    stand_in_where as stand_in_where,
     with_conflict_values as with_conflict_values,
     with_many_values as with_many_values,
     with_params as with_params,
@@ -72,7 +73,6 @@ from .statements import (
     selected_from_union as selected_from_union,
     selected_into as selected_into,
     shape_of as shape_of,
-    stand_in_where as stand_in_where,
     unlisted as unlisted,
     values_of as values_of,
     written_by as written_by,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from sqlalchemy import (
@@ -10,13 +10,31 @@ from sqlalchemy import (
     Executable,
 )
 from sqlalchemy.sql import visitors
+from sqlalchemy.sql.cache_key import HasCacheKey
 from sqlalchemy.sql.elements import BinaryExpression, BooleanClauseList, ClauseElement, Grouping
 from sqlalchemy.sql.lambdas import LambdaElement
 from sqlalchemy.sql.selectable import AliasedReturnsRows
 from sqlalchemy.types import TypeEngine
 from sqlalchemy.util import immutabledict
 
-from .statements import elements_of
+from .statements import elements_of, shape_of
+
+
+def stand_in_where(statement: Executable, parameters: Iterable[BindParameter[Any]]) -> bool:
+    """Tell whether `with_values_in_where` serves a statement, and so all others of its shape.
+
+    It does if the copy generates the very cache key that it is given: a parameter that stands
+    anywhere else as well would be met there as it was.
+    """
+    if not getattr(statement, "_where_criteria", ()) or shape_of(statement)[0] is None:
+        return False
+    copy = cast(Any, with_values_in_where(statement, {p.key: None for p in parameters}))
+    given, generated = copy._generate_cache_key(), HasCacheKey._generate_cache_key(copy)
+    return (
+        generated is not None
+        and given.key == generated.key
+        and list(map(id, given.bindparams)) == list(map(id, generated.bindparams))
+    )
 
 
 def with_values_in_where(statement: Executable, values: Mapping[str, Any]) -> Executable:

@@ -18,13 +18,10 @@ from sqlalchemy import (
 from sqlalchemy.orm import Bundle, InstanceState, Mapper, RelationshipProperty
 from sqlalchemy.orm.util import AliasedInsp, LoaderCriteriaOption
 from sqlalchemy.sql import elements, visitors
-from sqlalchemy.sql.cache_key import HasCacheKey
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.elements import ClauseElement
 from sqlalchemy.sql.lambdas import LambdaElement
 from sqlalchemy.sql.selectable import AliasedReturnsRows, FromClause, ScalarValues
-
-from .copies import with_values_in_where
 
 _READS_ATTRIBUTE = f"{RelationshipProperty._get_attr_w_warn_on_none.__qualname__}.<locals>._go"
 
@@ -113,23 +110,6 @@ def _where_of(conflict: Any) -> list[Any]:
 def has_lambdas(statement: Executable) -> bool:
     """Tell whether a statement, or any part of it, is given as a lambda."""
     return any(isinstance(element, LambdaElement) for element in elements_of(statement))
-
-
-def stand_in_where(statement: Executable, parameters: Iterable[BindParameter[Any]]) -> bool:
-    """Tell whether `with_values_in_where` serves a statement, and so all others of its shape.
-
-    It does if the copy generates the very cache key that it is given: a parameter that stands
-    anywhere else as well would be met there as it was.
-    """
-    if not getattr(statement, "_where_criteria", ()) or shape_of(statement)[0] is None:
-        return False
-    copy = cast(Any, with_values_in_where(statement, {p.key: None for p in parameters}))
-    given, generated = copy._generate_cache_key(), HasCacheKey._generate_cache_key(copy)
-    return (
-        generated is not None
-        and given.key == generated.key
-        and list(map(id, given.bindparams)) == list(map(id, generated.bindparams))
-    )
 
 
 def written_by(statement: UpdateBase) -> tuple[Any, Mapper[Any] | None]:
