@@ -1,10 +1,10 @@
 """`RefSession`: a `Session` that accepts refs wherever it accepts keys, and shows refs.
 
 The whole path is on this page. Statements pass through `translate`: refs in it become keys
-(`criteria`), SQLAlchemy executes it, keys in its rows become refs (`rows`). Instances pass
-through the session's `Boundary`: they keep their keys and show refs (`instances`). Between the
-two everything works on keys: identity map, unit of work, cascades and lazy loading are
-SQLAlchemy's own, untouched.
+(`criteria`), SQLAlchemy executes it, keys in its rows become refs (`rows`). Instances belong to
+the session's `Boundary`: they keep their keys, their attributes show refs (`instances`). Between
+the two everything works on keys: identity map, unit of work, cascades and lazy loading are
+SQLAlchemy's own, untouched. Errors that pass out are worded anew (`failures`).
 
     sessions = sessionmaker(engine, class_=RefSession)
     with sessions(conversation=registry.conversation("chat-7")) as session:

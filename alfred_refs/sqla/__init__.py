@@ -33,7 +33,6 @@ from .mapping import (
     tables as tables,
 )
 from .results import (
-    RewrittenResult as RewrittenResult,
     Rows as Rows,
     cover_exits as cover_exits,
     cursor_result_of as cursor_result_of,
