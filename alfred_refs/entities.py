@@ -10,18 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
-from sqlalchemy import ARRAY, Column, ColumnElement, Table, UniqueConstraint, inspect
-from sqlalchemy.exc import NoReferenceError
+from sqlalchemy import ARRAY, Column, ColumnElement, Table, inspect
 from sqlalchemy.orm import ColumnProperty, CompositeProperty, Mapper, QueryableAttribute
 
 from . import sqla
 from .columns import AlternateKey, KeyColumn, is_ambiguous, is_text_uuid, key_type_of
 from .errors import KeyColumnError, UntranslatableError
 from .exposure import Exposure
-from .naming import EntityNames, root_of
+from .naming import EntityNames
 from .policy import KeyType, RefPolicy
+from .references import (
+    column_named,
+    is_in_table,
+    is_unique,
+    item_type,
+    key_table,
+    names_other_column,
+    primary_key,
+    referenced,
+    references_alone,
+)
 from .shown import UNKNOWN, columns_in, unknowns_in
 
 
@@ -74,8 +84,8 @@ class Entities:
         """
         if isinstance(entity, str):
             return self.names.checked(entity)
-        table = entity if isinstance(entity, Table) else _key_table(inspect(entity).mapper)
-        if not _primary_key(table):
+        table = entity if isinstance(entity, Table) else key_table(inspect(entity).mapper)
+        if not primary_key(table):
             raise KeyColumnError(
                 f"table {table.fullname!r} has no primary key to name its rows by",
                 "give it one, or map a class with __mapper_args__ = {'primary_key': [...]}",
@@ -86,8 +96,8 @@ class Entities:
         """Return the one primary key column of a class or table; of a name, none is known."""
         if isinstance(entity, str):
             return None
-        table = entity if isinstance(entity, Table) else _key_table(inspect(entity).mapper)
-        primary = _primary_key(table)
+        table = entity if isinstance(entity, Table) else key_table(inspect(entity).mapper)
+        primary = primary_key(table)
         return self.of_column(primary[0]) if len(primary) == 1 else None
 
     def met_tables(self) -> list[Table]:
@@ -109,7 +119,7 @@ class Entities:
         for a column of a union that has keys of two entities, or keys beside plain data.
         """
         element = sqla.selected_from_union(element)
-        bases = [c for c in element.base_columns if _is_in_table(c)]
+        bases = [c for c in element.base_columns if is_in_table(c)]
         known = [self._of_base_column(column) for column in bases]
         alike = {column and replace(column, name="") for column in known}
         return known[0] if len(alike) == 1 else None
@@ -134,7 +144,7 @@ class Entities:
     def key_types_in(self, tables: Iterable[Table]) -> frozenset[KeyType]:
         """Return the types of key that these tables may hold."""
         columns = (column for table in tables for column in table.columns)
-        held = {key_type_of(_item_type(c)) for c in columns if self._may_hold_keys(c)}
+        held = {key_type_of(item_type(c)) for c in columns if self._may_hold_keys(c)}
         return frozenset(key_type for key_type in held if key_type is not None)
 
     def _may_hold_keys(self, column: Column[Any]) -> bool:
@@ -142,7 +152,7 @@ class Entities:
 
         Text is suspected only where the policy makes keys of it: it is everywhere.
         """
-        key_type = key_type_of(_item_type(column))
+        key_type = key_type_of(item_type(column))
         if "ref" in column.info:
             declared = column.info["ref"] is not None
             return declared and (key_type != "string" or "string" in self.policy.key_types)
@@ -156,7 +166,7 @@ class Entities:
         Raises:
             KeyColumnError: the column references a table that is not there.
         """
-        return self.names.has(_referenced(column).table)
+        return self.names.has(referenced(column).table)
 
     def may_have_alternates(self) -> bool:
         """Tell whether a mapped table may hold alternate keys: it references no primary key.
@@ -166,7 +176,7 @@ class Entities:
         tables = list(sqla.tables())
         if self._alternates_found[0] != len(tables):
             columns = (column for table in tables for column in table.columns)
-            found = any(self._may_hold_keys(c) and _names_other_column(c) for c in columns)
+            found = any(self._may_hold_keys(c) and names_other_column(c) for c in columns)
             self._alternates_found = len(tables), found
         return self._alternates_found[1]
 
@@ -221,22 +231,22 @@ class Entities:
     def _read_column(self, column: Column[Any]) -> KeyColumn | None:
         if "ref" in column.info:
             return self._declared(column)
-        target = _referenced(column)
+        target = referenced(column)
         if is_ambiguous(column.type) and not self._is_excluded(column, target):
             self._refuse_ambiguous(column, target)
         key_type = key_type_of(column.type)
         if key_type not in self.policy.key_types or self._is_excluded(column, target):
             return None
         by = None
-        if target is not column and target not in _primary_key(target.table):
-            by = self._alternate(column, target, key_type, _references_alone(column, target))
+        if target is not column and target not in primary_key(target.table):
+            by = self._alternate(column, target, key_type, references_alone(column, target))
         elif not self._is_key(target, key_type):
             return None
         entity = self.names.of_table(target.table) if by is None else by.rows.entity
         return KeyColumn(str(column), entity, key_type, is_text_uuid(column.type), by=by)
 
     def _refuse_ambiguous(self, column: Column[Any], target: Column[Any]) -> None:
-        if target is not column or target in _primary_key(target.table):
+        if target is not column or target in primary_key(target.table):
             raise KeyColumnError(
                 f"key column {column} has the type {type(column.type).__name__}, which does not "
                 "say what its values are in Python",
@@ -249,7 +259,7 @@ class Entities:
         Of a composite primary key a UUID is a key by itself; an integer, such as a line number,
         is data.
         """
-        primary = _primary_key(target.table)
+        primary = primary_key(target.table)
         return target in primary and (len(primary) == 1 or key_type == "uuid")
 
     def _alternate(
@@ -260,7 +270,7 @@ class Entities:
         Raises:
             KeyColumnError: its values cannot be told to name one row each, of one ref.
         """
-        primary = _primary_key(target.table)
+        primary = primary_key(target.table)
         rows = self._of_base_column(primary[0]) if len(primary) == 1 else None  # type: ignore[arg-type]
         same_type = key_type_of(target.type) == key_type and not is_ambiguous(target.type)
         if rows is None or rows.by is not None or rows.array or not (unique and same_type):
@@ -281,7 +291,7 @@ class Entities:
         if declared is None:
             return None
         array = isinstance(column.type, ARRAY)
-        type_ = _item_type(column)
+        type_ = item_type(column)
         key_type = key_type_of(type_)
         if key_type is None:
             raise KeyColumnError(
@@ -289,16 +299,16 @@ class Entities:
                 "give it a UUID, integer or string type, or an array of one",
             )
         table = self._declared_target(column, declared)
-        target = None if not isinstance(declared, str) else _column_named(table, declared)
+        target = None if not isinstance(declared, str) else column_named(table, declared)
         by = None
-        if target is not None and target not in _primary_key(table):
-            by = self._alternate(column, target, key_type, _is_unique(target))
+        if target is not None and target not in primary_key(table):
+            by = self._alternate(column, target, key_type, is_unique(target))
         entity = self.names.of_table(table) if by is None else by.rows.entity
         return KeyColumn(str(column), entity, key_type, is_text_uuid(type_), array, by)
 
     def _declared_target(self, column: Column[Any], declared: Any) -> Table:
         if not isinstance(declared, str):
-            return cast(Table, _key_table(inspect(declared).mapper))
+            return cast(Table, key_table(inspect(declared).mapper))
         table = column.table.metadata.tables.get(declared.rpartition(".")[0])
         if table is None:
             raise KeyColumnError(
@@ -310,86 +320,6 @@ class Entities:
     def _is_excluded(self, column: Column[Any], target: Column[Any]) -> bool:
         excluded = {_excluded_name(item) for item in self.policy.exclude}
         return not excluded.isdisjoint({str(column), column.table.fullname, target.table.fullname})
-
-
-def _is_in_table(column: ColumnElement[Any]) -> TypeGuard[Column[Any]]:
-    return isinstance(column, Column) and isinstance(column.table, Table)
-
-
-def _item_type(column: Column[Any]) -> Any:
-    return column.type.item_type if isinstance(column.type, ARRAY) else column.type
-
-
-def _key_table(mapper: Mapper[Any]) -> Any:
-    """Return the table whose primary key the rows of a class have."""
-    column = root_of(mapper).primary_key[0]
-    tables = (getattr(base, "table", None) for base in column.base_columns)
-    return next((table for table in tables if isinstance(table, Table)), column.table)
-
-
-def _primary_key(table: Table) -> list[ColumnElement[Any]]:
-    """Return the primary key of a table, or, of a view mapped by a class, what the class says."""
-    mapper = None if len(table.primary_key) else sqla.mapper_of_table(table)
-    return list(table.primary_key) if mapper is None else list(mapper.primary_key)
-
-
-def _referenced(column: Column[Any]) -> Column[Any]:
-    """Follow foreign keys to the column where the keys come from; a plain column is its own."""
-    seen = [column]
-    while column.foreign_keys:
-        column = _target(column)
-        if column in seen:
-            break
-        seen.append(column)
-    return column
-
-
-def _references_alone(column: Column[Any], target: Column[Any]) -> bool:
-    """Tell whether a foreign key of one column leads to the target, which is unique then."""
-    seen = {column}
-    while column.foreign_keys:
-        foreign_key = min(column.foreign_keys, key=_own_table_last)
-        column = foreign_key.column
-        if column is target:
-            return foreign_key.constraint is None or len(foreign_key.constraint.elements) == 1
-        if column in seen:
-            break
-        seen.add(column)
-    return False
-
-
-def _is_unique(column: Column[Any]) -> bool:
-    constraints = [c for c in column.table.constraints if isinstance(c, UniqueConstraint)]
-    return bool(column.unique) or any(list(c.columns) == [column] for c in constraints)
-
-
-def _column_named(table: Table, declared: str) -> Column[Any] | None:
-    return table.columns.get(declared.rpartition(".")[2])
-
-
-def _names_other_column(column: Column[Any]) -> bool:
-    """Tell whether a column references, or is declared to hold, what is no primary key."""
-    declared = column.info.get("ref")
-    if isinstance(declared, str):
-        table = column.table.metadata.tables.get(declared.rpartition(".")[0])
-        named = None if table is None else _column_named(table, declared)
-        return named is not None and named not in _primary_key(named.table)
-    try:
-        return declared is None and any(
-            f.column not in _primary_key(f.column.table) for f in column.foreign_keys
-        )
-    except NoReferenceError:
-        return False
-
-
-def _target(column: Column[Any]) -> Column[Any]:
-    try:
-        return min(column.foreign_keys, key=_own_table_last).column
-    except NoReferenceError as error:
-        raise KeyColumnError(
-            f"foreign key {column} references a table that its metadata does not have",
-            'reflect or declare that table, or declare the column with info={"ref": None}',
-        ) from error
 
 
 def _refuse_composite(composite: CompositeProperty[Any], held: Mapping[str, KeyColumn]) -> None:
@@ -408,13 +338,9 @@ def _expression(attribute: ColumnProperty[Any], fact: str) -> KeyColumnError:
     )
 
 
-def _own_table_last(foreign_key: Any) -> bool:
-    return bool(foreign_key.column.table is foreign_key.parent.table)
-
-
 def _excluded_name(item: Any) -> str:
     if isinstance(item, str):
         return item
     if isinstance(item, QueryableAttribute):
         return str(item.property.columns[0])
-    return str(_key_table(inspect(item).mapper).fullname)
+    return str(key_table(inspect(item).mapper).fullname)

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import (
     ARRAY,
-    CHAR,
-    JSON,
-    NCHAR,
     BindParameter,
     Boolean,
     Case,
@@ -24,13 +20,10 @@ from sqlalchemy import (
     Column,
     ColumnClause,
     ColumnElement,
-    Enum,
     FunctionElement,
     FunctionFilter,
     Label,
-    Null,
     Over,
-    String,
     Table,
     TextClause,
     TypeCoerce,
@@ -51,8 +44,18 @@ from sqlalchemy.sql.selectable import FromClause, ScalarSelect, TableValuedAlias
 from sqlalchemy.types import NullType
 
 from . import sqla
-from .columns import KeyColumn, is_text_uuid, key_type_of
+from .casts import cast_to, retyped, untranslatable
+from .columns import KeyColumn
 from .errors import UntranslatableError
+from .expressions import (
+    function_name,
+    is_constant,
+    is_declared_boolean,
+    is_json,
+    is_null,
+    parts_of,
+    unaliased,
+)
 from .functions import ARRAYS, CHOOSING, JSON_MAKERS, RECORDS, shown_by
 from .shown import (
     UNKNOWN,
@@ -62,7 +65,6 @@ from .shown import (
     Record,
     Series,
     Shown,
-    Spelled,
     Unknown,
     alike,
     as_json,
@@ -71,25 +73,7 @@ from .shown import (
     is_container,
     item_of,
     listed,
-    spelled,
     unknowns_in,
-)
-
-ASK_RAW = (
-    "select the key column itself, or use session.raw_keys() or "
-    "execution_options(raw_keys=True) in trusted code"
-)
-
-# The longest text of a key of each type; a shorter text column would cut it.
-_LONGEST = {"uuid": 36, "integer": 20}
-
-# Operators whose result is no condition, whatever type the statement gives it.
-_MAKING = (
-    *(operators.add, operators.sub, operators.mul, operators.truediv, operators.floordiv),
-    *(operators.mod, operators.neg, operators.concat_op, operators.getitem),
-    *(operators.json_getitem_op, operators.json_path_getitem_op),
-    *(operators.bitwise_and_op, operators.bitwise_or_op, operators.bitwise_xor_op),
-    *(operators.bitwise_not_op, operators.bitwise_lshift_op, operators.bitwise_rshift_op),
 )
 
 # A constant written out in SQL, with or without a cast.
@@ -123,7 +107,7 @@ class Exposure:
         Raises:
             UntranslatableError: keys are mixed with other values, or are not shown as they are.
         """
-        given = [element for element in elements if not _is_null(element)]
+        given = [element for element in elements if not is_null(element)]
         return _either([self.of(element) for element in given], given)
 
     def of(self, element: Any) -> Shown:
@@ -139,12 +123,12 @@ class Exposure:
                 return self._given.get(element.key)
             case TypeCoerce(type=Boolean()) | FunctionElement(type=Boolean()):
                 return self._of_claim(element)
-            case BinaryExpression() | UnaryExpression() if _is_declared_boolean(element):
+            case BinaryExpression() | UnaryExpression() if is_declared_boolean(element):
                 return self._of_claim(element)
             case Cast(type=Boolean()):
                 return None
             case Cast() | TypeCoerce():
-                return _cast(self.of(element.clause), element.type)
+                return cast_to(self.of(element.clause), element.type)
             case Case():
                 return self.of_any([*(result for _, result in element.whens), element.else_])
             case FunctionElement():
@@ -204,11 +188,11 @@ class Exposure:
         return shown if is_first or isinstance(shown, Unknown) else None
 
     def _of_function(self, element: FunctionElement[Any]) -> Shown:
-        name = _name_of(element)
+        name = function_name(element)
         arguments = list(element.clauses)
         if name in CHOOSING:
             shown = self.of_any(arguments[CHOOSING[name]])
-            return _retyped(shown, element.type)
+            return retyped(shown, element.type)
         if name in ARRAYS:
             parts = arguments[ARRAYS[name]]
             return listed(_either([item_of(self.of(part)) for part in parts], parts))
@@ -237,11 +221,11 @@ class Exposure:
     def _of_row(self, table: FromClause) -> Shown:
         """Return what a whole row shows as JSON: the database may have more columns of a table."""
         shown = [(column, as_json(self.of(column))) for column in table.c]
-        rest = UNKNOWN if isinstance(_behind(table), Table) else None
+        rest = UNKNOWN if isinstance(unaliased(table), Table) else None
         if rest is None and not any(part for _, part in shown):
             return None
         if any(part and sqla.is_unnamed(column) for column, part in shown):
-            raise _untranslatable(c for _, part in shown for c in columns_in(part))
+            raise untranslatable(c for _, part in shown for c in columns_in(part))
         return Record(tuple((str(column.name), part) for column, part in shown), rest)
 
     def _of_record(self, arguments: Sequence[Any]) -> Shown:
@@ -255,7 +239,7 @@ class Exposure:
             shown += [self.of(name) for name in names]
             columns = [column for part in shown for column in columns_in(part)]
             if columns:
-                raise _untranslatable(columns)
+                raise untranslatable(columns)
             return _strongest(shown)
         return Record(tuple(zip(named, shown, strict=True)))  # type: ignore[arg-type]
 
@@ -275,7 +259,7 @@ class Exposure:
         The database goes by the expression, and may return a key: the values are looked at.
         """
         try:
-            shown = [self.of(part) for part in _parts(element)]
+            shown = [self.of(part) for part in parts_of(element)]
         except UntranslatableError:
             return UNKNOWN
         has_keys = UNKNOWN in shown or any(True for part in shown for _ in columns_in(part))
@@ -285,7 +269,7 @@ class Exposure:
         """Return what an item or a slice of an array shows, or two arrays joined."""
         left = self.of(element.left)
         is_list = is_array(left) or isinstance(left, Listed)
-        if element.operator is operators.getitem and is_list and not _is_json(element.left):
+        if element.operator is operators.getitem and is_list and not is_json(element.left):
             return listed(item_of(left)) if isinstance(element.right, Slice) else item_of(left)
         right = self.of(element.right)
         if element.operator is operators.concat_op and isinstance(element.type, ARRAY):
@@ -299,15 +283,15 @@ class Exposure:
         if not any(items):
             return None
         if type(bundle).create_row_processor is not Bundle.create_row_processor:
-            raise _untranslatable([c for item in items for c in columns_in(item)])
+            raise untranslatable([c for item in items for c in columns_in(item)])
         return Series(items)
 
     def _of_made(self, element: Any) -> Shown:
         """Refuse what is made from keys: only plain data can be computed with."""
-        parts = [self.of(part) for part in _parts(element)]
+        parts = [self.of(part) for part in parts_of(element)]
         columns = [column for part in parts for column in columns_in(part)]
         if columns:
-            raise _untranslatable(columns)
+            raise untranslatable(columns)
         untyped = isinstance(element, FunctionElement) and isinstance(
             element.type, NullType | Uuid
         )
@@ -327,8 +311,8 @@ def _either(shown: Sequence[Shown], elements: Sequence[Any]) -> Shown:
     for other in found[1:]:
         one = alike(one, other)
     others = [e for part, e in zip(shown, elements, strict=True) if part not in found]
-    if one is None or (others and not (is_container(one) and all(map(_is_constant, others)))):
-        raise _untranslatable([column for part in found for column in columns_in(part)])
+    if one is None or (others and not (is_container(one) and all(map(is_constant, others)))):
+        raise untranslatable([column for part in found for column in columns_in(part)])
     return one
 
 
@@ -336,98 +320,3 @@ def _strongest(parts: Iterable[Shown]) -> Unknown | None:
     """Return how little is known of a value that these are parts of."""
     unknown = {each for part in parts for each in unknowns_in(part)}
     return UNKNOWN if UNKNOWN in unknown else next(iter(unknown), None)
-
-
-def _cast(shown: Shown, type_: Any) -> Shown:
-    """Return what a value shows after a cast: keys may become text, JSON stays JSON."""
-    match shown:
-        case None | Unknown():
-            return shown
-        case KeyColumn() if not shown.array and key_type_of(type_) == shown.key_type != "string":
-            return replace(shown, as_text=is_text_uuid(type_))
-        case KeyColumn() | Spelled() if not is_array(shown):
-            column = next(columns_in(shown))
-            if _holds_text_of(column, type_) or (
-                key_type_of(type_) == column.key_type != "string"
-            ):
-                return spelled(shown)
-        case KeyColumn() | Listed() if isinstance(type_, ARRAY):
-            _cast(_scalar(item_of(shown)), type_.item_type)
-            return as_json(shown)
-        case _ if isinstance(type_, JSON) and not is_array(shown):
-            return shown
-    raise _untranslatable(columns_in(shown))
-
-
-def _scalar(shown: Shown) -> Shown:
-    """Return an item of an array as a column of such items would hold it."""
-    return replace(shown.column, array=False) if isinstance(shown, Spelled) else shown
-
-
-def _holds_text_of(column: KeyColumn, type_: Any) -> bool:
-    """Tell whether text of this type holds a whole key: a shorter one would cut it."""
-    if not isinstance(type_, String) or isinstance(type_, CHAR | NCHAR | Enum):
-        return False
-    return type_.length is None or type_.length >= _LONGEST.get(column.key_type, type_.length + 1)
-
-
-def _retyped(shown: Shown, type_: Any) -> Shown:
-    """Return what a key shows that a function gives a type of its own, or none."""
-    if not isinstance(shown, KeyColumn) or shown.array:
-        return shown
-    same = key_type_of(type_) == shown.key_type and is_text_uuid(type_) == shown.as_text
-    return shown if same else spelled(shown)
-
-
-def _name_of(function: FunctionElement[Any]) -> str:
-    """Return a function's name, empty for one of another package: it may do anything."""
-    packages = tuple(getattr(function, "packagenames", ()))
-    name = getattr(function, "name", "")
-    return str(name).lower() if packages in ((), ("pg_catalog",)) else ""
-
-
-def _behind(table: Any) -> Any:
-    """Return what an alias stands for."""
-    while not isinstance(table, Table) and hasattr(table, "element"):
-        table = table.element
-    return table
-
-
-def _is_declared_boolean(element: Any) -> bool:
-    """Tell what is called true or false by the type of its operands, from a condition."""
-    operator = element.operator
-    makes = operator in _MAKING or isinstance(operator, operators.custom_op)
-    return makes and isinstance(element.type, Boolean)
-
-
-def _is_json(element: Any) -> bool:
-    return isinstance(element.type, JSON)
-
-
-def _is_constant(element: Any) -> bool:
-    """Tell whether a value is no column's: a parameter, or written out, or made from nothing."""
-    match element:
-        case BindParameter() | TextClause():
-            return True
-        case Cast() | TypeCoerce():
-            return _is_constant(element.clause)
-        case ColumnClause():
-            return element.is_literal
-        case FunctionElement():
-            return not list(element.clauses)
-        case _:
-            return False
-
-
-def _parts(element: Any) -> Iterable[Any]:
-    is_made = isinstance(element, ColumnElement | ClauseList | FunctionElement)
-    return element.get_children() if is_made else ()
-
-
-def _is_null(element: Any) -> bool:
-    return element is None or isinstance(element, Null)
-
-
-def _untranslatable(columns: Iterable[KeyColumn]) -> UntranslatableError:
-    names = ", ".join(sorted({column.name for column in columns}))
-    return UntranslatableError(f"a result shows keys of {names} inside an expression", ASK_RAW)

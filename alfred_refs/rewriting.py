@@ -9,11 +9,8 @@ a key of unknown origin, raises; no error repeats it.
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import date, time, timedelta
-from decimal import Decimal
 from functools import partial
 from itertools import chain, repeat
 from typing import Any, Protocol
@@ -23,20 +20,14 @@ from sqlalchemy import Row
 from . import sqla
 from .columns import KeyColumn
 from .errors import UntranslatableError
-from .keys import Key, spells_uuid
+from .keys import Key
 from .policy import KeyType
 from .shown import Listed, Named, Pairs, Record, Series, Shown, Spelled, Unknown, with_parts
 from .store import EntityKey
+from .suspects import show_suspect
 
 Collect = Callable[[Any], Iterable[EntityKey]]
 Show = Callable[[Any], Any]
-
-_INNER_UUID = re.compile(
-    r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}|(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])",
-    re.IGNORECASE,
-)
-_DIGIT = re.compile(r"\d")
-_BINARY_UUID = 16  # bytes
 
 
 class Referring(Protocol):
@@ -106,7 +97,7 @@ def shower(  # noqa: C901, PLR0911  # one case a kind
             parts = (shown.name, shown.value)
             return partial(_show_pairs, *(shower(part, conversation) for part in parts))
         case Unknown():
-            return partial(_show_unknown, shown, conversation)
+            return partial(show_suspect, shown, conversation.refs_met)
         case _:
             return _same
 
@@ -299,71 +290,6 @@ def _applied(collect: Collect, value: Any) -> Iterable[EntityKey]:
 
 def _shown(show: Show, value: Any) -> Any:
     return None if value is None else show(value)
-
-
-# Values of unknown origin
-
-
-def _show_unknown(unknown: Unknown, conversation: Referring, value: Any) -> Any:
-    """Return a value that is no key, or its ref if exactly one is known.
-
-    Raises:
-        UntranslatableError: it may be a key.
-    """
-    show = partial(_show_unknown, unknown, conversation)
-    match value:
-        case list():
-            return [show(item) for item in value]
-        case tuple():
-            return tuple(show(item) for item in value)
-        case dict():
-            return {show(name): show(item) for name, item in value.items()}
-        case uuid.UUID():
-            return _known_ref(conversation, value)
-        case str() if "uuid" in unknown.key_types and spells_uuid(value):
-            return _known_ref(conversation, uuid.UUID(value))
-        case _ if _may_be_key(unknown, value):
-            raise _of_unknown_origin()
-        case _:
-            return value
-
-
-def _known_ref(conversation: Referring, key: uuid.UUID) -> Any:
-    refs = conversation.refs_met(key)
-    if len(refs) != 1:
-        raise _of_unknown_origin()
-    return next(iter(refs))
-
-
-def _may_be_key(unknown: Unknown, value: Any) -> bool:
-    match value:
-        case str():
-            return (
-                "string" in unknown.key_types
-                or ("integer" in unknown.key_types and value.strip().lstrip("+-").isdecimal())
-                or (unknown.within and _INNER_UUID.search(value) is not None)
-            )
-        case bytes() | bytearray() | memoryview():
-            text = bytes(value).decode("latin-1")
-            is_uuid = len(text) == _BINARY_UUID or _INNER_UUID.search(text) is not None
-            return unknown.within and is_uuid
-        case None | bool() | float() | date() | time() | timedelta():
-            return False
-        case int():
-            return "integer" in unknown.key_types
-        case Decimal():  # a key cast to numeric has no decimal places, a price has
-            return "integer" in unknown.key_types and value.as_tuple().exponent == 0
-        case _:  # a range, a composite, whatever the driver makes
-            pattern = _DIGIT if "integer" in unknown.key_types else _INNER_UUID
-            return unknown.within and pattern.search(str(value)) is not None
-
-
-def _of_unknown_origin() -> UntranslatableError:
-    return UntranslatableError(
-        "a statement without column information returns a value that may be a key",
-        "give text() its columns by .columns(...), or use session.raw_keys() or "
-        "execution_options(raw_keys=True) in trusted code",
-    )
 
 
 def _unexpected() -> UntranslatableError:

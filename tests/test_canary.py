@@ -106,7 +106,7 @@ SWITCHES: dict[str, tuple[list[tuple[object, str, Any]], list[str]]] = {
     "rows": ([(rows, "with_refs", unchanged)], ["rows_in_every_form", "returning", "every_shape"]),
     "expressions": ([(Exposure, "_of_made", nothing)], ["every_shape"]),
     "values of unknown origin": (
-        [(origins, "traced", unchanged), (rewriting, "_show_unknown", lambda *given: given[-1])],
+        [(origins, "traced", unchanged), (rewriting, "show_suspect", lambda *given: given[-1])],
         ["every_shape"],
     ),
     "results of writes": ([(written, "cover", nothing)], ["results_of_writes"]),
