@@ -108,7 +108,7 @@ class PostgresStore:
     def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
         """See `Store.mark`."""
         parameters = _parameters(address) | _arrays(keys) | {"p_gone": gone}
-        self._write([statements.mark], parameters)
+        self._write([statements.lock_begun, statements.mark], parameters)
 
     def begin_turn(self, address: Address) -> int:
         """See `Store.begin_turn`."""
@@ -150,8 +150,10 @@ class PostgresStore:
 
     @cached_property
     def _compiled(self) -> Mapping[Executable, Compiled]:
-        writes = (statements.lock, statements.refer, statements.mark, statements.begin_turn)
-        return {query: query.compile(dialect=self._application.dialect) for query in writes}
+        refers = (statements.lock, statements.refer)
+        others = (statements.lock_begun, statements.mark, statements.begin_turn)
+        dialect = self._application.dialect
+        return {query: query.compile(dialect=dialect) for query in refers + others}
 
     def _run(self, work: Callable[[Connection], _T], *, again: bool = True) -> _T:
         """Do work on a connection of our own.

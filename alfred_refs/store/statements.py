@@ -171,6 +171,11 @@ entities = (
     .where(_here)
 )
 
+# Locks the conversation's row where it is there. Whoever writes several rows of a conversation
+# does so under this lock: two that locked the rows themselves, each in an order of its own, would
+# wait for each other.
+lock_begun = select(conversations.c.conversation).where(_here, _is_mine).with_for_update()
+
 mark = (
     update(mappings)
     .where(_mapping_of_wanted, mappings.c.gone.is_distinct_from(_gone), _mine)
