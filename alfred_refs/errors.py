@@ -233,9 +233,42 @@ class RegistryUnreachableError(SetupError):
         self.database = database
         super().__init__(
             f"the registry's database {database!r} cannot be reached",
-            "check that the server runs and that the engine's URL and credentials are right",
+            "check that the server runs and takes more connections, and that the engine's URL "
+            "and credentials are right; the cause tells more",
         )
         self._data = (database,)
+
+
+class RegistryBusyError(RefError):
+    """All connections of the registry's own pool were in use for as long as it waits for one."""
+
+    def __init__(self, database: str) -> None:
+        self.database = database
+        super().__init__(database)
+
+    def _message(self) -> str:
+        return (
+            f"no connection to the registry's database {self.database!r} became free in time; try "
+            "again, or raise the engine's pool_size or pool_timeout, which the registry's own "
+            "pool has too"
+        )
+
+
+# How a SQLSTATE begins -> what to do; the first that fits. Asked in vain, a server that takes no
+# writes or a role that may not write will say the same again.
+_REMEDIES = {
+    "0A000": "it may be a standby, which takes no writes: give RefRegistry the primary's engine",
+    "25006": "it takes no writes: give RefRegistry the primary's engine",
+    "26000": "give psycopg's connections prepare_threshold=None behind a pooler such as PgBouncer",
+    "42P05": "give psycopg's connections prepare_threshold=None behind a pooler such as PgBouncer",
+    "40": "it put another transaction first: try again",
+    "42501": "grant the engine's user all rights on the registry's tables",
+    "53100": "make room on the server's disk, then try again",
+    "53": "give the server more of what it lacks, then try again",
+    "55P03": "another transaction held the conversation beyond lock_timeout: try again",
+    "57014": "somebody cancelled it, or it took longer than statement_timeout allows: try again",
+    "": "mend what the message names, then try again",
+}
 
 
 class RegistryFailedError(RefError):
@@ -256,8 +289,12 @@ class RegistryFailedError(RefError):
     def _message(self) -> str:
         return (
             f"the registry's database refused a statement: {self.reason} (SQLSTATE "
-            f"{self.sqlstate}); no ref was given out, so it is safe to try again"
+            f"{self.sqlstate}); nothing was changed; {self._remedy()}"
         )
+
+    def _remedy(self) -> str:
+        state = self.sqlstate or ""
+        return next(_REMEDIES[start] for start in _REMEDIES if state.startswith(start))
 
 
 class UntranslatableError(SetupError):

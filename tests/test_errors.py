@@ -15,6 +15,7 @@ from alfred_refs.errors import (
     KeyTypeError,
     RawKeyError,
     RefError,
+    RegistryBusyError,
     RegistryFailedError,
     RegistryTablesError,
     RegistryUnreachableError,
@@ -86,14 +87,24 @@ EXAMPLES = [
         RegistryUnreachableError("kitchen"),
         (
             "the registry's database 'kitchen' cannot be reached; "
-            "check that the server runs and that the engine's URL and credentials are right"
+            "check that the server runs and takes more connections, and that the engine's URL "
+            "and credentials are right; the cause tells more"
         ),
     ),
     (
         RegistryFailedError("canceling statement due to statement timeout", "57014"),
         (
             "the registry's database refused a statement: canceling statement due to statement "
-            "timeout (SQLSTATE 57014); no ref was given out, so it is safe to try again"
+            "timeout (SQLSTATE 57014); nothing was changed; somebody cancelled it, or it took "
+            "longer than statement_timeout allows: try again"
+        ),
+    ),
+    (
+        RegistryBusyError("kitchen"),
+        (
+            "no connection to the registry's database 'kitchen' became free in time; try again, "
+            "or raise the engine's pool_size or pool_timeout, which the registry's own pool has "
+            "too"
         ),
     ),
     (
@@ -127,7 +138,7 @@ def test_all_errors_are_of_one_root_and_two_families() -> None:
     ours = [c for c in classes if issubclass(c, RefError)]
 
     assert {c for c in ours if not issubclass(c, BadRefError | SetupError)} == {
-        *(UnknownConversationError, RegistryFailedError),
+        *(UnknownConversationError, RegistryBusyError, RegistryFailedError),
     }
     assert issubclass(RefError, SQLAlchemyError)
 

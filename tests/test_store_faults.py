@@ -1,19 +1,169 @@
-"""What goes wrong in the registry's database, one thing at a time."""
+"""What goes wrong in the registry's database, one thing at a time, with each driver."""
 
 from __future__ import annotations
 
+import asyncio
 import random
+import time
 import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import pytest
-from sqlalchemy import Engine, create_engine, text
+from sqlalchemy import URL, Engine, create_engine, text
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.util import greenlet_spawn
 
+from alfred_refs import (
+    RegistryBusyError,
+    RegistryFailedError,
+    RegistryUnreachableError,
+)
+from alfred_refs.refs import Ref
 from alfred_refs.store import Address, EntityKey, Gone, PostgresStore
-from tests.test_store_postgres import in_threads
+from alfred_refs.store.tables import metadata
+from tests.faults.proxy import proxy_to
+from tests.test_store_postgres import in_threads, numbers
 
 pytestmark = pytest.mark.tables
 
+T = TypeVar("T")
+
 CHAT = Address("chat-7")
+DRIVERS = ["psycopg", "psycopg2", "psycopg_async", "asyncpg"]
+
+NOWHERE = {"host": "127.0.0.1", "port": 1, "query": {}}
+
+WAITING = "from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+
+# fails as a table says, and shows the key where servers do: in the details
+FAIL = """
+create table fault (sqlstate text, times integer);
+create sequence failed;
+create function fail() returns trigger language plpgsql as $$
+declare
+    wanted record;
+begin
+    select * into wanted from fault;
+    if found and nextval('failed') <= wanted.times then
+        raise exception 'it went wrong' using
+            errcode = wanted.sqlstate, detail = 'Key (key)=(' || new.key::text || ')';
+    end if;
+    return new;
+end $$;
+create trigger fail before insert or update on alfred_refs_mapping
+    for each row execute function fail();
+"""
+
+
+class Application:
+    """A store on an engine of any driver, used as an application of that kind uses it."""
+
+    def __init__(self, url: URL, driver: str, **options: Any) -> None:
+        url = url.set(drivername=f"postgresql+{driver}")
+        self._runner = asyncio.Runner()
+        self._engine: Engine | AsyncEngine
+        if driver in {"asyncpg", "psycopg_async"}:
+            self._engine = create_async_engine(url, **options)
+            self.store = PostgresStore(self._engine.sync_engine)
+        else:
+            self._engine = create_engine(url, **options)
+            self.store = PostgresStore(self._engine)
+
+    def use(self, work: Callable[[PostgresStore], T]) -> T:
+        """Do work with the store, awaited where the driver must be."""
+        if isinstance(self._engine, AsyncEngine):
+            return self._runner.run(greenlet_spawn(work, self.store))
+        return work(self.store)
+
+    def use_at_once(
+        self, *works: Callable[[PostgresStore], Any], meanwhile: Callable[[], None]
+    ) -> list[Any]:
+        """Do works with the store at once, and return what they came to, or what they raised."""
+        if isinstance(self._engine, AsyncEngine):
+            return self._runner.run(self._together(works, meanwhile))
+        with ThreadPoolExecutor() as threads:
+            futures = [threads.submit(work, self.store) for work in works]
+            meanwhile()
+            return [future.exception() or future.result() for future in futures]
+
+    async def _together(
+        self, works: Sequence[Callable[[PostgresStore], Any]], meanwhile: Callable[[], None]
+    ) -> list[Any]:
+        awaited = (greenlet_spawn(work, self.store) for work in works)
+        thread = asyncio.to_thread(meanwhile)
+        *came, _ = await asyncio.gather(*awaited, thread, return_exceptions=True)
+        return came
+
+    def mint(self, *keys: uuid.UUID | int) -> list[int]:
+        """Refer to keys and return the numbers of their refs."""
+        entries = self.use(lambda store: store.refer(CHAT, [("recipe", key) for key in keys]))
+        return [entry.ref.number for entry in entries]
+
+    def close(self) -> None:
+        """Close all connections."""
+        if isinstance(self._engine, AsyncEngine):
+            self._runner.run(self._engine.dispose())
+        else:
+            self._engine.dispose()
+        self._runner.close()
+
+
+@contextmanager
+def applied(url: URL, driver: str, **options: Any) -> Iterator[Application]:
+    """Make an application for as long as the context lasts."""
+    application = Application(url, driver, **options)
+    try:
+        yield application
+    finally:
+        application.close()
+
+
+@pytest.fixture(params=DRIVERS)
+def application(request: pytest.FixtureRequest, engine: Engine) -> Iterator[Application]:
+    """A store on an engine of each driver."""
+    with applied(engine.url, request.param) as application:
+        yield application
+
+
+@pytest.fixture
+def administrator(engine: Engine) -> Engine:
+    """An engine whose statements are transactions of their own."""
+    return engine.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def run(administrator: Engine, *statements: str) -> None:
+    """Execute statements."""
+    with administrator.connect() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+
+
+def wait_for_none(administrator: Engine, rows: str) -> None:
+    """Wait until there are no such rows."""
+    with administrator.connect() as connection:
+        while connection.scalar(text(f"select count(*) {rows}")):
+            time.sleep(0.01)
+
+
+def chained(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and all that it hangs on, whether or not a traceback shows them."""
+    while error is not None:
+        yield error
+        if error.__cause__ is not None:
+            yield from chained(error.__cause__)
+        error = error.__context__
+
+
+def told(error: BaseException) -> str:
+    """Return whatever the chain of an error can tell, without the dashes of UUIDs."""
+    parts = [
+        f"{link} {link!r} {vars(link)} {getattr(getattr(link, 'diag', None), 'message_detail', 0)}"
+        for link in chained(error)
+    ]
+    return "".join(parts).replace("-", "")
 
 
 def deadlocks(engine: Engine) -> int:
@@ -40,3 +190,203 @@ def test_marking_the_same_rows_in_any_order_is_no_deadlock(engine: Engine) -> No
     assert in_threads(*(lambda seed=seed: mark(seed) for seed in range(4))) == []
     hasty.dispose()
     assert deadlocks(engine) == before
+
+
+REFUSALS = [
+    ("0A000", "give RefRegistry the primary's engine"),
+    ("25006", "give RefRegistry the primary's engine"),
+    ("26000", "prepare_threshold=None"),
+    ("40001", "try again"),
+    ("40P01", "try again"),
+    ("42501", "grant the engine's user all rights"),
+    ("53100", "make room on the server's disk"),
+    ("53200", "give the server more of what it lacks"),
+    ("55P03", "lock_timeout: try again"),
+    ("57014", "statement_timeout allows: try again"),
+    ("23514", "mend what the message names"),
+    ("P0001", "mend what the message names"),
+]
+
+
+def test_a_refusal_says_what_to_do_and_shows_no_key(
+    application: Application, administrator: Engine
+) -> None:
+    """By its SQLSTATE, nowhere in its chain a key; and the next mint takes the same number."""
+    run(administrator, FAIL)
+    for number, (sqlstate, remedy) in enumerate(REFUSALS, start=1):
+        run(administrator, f"insert into fault values ('{sqlstate}', 10000)")
+        key = uuid.uuid4()
+        with pytest.raises(RegistryFailedError, match=remedy) as caught:
+            application.mint(key)
+        assert (caught.value.sqlstate, caught.value.reason) == (sqlstate, "it went wrong")
+        assert key.hex not in told(caught.value)
+        assert caught.value.__cause__ is caught.value.__context__ is None
+
+        run(administrator, "delete from fault")
+        assert application.mint(key) == [number]
+
+
+@pytest.mark.parametrize("sqlstate", ["40001", "40P01"])
+def test_what_the_server_undid_for_another_is_done_again(
+    application: Application, administrator: Engine, sqlstate: str
+) -> None:
+    """Once: nothing of the first time is left, of a turn neither, so nobody has to know."""
+    run(administrator, FAIL, f"insert into fault values ('{sqlstate}', 1)")
+    turned = "create trigger fail before insert on alfred_refs_conversation "
+    assert application.mint(1, 2) == [1, 2]
+
+    run(
+        administrator,
+        "create or replace function key_of_none() returns trigger language plpgsql as $$ begin "
+        f"if nextval('failed') <= 3 then raise exception 'no' using errcode = '{sqlstate}'; "
+        "end if; return new; end $$",
+        f"{turned} for each row execute function key_of_none()",
+    )
+    assert application.use(lambda store: store.begin_turn(CHAT)) == 1
+
+
+def test_a_statement_that_takes_too_long_is_told_and_not_repeated(engine: Engine) -> None:
+    """Whoever limits the time wants to be told in time; the conversation is free afterwards."""
+    hasty = {"connect_args": {"options": "-c statement_timeout=200"}}
+    with applied(engine.url, "psycopg", **hasty) as application:
+        application.mint(1)
+        with engine.connect() as holder:
+            holder.execute(text("select * from alfred_refs_conversation for update"))
+            with pytest.raises(RegistryFailedError, match="statement_timeout") as caught:
+                application.mint(2)
+
+        assert caught.value.sqlstate == "57014"
+        assert application.mint(2) == [2]
+
+
+@pytest.fixture
+def role(administrator: Engine) -> Iterator[URL]:
+    """The URL of a role that may only read the registry."""
+    name = f"role_{uuid.uuid4().hex}"
+    run(administrator, f"create role {name} login password 'pw' connection limit 1")
+    run(administrator, f"grant select on {', '.join(metadata.tables)} to {name}")
+    yield administrator.url.set(username=name, password="pw")  # noqa: S106
+    run(administrator, f"drop owned by {name}", f"drop role {name}")
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_role_that_may_not_write_is_told_so_and_reads(
+    engine: Engine, administrator: Engine, role: URL, driver: str
+) -> None:
+    """It resolves what others minted; it mints once it is granted what the error names."""
+    PostgresStore(engine).refer(CHAT, [("recipe", 1)])
+    with applied(role, driver) as application:
+        found = application.use(lambda store: store.resolve(CHAT, [Ref("recipe", 1)]))
+        assert [entry.key for entry in found.values()] == [1]
+        with pytest.raises(RegistryFailedError, match="grant the engine's user all rights"):
+            application.mint(2)
+
+        run(administrator, f"grant all on {', '.join(metadata.tables)} to {role.username}")
+        assert application.mint(2) == [2]
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_server_without_a_free_connection_is_told_as_unreachable(
+    administrator: Engine, role: URL, driver: str
+) -> None:
+    """The role's only connection is taken: the cause says so, and later there is one."""
+    other = create_engine(role)
+    with applied(role, driver) as application:
+        with other.connect(), pytest.raises(RegistryUnreachableError) as caught:
+            application.use(lambda store: store.turn(CHAT))
+        assert "takes more connections" in str(caught.value)
+        assert "too many connections" in str(caught.value.__cause__)
+
+        other.dispose()
+        wait_for_none(administrator, f"from pg_stat_activity where usename = '{role.username}'")
+        assert application.use(lambda store: store.turn(CHAT)) == 0
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize(
+    "wrong", [{"database": "no_such_database"}, {"username": "no_such_role"}, NOWHERE]
+)
+def test_a_wrong_url_is_told_as_unreachable(
+    engine: Engine, driver: str, wrong: dict[str, Any]
+) -> None:
+    """The database, the role or the server is not there: whatever the driver raises is typed."""
+    with (
+        applied(engine.url.set(**wrong), driver) as application,
+        pytest.raises(RegistryUnreachableError, match="URL and credentials are right"),
+    ):
+        application.mint(1)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_pool_that_is_used_up_is_told_with_its_settings(engine: Engine, driver: str) -> None:
+    """One connection waits for a lock, the next caller for that connection, but not for ever."""
+    narrow = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 0.2}
+    with applied(engine.url, driver, **narrow) as application:
+        application.mint(1)
+        with engine.connect() as holder:
+            holder.execute(text("select * from alfred_refs_conversation for update"))
+
+            def let_go() -> None:
+                time.sleep(0.5)
+                holder.rollback()
+
+            both = application.use_at_once(
+                lambda store: store.refer(CHAT, [("recipe", 2)]),
+                lambda store: store.refer(CHAT, [("recipe", 2)]),
+                meanwhile=let_go,
+            )
+        [busy] = [outcome for outcome in both if isinstance(outcome, BaseException)]
+
+        assert isinstance(busy, RegistryBusyError)
+        assert "raise the engine's pool_size or pool_timeout" in str(busy)
+        assert application.mint(4) == [3]
+
+
+def test_a_transaction_cut_before_its_commit_is_begun_again(
+    application: Application, engine: Engine, administrator: Engine
+) -> None:
+    """It waited for a lock when its connection was cut: nothing was written, and it mints once."""
+    application.mint(1)
+    holder = engine.connect()
+    holder.execute(text("select * from alfred_refs_conversation for update"))
+
+    def cut() -> None:
+        wait_for_none(administrator, f"where not exists (select {WAITING})")
+        run(administrator, f"select pg_terminate_backend(pid, 5000) {WAITING}")
+        holder.close()
+
+    [minted] = application.use_at_once(
+        lambda store: store.refer(CHAT, [("recipe", 2)]), meanwhile=cut
+    )
+
+    assert [entry.ref.number for entry in minted] == [2]
+    assert numbers(engine) == [1, 2]
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_commit_whose_answer_was_lost_is_found_to_be_made(engine: Engine, driver: str) -> None:
+    """The server committed and nobody was told: the next attempt meets the refs of the first."""
+    with proxy_to(engine.url) as proxy, applied(proxy.url, driver) as application:
+        application.mint(1)
+        proxy.loses = 1
+        assert application.mint(2, 3) == [2, 3]
+
+        assert (proxy.loses, numbers(engine)) == (0, [1, 2, 3])
+        proxy.loses, key = 2, uuid.uuid4()
+        with pytest.raises(RegistryUnreachableError) as caught:
+            application.mint(key)
+        assert key.hex not in told(caught.value)
+        assert application.mint(key) == [4]
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_turn_whose_answer_was_lost_has_begun(engine: Engine, driver: str) -> None:
+    """The caller is told that nobody knows; the next turn has a number of its own."""
+    with proxy_to(engine.url) as proxy, applied(proxy.url, driver) as application:
+        application.use(lambda store: store.begin_turn(CHAT))
+        proxy.loses = 1
+        with pytest.raises(RegistryUnreachableError):
+            application.use(lambda store: store.begin_turn(CHAT))
+
+        assert application.use(lambda store: store.turn(CHAT)) == 2
+        assert application.use(lambda store: store.begin_turn(CHAT)) == 3

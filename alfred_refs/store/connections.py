@@ -7,18 +7,23 @@ pool: a pool of our own, made from the application's, shares its credentials and
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import Compiled, Connection, Engine, event
 from sqlalchemy.exc import DBAPIError
 
 from alfred_refs import sqla
+from alfred_refs.errors import SetupError
+
+from .faults import Fault, fault_of
 
 # What minting needs, whatever the defaults of the server, the database or the role are.
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _COMMIT = "COMMIT"
+
+_T = TypeVar("_T")
 
 
 class OwnEngine:
@@ -42,6 +47,50 @@ class OwnEngine:
         process = os.getpid()
         found = self._by_process.get(process)
         return found or self._by_process.setdefault(process, self._make())
+
+    def run(self, work: Callable[[Connection], _T], *, again: bool = True) -> _T:
+        """Do work on a connection of our own.
+
+        Work that the server undid as a whole, to let another transaction finish, is done once
+        more. So is work that finds its connection cut, if it may: the pool then replaces all its
+        connections, so a restarted server costs nobody a failed call. Nothing else is: whoever
+        limits how long a statement takes, or how many connections there are, wants to be told,
+        and a caller may hold a transaction open meanwhile.
+
+        Args:
+            work: is given the connection.
+            again: whether work may be done twice. Where the connection was cut, nobody knows
+                whether the server committed.
+
+        Raises:
+            RegistryTablesError: the tables are missing or out of date.
+            RegistryUnreachableError: there is no connection to be had, or it was cut.
+            RegistryBusyError: all connections of the pool were in use for too long.
+            RegistryFailedError: the server refused a statement.
+        """
+        if not sqla.can_wait(self._application):
+            raise SetupError(
+                "the registry has an asynchronous engine and was asked outside of an awaited call",
+                "call it inside await session.run_sync() or connection.run_sync()",
+            )
+        fault = self._attempt(work)
+        if isinstance(fault, Fault) and (fault.undone or (again and fault.cut)):
+            fault = self._attempt(work)
+        if isinstance(fault, Fault):
+            # here and not where it was caught: there the driver's error, which prints keys, would
+            # be its context
+            raise fault.error
+        return fault
+
+    def _attempt(self, work: Callable[[Connection], _T]) -> _T | Fault:
+        try:
+            with self.get().connect() as connection:
+                return work(connection)
+        except Exception as error:
+            fault = fault_of(error, self._application.url.database or "")
+            if fault is None:
+                raise
+            return fault
 
     def close(self, *_: Engine) -> None:
         """Close the connections; of those that a parent process made, only forget them."""
@@ -83,6 +132,11 @@ def _closed_on_failure(connection: Connection) -> Iterator[None]:
     except BaseException:
         connection.invalidate()
         raise
+
+
+def can_pipeline(connection: Connection) -> bool:
+    """Tell whether statements can travel together: with psycopg."""
+    return connection.dialect.driver == "psycopg" and not connection.dialect.is_async
 
 
 def in_one_trip(

@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
-from sqlalchemy import Compiled, Connection, Engine, Executable
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy import ClauseElement, Compiled, Connection, Engine, Executable
 
-from alfred_refs import sqla
-from alfred_refs.errors import (
-    RefError,
-    RegistryFailedError,
-    RegistryTablesError,
-    RegistryUnreachableError,
-    SetupError,
-    UnknownConversationError,
-)
+from alfred_refs.errors import UnknownConversationError
 from alfred_refs.keys import decode, encode
 from alfred_refs.refs import Ref
 
 from . import statements
-from .connections import OwnEngine, in_one_trip, transaction
+from .connections import OwnEngine, can_pipeline, in_one_trip, transaction
 from .protocol import Address, EntityKey, Entry, Gone
 from .tables import metadata
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData, Row
-
-# https://www.postgresql.org/docs/current/errcodes-appendix.html
-_MISSING = {"42P01", "42703"}  # undefined_table, undefined_column
-_CONNECTION = ("08", "57P")  # connection exceptions, and shutdown of the server or of a backend
-
-_T = TypeVar("_T")
 
 
 class PostgresStore:
@@ -47,6 +31,7 @@ class PostgresStore:
     def __init__(self, engine: Engine) -> None:
         self._application = engine
         self._own = OwnEngine(engine)
+        self._compilations: dict[Executable, Compiled] = {}
         if not engine.dialect.is_async:  # there only a coroutine can close a connection
             weakref.finalize(self, self._own.release).atexit = False
 
@@ -63,7 +48,7 @@ class PostgresStore:
                 connection.execute(statements.lock_tables)
                 metadata.create_all(connection)
 
-        self._run(create)
+        self._own.run(create)
 
     def refer(self, address: Address, keys: Sequence[EntityKey]) -> list[Entry]:
         """See `Store.refer`."""
@@ -128,7 +113,7 @@ class PostgresStore:
     ) -> Sequence[Row[Any]]:
         """Run one reading statement, alone: that takes no BEGIN and no COMMIT."""
         values = _parameters(address) | parameters
-        return self._run(lambda connection: connection.execute(statement, values).all())
+        return self._own.run(lambda connection: connection.execute(statement, values).all())
 
     def _write(
         self, batch: Sequence[Executable], parameters: Mapping[str, Any], *, again: bool = True
@@ -136,48 +121,27 @@ class PostgresStore:
         """Run statements in one transaction and return the rows of the last.
 
         With psycopg they travel together; other drivers wait for each.
+
+        Args:
+            batch: what changes nothing if done twice, unless `again` is false.
+            parameters: of all of them.
+            again: as for `OwnEngine.run`.
         """
 
         def write(connection: Connection) -> Sequence[Any]:
-            if connection.dialect.driver == "psycopg" and not connection.dialect.is_async:
-                compiled = [self._compiled[statement] for statement in batch]
-                return in_one_trip(connection, compiled, parameters)
+            if can_pipeline(connection):
+                return in_one_trip(connection, [self._compiled(q) for q in batch], parameters)
             with transaction(connection):
                 *_, last = [connection.execute(statement, parameters) for statement in batch]
                 return last.all() if last.returns_rows else []
 
-        return self._run(write, again=again)
+        return self._own.run(write, again=again)
 
-    @cached_property
-    def _compiled(self) -> Mapping[Executable, Compiled]:
-        refers = (statements.lock, statements.refer)
-        others = (statements.lock_begun, statements.mark, statements.begin_turn)
-        dialect = self._application.dialect
-        return {query: query.compile(dialect=dialect) for query in refers + others}
-
-    def _run(self, work: Callable[[Connection], _T], *, again: bool = True) -> _T:
-        """Do work on a connection of our own.
-
-        Args:
-            work: is given the connection.
-            again: do it once more if the connection is found cut. The pool then replaces all its
-                connections, so a restarted server costs nobody a failed call.
-        """
-        database = self._application.url.database or ""
-        if not sqla.can_wait(self._application):
-            raise SetupError(
-                "the registry has an asynchronous engine and was asked outside of an awaited call",
-                "call it inside await session.run_sync() or connection.run_sync()",
-            )
-        try:
-            with self._own.get().connect() as connection:
-                return work(connection)
-        except DBAPIError as error:
-            if not (again and error.connection_invalidated):
-                raise _typed(error, database) from _cause(error)
-        except OSError as error:  # what asyncpg raises where nobody listens
-            raise RegistryUnreachableError(database) from error
-        return self._run(work, again=False)
+    def _compiled(self, statement: Executable) -> Compiled:
+        if statement not in self._compilations:
+            clause = cast(ClauseElement, statement)
+            self._compilations[statement] = clause.compile(dialect=self._application.dialect)
+        return self._compilations[statement]
 
 
 def _parameters(address: Address) -> dict[str, Any]:
@@ -199,33 +163,3 @@ def _only_mine(rows: Sequence[Row[Any]], address: Address) -> Sequence[Row[Any]]
     if rows and not rows[0].mine:
         raise UnknownConversationError(address.id)
     return rows
-
-
-def _typed(error: DBAPIError, database: str) -> RefError:
-    """Return what an error of the driver means here: without parameters and details, or keys."""
-    sqlstate = _sqlstate(error)
-    if sqlstate in _MISSING:
-        return RegistryTablesError(database)
-    if _is_of_connection(error):
-        return RegistryUnreachableError(database)
-    diagnosis = getattr(error.orig, "diag", None)  # of psycopg and psycopg2
-    reason = getattr(diagnosis, "message_primary", None) or type(error.orig).__name__
-    return RegistryFailedError(reason, sqlstate)
-
-
-def _cause(error: DBAPIError) -> BaseException | None:
-    """Return the driver's error where its text is about the connection: it then holds no key."""
-    return error.orig if _is_of_connection(error) else None
-
-
-def _is_of_connection(error: DBAPIError) -> bool:
-    """Tell whether the connection failed. Without a code it was the driver that noticed."""
-    sqlstate = _sqlstate(error)
-    if sqlstate is None:
-        return isinstance(error, OperationalError) or error.connection_invalidated
-    return sqlstate.startswith(_CONNECTION)
-
-
-def _sqlstate(error: DBAPIError) -> str | None:
-    """Return PostgreSQL's error code: `sqlstate` in psycopg and asyncpg, `pgcode` in psycopg2."""
-    return getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)

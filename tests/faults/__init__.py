@@ -1,0 +1,1 @@
+"""What is done to a registry so that it fails."""
