@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 import uuid
@@ -54,6 +55,7 @@ from sqlalchemy.orm import (
     with_expression,
     with_loader_criteria,
 )
+from sqlalchemy.util import greenlet_spawn
 
 from alfred_refs import sqla
 from tests.models import Base, Cook, Guest, MealPlan, Person, Recipe, devices, recipe_tags
@@ -323,6 +325,11 @@ def test_the_root_of_an_engine_owns_its_pool(engine: Engine) -> None:
     """An engine made by `execution_options` stands on another."""
     assert sqla.root_of(engine.execution_options(isolation_level="SERIALIZABLE")) is engine
     assert sqla.root_of(engine) is engine
+
+
+async def test_an_awaitable_can_be_waited_for_in_synchronous_code() -> None:
+    """Inside what the asyncio extension awaits: the event loop goes on meanwhile."""
+    assert await greenlet_spawn(sqla.wait_for, asyncio.sleep(0, "done")) == "done"
 
 
 def test_a_listener_for_disposal_costs_no_statement(engine: Engine) -> None:

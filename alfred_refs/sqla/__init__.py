@@ -20,6 +20,7 @@ from .engines import (
     on_disposal as on_disposal,
     pool_beside as pool_beside,
     root_of as root_of,
+    wait_for as wait_for,
 )
 from .mapping import (
     classes_called as classes_called,

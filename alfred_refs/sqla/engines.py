@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import (
     Connection,
@@ -13,7 +13,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.event.api import _event_key
-from sqlalchemy.util.concurrency import in_greenlet
+from sqlalchemy.util.concurrency import await_only, in_greenlet
+
+_T = TypeVar("_T")
 
 
 def root_of(engine: Engine) -> Engine:
@@ -27,6 +29,14 @@ def can_wait(engine: Engine) -> bool:
     Leans on `in_greenlet`, which is true inside whatever the asyncio extension awaits.
     """
     return not engine.dialect.is_async or in_greenlet()
+
+
+def wait_for(awaitable: Awaitable[_T]) -> _T:
+    """Return what an awaitable comes to, from inside whatever the asyncio extension awaits.
+
+    Leans on `await_only`, by which the dialects wait for their drivers.
+    """
+    return await_only(awaitable)
 
 
 def on_disposal(engine: Engine, disposed: Callable[[Engine], None]) -> None:

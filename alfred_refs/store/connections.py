@@ -7,8 +7,9 @@ pool: a pool of our own, made from the application's, shares its credentials and
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import Compiled, Connection, Engine, event
@@ -135,8 +136,9 @@ def _closed_on_failure(connection: Connection) -> Iterator[None]:
 
 
 def can_pipeline(connection: Connection) -> bool:
-    """Tell whether statements can travel together: with psycopg."""
-    return connection.dialect.driver == "psycopg" and not connection.dialect.is_async
+    """Tell whether statements can travel together: with psycopg, on libpq 14 or newer."""
+    dialect = connection.dialect
+    return dialect.driver == "psycopg" and dialect.loaded_dbapi.Pipeline.is_supported()
 
 
 def in_one_trip(
@@ -145,13 +147,17 @@ def in_one_trip(
     """Send a whole transaction by psycopg's pipeline and return the rows of its last statement."""
     driver = cast(Any, connection.connection.driver_connection)
     driver_error = connection.dialect.loaded_dbapi.Error
+    is_async = connection.dialect.is_async
+    come = sqla.wait_for if is_async else _as_it_is
+    pipeline = _awaited(driver.pipeline()) if is_async else driver.pipeline()
     with _closed_on_failure(connection):
         try:
-            with _pipeline(driver, driver_error):
-                driver.execute(_BEGIN)
-                *_, last = [driver.execute(str(q), q.construct_params(parameters)) for q in batch]
-                driver.execute(_COMMIT)
-            return last.fetchall() if last.description else []
+            with _first_error(pipeline, driver_error):
+                come(driver.execute(_BEGIN))
+                for query in batch:
+                    last = come(driver.execute(str(query), query.construct_params(parameters)))
+                come(driver.execute(_COMMIT))
+            return come(last.fetchall()) if last.description else []
         except driver_error as error:
             lost = connection.dialect.is_disconnect(error, driver, None)
             if lost:
@@ -161,8 +167,24 @@ def in_one_trip(
             ) from None
 
 
+def _as_it_is(result: Any) -> Any:
+    return result
+
+
 @contextmanager
-def _pipeline(driver: Any, driver_error: type[Exception]) -> Iterator[None]:
+def _awaited(pipeline: Any) -> Iterator[None]:
+    """Enter and leave an asynchronous pipeline from inside what the asyncio extension awaits."""
+    sqla.wait_for(pipeline.__aenter__())
+    try:
+        yield
+    finally:
+        sqla.wait_for(pipeline.__aexit__(*sys.exc_info()))
+
+
+@contextmanager
+def _first_error(
+    pipeline: AbstractContextManager[Any], driver_error: type[Exception]
+) -> Iterator[None]:
     """Let statements travel together, and raise the first error in the end.
 
     An error may arrive while later statements are sent. Raised through psycopg's own pipeline, it
@@ -170,7 +192,7 @@ def _pipeline(driver: Any, driver_error: type[Exception]) -> Iterator[None]:
     """
     first = None
     try:
-        with driver.pipeline():
+        with pipeline:
             try:
                 yield
             except driver_error as error:

@@ -120,7 +120,8 @@ class PostgresStore:
     ) -> Sequence[Any]:
         """Run statements in one transaction and return the rows of the last.
 
-        With psycopg they travel together; other drivers wait for each.
+        With psycopg, in asynchronous engines too, they travel together; asyncpg and psycopg2, and
+        a libpq older than 14, wait for each.
 
         Args:
             batch: what changes nothing if done twice, unless `again` is false.

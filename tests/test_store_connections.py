@@ -1,0 +1,109 @@
+"""How the registry's transactions travel, and what becomes of its connections."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import uuid
+from pathlib import Path
+from typing import Any, cast
+
+import psycopg
+import pytest
+from sqlalchemy import Engine, text
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.util import greenlet_spawn
+
+from alfred_refs.store import Address, PostgresStore
+from tests.test_store_postgres import connections_beside_one_of, numbers
+
+pytestmark = pytest.mark.tables
+
+CHAT = Address("chat-7")
+
+
+def driver_connection(store: PostgresStore) -> Any:
+    """Return what the driver has for the connection that the store will use next."""
+    connection = store._own.get().raw_connection()
+    found = cast(Any, connection.driver_connection)
+    connection.close()
+    return found
+
+
+def awaited(engine: Engine, driver: str) -> AsyncEngine:
+    """Return an asynchronous engine on the same database."""
+    return create_async_engine(engine.url.set(drivername=f"postgresql+{driver}"))
+
+
+async def test_minting_is_one_round_trip_with_asynchronous_psycopg(
+    engine: Engine, tmp_path: Path
+) -> None:
+    """The whole transaction travels together: the server is heard once."""
+    application = awaited(engine, "psycopg")
+    store = PostgresStore(application.sync_engine)
+    await greenlet_spawn(store.refer, CHAT, [("recipe", uuid.uuid4())])
+    trace = tmp_path / "trace"
+
+    driver = await greenlet_spawn(driver_connection, store)
+    with trace.open("w") as file:
+        driver.pgconn.trace(file.fileno())
+        await greenlet_spawn(store.refer, CHAT, [("recipe", uuid.uuid4()) for _ in range(50)])
+        driver.pgconn.untrace()
+    await application.dispose()
+
+    assert trace.read_text().count("ReadyForQuery") == 1
+    assert numbers(engine) == list(range(1, 52))
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg_async"])
+async def test_a_libpq_without_pipelines_does(
+    engine: Engine, driver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before libpq 14 statements travel one by one, and mint all the same."""
+    monkeypatch.setattr(psycopg.Pipeline, "is_supported", lambda: False)
+    monkeypatch.setattr(psycopg.Connection, "pipeline", None)
+    monkeypatch.setattr(psycopg.AsyncConnection, "pipeline", None)
+    application = awaited(engine, "psycopg")
+    store = PostgresStore(engine if driver == "psycopg" else application.sync_engine)
+
+    for number in range(1, 4):
+        [entry] = await greenlet_spawn(store.refer, CHAT, [("recipe", number)])
+        assert entry.ref.number == number
+    await application.dispose()
+
+
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg_async"])
+async def test_a_mint_that_is_cancelled_holds_nothing(engine: Engine, driver: str) -> None:
+    """A task is given up while it waits for a lock: the store goes on, with the next number."""
+    application = awaited(engine, driver)
+    store = PostgresStore(application.sync_engine)
+    await greenlet_spawn(store.refer, CHAT, [("recipe", 1)])
+    with engine.connect() as holder:
+        holder.execute(text("select * from alfred_refs_conversation for update"))
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await greenlet_spawn(store.refer, CHAT, [("recipe", 2)])
+
+    [entry] = await greenlet_spawn(store.refer, CHAT, [("recipe", 2)])
+    assert entry.ref.number == 2
+    await application.dispose()
+    assert connections_beside_one_of(engine) == 0
+
+
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg_async"])
+async def test_disposing_an_asynchronous_engine_closes_the_registrys_connections(
+    engine: Engine, driver: str
+) -> None:
+    """Those of several tasks, those that were cut and a store's that was dropped: none warns."""
+    application = awaited(engine, driver)
+    stores = [PostgresStore(application.sync_engine) for _ in range(2)]
+    for store in stores:
+        tasks = [greenlet_spawn(store.refer, CHAT, [("recipe", n)]) for n in range(4)]
+        await asyncio.gather(*tasks)
+    del store, stores
+    gc.collect()
+    await application.dispose()
+    gc.collect()
+
+    assert connections_beside_one_of(engine) == 0
