@@ -26,6 +26,7 @@ from .plans import Plans
 from .refs import parse_ref
 from .refusal import Suggestions, refusal
 from .store import Address, EntityKey, Gone, Store
+from .telemetry import Telemetry
 
 _LONGEST_ID = 255
 
@@ -45,7 +46,14 @@ class Conversation:
         plans: what the application's statements and tables mean.
     """
 
-    def __init__(self, address: Address, store: Store, plans: Plans, cache: RefCache) -> None:
+    def __init__(
+        self,
+        address: Address,
+        store: Store,
+        plans: Plans,
+        cache: RefCache,
+        telemetry: Telemetry,
+    ) -> None:
         _check_id(address.id)
         self.id = address.id
         self.owner = address.owner
@@ -53,6 +61,7 @@ class Conversation:
         self._store = store
         self.plans = plans
         self._cache = cache
+        self._telemetry = telemetry
         self._turn: int | None = None
 
     def __repr__(self) -> str:
@@ -113,12 +122,14 @@ class Conversation:
             if missing:
                 self._fetch(missing)
             keys = [self._cached(want) for want in wanted]
+        self._telemetry.count("resolved", len(keys))
         return keys  # type: ignore[return-value]
 
     def gone(self, ref: str, entity: str) -> GoneRefError:
         """Return the error for a ref whose row was looked for and is not there."""
         known, _ = Suggestions(self._address, self._store).for_text(ref, parse_ref(ref), entity)
-        return GoneRefError(ref, entity, [k for k in known if k != ref], None, "was deleted")
+        error = GoneRefError(ref, entity, [k for k in known if k != ref], None, "was deleted")
+        return self._telemetry.refused(self.id, error)
 
     def has_met_refs(self, wanted: Iterable[Wanted]) -> bool:
         """Tell whether all these refs can be resolved without a round trip."""
@@ -258,7 +269,9 @@ class Conversation:
             ref = parsed[text]
             entry = None if ref is None else entries.get(ref)
             if entry is None or entry.gone or expected not in (None, entry.ref.entity):
-                raise refusal(text, ref, entry, expected, Suggestions(self._address, self._store))
+                offered = Suggestions(self._address, self._store)
+                error = refusal(text, ref, entry, expected, offered)
+                raise self._telemetry.refused(self.id, error)
         for entry in entries.values():
             self._cache.keep(entry)
 

@@ -12,17 +12,22 @@ from .cache import RefCache
 from .conversation import Conversation
 from .entities import Entities
 from .errors import SetupError
+from .observed import ObservedStore
 from .plans import Plans
 from .policy import RefPolicy
 from .store import Address, PostgresStore, Store
+from .telemetry import Counts, Observed, Telemetry
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData
     from sqlalchemy.ext.asyncio import AsyncEngine
 
 
-class RefRegistry:
+class RefRegistry(Observed):
     """Opens conversations, and holds what they share: store, policy and knowledge of the tables.
+
+    What it does is counted in `counts`, and heard by those who `sqlalchemy.event.listen` to it;
+    `telemetry.RegistryEvents` has the names.
 
     Args:
         bind: the engine of the database where the registry's tables are; usually the
@@ -46,6 +51,8 @@ class RefRegistry:
         if bind is not None and store is not None:
             raise SetupError("RefRegistry got both bind and store", "give one of them")
         self._plans = Plans(Entities(policy or RefPolicy()))
+        self._telemetry = Telemetry(self.dispatch)
+        self._observed = ObservedStore(self._store, self._telemetry)
         self._caches: WeakValueDictionary[Address, RefCache] = WeakValueDictionary()
 
     @property
@@ -61,6 +68,11 @@ class RefRegistry:
                 f"{type(self._store).__name__} keeps no tables", "leave it out of the migrations"
             )
         return metadata
+
+    @property
+    def counts(self) -> Counts:
+        """How often this process has minted, used and refused refs, and asked the store."""
+        return self._telemetry.counts
 
     def create_tables(self) -> None:
         """Create the tables that are missing; `alfred-refs migrate` does it by Alembic."""
@@ -83,7 +95,7 @@ class RefRegistry:
         """
         address = Address(id, None if owner is None else str(owner))
         cache = self._caches.setdefault(address, RefCache())
-        return Conversation(address, self._store, self._plans, cache)
+        return Conversation(address, self._observed, self._plans, cache, self._telemetry)
 
 
 def _store_for(bind: Any) -> Store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import re
@@ -10,10 +11,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.orm import InstrumentedAttribute
 
-from alfred_refs import Conversation, RefSession, failures, origins, rewriting, rows, written
+from alfred_refs import (
+    Conversation,
+    RefRegistry,
+    RefSession,
+    failures,
+    origins,
+    rewriting,
+    rows,
+    written,
+)
 from alfred_refs.boundary import Boundary
 from alfred_refs.exposure import Exposure
 from alfred_refs.instances import RefAttribute
@@ -54,11 +64,29 @@ def pieces(value: Any) -> Iterator[str]:
         yield repr(value)
 
 
+@pytest.fixture
+def heard() -> Iterator[list[Any]]:
+    """What all registries tell of, growing as they do."""
+    heard: list[Any] = []
+    listener = heard.append
+    for name in ("round_trip", "refusal"):
+        event.listen(RefRegistry, name, listener)
+    yield heard
+    for name in ("round_trip", "refusal"):
+        event.remove(RefRegistry, name, listener)
+
+
 @pytest.fixture(params=[False, True], ids=["parameters shown", "parameters hidden"])
 def canary(
-    request: pytest.FixtureRequest, tables: Engine, conversation: Conversation
+    request: pytest.FixtureRequest,
+    tables: Engine,
+    conversation: Conversation,
+    caplog: pytest.LogCaptureFixture,
+    heard: list[Any],
 ) -> Iterator[RefSession]:
     """A session on rows with recognisable keys, with and without `hide_parameters`."""
+    assert heard == []
+    caplog.set_level(logging.DEBUG, logger="alfred_refs")
     world.fill(tables)
     world.mint(conversation)
     engine = create_engine(tables.url, hide_parameters=request.param)
@@ -69,16 +97,19 @@ def canary(
 
 @pytest.mark.parametrize("leave", EXITS.values(), ids=list(EXITS))
 @pytest.mark.filterwarnings("ignore:Type object .* does not include operator")
-def test_no_key_leaves(canary: RefSession, leave: Exit, caplog: pytest.LogCaptureFixture) -> None:
-    """Values, JSON, exceptions, warnings and log records."""
-    caplog.set_level(logging.INFO, logger="alfred_refs")
+def test_no_key_leaves(
+    canary: RefSession, leave: Exit, caplog: pytest.LogCaptureFixture, heard: list[Any]
+) -> None:
+    """Values, JSON, exceptions, warnings, log records of any level and events."""
     with warnings.catch_warnings(record=True) as warned:
         out = leave(canary)
 
     assert out
     assert leaks(out) == []
     assert leaks([str(warning.message) for warning in warned]) == []
-    assert leaks([record.getMessage() for record in caplog.records]) == []
+    logged = [record.getMessage() for record in [*caplog.get_records("setup"), *caplog.records]]
+    assert len(logged) >= len(heard) > 0
+    assert leaks([*logged, *map(dataclasses.asdict, heard)]) == []
 
 
 def unchanged(value: Any, *_: object, **__: object) -> Any:

@@ -10,8 +10,10 @@ import pytest
 from sqlalchemy import Engine, create_engine
 
 from alfred_refs import UnknownConversationError
+from alfred_refs.observed import ObservedStore
 from alfred_refs.refs import Ref
 from alfred_refs.store import Address, EntityKey, MemoryStore, PostgresStore, Store
+from alfred_refs.telemetry import Observed, Telemetry
 
 CHAT = Address("chat-7", "ann")
 TAKEN = Address("chat-7", "bob")
@@ -40,7 +42,12 @@ def psycopg2(engine: Engine) -> Store:
     return PostgresStore(create_engine(engine.url.set(drivername="postgresql+psycopg2")))
 
 
-@pytest.fixture(params=[memory, psycopg, psycopg2], ids=lambda make: str(make.__name__))
+def observed(_: Engine) -> Store:
+    """Make a store that counts what another does."""
+    return ObservedStore(MemoryStore(), Telemetry(Observed().dispatch))
+
+
+@pytest.fixture(params=[memory, psycopg, psycopg2, observed], ids=lambda make: str(make.__name__))
 def store(request: pytest.FixtureRequest, engine: Engine) -> Iterator[Store]:
     """An empty store of each kind."""
     make: Callable[[Engine], Store] = request.param
@@ -71,6 +78,18 @@ def test_a_key_keeps_its_ref(store: Store) -> None:
     entries = store.refer(CHAT, [third, second, first])
 
     assert [entry.ref.number for entry in entries] == [3, 2, 1]
+
+
+def test_an_entry_tells_whether_it_was_minted_just_now(store: Store) -> None:
+    """It says so once, to the call that gave the number; entries are equal all the same."""
+    first, second = new_keys("recipe", 2)
+    minted = store.refer(CHAT, [first])
+
+    entries = store.refer(CHAT, [first, second])
+
+    assert [entry.minted for entry in [*minted, *entries]] == [True, False, True]
+    assert entries[0] == minted[0]
+    assert not store.resolve(CHAT, [minted[0].ref])[minted[0].ref].minted
 
 
 def test_equal_keys_of_two_entities_are_two_refs(store: Store) -> None:

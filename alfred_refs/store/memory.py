@@ -30,7 +30,7 @@ class _Conversation:
         entry = Entry(Ref(entity, number), key)
         self.by_ref[entry.ref] = entry
         self.by_key[entity_key] = entry.ref
-        return entry
+        return replace(entry, minted=True)
 
 
 class MemoryStore:

@@ -57,10 +57,11 @@ class PostgresStore:
         rows = self._write([statements.lock, statements.refer], _begun(address) | _arrays(keys))
         if not rows:
             raise UnknownConversationError(address.id)
-        found = {position: (number, gone) for position, number, gone in rows}
+        found = {position: rest for position, *rest in rows}
         return [
-            Entry(Ref(entity, found[position][0]), key, found[position][1])
+            Entry(Ref(entity, number), key, gone, minted)
             for position, (entity, key) in enumerate(keys, start=1)
+            for number, gone, minted in (found[position],)
         ]
 
     def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:

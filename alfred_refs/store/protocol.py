@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Literal, Protocol
 
@@ -48,11 +48,14 @@ class Entry:
         ref: never a draft's.
         key: the same for ever.
         gone: why there is no row, `None` as long as there may be one.
+        minted: whether the call that returned it gave the ref its number, as far as the store
+            tells; of the call and not of the ref, it does not count when entries are compared.
     """
 
     ref: Ref
     key: Key
     gone: Gone | None = None
+    minted: bool = field(default=False, compare=False)
 
 
 class Store(Protocol):

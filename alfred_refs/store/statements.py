@@ -17,10 +17,12 @@ from sqlalchemy import (
     and_,
     bindparam,
     exists,
+    false,
     func,
     literal_column,
     null,
     select,
+    true,
     union_all,
     update,
 )
@@ -120,8 +122,10 @@ _counted = _count.on_conflict_do_update(
 ).cte("counted")
 
 refer = union_all(
-    select(_seen.c.position, _seen.c.number, _seen.c.gone).where(_seen.c.number.is_not(None)),
-    select(_fresh.c.position, _fresh.c.number, null()),
+    select(_seen.c.position, _seen.c.number, _seen.c.gone, false()).where(
+        _seen.c.number.is_not(None)
+    ),
+    select(_fresh.c.position, _fresh.c.number, null(), true()),
 ).add_cte(_minted, _counted)
 
 _named = (

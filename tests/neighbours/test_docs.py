@@ -1,4 +1,4 @@
-"""`docs/neighbours.md`: each program on the page is run and prints what the page says."""
+"""The pages of `docs/` that have programs: each is run and prints what the page says."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from opentelemetry.metrics import NoOpCounter, NoOpHistogram, NoOpMeter
 from sqlalchemy import Engine, Pool, event, select
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlmodel import SQLModel
@@ -18,7 +19,8 @@ from alfred_refs import BadRefError, RefRegistry, RefSession
 from tests import readme
 from tests.models import MealPlan, Recipe
 
-PAGE = Path(__file__).parents[2] / "docs" / "neighbours.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [DOCS / "neighbours.md", DOCS / "telemetry.md"]
 BLOCKS = re.compile(
     r"^## ([^\n]+)\n(?:(?!^## ).)*?```python\n(.*?)```\n\n```\n(.*?)```", re.MULTILINE | re.DOTALL
 )
@@ -33,6 +35,45 @@ def call(app: Any, method: str, path: str, body: object = None) -> Any:
             return (await client.request(method, path, json=body)).json()
 
     return asyncio.run(send())
+
+
+class PrintingMeter(NoOpMeter):
+    """What an exporter would be sent, without what differs each time."""
+
+    def create_counter(self, name: str, *args: Any, **options: Any) -> Any:
+        """Return a counter that prints what is added to it."""
+        return PrintingCounter(name, *args, **options)
+
+    def create_histogram(self, name: str, *args: Any, **options: Any) -> Any:
+        """Return a histogram that prints that there was something."""
+        return PrintingHistogram(name, *args, **options)
+
+
+class PrintingCounter(NoOpCounter):
+    """Prints what is added to it."""
+
+    def __init__(self, name: str, unit: str = "", description: str = "") -> None:
+        super().__init__(name, unit, description)
+        self.name = name
+
+    def add(self, amount: float, attributes: Any = None, context: Any = None) -> None:
+        """Print it."""
+        super().add(amount, attributes, context)
+        print(f"{self.name} +{amount} {attributes or {}}")  # noqa: T201  # is read
+
+
+class PrintingHistogram(NoOpHistogram):
+    """Prints that something was recorded."""
+
+    def __init__(self, name: str, *args: Any, **options: Any) -> None:
+        super().__init__(name, *args, **options)
+        self.name = name
+
+    def record(self, amount: float, attributes: Any = None, context: Any = None) -> None:
+        """Print it."""
+        super().record(amount, attributes, context)
+        assert 0 < amount < 60
+        print(f"{self.name} {attributes}")  # noqa: T201  # is read
 
 
 @pytest.fixture
@@ -56,7 +97,11 @@ def ended() -> Iterator[None]:
 @pytest.mark.usefixtures("ended")
 @pytest.mark.parametrize(
     ("program", "promised"),
-    [pytest.param(found[2], found[3], id=found[1]) for found in BLOCKS.finditer(PAGE.read_text())],
+    [
+        pytest.param(found[2], found[3], id=f"{page.stem}: {found[1]}")
+        for page in PAGES
+        for found in BLOCKS.finditer(page.read_text())
+    ],
 )
 def test_the_page_prints_what_it_says(program: str, promised: str, tables: Engine) -> None:
     """Each section has one program, on two recipes of its own, and its output."""
@@ -71,9 +116,11 @@ def test_the_page_prints_what_it_says(program: str, promised: str, tables: Engin
             "BadRefError": BadRefError,
             "MealPlan": MealPlan,
             "Recipe": Recipe,
+            "RefRegistry": RefRegistry,
             "RefSession": RefSession,
             "call": call,
             "engine": tables,
+            "meter": PrintingMeter("alfred_refs"),
             "registry": RefRegistry(tables),
             "scoped_session": scoped_session,
             "select": select,
@@ -84,6 +131,7 @@ def test_the_page_prints_what_it_says(program: str, promised: str, tables: Engin
     assert printed == promised
 
 
-def test_every_section_with_a_program_is_run() -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.stem))
+def test_every_section_with_a_program_is_run(page: Path) -> None:
     """A program without output, or a second one in a section, would be left out unseen."""
-    assert len(BLOCKS.findall(PAGE.read_text())) == PAGE.read_text().count("```python")
+    assert len(BLOCKS.findall(page.read_text())) == page.read_text().count("```python")

@@ -1,0 +1,106 @@
+"""A store whose round trips are counted, whatever store it is and without its knowledge.
+
+Each call is handed on as it is, and so is its answer or error; the registry's telemetry is told
+how long it took and what it was about. A call is a round trip by the promise of `Store`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import perf_counter
+from typing import TypeVar
+
+from .refs import Ref
+from .store import Address, EntityKey, Entry, Gone, Store
+from .telemetry import Telemetry
+
+_T = TypeVar("_T")
+
+
+class ObservedStore:
+    """A `Store` in front of another.
+
+    Args:
+        store: what keeps the map.
+        telemetry: is told of each call.
+    """
+
+    def __init__(self, store: Store, telemetry: Telemetry) -> None:
+        self._store = store
+        self._telemetry = telemetry
+
+    def create_tables(self) -> None:
+        """See `Store.create_tables`: no round trip of a conversation's."""
+        self._store.create_tables()
+
+    def refer(self, address: Address, keys: Sequence[EntityKey]) -> list[Entry]:
+        """See `Store.refer`."""
+        return self._travel(
+            "refer",
+            address,
+            lambda: self._store.refer(address, keys),
+            entities=lambda: (entity for entity, _ in keys),
+            minted=lambda entries: sum(entry.minted for entry in entries),
+        )
+
+    def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:
+        """See `Store.resolve`."""
+        return self._travel(
+            "resolve",
+            address,
+            lambda: self._store.resolve(address, refs),
+            entities=lambda: (ref.entity for ref in refs),
+        )
+
+    def known(self, address: Address, near: Ref, limit: int) -> list[Ref]:
+        """See `Store.known`."""
+        return self._travel("known", address, lambda: self._store.known(address, near, limit))
+
+    def entities(self, address: Address) -> Mapping[str, int]:
+        """See `Store.entities`."""
+        return self._travel("entities", address, lambda: self._store.entities(address))
+
+    def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
+        """See `Store.mark`."""
+        self._travel(
+            "mark",
+            address,
+            lambda: self._store.mark(address, keys, gone),
+            entities=lambda: (entity for entity, _ in keys),
+        )
+
+    def begin_turn(self, address: Address) -> int:
+        """See `Store.begin_turn`."""
+        return self._travel("begin_turn", address, lambda: self._store.begin_turn(address))
+
+    def turn(self, address: Address) -> int:
+        """See `Store.turn`."""
+        return self._travel("turn", address, lambda: self._store.turn(address))
+
+    def _travel(
+        self,
+        operation: str,
+        address: Address,
+        call: Callable[[], _T],
+        *,
+        entities: Callable[[], Iterable[str]] = tuple,
+        minted: Callable[[_T], int] = lambda _: 0,
+    ) -> _T:
+        """Make a call, and tell of it.
+
+        Args:
+            operation: the method's name.
+            address: the conversation that it is about.
+            call: asks the store.
+            entities: gives the entity of each key or ref that is asked about.
+            minted: counts in the answer which of them are new.
+        """
+        began = perf_counter()
+        try:
+            answer = call()
+        except BaseException as error:
+            self._telemetry.travelled(operation, address.id, entities, began=began, error=error)
+            raise
+        new = minted(answer)
+        self._telemetry.travelled(operation, address.id, entities, began=began, minted=new)
+        return answer
