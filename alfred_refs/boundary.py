@@ -34,6 +34,9 @@ _FEW = 1_000  # loaded instances remembered before looking which of them are sti
 
 State = InstanceState[Any]
 
+There = Callable[[], object]
+"""Gives an instance, or `None` when the program has dropped it."""
+
 
 class Boundary:
     """What the instances of one session show and accept.
@@ -63,8 +66,10 @@ class Boundary:
         self.showers: dict[RefAttribute, Callable[[Any], Any]] = {}
         self.numbered: dict[RefAttribute, Mapping[int, str]] = {}
         self._instrumented: set[type[Any]] = set()
-        self._loaded: list[State] = []
-        self._waiting: list[State] = []  # for the rows of their alternate keys
+        # the states' own weak references: with the states, boundary and list would be a ring,
+        # and all that a session ever read would wait for the collector
+        self._loaded: list[There] = []
+        self._waiting: list[There] = []  # for the rows of their alternate keys
         self._many = _FEW
         self._new: dict[State, None] = {}
         self._fetching = 0
@@ -90,9 +95,9 @@ class Boundary:
             self._instrument(state.class_)
         state.alfred_refs = self
         loaded = self._loaded
-        loaded.append(state)
+        loaded.append(state.obj)
         if self._by_alternate:
-            self._waiting.append(state)
+            self._waiting.append(state.obj)
         if len(loaded) > self._many:
             self._forget_collected()
 
@@ -108,7 +113,7 @@ class Boundary:
         self._instrumented.add(class_)
 
     def _forget_collected(self) -> None:
-        self._loaded = [state for state in self._loaded if state.obj() is not None]
+        self._loaded = [there for there in self._loaded if there() is not None]
         self._many = max(_FEW, 2 * len(self._loaded))
 
     def enter_new(self, state: State, *, flushing: bool = False) -> None:
@@ -305,7 +310,7 @@ class Boundary:
                 return
             if not self._fetching:
                 if self.eager:
-                    self._loaded += _states_in(rows)
+                    self._loaded += [state.obj for state in _states_in(rows)]
                 self.look_ahead(alternates)
             yield rows
 
@@ -322,7 +327,7 @@ class Boundary:
 
     def wait_for_rows(self, state: State) -> None:
         """Note that an instance was loaded anew, so that its alternate keys may name others."""
-        self._waiting.append(state)
+        self._waiting.append(state.obj)
 
     def remember_new(self, alternates: Alternates | None = None) -> None:
         """Look up which rows the alternate keys name of instances loaded since the last time.
@@ -332,13 +337,12 @@ class Boundary:
         """
         if self._waiting:
             waiting, self._waiting = self._waiting, []
-            held = self._alternates_in(waiting)
+            held = self._alternates_in(_states_of(waiting))
             (alternates or self.alternates).remember(held)
 
     def _alternates_in(self, states: Iterable[State]) -> Iterator[Held]:
         for state in states:
-            if state.obj() is not None:
-                yield from self._held(state, self._entities.of_class(state.class_).alternate)
+            yield from self._held(state, self._entities.of_class(state.class_).alternate)
 
     def _held(self, state: State, columns: Mapping[str, KeyColumn]) -> list[Held]:
         """Return what attributes of an instance hold, but for refs that are not resolved yet."""
@@ -349,7 +353,7 @@ class Boundary:
         """Return the keys of the instances loaded since the last time: primary keys first."""
         self.remember_new(alternates)
         loaded, self._loaded = self._loaded, []
-        states = [state for state in loaded if state.obj() is not None]
+        states = _states_of(loaded)
         classes = {state.class_: self._entities.of_class(state.class_) for state in states}
         primary = (self._keys(state, classes[state.class_].primary) for state in states)
         foreign = (self._keys(state, classes[state.class_].foreign) for state in states)
@@ -414,6 +418,11 @@ class Boundary:
 
 def _wanted(column: KeyColumn, value: Any) -> list[Wanted]:
     return [(text, column.space) for text in texts_in(column, value)]
+
+
+def _states_of(loaded: Iterable[There]) -> list[State]:
+    """Return the states of the instances that are still there."""
+    return [sqla.state_of(each) for there in loaded if (each := there()) is not None]
 
 
 def _states_in(rows: Rows) -> Iterator[State]:

@@ -22,6 +22,7 @@ from alfred_refs import (
     RefSession,
     UnknownRefError,
     boundary,
+    sqla,
 )
 from alfred_refs.instances import RefAttribute, boundary_of
 from alfred_refs.store.tables import metadata
@@ -174,6 +175,22 @@ def test_instances_are_not_kept_alive(session: RefSession, recipes: list[Recipe]
     gc.collect()
 
     assert watch() is None
+
+
+@pytest.mark.usefixtures("recipes")
+def test_what_a_session_read_leaves_nothing_to_the_collector(
+    sessions: sessionmaker[RefSession], conversation: Conversation
+) -> None:
+    """Rows that were dropped without a look at them are freed at once, as in a plain session."""
+    gc.disable()
+    try:
+        with sessions(conversation=conversation) as session:
+            states = [weakref.ref(sqla.state_of(r)) for r in session.scalars(select(Recipe))]
+        left = [state() for state in states if state() is not None]
+    finally:
+        gc.enable()
+
+    assert (len(states), left) == (5, [])
 
 
 def test_what_is_remembered_of_rows_not_looked_at_is_bounded(
