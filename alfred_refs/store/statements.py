@@ -57,6 +57,18 @@ _mapping_of_wanted = and_(
 )
 
 
+# What is known of each wanted key: one probe of an index for each, because of the limit. As a
+# join, it would be planned for a conversation of average size, and read a large one whole.
+_met = (
+    select(mappings.c.number, mappings.c.gone)
+    .where(_mapping_of_wanted)
+    .limit(literal_column("1"))
+    .correlate(_wanted)
+    .lateral("met")
+)
+_wanted_and_met = _wanted.outerjoin(_met, literal_column("true"))
+
+
 # Lets processes that start together make the tables one after the other. The number stands for
 # them among the advisory locks of the database.
 lock_tables = select(func.pg_advisory_xact_lock(int.from_bytes(b"alf_refs")))
@@ -68,7 +80,7 @@ lock = (
     .from_select(
         ["conversation", "id", "owner"],
         select(_conversation, _id, _owner).where(
-            exists().select_from(_wanted).where(~exists().where(_mapping_of_wanted))
+            exists().select_from(_wanted_and_met).where(_met.c.number.is_(None))
         ),
     )
     .on_conflict_do_update(
@@ -82,8 +94,8 @@ lock = (
 # statement keeps the snapshot from before it waited, so only the next one sees what was minted
 # meanwhile.
 _seen = (
-    select(_wanted.c.position, _wanted.c.entity, _wanted.c.key, mappings.c.number, mappings.c.gone)
-    .select_from(_wanted.outerjoin(mappings, _mapping_of_wanted))
+    select(_wanted.c.position, _wanted.c.entity, _wanted.c.key, _met.c.number, _met.c.gone)
+    .select_from(_wanted_and_met)
     .where(_mine)
     .cte("seen")
 )
@@ -131,20 +143,26 @@ refer = union_all(
 _named = (
     func.unnest(_entities, _numbers).table_valued("entity", "number").render_derived(name="named")
 )
+# The mapping of that number or the next higher one, for each: the order leaves no choice of index,
+# which would be a guess where the server has no statistics yet.
+_meant = (
+    select(mappings.c.number, mappings.c.key, mappings.c.gone)
+    .where(
+        mappings.c.conversation == _conversation,
+        mappings.c.entity == _named.c.entity,
+        mappings.c.number >= _named.c.number,
+    )
+    .order_by(mappings.c.number)
+    .limit(literal_column("1"))
+    .correlate(_named)
+    .lateral("meant")
+)
 
 resolve = (
-    select(_is_mine.label("mine"), mappings.c.entity, mappings.c.number, mappings.c.key)
-    .add_columns(mappings.c.gone)
+    select(_is_mine.label("mine"), _named.c.entity, _named.c.number, _meant.c.key, _meant.c.gone)
     .select_from(conversations)
     .join(_named, literal_column("true"))
-    .outerjoin(
-        mappings,
-        and_(
-            mappings.c.conversation == _conversation,
-            mappings.c.entity == _named.c.entity,
-            mappings.c.number == _named.c.number,
-        ),
-    )
+    .outerjoin(_meant, _meant.c.number == _named.c.number)
     .where(_here)
 )
 

@@ -1,0 +1,122 @@
+"""What the server does for each statement of the registry's own, by `EXPLAIN`.
+
+The tables hold what a registry does in the long run: one conversation of many refs among very many
+of few. A statement is run on the large one, by a plan of its own values or by a generic one, of
+which the server knows no values, and taken back.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import psycopg
+from sqlalchemy import Dialect, Executable, make_url
+
+from alfred_refs import store
+from alfred_refs.keys import encode
+
+FILL = """
+insert into alfred_refs_conversation (conversation, id)
+    select md5(n::text)::uuid, n from generate_series(0, 29999) n;
+insert into alfred_refs_counter (conversation, entity, last)
+    select conversation, 'recipe', case id when '0' then 20003 else 3 end
+    from alfred_refs_conversation;
+insert into alfred_refs_mapping (conversation, entity, number, key)
+    select conversation, 'recipe', n, decode('75' || md5(n::text), 'hex')
+    from alfred_refs_counter, generate_series(1, last) n;
+"""
+
+# a value for each parameter of a statement: the large conversation, keys known and new
+VALUES: Mapping[str, Any] = {
+    "p_conversation": uuid.UUID("cfcd2084-95d5-65ef-66e7-dff9f98764da"),
+    "p_entities": ["recipe"] * 3,
+    "p_entity": "recipe",
+    "p_gone": "was deleted",
+    "p_id": "0",
+    "p_keys": [
+        encode(uuid.UUID(key))
+        for key in ("c4ca4238a0b923820dcc509a6f75849b", "0" * 31 + "1", "0" * 31 + "2")
+    ],
+    "p_limit": 5,
+    "p_number": 10_000,
+    "p_numbers": [1, 2, 30_000],
+    "p_owner": None,
+}
+
+Plan = Literal["custom", "generic"]
+
+# writes parameters as PREPARE takes them
+NUMBERED: Dialect = make_url("postgresql+asyncpg://").get_dialect()()
+
+
+def statements() -> Mapping[str, Executable]:
+    """Return every statement of the package's own, by its name."""
+    modules = [
+        importlib.import_module(f"{store.__name__}.{found.name}")
+        for found in pkgutil.iter_modules(store.__path__)
+    ]
+    return {
+        name: value
+        for module in modules
+        for name, value in vars(module).items()
+        if isinstance(value, Executable) and not name.startswith("_")
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What was done with a table, or with one of its partitions.
+
+    Attributes:
+        relation: the name of the table or partition.
+        how: the kind of scan.
+        rows: how many rows were looked at.
+    """
+
+    relation: str
+    how: str
+    rows: int
+
+
+def scans(connection: psycopg.Connection[Any], statement: Executable, plan: Plan) -> list[Scan]:
+    """Run a statement, take it back, and return the scans that were executed."""
+    compiled = cast(Any, statement).compile(dialect=NUMBERED)
+    names = compiled.positiontup or ()
+    values = [VALUES[name] if name.startswith("p_") else compiled.params[name] for name in names]
+    arguments = f"({', '.join('%s' for _ in names)})" if names else ""
+    with connection.transaction(force_rollback=True):
+        connection.execute(f"set local plan_cache_mode = force_{plan}_plan")
+        connection.execute(f"prepare explained as {compiled}".encode())
+        asked = f"explain (analyze, format json) execute explained{arguments}"
+        [[[explained]]] = connection.execute(asked.encode(), values).fetchall()
+    connection.execute("deallocate explained")
+    return [
+        Scan(node["Relation Name"], node["Node Type"], _rows(node))
+        for node in _nodes(explained["Plan"])
+        if "Scan" in node["Node Type"] and "Relation Name" in node and node["Actual Loops"]
+    ]
+
+
+def rows_read(found: list[Scan]) -> Counter[str]:
+    """Return how many rows were looked at in each table or partition."""
+    read: Counter[str] = Counter()
+    for scan in found:
+        read[scan.relation] += scan.rows
+    return read
+
+
+def _nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
+
+
+def _rows(node: Mapping[str, Any]) -> int:
+    looked_at = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+    return int(looked_at * node["Actual Loops"])
