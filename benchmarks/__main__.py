@@ -11,13 +11,19 @@ import sqlalchemy
 from rich.console import Console
 from sqlalchemy import create_engine
 
-from benchmarks import asking, reading, report
+from benchmarks import asking, keeping, minting, opening, reading, report
+from benchmarks.population import Populated
 from benchmarks.setting import set_up
 from tests.postgres.server import embedded_server
 
-ROWS = (*reading.ROWS, *asking.ROWS)
-
-RESULTS = Path(__file__).parent / "results"
+ROWS = (
+    *reading.ROWS,
+    *asking.ROWS,
+    *minting.ROWS,
+    *opening.FULL_ROWS,
+    *minting.FULL_ROWS,
+    *keeping.ROWS,
+)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -25,13 +31,16 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     with embedded_server(durable=True) as url:
         engine, bare = create_engine(url), create_engine(url)
-        setting = set_up(engine, bare, rows=options.rows, repetitions=options.repetitions)
+        populated = Populated(engine, options.mappings, Console(stderr=True))
+        setting = set_up(
+            engine, bare, populated, rows=options.rows, repetitions=options.repetitions
+        )
         measured = [
             (row, row.measure(setting)) for row in ROWS if options.only in row.measure.__name__
         ]
         on = report.described(engine)
-        engine.dispose()
-        bare.dispose()
+        for each in (populated, engine, bare):
+            each.dispose()
     report.show(Console(width=None if sys.stdout.isatty() else 160), measured, on)
     if options.write is not None:
         options.write.parent.mkdir(exist_ok=True)
@@ -44,8 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000, help="in each table")
     parser.add_argument("--repetitions", type=int, default=80, help="of each side, at least 2")
+    parser.add_argument("--mappings", type=int, default=10_000_000, help="in the full registry")
     parser.add_argument("--only", default="", help="rows whose function has this in its name")
-    parser.add_argument("--write", type=Path, default=RESULTS / f"sqlalchemy-{series}.md")
+    parser.add_argument("--write", type=Path, default=report.RESULTS / f"sqlalchemy-{series}.md")
     return parser
 
 

@@ -63,7 +63,7 @@ def _ask(session: Session, meal_plan: type[Any], name: object) -> None:
 def _sent_beside(setting: Setting, conversation: Conversation) -> Figure:
     with _sent() as sent, RefSession(setting.engine, conversation=conversation) as session:
         _ask(session, setting.ours.meal_plan, "meal_plan_1")
-    return Figure(len(sent) - 1, None, "counted")
+    return Figure(len(sent) - 1, "count", "")
 
 
 @contextmanager

@@ -24,13 +24,15 @@ class Figure:
 
     Attributes:
         value: is held against the row's bound.
-        spread: between which values the middle half of the repetitions is; none if there is one.
+        by: what it was measured with: a clock, tracemalloc, the server.
         detail: what the value was made of, in a few words.
+        spread: between which values the middle half of the repetitions is; none if there is one.
     """
 
     value: float
-    spread: tuple[float, float] | None
+    by: str
     detail: str
+    spread: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +72,19 @@ class Comparison:
     wall: Times
 
     def by_cpu(self) -> Figure:
-        """Return how many times the other side's CPU time ours takes."""
-        detail = f"CPU {self.cpu}; clock {self.wall}, {self.wall.ratio:.2f} x"
-        return Figure(self.cpu.ratio, self.cpu.spread, detail)
+        """Return how many times the other side's CPU time ours takes: work is done in Python."""
+        detail = f"{self.cpu}; clock {self.wall}, {self.wall.ratio:.2f} x"
+        return Figure(self.cpu.ratio, "CPU", detail, self.cpu.spread)
+
+    def by_clock(self) -> Figure:
+        """Return how many times the other side's time ours takes: work is done by the server."""
+        detail = f"{self.wall}; CPU {self.cpu}, {self.cpu.ratio:.2f} x"
+        return Figure(self.wall.ratio, "clock", detail, self.wall.spread)
+
+
+def times_called(repetitions: int) -> int:
+    """Return how often `side_by_side` calls each side: as much work is to be laid out for it."""
+    return _WARM_UP + repetitions
 
 
 def side_by_side(ours: Side, theirs: Side, *, repetitions: int, calls: int = 1) -> Comparison:

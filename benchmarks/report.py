@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 
 import psycopg
 import sqlalchemy
@@ -19,7 +20,12 @@ from sqlalchemy import Engine
 from benchmarks.measure import Figure
 from benchmarks.table import Row
 
-_HEAD = ("what", "measured", "middle half", "at most", "medians: ours / theirs")
+RESULTS = Path(__file__).parent / "results"
+
+_HEAD = ("what", "measured", "middle half", "at most", "by", "medians: ours / theirs")
+
+Cells = Sequence[str]
+"""The text of a line's cells."""
 
 Measured = Sequence[tuple[Row, Figure]]
 
@@ -38,23 +44,32 @@ def described(engine: Engine) -> str:
 
 def show(console: Console, measured: Measured, on: str) -> None:
     """Print the table and what it was measured on."""
-    table = Table(*_HEAD)
-    for row, figure in measured:
-        style = "" if figure.value <= row.at_most else "bold red"
-        table.add_row(*_cells(row, figure), style=style)
-    console.print(table)
-    console.print(on)
+    over = {n for n, (row, figure) in enumerate(measured) if row.is_over(figure)}
+    console.print(console_table(_HEAD, [_cells(*each) for each in measured], over), on)
 
 
 def markdown(measured: Measured, on: str) -> str:
     """Return the table as Markdown."""
-    lines = [_HEAD, ["---"] * len(_HEAD), *(_cells(row, figure) for row, figure in measured)]
-    rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"# Benchmarks\n\nMeasured by `python3 run.py benchmarks` on {on}.\n\n{rows}\n"
+    table = markdown_table(_HEAD, [_cells(*each) for each in measured])
+    return f"# Benchmarks\n\nMeasured by `python3 run.py benchmarks` on {on}.\n\n{table}"
+
+
+def console_table(head: Cells, lines: Sequence[Cells], over: Collection[int] = ()) -> Table:
+    """Return a table for a console, with the lines in red that are over their bound."""
+    table = Table(*head)
+    for number, line in enumerate(lines):
+        table.add_row(*line, style="bold red" if number in over else "")
+    return table
+
+
+def markdown_table(head: Cells, lines: Sequence[Cells]) -> str:
+    """Return a table in Markdown."""
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, ["---"] * len(head), *lines))
 
 
 def _cells(row: Row, figure: Figure) -> list[str]:
     spread = figure.spread and " to ".join(f"{value:.2f}" for value in figure.spread)
-    bound, unit = f"{row.at_most:g}", f" {row.unit}".rstrip()
-    value = f"{figure.value:.2f}" if spread else f"{figure.value:g}"
-    return [row.what, value + unit, spread or "", bound + unit, figure.detail]
+    unit = f" {row.unit}".rstrip()
+    bound = "" if row.at_most is None else f"{row.at_most:g}{unit}"
+    value = f"{figure.value:.2f}" if spread else f"{figure.value:.0f}"
+    return [row.what, value + unit, spread or "", bound, figure.by, figure.detail]

@@ -16,6 +16,7 @@ from sqlalchemy import Engine, ForeignKey, MetaData, Uuid, insert
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from alfred_refs import Conversation, RefRegistry, RefSession
+from benchmarks.population import Populated
 
 _DAY = dt.date(2026, 5, 1)
 
@@ -66,6 +67,7 @@ class Setting:
         recipes: the keys of the recipes, in the order of their refs.
         meal_plans: the keys of the meal plans, one a recipe, in the order of their refs.
         repetitions: how often each side is timed.
+        populated: another database, with a very full registry.
     """
 
     engine: Engine
@@ -77,14 +79,18 @@ class Setting:
     recipes: Sequence[uuid.UUID]
     meal_plans: Sequence[uuid.UUID]
     repetitions: int
+    populated: Populated
 
 
-def set_up(engine: Engine, bare: Engine, *, rows: int, repetitions: int) -> Setting:
+def set_up(
+    engine: Engine, bare: Engine, populated: Populated, *, rows: int, repetitions: int
+) -> Setting:
     """Fill an empty database, and show every key once.
 
     Args:
         engine: the database's.
         bare: another on the same database.
+        populated: another database, with a very full registry.
         rows: how many recipes there are, and how many meal plans.
         repetitions: how often each side is to be timed.
     """
@@ -100,7 +106,16 @@ def set_up(engine: Engine, bare: Engine, *, rows: int, repetitions: int) -> Sett
         session.get_one(ours.recipe, "recipe_1")
         session.get_one(ours.meal_plan, "meal_plan_1")
     return Setting(
-        engine, bare, registry, conversation, ours, twins, recipes, meal_plans, repetitions
+        engine=engine,
+        bare=bare,
+        registry=registry,
+        conversation=conversation,
+        ours=ours,
+        twins=twins,
+        recipes=recipes,
+        meal_plans=meal_plans,
+        repetitions=repetitions,
+        populated=populated,
     )
 
 

@@ -18,12 +18,16 @@ class Row:
 
     Attributes:
         what: is measured.
-        at_most: what its value should be.
+        at_most: what its value should be; `None` where nothing is promised.
         measure: measures it.
         unit: of both.
     """
 
     what: str
-    at_most: float
+    at_most: float | None
     measure: Callable[[Setting], Figure]
     unit: str = "x"
+
+    def is_over(self, figure: Figure) -> bool:
+        """Tell whether a figure is above the bound."""
+        return self.at_most is not None and figure.value > self.at_most

@@ -1,30 +1,58 @@
-"""Tests for `python -m benchmarks`: that it measures and reports, never what it finds."""
+"""Tests for `benchmarks`: that they measure and report, never what they find."""
 
 from __future__ import annotations
 
 import re
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from sqlalchemy import URL, create_engine
 
-from benchmarks import __main__ as program
+from alfred_refs import RefRegistry
+from benchmarks import __main__ as program, layouts
+from benchmarks.growth import results
+from benchmarks.population import IN_SMALL, LARGEST, SMALL, Populated
+from tests.postgres.server import embedded_server
+
+_TINY = ("--rows", "20", "--repetitions", "2", "--mappings", "100")
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers that do not wait for the disk: here nothing is measured."""
+
+    def hasty_server(*, durable: bool) -> AbstractContextManager[URL]:
+        assert durable
+        return embedded_server()
+
+    for each in (program, layouts):
+        monkeypatch.setattr(each, "embedded_server", hasty_server)
+
+
+def cells_of(written: Path) -> list[list[str]]:
+    """Return the cells of a written table, without its head."""
+    lines = [line for line in written.read_text("utf-8").splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
 def test_every_row_is_measured_and_written_with_its_bound(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The table has a figure and a bound in each row, on the console and in the file."""
+    """The table has a figure in each row and the bound of each, on the console and in the file."""
     written = tmp_path / "results" / "table.md"
 
-    code = program.main(["--rows", "20", "--repetitions", "2", "--write", str(written)])
+    code = program.main([*_TINY, "--write", str(written)])
 
-    lines = [line for line in written.read_text("utf-8").splitlines() if line.startswith("|")]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+    cells = cells_of(written)
+    value, bounds = r"\d+(\.\d+)?( x| B)?", [row.at_most for row in program.ROWS]
     assert code == 0
     assert [cell[0] for cell in cells] == [row.what for row in program.ROWS]
-    assert all(
-        re.fullmatch(r"\d+(\.\d+)?( x)?", value) for cell in cells for value in (cell[1], cell[3])
-    )
+    assert all(re.fullmatch(value, cell[1]) for cell in cells)
+    assert [bool(re.fullmatch(value, cell[3])) for cell in cells] == [
+        b is not None for b in bounds
+    ]
     assert "PostgreSQL" in capsys.readouterr().out
 
 
@@ -32,8 +60,59 @@ def test_a_row_can_be_measured_alone(tmp_path: Path) -> None:
     """While one works on a row, the others need not be waited for."""
     written = tmp_path / "table.md"
 
-    program.main(
-        ["--only", "not_cached", "--rows", "2", "--repetitions", "2", "--write", str(written)]
-    )
+    program.main([*_TINY, "--only", "not_cached", "--write", str(written)])
 
-    assert written.read_text("utf-8").count("\n| ") == 3
+    assert len(cells_of(written)) == 1
+
+
+def test_minting_is_seen_to_be_one_round_trip(tmp_path: Path) -> None:
+    """What is counted is the server's answers: none would mean that nothing was traced."""
+    written = tmp_path / "table.md"
+
+    program.main([*_TINY, "--only", "minted_in_round_trips", "--write", str(written)])
+
+    assert cells_of(written)[0][1] == "1"
+
+
+def test_a_registry_that_the_server_filled_goes_on_like_one_that_was_minted() -> None:
+    """Its conversations have as many refs as they should, in the registry's own form."""
+    with embedded_server() as url:
+        engine = create_engine(url)
+        full = Populated(engine, 200, Console(quiet=True)).engine
+        registry = RefRegistry(full)
+
+        large, small = registry.conversation(LARGEST), registry.conversation(SMALL)
+        key = large.resolve("recipe_10")
+        next_refs = [c.refer("recipe", 1) for c in (large, small)]
+        again = RefRegistry(full).conversation(LARGEST).refer("recipe", key)
+        with full.connect() as connection:
+            mappings = connection.exec_driver_sql("select count(*) from alfred_refs_mapping")
+            counted = mappings.scalar_one()
+        full.dispose()
+        engine.dispose()
+
+    assert again == "recipe_10"
+    assert next_refs == ["recipe_11", f"recipe_{IN_SMALL // 2 + 1}"]
+    assert counted == 200 + 2
+
+
+def test_what_grows_a_registry_has_no_key_twice_and_takes_turns() -> None:
+    """So many mappings as asked for, of conversations that come again and again."""
+    grown = list(results(2_000))
+
+    keys = [key for _, result in grown for key in result]
+    conversations = [address for address, _ in grown]
+    assert len(set(keys)) == len(keys) == 2_000
+    assert 1 < len(set(conversations)) < len(conversations)
+
+
+def test_every_layout_is_filled_read_and_weighed(tmp_path: Path) -> None:
+    """Each can hold what is minted, and is found by both its indexes, which weigh something."""
+    written = tmp_path / "layouts.md"
+
+    code = layouts.main(["--mappings", "2000", "--write", str(written)])
+
+    cells = cells_of(written)
+    assert code == 0
+    assert [cell[0] for cell in cells] == [layout.what for layout in layouts.LAYOUTS]
+    assert all(int(weight) > 0 for cell in cells for weight in cell[1:5])
