@@ -15,11 +15,14 @@ sessions, processes and machines; a session is one unit of work in it.
 from typing import TYPE_CHECKING, Any
 
 from .conversation import Conversation as Conversation
+from .entries import RefEntry as RefEntry
 from .errors import (
     BadRefError as BadRefError,
+    ConversationExistsError as ConversationExistsError,
     ConversationIdError as ConversationIdError,
     DraftRefError as DraftRefError,
     EntityNameError as EntityNameError,
+    ExportFormatError as ExportFormatError,
     GoneRefError as GoneRefError,
     KeyColumnError as KeyColumnError,
     KeyTypeError as KeyTypeError,
@@ -30,6 +33,7 @@ from .errors import (
     RegistryFailedError as RegistryFailedError,
     RegistryTablesError as RegistryTablesError,
     RegistryUnreachableError as RegistryUnreachableError,
+    RetentionError as RetentionError,
     SetupError as SetupError,
     UnknownConversationError as UnknownConversationError,
     UnknownRefError as UnknownRefError,
@@ -39,7 +43,12 @@ from .errors import (
 from .policy import RefPolicy as RefPolicy
 from .registry import RefRegistry as RefRegistry
 from .session import RefSession as RefSession
-from .store import PostgresStore as PostgresStore, Store as Store
+from .store import (
+    ConversationInfo as ConversationInfo,
+    PostgresStore as PostgresStore,
+    RegistryStats as RegistryStats,
+    Store as Store,
+)
 
 if TYPE_CHECKING:
     from .asyncio import AsyncRefSession as AsyncRefSession
@@ -48,14 +57,18 @@ __all__ = [
     "AsyncRefSession",
     "BadRefError",
     "Conversation",
+    "ConversationExistsError",
     "ConversationIdError",
+    "ConversationInfo",
     "DraftRefError",
     "EntityNameError",
+    "ExportFormatError",
     "GoneRefError",
     "KeyColumnError",
     "KeyTypeError",
     "PostgresStore",
     "RawKeyError",
+    "RefEntry",
     "RefError",
     "RefNotCarriedError",
     "RefPolicy",
@@ -63,8 +76,10 @@ __all__ = [
     "RefSession",
     "RegistryBusyError",
     "RegistryFailedError",
+    "RegistryStats",
     "RegistryTablesError",
     "RegistryUnreachableError",
+    "RetentionError",
     "SetupError",
     "Store",
     "UnknownConversationError",

@@ -64,6 +64,11 @@ class RefCache:
         self.back: dict[EntityKey, str] = {}
         self.unshown: dict[EntityKey, Gone] = {}
 
+    def clear(self) -> None:
+        """Forget all of it: the conversation was forgotten."""
+        for part in (self._refs, self._keys, self.gone, self.back, self.unshown):
+            part.clear()
+
     def refs_of(self, entity: str) -> Refs:
         """Return the refs of an entity: a live view, to be read only."""
         refs = self._refs.get(entity)

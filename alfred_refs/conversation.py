@@ -13,22 +13,22 @@ no row sends nothing at all.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from sqlalchemy import Table
 
 from .cache import RefCache, token_of
 from .columns import KeyColumn
-from .errors import ConversationIdError, GoneRefError, KeyTypeError
+from .entries import RefEntry
+from .errors import GoneRefError, KeyTypeError
+from .exports import to_json
 from .keys import Key, spells_uuid
 from .plans import Plans
 from .refs import parse_ref
 from .refusal import Suggestions, refusal
 from .store import Address, EntityKey, Gone, Store
 from .telemetry import Telemetry
-
-_LONGEST_ID = 255
 
 # What Python type the values of a key column have underneath.
 _TYPES = {"uuid": uuid.UUID, "integer": int, "string": str}
@@ -52,9 +52,10 @@ class Conversation:
         store: Store,
         plans: Plans,
         cache: RefCache,
+        *,
         telemetry: Telemetry,
+        opened: Callable[[Address], Conversation],
     ) -> None:
-        _check_id(address.id)
         self.id = address.id
         self.owner = address.owner
         self._address = address
@@ -62,6 +63,7 @@ class Conversation:
         self.plans = plans
         self._cache = cache
         self._telemetry = telemetry
+        self._opened = opened
         self._turn: int | None = None
 
     def __repr__(self) -> str:
@@ -82,6 +84,63 @@ class Conversation:
         """Begin the next turn and return its number."""
         self._turn = self._store.begin_turn(self._address)
         return self._turn
+
+    def fork(self, new_id: str) -> Conversation:
+        """Make a conversation that goes on from here, for a branch of a chat, and open it.
+
+        It has the same owner, refs and turn, and mints from then on for itself: the next new row
+        may be `recipe_4` in both, and two different ones.
+
+        Raises:
+            UnknownConversationError: this conversation was not begun: it has neither refs nor
+                turns.
+            ConversationExistsError: the new id is taken, or was used before.
+            ConversationIdError: it cannot identify a conversation.
+        """
+        new = Address(new_id, self.owner)
+        self.confirm_back()
+        self._store.fork(self._address, new_id)
+        return self._opened(new)
+
+    def forget(self) -> None:
+        """Remove the conversation and all its refs, for good.
+
+        Its numbers stay taken: if the id is begun again, they go on, and a ref that a model
+        remembers is unknown, never another row's. Other processes go on showing what they have
+        met, until they open the conversation anew.
+
+        Raises:
+            UnknownConversationError: it was not begun, or is forgotten already.
+        """
+        self._store.forget(self._address)
+        self._cache.clear()
+        self._turn = None
+
+    def export(self) -> dict[str, Any]:
+        """Return the whole conversation as JSON values, to be kept or moved.
+
+        For trusted code: it holds keys. `RefRegistry.import_conversation()` takes it.
+
+        Raises:
+            UnknownConversationError: it was not begun.
+        """
+        self.confirm_back()
+        return to_json(self._store.export(self._address))
+
+    def entries(
+        self, entity: type[Any] | Table | str | None = None, *, keys: bool = False
+    ) -> Iterator[RefEntry]:
+        """Yield what is known of each ref, in natural order, read from the store page by page.
+
+        Args:
+            entity: of refs of this entity, mapped class or table only.
+            keys: with their keys; for trusted code.
+        """
+        self.confirm_back()
+        name = None if entity is None else self.plans.entities.name_of(entity)
+        for entry in self._store.entries(self._address, name):
+            key = entry.key if keys else None
+            yield RefEntry(str(entry.ref), entry.ref.entity, entry.ref.number, entry.gone, key)
 
     def resolve(self, ref: str, entity: type[Any] | Table | str | None = None) -> Key:
         """Return the key that a ref names.
@@ -274,19 +333,6 @@ class Conversation:
                 raise self._telemetry.refused(self.id, error)
         for entry in entries.values():
             self._cache.keep(entry)
-
-
-def _check_id(given: Any) -> None:
-    if not isinstance(given, str):
-        raise ConversationIdError(
-            f"a conversation's id is a {type(given).__name__}",
-            "give text, such as str(id)",
-        )
-    if not 0 < len(given) <= _LONGEST_ID or not given.isprintable():
-        raise ConversationIdError(
-            "a conversation's id is empty, too long or has control characters",
-            f"use 1 to {_LONGEST_ID} printable characters",
-        )
 
 
 def _checked(column: KeyColumn, key: Any) -> Key:

@@ -154,6 +154,24 @@ class UnknownConversationError(RefError):
         )
 
 
+class ConversationExistsError(RefError):
+    """A conversation cannot be made under this id, because it is taken or was used before.
+
+    It reads the same whoever has it. After a conversation is forgotten, its numbers are still not
+    given to other rows, because a model may remember its refs.
+    """
+
+    def __init__(self, conversation: str) -> None:
+        self.conversation = conversation
+        super().__init__(conversation)
+
+    def _message(self) -> str:
+        return (
+            f"conversation {self.conversation!r} cannot be made, because its id is taken or was "
+            "used before; choose an id that never was"
+        )
+
+
 class SetupError(RefError):
     """The application is put together in a way that cannot work; the developer must change it."""
 
@@ -167,7 +185,15 @@ class SetupError(RefError):
 
 
 class ConversationIdError(SetupError):
-    """The text cannot identify a conversation."""
+    """The text cannot identify a conversation, or its owner."""
+
+
+class ExportFormatError(SetupError):
+    """What is to be imported is not an export, or is one of a newer version of the package."""
+
+
+class RetentionError(SetupError):
+    """Conversations cannot be unused for less than no time."""
 
 
 class EntityNameError(SetupError):

@@ -6,12 +6,22 @@ how long it took and what it was about. A call is a round trip by the promise of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from time import perf_counter
 from typing import TypeVar
 
 from .refs import Ref
-from .store import Address, EntityKey, Entry, Gone, Store
+from .store import (
+    Address,
+    ConversationInfo,
+    EntityKey,
+    Entry,
+    Exported,
+    Gone,
+    RegistryStats,
+    Store,
+)
 from .telemetry import Telemetry
 
 _T = TypeVar("_T")
@@ -76,6 +86,46 @@ class ObservedStore:
     def turn(self, address: Address) -> int:
         """See `Store.turn`."""
         return self._travel("turn", address, lambda: self._store.turn(address))
+
+    def touch(self, address: Address) -> None:
+        """See `Store.touch`."""
+        self._travel("touch", address, lambda: self._store.touch(address))
+
+    def fork(self, address: Address, new_id: str) -> None:
+        """See `Store.fork`."""
+        self._travel("fork", address, lambda: self._store.fork(address, new_id))
+
+    def forget(self, address: Address) -> None:
+        """See `Store.forget`."""
+        self._travel("forget", address, lambda: self._store.forget(address))
+
+    def export(self, address: Address) -> Exported:
+        """See `Store.export`."""
+        return self._travel("export", address, lambda: self._store.export(address))
+
+    def restore(self, address: Address, exported: Exported) -> None:
+        """See `Store.restore`."""
+        self._travel("restore", address, lambda: self._store.restore(address, exported))
+
+    def entries(self, address: Address, entity: str | None = None) -> Iterator[Entry]:
+        """See `Store.entries`: as many round trips as there are pages, and not counted."""
+        return self._store.entries(address, entity)
+
+    def describe(self, id: str) -> ConversationInfo:  # noqa: A002  # as everyone calls it
+        """See `Store.describe`: an operator's, and not counted, as are those that follow."""
+        return self._store.describe(id)
+
+    def conversations(self, unused_for: timedelta | None = None) -> Iterator[ConversationInfo]:
+        """See `Store.conversations`."""
+        return self._store.conversations(unused_for)
+
+    def prune(self, unused_for: timedelta, batch: int) -> Iterator[int]:
+        """See `Store.prune`."""
+        return self._store.prune(unused_for, batch)
+
+    def stats(self) -> RegistryStats:
+        """See `Store.stats`."""
+        return self._store.stats()
 
     def _travel(
         self,

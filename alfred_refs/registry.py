@@ -1,8 +1,14 @@
-"""The application's registry of refs: one for each application, made from its engine."""
+"""The application's registry of refs: one for each application, made from its engine.
+
+It opens conversations for the application, and tells operators about all of them.
+"""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -11,11 +17,12 @@ from sqlalchemy import Engine
 from .cache import RefCache
 from .conversation import Conversation
 from .entities import Entities
-from .errors import SetupError
+from .errors import RetentionError, SetupError
+from .exports import from_json
 from .observed import ObservedStore
 from .plans import Plans
 from .policy import RefPolicy
-from .store import Address, PostgresStore, Store
+from .store import Address, ConversationInfo, PostgresStore, RegistryStats, Store
 from .telemetry import Counts, Observed, Telemetry
 
 if TYPE_CHECKING:
@@ -93,9 +100,110 @@ class RefRegistry(Observed):
         Raises:
             ConversationIdError: the id cannot identify a conversation.
         """
-        address = Address(id, None if owner is None else str(owner))
+        return self._opened(Address(id, None if owner is None else str(owner)))
+
+    def import_conversation(
+        self,
+        data: Mapping[str, Any],
+        *,
+        id: str | None = None,  # noqa: A002  # as everyone calls it
+        owner: str | int | uuid.UUID | EllipsisType | None = ...,
+    ) -> Conversation:
+        """Make a conversation of what `Conversation.export()` returned, and open it.
+
+        Args:
+            data: as it was exported; it is checked, whole, before anything is written.
+            id: another id than the one in `data`.
+            owner: another owner than the one in `data`; `None` is none.
+
+        Raises:
+            ExportFormatError: `data` is foreign, malformed, or of a newer version.
+            ConversationExistsError: the id is taken, or was used before, unless by the
+                conversation in `data` itself.
+            ConversationIdError: the id cannot identify a conversation.
+        """
+        exported = from_json(data)
+        if owner is ...:
+            owner = exported.owner
+        new_id = exported.id if id is None else id
+        address = Address(new_id, None if owner is None else str(owner))
+        self._observed.restore(address, exported)
+        return self._opened(address)
+
+    def conversations(self, *, unused_for: timedelta | None = None) -> Iterator[ConversationInfo]:
+        """Iterate over all conversations, whoever their owners are, in no particular order.
+
+        For operators. They are read page by page, so any number is as good as a few.
+
+        Args:
+            unused_for: only those that were not used for so long.
+
+        Raises:
+            RetentionError: `unused_for` is negative.
+        """
+        _check_age(unused_for)
+        return self._store.conversations(unused_for)
+
+    def describe(self, id: str) -> ConversationInfo:  # noqa: A002  # as everyone calls it
+        """Tell about one conversation, whoever its owner is. For operators.
+
+        Raises:
+            UnknownConversationError: there is none of this id.
+            ConversationIdError: the id cannot identify a conversation.
+        """
+        return self._store.describe(Address(id).id)
+
+    def prune(
+        self,
+        unused_for: timedelta,
+        *,
+        batch: int = 100,
+        progress: Callable[[int], object] | None = None,
+    ) -> int:
+        """Forget all conversations that were not used for so long; return how many they were.
+
+        For operators. It may run beside everything else, itself included: each batch is a short
+        transaction, and conversations that are being worked in are left out. A conversation that
+        is used without anything new being minted may count as unused for an hour more than it
+        is. In the end the numbers are given free that were left behind, longer ago than
+        `unused_for`, by conversations that were forgotten.
+
+        Args:
+            unused_for: how long at least.
+            batch: how many conversations to forget in one transaction.
+            progress: is called after each batch with the number it forgot.
+
+        Raises:
+            RetentionError: `unused_for` is negative, or `batch` is not positive.
+        """
+        if batch < 1:
+            raise RetentionError(f"a batch of {batch!r} conversations", "give at least 1")
+        _check_age(unused_for)
+        total = 0
+        for forgotten in self._store.prune(unused_for, batch):
+            total += forgotten
+            if progress is not None:
+                progress(forgotten)
+        return total
+
+    def stats(self) -> RegistryStats:
+        """Tell how much is kept for all conversations. For operators: all refs are looked at."""
+        return self._store.stats()
+
+    def _opened(self, address: Address) -> Conversation:
         cache = self._caches.setdefault(address, RefCache())
-        return Conversation(address, self._observed, self._plans, cache, self._telemetry)
+        return Conversation(
+            *(address, self._observed, self._plans, cache),
+            telemetry=self._telemetry,
+            opened=self._opened,
+        )
+
+
+def _check_age(unused_for: timedelta | None) -> None:
+    if unused_for is not None and unused_for < timedelta():
+        raise RetentionError(
+            f"unused_for is negative: {unused_for!r}", "give how long they were not used"
+        )
 
 
 def _store_for(bind: Any) -> Store:

@@ -10,6 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from alfred_refs import errors
 from alfred_refs.errors import (
     BadRefError,
+    ConversationExistsError,
     DraftRefError,
     GoneRefError,
     KeyTypeError,
@@ -77,6 +78,13 @@ EXAMPLES = [
         ),
     ),
     (
+        ConversationExistsError("chat-7"),
+        (
+            "conversation 'chat-7' cannot be made, because its id is taken or was used before; "
+            "choose an id that never was"
+        ),
+    ),
+    (
         RegistryTablesError("kitchen"),
         (
             "the registry's tables are missing or out of date in database 'kitchen'; "
@@ -138,7 +146,8 @@ def test_all_errors_are_of_one_root_and_two_families() -> None:
     ours = [c for c in classes if issubclass(c, RefError)]
 
     assert {c for c in ours if not issubclass(c, BadRefError | SetupError)} == {
-        *(UnknownConversationError, RegistryBusyError, RegistryFailedError),
+        *(UnknownConversationError, ConversationExistsError),
+        *(RegistryBusyError, RegistryFailedError),
     }
     assert issubclass(RefError, SQLAlchemyError)
 

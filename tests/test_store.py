@@ -5,11 +5,18 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import Engine, create_engine
 
-from alfred_refs import UnknownConversationError
+from alfred_refs import (
+    ConversationExistsError,
+    ConversationIdError,
+    RegistryStats,
+    UnknownConversationError,
+)
 from alfred_refs.observed import ObservedStore
 from alfred_refs.refs import Ref
 from alfred_refs.store import Address, EntityKey, MemoryStore, PostgresStore, Store
@@ -248,3 +255,311 @@ def test_nothing_to_do_is_done(store: Store) -> None:
     assert store.refer(CHAT, []) == []
     assert store.resolve(CHAT, []) == {}
     store.mark(CHAT, [], "was deleted")
+
+
+FORK = Address("chat-8", "ann")
+TEAM = Address("chat-9")
+NOW = timedelta()
+AGES = timedelta(days=30)
+
+
+def refs_in(store: Store, address: Address) -> dict[str, object]:
+    """Return the keys of all refs of a conversation."""
+    return {str(entry.ref): entry.key for entry in store.entries(address)}
+
+
+def begin(store: Store) -> list[EntityKey]:
+    """Begin a conversation of three recipes, the second of which is gone, and an order."""
+    keys = [*new_keys("recipe", 3), ("order", 7)]
+    store.begin_turn(CHAT)
+    store.refer(CHAT, keys)
+    store.mark(CHAT, [keys[1]], "was deleted")
+    return keys
+
+
+def test_a_fork_has_the_same_refs_marks_turn_and_owner(store: Store) -> None:
+    """A branch of a chat continues with what its model has seen."""
+    begin(store)
+
+    store.fork(CHAT, FORK.id)
+
+    assert list(store.entries(FORK)) == list(store.entries(CHAT))
+    assert [entry.gone for entry in store.entries(FORK)] == [None, None, "was deleted", None]
+    assert store.turn(FORK) == 1
+    with pytest.raises(UnknownConversationError):
+        store.turn(Address(FORK.id, "bob"))
+
+
+def test_a_fork_and_its_source_go_on_for_themselves(store: Store) -> None:
+    """New numbers follow on the ones they share, and what happens in one is not in the other."""
+    keys = begin(store)
+    store.fork(CHAT, FORK.id)
+
+    theirs, mine = new_keys("recipe", 1), new_keys("recipe", 1)
+    numbers = [store.refer(FORK, theirs)[0].ref.number, store.refer(CHAT, mine)[0].ref.number]
+    store.mark(FORK, [keys[0]], "was deleted")
+
+    assert numbers == [4, 4]
+    assert refs_in(store, FORK)["recipe_4"] == theirs[0][1]
+    assert refs_in(store, CHAT)["recipe_4"] == mine[0][1]
+    assert store.resolve(CHAT, [Ref("recipe", 1)])[Ref("recipe", 1)].gone is None
+
+
+def test_a_fork_can_be_forked(store: Store) -> None:
+    """Branches of branches have what their parent had."""
+    begin(store)
+    store.fork(CHAT, FORK.id)
+    store.refer(FORK, new_keys("recipe", 1))
+
+    store.fork(FORK, "chat-9")
+
+    assert refs_in(store, Address("chat-9", "ann")) == refs_in(store, FORK)
+    assert len(refs_in(store, FORK)) == 5
+
+
+@pytest.mark.parametrize("taken", [FORK, Address(FORK.id, "bob"), CHAT])
+def test_a_conversation_is_not_forked_onto_another(store: Store, taken: Address) -> None:
+    """Whoever has the id, itself included, nothing is changed."""
+    begin(store)
+    if taken != CHAT:
+        store.refer(taken, new_keys("recipe", 1))
+    before = refs_in(store, taken)
+
+    with pytest.raises(ConversationExistsError, match=f"'{taken.id}' cannot be made"):
+        store.fork(CHAT, taken.id)
+
+    assert refs_in(store, taken) == before
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda store, address: store.fork(address, FORK.id),
+        lambda store, address: store.forget(address),
+        lambda store, address: store.export(address),
+    ],
+)
+@pytest.mark.parametrize("address", [TAKEN, Address("chat-99", "ann"), Address("chat-7")])
+def test_what_is_not_there_or_not_ones_own_is_unknown(
+    store: Store, use: Callable[[Store, Address], object], address: Address
+) -> None:
+    """A conversation that was not begun and one of another owner read the same."""
+    begin(store)
+
+    with pytest.raises(UnknownConversationError):
+        use(store, address)
+
+    assert [info.id for info in store.conversations()] == ["chat-7"]
+    assert len(refs_in(store, CHAT)) == 4
+
+
+def test_a_forgotten_conversation_is_not_there(store: Store) -> None:
+    """Neither its refs nor its turn nor itself are found, and no other is touched."""
+    begin(store)
+    store.fork(CHAT, FORK.id)
+
+    store.forget(CHAT)
+
+    assert store.resolve(CHAT, [Ref("recipe", 1)]) == {}
+    assert (store.entities(CHAT), store.turn(CHAT), refs_in(store, CHAT)) == ({}, 0, {})
+    assert store.known(CHAT, Ref("recipe", 1), 5) == []
+    assert [info.id for info in store.conversations()] == [FORK.id]
+    with pytest.raises(UnknownConversationError):
+        store.forget(CHAT)
+    assert len(refs_in(store, FORK)) == 4
+
+
+@pytest.mark.parametrize("address", [CHAT, TAKEN])
+def test_numbers_go_on_after_a_conversation_was_forgotten(store: Store, address: Address) -> None:
+    """An old ref is unknown, never another row's, whoever begins the conversation again."""
+    keys = begin(store)
+    store.forget(CHAT)
+
+    [again, new] = store.refer(address, [keys[0], ("recipe", 99)])
+
+    assert [str(again.ref), str(new.ref)] == ["recipe_4", "recipe_5"]
+    assert store.resolve(address, [Ref("recipe", 1), Ref("order", 1)]) == {}
+    assert store.entities(address) == {"recipe": 5}
+    assert store.describe("chat-7").refs == {"recipe": 2}
+    store.forget(address)
+    assert store.refer(CHAT, keys[:1])[0].ref.number == 6
+
+
+def test_numbers_that_were_forgotten_are_not_given_by_a_fork(store: Store) -> None:
+    """A fork brings refs along: under an id of before they could be another row's."""
+    begin(store)
+    store.refer(FORK, new_keys("recipe", 1))
+    store.forget(FORK)
+
+    with pytest.raises(ConversationExistsError):
+        store.fork(CHAT, FORK.id)
+
+    assert store.refer(FORK, new_keys("recipe", 1))[0].ref.number == 2
+
+
+def test_a_fork_counts_on_from_numbers_that_its_source_has_forgotten(store: Store) -> None:
+    """What was given in the chat before it branched is not given in a branch."""
+    begin(store)
+    store.forget(CHAT)
+    store.begin_turn(CHAT)
+
+    store.fork(CHAT, FORK.id)
+
+    assert store.refer(FORK, new_keys("recipe", 1))[0].ref.number == 4
+
+
+def test_what_was_exported_can_be_restored(store: Store) -> None:
+    """Another conversation, of another owner, has all that the first had."""
+    begin(store)
+    exported = store.export(CHAT)
+    copy = Address("chat-9", "bob")
+
+    store.restore(copy, exported)
+
+    assert replace(store.export(copy), id="chat-7", owner="ann") == exported
+    assert (exported.turn, exported.last) == (1, {"order": 1, "recipe": 3})
+    assert [str(entry.ref) for entry in exported.entries] == [
+        *("order_1", "recipe_1", "recipe_2", "recipe_3"),
+    ]
+    assert store.describe("chat-9").refs == {"order": 1, "recipe": 3}
+    assert store.refer(copy, new_keys("recipe", 1))[0].ref.number == 4
+
+
+def test_a_conversation_that_was_forgotten_can_be_restored(store: Store) -> None:
+    """Its refs are what they were, and numbers given after the export are not given again."""
+    begin(store)
+    exported = store.export(CHAT)
+    before = refs_in(store, CHAT)
+    store.refer(CHAT, new_keys("recipe", 2))
+    store.forget(CHAT)
+
+    store.restore(CHAT, exported)
+
+    assert refs_in(store, CHAT) == before
+    assert store.describe("chat-7").refs == {"order": 1, "recipe": 3}
+    assert store.refer(CHAT, new_keys("recipe", 1))[0].ref.number == 6
+
+
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_a_conversation_is_not_restored_onto_another(store: Store, forgotten: bool) -> None:
+    """Not where one is, nor where another's refs may be remembered."""
+    begin(store)
+    exported = store.export(CHAT)
+    store.refer(FORK, new_keys("recipe", 1))
+    if forgotten:
+        store.forget(FORK)
+    before = refs_in(store, FORK)
+
+    with pytest.raises(ConversationExistsError):
+        store.restore(FORK, exported)
+
+    assert refs_in(store, FORK) == before
+
+
+def test_many_refs_are_listed_in_natural_order(store: Store) -> None:
+    """`recipe_2` is before `recipe_10`, across pages, and an entity can be asked for alone."""
+    store.refer(CHAT, new_keys("recipe", 2500) + new_keys("meal_plan", 3))
+
+    numbers = [(entry.ref.entity, entry.ref.number) for entry in store.entries(CHAT)]
+
+    recipes = [("recipe", number) for number in range(1, 2501)]
+    assert numbers == [("meal_plan", 1), ("meal_plan", 2), ("meal_plan", 3), *recipes]
+    assert [str(entry.ref) for entry in store.entries(CHAT, "meal_plan")] == [
+        *("meal_plan_1", "meal_plan_2", "meal_plan_3"),
+    ]
+    assert list(store.entries(CHAT, "order")) == []
+
+
+def test_another_owner_lists_nothing(store: Store) -> None:
+    """A conversation of another owner is unknown when it is listed, too."""
+    begin(store)
+
+    with pytest.raises(UnknownConversationError):
+        list(store.entries(TAKEN))
+    assert list(store.entries(Address("chat-99"))) == []
+
+
+def test_every_conversation_can_be_described_and_listed(store: Store) -> None:
+    """Operators see whose it is, how far it is and how many refs it has, whoever has it."""
+    begin(store)
+    store.begin_turn(Address("chat-8"))
+
+    info = store.describe("chat-7")
+
+    assert (info.id, info.owner, info.turn) == ("chat-7", "ann", 1)
+    assert list(info.refs.items()) == [("order", 1), ("recipe", 3)]
+    assert info.begun_at <= info.used_at
+    assert info.begun_at.tzinfo is not None
+    infos = sorted(store.conversations(), key=lambda each: each.id)
+    assert infos == [info, store.describe("chat-8")]
+    assert (infos[1].owner, infos[1].refs) == (None, {})
+    with pytest.raises(UnknownConversationError):
+        store.describe("chat-9")
+
+
+def test_conversations_can_be_listed_by_how_long_they_were_not_used(store: Store) -> None:
+    """Those that were used since are left out."""
+    begin(store)
+
+    assert [info.id for info in store.conversations(NOW)] == ["chat-7"]
+    assert list(store.conversations(AGES)) == []
+
+
+def test_pruning_forgets_what_was_not_used_for_so_long(store: Store) -> None:
+    """In batches, each of which tells how many it forgot; what was used since stays."""
+    for number in range(5):
+        store.refer(Address(f"chat-{number}"), new_keys("recipe", 2))
+
+    assert list(store.prune(AGES, 2)) == []
+    assert list(store.prune(NOW, 2)) == [2, 2, 1]
+    assert list(store.conversations()) == []
+    assert refs_in(store, Address("chat-1")) == {}
+
+
+def test_pruning_leaves_numbers_behind_and_later_removes_them(store: Store) -> None:
+    """Numbers are kept as long again as conversations are."""
+    chats = [Address(f"chat-{number}") for number in range(5)]
+    for chat in chats:
+        store.refer(chat, [*new_keys("recipe", 2), ("order", 7)])
+        store.forget(chat)
+
+    assert list(store.prune(AGES, 2)) == []
+    assert store.stats().left_counters == 10
+    assert store.refer(chats[0], new_keys("recipe", 1))[0].ref.number == 3
+    assert list(store.prune(NOW, 2)) == [1]
+    assert store.stats().left_counters == 0
+    assert store.refer(chats[1], new_keys("recipe", 1))[0].ref.number == 1
+
+
+def test_the_stats_count_everything(store: Store) -> None:
+    """Conversations, refs by entity, rows that are gone, and counters that were left."""
+    begin(store)
+    store.fork(CHAT, FORK.id)
+    store.forget(FORK)
+    store.refer(TEAM, new_keys("meal_plan", 2))
+
+    stats = store.stats()
+
+    counted = RegistryStats(2, {"meal_plan": 2, "order": 1, "recipe": 3}, 1, 2)
+    assert replace(stats, table_bytes=None, index_bytes=None) == counted
+    assert list(stats.refs) == ["meal_plan", "order", "recipe"]
+    if isinstance(store, PostgresStore):
+        assert (stats.table_bytes or 0) > 0
+        assert (stats.index_bytes or 0) > 0
+
+
+@pytest.mark.parametrize("text", ["", "x" * 10_000, "a\nb", "a\0b", "a\x7fb", "\ud800"])
+def test_an_id_or_owner_that_cannot_be_kept_is_refused(store: Store, text: str) -> None:
+    """Wherever it comes in, before anything is sent."""
+    begin(store)
+
+    with pytest.raises(ConversationIdError, match="id is empty, too long or has control"):
+        Address(text)
+    with pytest.raises(ConversationIdError, match="owner is empty, too long or has control"):
+        Address("chat-7", text)
+    with pytest.raises(ConversationIdError):
+        store.fork(CHAT, text)
+    with pytest.raises(ConversationIdError):
+        store.describe(text)
+    with pytest.raises(ConversationIdError, match="id is a int; give text, such as str"):
+        Address(7)  # type: ignore[arg-type]

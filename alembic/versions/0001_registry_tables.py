@@ -13,6 +13,17 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
+# what is refused is done in the database, so that it works offline too
+REFUSE_TO_LOSE_MAPPINGS = """
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM alfred_refs_mapping) THEN
+        RAISE EXCEPTION 'the registry has mappings, which a downgrade to base would lose; '
+            'export or forget the conversations, or empty alfred_refs_mapping, and try again';
+    END IF;
+END $$
+"""
+
 
 def upgrade() -> None:
     op.create_table(
@@ -53,6 +64,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.execute(REFUSE_TO_LOSE_MAPPINGS)
     op.drop_table("alfred_refs_mapping")
     op.drop_table("alfred_refs_counter")
     op.drop_table("alfred_refs_conversation")

@@ -6,12 +6,26 @@
 
 from .memory import MemoryStore as MemoryStore
 from .postgres import PostgresStore as PostgresStore
-from .protocol import (
+from .protocol import Store as Store
+from .values import (
     Address as Address,
+    ConversationInfo as ConversationInfo,
     EntityKey as EntityKey,
     Entry as Entry,
+    Exported as Exported,
     Gone as Gone,
-    Store as Store,
+    RegistryStats as RegistryStats,
 )
 
-__all__ = ["Address", "EntityKey", "Entry", "Gone", "MemoryStore", "PostgresStore", "Store"]
+__all__ = [
+    "Address",
+    "ConversationInfo",
+    "EntityKey",
+    "Entry",
+    "Exported",
+    "Gone",
+    "MemoryStore",
+    "PostgresStore",
+    "RegistryStats",
+    "Store",
+]

@@ -22,6 +22,7 @@ from .faults import Fault, fault_of
 
 # What minting needs, whatever the defaults of the server, the database or the role are.
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _COMMIT = "COMMIT"
 
 _T = TypeVar("_T")
@@ -113,12 +114,17 @@ class OwnEngine:
 
 
 @contextmanager
-def transaction(connection: Connection) -> Iterator[None]:
+def transaction(connection: Connection, begin: str = _BEGIN) -> Iterator[None]:
     """Begin and commit by statements: not every driver can ask for READ WRITE in another way."""
     with _closed_on_failure(connection):
-        connection.exec_driver_sql(_BEGIN)
+        connection.exec_driver_sql(begin)
         yield
         connection.exec_driver_sql(_COMMIT)
+
+
+def snapshot(connection: Connection) -> AbstractContextManager[None]:
+    """Let all statements read what there is at one moment; a standby can do it too."""
+    return transaction(connection, _SNAPSHOT)
 
 
 @contextmanager

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 
-from alfred_refs.errors import UnknownConversationError
+from alfred_refs.errors import ConversationExistsError, UnknownConversationError
 from alfred_refs.refs import Ref
 
-from .protocol import Address, EntityKey, Entry, Gone
+from .values import (
+    Address,
+    ConversationInfo,
+    EntityKey,
+    Entry,
+    Exported,
+    Gone,
+    RegistryStats,
+)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 @dataclass(slots=True)
@@ -19,6 +33,8 @@ class _Conversation:
     last: dict[str, int] = field(default_factory=dict)
     by_ref: dict[Ref, Entry] = field(default_factory=dict)
     by_key: dict[EntityKey, Ref] = field(default_factory=dict)
+    begun_at: datetime = field(default_factory=_now)
+    used_at: datetime = field(default_factory=_now)
 
     def refer(self, entity_key: EntityKey) -> Entry:
         ref = self.by_key.get(entity_key)
@@ -28,9 +44,27 @@ class _Conversation:
         entity, key = entity_key
         self.last[entity] = number = self.last.get(entity, 0) + 1
         entry = Entry(Ref(entity, number), key)
-        self.by_ref[entry.ref] = entry
-        self.by_key[entity_key] = entry.ref
+        self.keep(entry)
         return replace(entry, minted=True)
+
+    def keep(self, entry: Entry) -> None:
+        self.by_ref[entry.ref] = entry
+        self.by_key[entry.ref.entity, entry.key] = entry.ref
+
+    def counts(self) -> dict[str, int]:
+        return dict(sorted(Counter(ref.entity for ref in self.by_ref).items()))
+
+    def info(self, id_: str) -> ConversationInfo:
+        times = self.begun_at, self.used_at
+        return ConversationInfo(id_, self.owner, self.turn, *times, self.counts())
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """The counters of a conversation that was forgotten, and when it was."""
+
+    last: Mapping[str, int]
+    at: datetime = field(default_factory=_now)
 
 
 class MemoryStore:
@@ -38,6 +72,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._conversations: dict[str, _Conversation] = {}
+        self._left: dict[str, _Left] = {}
         self._lock = threading.Lock()
 
     def create_tables(self) -> None:
@@ -45,6 +80,8 @@ class MemoryStore:
 
     def refer(self, address: Address, keys: Sequence[EntityKey]) -> list[Entry]:
         """See `Store.refer`."""
+        if not keys:
+            return []
         with self._lock:
             conversation = self._begun(address)
             return [conversation.refer(key) for key in keys]
@@ -52,6 +89,7 @@ class MemoryStore:
     def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:
         """See `Store.resolve`."""
         with self._lock:
+            self._use(address)
             known = self._seen(address).by_ref
             return {ref: known[ref] for ref in refs if ref in known}
 
@@ -65,7 +103,8 @@ class MemoryStore:
     def entities(self, address: Address) -> Mapping[str, int]:
         """See `Store.entities`."""
         with self._lock:
-            return dict(self._seen(address).last)
+            conversation = self._seen(address)
+            return {name: conversation.last[name] for name in conversation.counts()}
 
     def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
         """See `Store.mark`."""
@@ -86,9 +125,132 @@ class MemoryStore:
         with self._lock:
             return self._seen(address).turn
 
+    def touch(self, address: Address) -> None:
+        """See `Store.touch`."""
+        with self._lock:
+            self._use(address)
+
+    def fork(self, address: Address, new_id: str) -> None:
+        """See `Store.fork`."""
+        with self._lock:
+            source = self._there(address)
+            self._use(address)
+            fork = _Conversation(source.owner, source.turn, dict(source.last))
+            fork.by_ref, fork.by_key = dict(source.by_ref), dict(source.by_key)
+            self._make(Address(new_id).id, fork)
+
+    def forget(self, address: Address) -> None:
+        """See `Store.forget`."""
+        with self._lock:
+            self._there(address)
+            self._forget(address.id)
+
+    def prune(self, unused_for: timedelta, batch: int) -> Iterator[int]:
+        """See `Store.prune`."""
+        while chosen := self._prune(unused_for, batch):
+            yield chosen
+        with self._lock:
+            for id_, left in list(self._left.items()):
+                if left.at <= _now() - unused_for:
+                    del self._left[id_]
+
+    def entries(self, address: Address, entity: str | None = None) -> Iterator[Entry]:
+        """See `Store.entries`."""
+        with self._lock:
+            entries = list(self._seen(address).by_ref.values())
+        entries.sort(key=lambda entry: entry.ref)
+        return (entry for entry in entries if entity in (None, entry.ref.entity))
+
+    def export(self, address: Address) -> Exported:
+        """See `Store.export`."""
+        with self._lock:
+            there = self._there(address)
+            entries = sorted(there.by_ref.values(), key=lambda entry: entry.ref)
+            last = dict(sorted(there.last.items()))
+            return Exported(address.id, address.owner, there.turn, there.begun_at, last, entries)
+
+    def restore(self, address: Address, exported: Exported) -> None:
+        """See `Store.restore`."""
+        with self._lock:
+            conversation = _Conversation(address.owner, exported.turn, dict(exported.last))
+            conversation.begun_at = exported.begun_at
+            for entry in exported.entries:
+                conversation.keep(entry)
+            self._make(address.id, conversation, again=exported.id == address.id)
+
+    def describe(self, id: str) -> ConversationInfo:  # noqa: A002  # as everyone calls it
+        """See `Store.describe`."""
+        id = Address(id).id  # noqa: A001
+        with self._lock:
+            if id not in self._conversations:
+                raise UnknownConversationError(id)
+            return self._conversations[id].info(id)
+
+    def conversations(self, unused_for: timedelta | None = None) -> Iterator[ConversationInfo]:
+        """See `Store.conversations`."""
+        with self._lock:
+            infos = [each.info(id_) for id_, each in self._conversations.items()]
+        latest = None if unused_for is None else _now() - unused_for
+        return (info for info in infos if latest is None or info.used_at <= latest)
+
+    def stats(self) -> RegistryStats:
+        """See `Store.stats`."""
+        with self._lock:
+            each = list(self._conversations.values())
+            refs = sum((Counter(conversation.counts()) for conversation in each), Counter())
+            entries = (entry for conversation in each for entry in conversation.by_ref.values())
+            return RegistryStats(
+                conversations=len(each),
+                refs=dict(sorted(refs.items())),
+                gone=sum(entry.gone is not None for entry in entries),
+                left_counters=sum(len(left.last) for left in self._left.values()),
+            )
+
     def _begun(self, address: Address) -> _Conversation:
+        """Return the conversation, which is used; begin it if need be."""
         self._seen(address)
-        return self._conversations.setdefault(address.id, _Conversation(address.owner))
+        if address.id not in self._conversations:
+            self._make(address.id, _Conversation(address.owner))
+        self._use(address)
+        return self._conversations[address.id]
+
+    def _use(self, address: Address) -> None:
+        self._mine(address).used_at = _now()
+
+    def _forget(self, id_: str) -> None:
+        self._left[id_] = _Left(self._conversations.pop(id_).last)
+
+    def _prune(self, unused_for: timedelta, batch: int) -> int:
+        with self._lock:
+            latest = _now() - unused_for
+            each = self._conversations.items()
+            chosen = [id_ for id_, one in each if one.used_at <= latest][:batch]
+            for id_ in chosen:
+                self._forget(id_)
+            return len(chosen)
+
+    def _make(self, id_: str, conversation: _Conversation, *, again: bool = False) -> None:
+        """Add a conversation, and the counters that one of its id has left behind.
+
+        Args:
+            id_: it must not be taken.
+            conversation: its numbers must not have been given, unless it is there `again`.
+            again: its numbers go on from the highest that was given.
+        """
+        left = self._left[id_].last if id_ in self._left else {}
+        given = left.keys() & conversation.last.keys()
+        if id_ in self._conversations or (given and not again):
+            raise ConversationExistsError(id_)
+        for entity, last in left.items():
+            conversation.last[entity] = max(last, conversation.last.get(entity, 0))
+        self._left.pop(id_, None)
+        self._conversations[id_] = conversation
+
+    def _there(self, address: Address) -> _Conversation:
+        """Return the conversation, if it was begun and is of this owner."""
+        if address.id not in self._conversations:
+            raise UnknownConversationError(address.id)
+        return self._seen(address)
 
     def _seen(self, address: Address) -> _Conversation:
         """Return the conversation, an empty one if it was not begun; refuse another owner's."""

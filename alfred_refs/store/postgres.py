@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from sqlalchemy import ClauseElement, Compiled, Connection, Engine, Executable
+from sqlalchemy import ClauseElement, Compiled, Connection, Engine, Executable, select
 
-from alfred_refs.errors import UnknownConversationError
+from alfred_refs.errors import RegistryFailedError, UnknownConversationError
 from alfred_refs.keys import decode, encode
 from alfred_refs.refs import Ref
 
-from . import statements
+from . import lifetime_statements, statements
 from .connections import OwnEngine, can_pipeline, in_one_trip, transaction
-from .protocol import Address, EntityKey, Entry, Gone
+from .lifetimes import Lifetimes
+from .parameters import begun, named
 from .tables import metadata
+from .values import NOTED_EVERY, Address, EntityKey, Entry, Gone
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData, Row
 
+# what PostgreSQL refuses writing with
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+_READ_ONLY = (
+    "0A000",  # feature_not_supported: a standby has no READ WRITE
+    "25006",  # read_only_sql_transaction
+    "42501",  # insufficient_privilege
+)
 
-class PostgresStore:
+
+class PostgresStore(Lifetimes):
     """A `Store` in the database of an engine.
 
     Args:
@@ -30,7 +41,8 @@ class PostgresStore:
 
     def __init__(self, engine: Engine) -> None:
         self._application = engine
-        self._own = OwnEngine(engine)
+        super().__init__(OwnEngine(engine))
+        self._reads_only_until = 0.0
         self._compilations: dict[Executable, Compiled] = {}
         if not engine.dialect.is_async:  # there only a coroutine can close a connection
             weakref.finalize(self, self._own.release).atexit = False
@@ -47,6 +59,8 @@ class PostgresStore:
             with transaction(connection):
                 connection.execute(statements.lock_tables)
                 metadata.create_all(connection)
+                for table in metadata.tables.values():  # one from before may lack a column
+                    connection.execute(select(table).limit(0))
 
         self._own.run(create)
 
@@ -54,7 +68,10 @@ class PostgresStore:
         """See `Store.refer`."""
         if not keys:
             return []
-        rows = self._write([statements.lock, statements.refer], _begun(address) | _arrays(keys))
+        values = begun(address) | _arrays(keys)
+        rows = self._write([statements.lock, statements.refer], values)
+        if len(rows) < len(keys):  # of another owner, or forgotten between the two statements
+            rows = self._write([statements.lock_always, statements.refer], values)
         if not rows:
             raise UnknownConversationError(address.id)
         found = {position: rest for position, *rest in rows}
@@ -72,6 +89,8 @@ class PostgresStore:
             p_entities=[ref.entity for ref in refs],
             p_numbers=[ref.number for ref in refs],
         )
+        if rows and rows[0].mine and rows[0].unnoted:
+            self.touch(address)
         entries = [
             Entry(Ref(row.entity, row.number), decode(row.key), row.gone)
             for row in _only_mine(rows, address)
@@ -93,13 +112,13 @@ class PostgresStore:
 
     def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
         """See `Store.mark`."""
-        parameters = _parameters(address) | _arrays(keys) | {"p_gone": gone}
+        parameters = named(address) | _arrays(keys) | {"p_gone": gone}
         self._write([statements.lock_begun, statements.mark], parameters)
 
     def begin_turn(self, address: Address) -> int:
         """See `Store.begin_turn`."""
         # not tried again when the connection is lost: the turn may have begun
-        rows = self._write([statements.begin_turn], _begun(address), again=False)
+        rows = self._write([statements.begin_turn], begun(address), again=False)
         if not rows:
             raise UnknownConversationError(address.id)
         return cast(int, rows[0][0])
@@ -109,11 +128,22 @@ class PostgresStore:
         rows = _only_mine(self._rows(statements.turn, address), address)
         return rows[0].turn if rows else 0
 
+    def touch(self, address: Address) -> None:
+        """See `Store.touch`."""
+        if time.monotonic() < self._reads_only_until:
+            return
+        try:
+            self._write([lifetime_statements.touch], named(address))
+        except RegistryFailedError as error:
+            if error.sqlstate not in _READ_ONLY:
+                raise
+            self._reads_only_until = time.monotonic() + NOTED_EVERY.total_seconds()
+
     def _rows(
         self, statement: Executable, address: Address, **parameters: Any
     ) -> Sequence[Row[Any]]:
         """Run one reading statement, alone: that takes no BEGIN and no COMMIT."""
-        values = _parameters(address) | parameters
+        values = named(address) | parameters
         return self._own.run(lambda connection: connection.execute(statement, values).all())
 
     def _write(
@@ -144,14 +174,6 @@ class PostgresStore:
             clause = cast(ClauseElement, statement)
             self._compilations[statement] = clause.compile(dialect=self._application.dialect)
         return self._compilations[statement]
-
-
-def _parameters(address: Address) -> dict[str, Any]:
-    return {"p_conversation": address.digest, "p_owner": address.owner}
-
-
-def _begun(address: Address) -> dict[str, Any]:
-    return _parameters(address) | {"p_id": address.id}
 
 
 def _arrays(keys: Sequence[EntityKey]) -> dict[str, Any]:

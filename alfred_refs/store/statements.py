@@ -2,25 +2,21 @@
 
 Statements take their values as parameters: `p_conversation` and `p_owner` always; `p_id` where a
 conversation may be begun; `p_entities` with `p_keys` or `p_numbers` as parallel arrays, so that a
-statement has one shape for one row and for a thousand. (The prefix keeps them apart from columns,
-whose names SQLAlchemy reserves in inserts and updates.)
+statement has one shape for one row and for a thousand. What is about a conversation as a whole is
+in `lifetime_statements`.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import (
-    ARRAY,
     Integer,
-    LargeBinary,
-    Text,
-    Uuid,
     and_,
-    bindparam,
     exists,
     false,
     func,
     literal_column,
     null,
+    or_,
     select,
     true,
     union_all,
@@ -28,30 +24,16 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import insert
 
+from . import parameters as p
 from .tables import conversations, counters, mappings
 
-_conversation = bindparam("p_conversation", type_=Uuid)
-_id = bindparam("p_id", type_=Text)
-_owner = bindparam("p_owner", type_=Text)
-_entity = bindparam("p_entity", type_=Text)
-_number = bindparam("p_number", type_=Integer)
-_limit = bindparam("p_limit", type_=Integer)
-_gone = bindparam("p_gone", type_=Text)
-_entities = bindparam("p_entities", type_=ARRAY(Text))
-_keys = bindparam("p_keys", type_=ARRAY(LargeBinary))
-_numbers = bindparam("p_numbers", type_=ARRAY(Integer))
-
-_here = conversations.c.conversation == _conversation
-_is_mine = conversations.c.owner.is_not_distinct_from(_owner)
-_mine = exists().where(_here, _is_mine)
-
 _wanted = (
-    func.unnest(_entities, _keys)
+    func.unnest(p.entities, p.keys)
     .table_valued("entity", "key", with_ordinality="position")
     .render_derived(name="wanted")
 )
 _mapping_of_wanted = and_(
-    mappings.c.conversation == _conversation,
+    mappings.c.conversation == p.conversation,
     mappings.c.entity == _wanted.c.entity,
     mappings.c.key == _wanted.c.key,
 )
@@ -74,29 +56,50 @@ _wanted_and_met = _wanted.outerjoin(_met, literal_column("true"))
 lock_tables = select(func.pg_advisory_xact_lock(int.from_bytes(b"alf_refs")))
 
 # Locks the conversation's row, and makes it if need be, but only where some key is new: a result
-# whose keys are all known writes nothing.
+# whose keys are all known writes nothing, unless it is to be noted that the conversation is used.
+_is_new = exists().select_from(_wanted_and_met).where(_met.c.number.is_(None))
 lock = (
     insert(conversations)
     .from_select(
         ["conversation", "id", "owner"],
-        select(_conversation, _id, _owner).where(
-            exists().select_from(_wanted_and_met).where(_met.c.number.is_(None))
+        select(p.conversation, p.id_, p.owner).where(
+            or_(_is_new, exists().where(p.here, p.is_unnoted))
         ),
     )
     .on_conflict_do_update(
         index_elements=[conversations.c.conversation],
         set_={"used_at": func.now()},
-        where=_is_mine,
+        where=p.is_mine,
     )
 )
 
-# Numbers the new keys. Must be a statement of its own after `lock`: under READ COMMITTED a
-# statement keeps the snapshot from before it waited, so only the next one sees what was minted
-# meanwhile.
+# Locks it in any case, for keys that `lock` found known, and that are not: meanwhile the
+# conversation was forgotten.
+lock_always = (
+    insert(conversations)
+    .values(conversation=p.conversation, id=p.id_, owner=p.owner)
+    .on_conflict_do_update(
+        index_elements=[conversations.c.conversation],
+        set_={"used_at": func.now()},
+        where=p.is_mine,
+    )
+)
+
+# A row that this transaction has written is one that it has locked.
+_locked = exists().where(
+    p.here,
+    p.is_mine,
+    literal_column("alfred_refs_conversation.xmin")
+    == func.xid(func.pg_current_xact_id_if_assigned()),
+)
+
+# Numbers the new keys, if the conversation's row is locked. Must be a statement of its own after
+# `lock`: under READ COMMITTED a statement keeps the snapshot from before it waited, so only the
+# next one sees what was minted meanwhile.
 _seen = (
     select(_wanted.c.position, _wanted.c.entity, _wanted.c.key, _met.c.number, _met.c.gone)
     .select_from(_wanted_and_met)
-    .where(_mine)
+    .where(p.mine)
     .cte("seen")
 )
 _number_in_batch = func.row_number().over(partition_by=_seen.c.entity, order_by=_seen.c.position)
@@ -110,27 +113,27 @@ _fresh = (
     .select_from(
         _seen.outerjoin(
             counters,
-            and_(counters.c.conversation == _conversation, counters.c.entity == _seen.c.entity),
+            and_(counters.c.conversation == p.conversation, counters.c.entity == _seen.c.entity),
         )
     )
-    .where(_seen.c.number.is_(None))
+    .where(_seen.c.number.is_(None), _locked)
     .cte("fresh")
 )
 _minted = (
     insert(mappings)
     .from_select(
         ["conversation", "entity", "number", "key"],
-        select(_conversation, _fresh.c.entity, _fresh.c.number, _fresh.c.key),
+        select(p.conversation, _fresh.c.entity, _fresh.c.number, _fresh.c.key),
     )
     .cte("minted")
 )
 _count = insert(counters).from_select(
     ["conversation", "entity", "last"],
-    select(_conversation, _fresh.c.entity, func.max(_fresh.c.number)).group_by(_fresh.c.entity),
+    select(p.conversation, _fresh.c.entity, func.max(_fresh.c.number)).group_by(_fresh.c.entity),
 )
 _counted = _count.on_conflict_do_update(
     index_elements=[counters.c.conversation, counters.c.entity],
-    set_={"last": _count.excluded.last},
+    set_={"last": _count.excluded.last, "left_at": null()},
 ).cte("counted")
 
 refer = union_all(
@@ -141,14 +144,16 @@ refer = union_all(
 ).add_cte(_minted, _counted)
 
 _named = (
-    func.unnest(_entities, _numbers).table_valued("entity", "number").render_derived(name="named")
+    func.unnest(p.entities, p.numbers)
+    .table_valued("entity", "number")
+    .render_derived(name="named")
 )
 # The mapping of that number or the next higher one, for each: the order leaves no choice of index,
 # which would be a guess where the server has no statistics yet.
 _meant = (
     select(mappings.c.number, mappings.c.key, mappings.c.gone)
     .where(
-        mappings.c.conversation == _conversation,
+        mappings.c.conversation == p.conversation,
         mappings.c.entity == _named.c.entity,
         mappings.c.number >= _named.c.number,
     )
@@ -159,58 +164,65 @@ _meant = (
 )
 
 resolve = (
-    select(_is_mine.label("mine"), _named.c.entity, _named.c.number, _meant.c.key, _meant.c.gone)
+    select(p.is_mine.label("mine"), p.is_unnoted.label("unnoted"))
+    .add_columns(_named.c.entity, _named.c.number, _meant.c.key, _meant.c.gone)
     .select_from(conversations)
     .join(_named, literal_column("true"))
     .outerjoin(_meant, _meant.c.number == _named.c.number)
-    .where(_here)
+    .where(p.here)
 )
 
 _there = and_(
-    mappings.c.conversation == _conversation,
-    mappings.c.entity == _entity,
+    mappings.c.conversation == p.conversation,
+    mappings.c.entity == p.entity,
     mappings.c.gone.is_(None),
-    _mine,
+    p.mine,
 )
 _number_column = mappings.c.number
-_below = select(_number_column).where(_there, _number_column < _number)
-_above = select(_number_column).where(_there, _number_column >= _number)
+_below = select(_number_column).where(_there, _number_column < p.number)
+_above = select(_number_column).where(_there, _number_column >= p.number)
 _around = union_all(
-    _below.order_by(_number_column.desc()).limit(_limit).subquery().select(),
-    _above.order_by(_number_column).limit(_limit).subquery().select(),
+    _below.order_by(_number_column.desc()).limit(p.limit).subquery().select(),
+    _above.order_by(_number_column).limit(p.limit).subquery().select(),
 ).subquery()
 
 known = (
     select(_around.c.number)
-    .order_by(func.abs(_around.c.number - _number), _around.c.number)
-    .limit(_limit)
+    .order_by(func.abs(_around.c.number - p.number), _around.c.number)
+    .limit(p.limit)
 )
 
 entities = (
-    select(_is_mine.label("mine"), counters.c.entity, counters.c.last)
+    select(p.is_mine.label("mine"), counters.c.entity, counters.c.last)
     .select_from(conversations)
-    .outerjoin(counters, counters.c.conversation == conversations.c.conversation)
-    .where(_here)
+    .outerjoin(
+        counters,
+        and_(
+            counters.c.conversation == conversations.c.conversation,
+            counters.c.last > counters.c.forgotten,
+        ),
+    )
+    .where(p.here)
 )
 
 # Locks the conversation's row where it is there. Whoever writes several rows of a conversation
 # does so under this lock: two that locked the rows themselves, each in an order of its own, would
 # wait for each other.
-lock_begun = select(conversations.c.conversation).where(_here, _is_mine).with_for_update()
+lock_begun = select(conversations.c.conversation).where(p.here, p.is_mine).with_for_update()
 
 mark = (
     update(mappings)
-    .where(_mapping_of_wanted, mappings.c.gone.is_distinct_from(_gone), _mine)
-    .values(gone=_gone)
+    .where(_mapping_of_wanted, mappings.c.gone.is_distinct_from(p.gone), p.mine)
+    .values(gone=p.gone)
 )
 
 _first_turn = insert(conversations).values(
-    conversation=_conversation, id=_id, owner=_owner, turn=1
+    conversation=p.conversation, id=p.id_, owner=p.owner, turn=1
 )
 begin_turn = _first_turn.on_conflict_do_update(
     index_elements=[conversations.c.conversation],
     set_={"turn": conversations.c.turn + 1, "used_at": func.now()},
-    where=_is_mine,
+    where=p.is_mine,
 ).returning(conversations.c.turn)
 
-turn = select(_is_mine.label("mine"), conversations.c.turn).where(_here)
+turn = select(p.is_mine.label("mine"), conversations.c.turn).where(p.here)

@@ -1,6 +1,8 @@
 """The registry's tables. `alembic/` makes them; `alembic check` keeps the two the same.
 
 Every key and index starts with the conversation, so that the tables can be partitioned by it.
+A conversation that is forgotten leaves its counters behind: a digest, names of entities and
+numbers, so that no number is ever given to another row.
 There is no foreign key between them: PostgreSQL would check it for each row that is minted, and
 the conversation's row is locked, hence present, while any is.
 """
@@ -41,6 +43,18 @@ counters = Table(
     Column("conversation", Uuid, primary_key=True),
     Column("entity", Text, primary_key=True),
     Column("last", Integer, nullable=False, comment="the highest number ever given"),
+    Column(
+        "forgotten",
+        Integer,
+        nullable=False,
+        server_default=text("0"),
+        comment="how many of the numbers have no mapping any more",
+    ),
+    Column(
+        "left_at",
+        DateTime(timezone=True),
+        comment="when its conversation was forgotten; null: in use since",
+    ),
     comment="the highest number of each entity: never falls, so no number is given twice",
 )
 
@@ -52,6 +66,7 @@ mappings = Table(
     Column("number", Integer, primary_key=True),
     Column("key", LargeBinary, nullable=False, comment="u, i, s or t, then the key's bytes"),
     Column("gone", Text, comment="why the row is not there; null: it may be"),
+    Column("label", Text, comment="what people call the row; null: not known"),
     UniqueConstraint("conversation", "entity", "key", name="alfred_refs_mapping_key"),
     comment="refs and their keys; conversation, entity, number and key never change",
 )

@@ -1,0 +1,66 @@
+"""What forgetting conversations needs, and labels.
+
+It finds nothing to do where `RefRegistry.create_tables()` has made the newest tables. The tables
+may be partitioned: what is done to them is done to their partitions.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+# Before a downgrade conversations may have been forgotten: which, is told by what is missing. No
+# process mints meanwhile, because adding a column locks the table.
+COUNT_FORGOTTEN = """
+UPDATE alfred_refs_counter AS counter SET forgotten = last - (
+    SELECT count(*) FROM alfred_refs_mapping AS mapping
+    WHERE mapping.conversation = counter.conversation AND mapping.entity = counter.entity
+)
+"""
+MARK_LEFT = """
+UPDATE alfred_refs_counter AS counter SET left_at = now() WHERE left_at IS NULL AND NOT EXISTS (
+    SELECT FROM alfred_refs_conversation AS conversation
+    WHERE conversation.conversation = counter.conversation
+)
+"""
+
+
+def upgrade() -> None:
+    op.add_column(
+        "alfred_refs_counter",
+        sa.Column(
+            "forgotten",
+            sa.Integer(),
+            nullable=False,
+            server_default=sa.text("0"),
+            comment="how many of the numbers have no mapping any more",
+        ),
+        if_not_exists=True,
+    )
+    op.add_column(
+        "alfred_refs_counter",
+        sa.Column(
+            "left_at",
+            sa.DateTime(timezone=True),
+            comment="when its conversation was forgotten; null: in use since",
+        ),
+        if_not_exists=True,
+    )
+    op.add_column(
+        "alfred_refs_mapping",
+        sa.Column("label", sa.Text(), comment="what people call the row; null: not known"),
+        if_not_exists=True,
+    )
+    op.execute(COUNT_FORGOTTEN)
+    op.execute(MARK_LEFT)
+
+
+def downgrade() -> None:
+    op.drop_column("alfred_refs_mapping", "label")
+    op.drop_column("alfred_refs_counter", "left_at")
+    op.drop_column("alfred_refs_counter", "forgotten")

@@ -1,0 +1,212 @@
+"""A conversation as JSON: what `Conversation.export()` returns and `import_conversation()` takes.
+
+Nothing but JSON's own values is in it, and any JSON library carries it without loss: keys are
+text, so that no number is rounded. It holds keys: it is for trusted code, never for a model.
+
+    {"format": "alfred_refs.conversation", "version": 1,
+     "id": "chat-7", "owner": "ann", "turn": 3, "begun_at": "2026-11-22T10:00:00+00:00",
+     "last": {"recipe": 2},
+     "refs": [{"ref": "recipe_1", "key": "uuid:a508000d-9b55-40f0-8886-dbdd88bd2de2"},
+              {"ref": "recipe_2", "key": ["int:12", "str:b"], "gone": "was deleted"}]}
+
+What comes in is checked, whole, before any of it is used. An error names fields and refs; keys,
+and what may be one, it does not repeat.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
+
+from .errors import ExportFormatError
+from .keys import Key, encode
+from .refs import MAX_NUMBER, Ref, is_entity_name, parse_ref
+from .store import Entry, Exported, Gone
+
+FORMAT = "alfred_refs.conversation"
+VERSION = 1
+
+_REMEDY = "give what Conversation.export() returned, unchanged"
+_DEEPEST = 8  # how far composite keys may be nested
+_FIELD = re.compile(r"[a-z][a-z_]{0,30}", re.ASCII)
+_INTEGER = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
+
+
+def to_json(exported: Exported) -> dict[str, Any]:
+    """Return a conversation as JSON values."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "id": exported.id,
+        "owner": exported.owner,
+        "turn": exported.turn,
+        "begun_at": exported.begun_at.astimezone(UTC).isoformat(),
+        "last": dict(sorted(exported.last.items())),
+        "refs": [_ref_to_json(entry) for entry in exported.entries],
+    }
+
+
+def from_json(data: Any) -> Exported:
+    """Return the conversation that `to_json` made the values of.
+
+    Raises:
+        ExportFormatError: it made none such; the message does not repeat a key.
+    """
+    _check_version(data)
+    try:
+        head = _Head.model_validate(data)
+    except ValidationError as error:
+        raise _malformed(error) from None
+    entries = [_entry(value, position) for position, value in enumerate(head.refs)]
+    _check_numbers(entries, head.last)
+    _check_keys(entries)
+    return Exported(head.id, head.owner, head.turn, head.begun_at, head.last, entries)
+
+
+def _ref_to_json(entry: Entry) -> dict[str, Any]:
+    value = {"ref": str(entry.ref), "key": _key_to_json(entry.key)}
+    return value if entry.gone is None else {**value, "gone": entry.gone}
+
+
+def _key_to_json(key: Key) -> Any:
+    match key:
+        case uuid.UUID():
+            return f"uuid:{key}"
+        case int():
+            return f"int:{key}"
+        case str():
+            return f"str:{key}"
+        case _:
+            return [_key_to_json(part) for part in key]
+
+
+def _key_from_json(value: Any, depth: int = 0) -> Key:
+    """Return a key from the one way in which it is written; errors do not repeat it."""
+    if isinstance(value, list) and depth < _DEEPEST:
+        return tuple(_key_from_json(part, depth + 1) for part in value)
+    kind, _, text = value.partition(":") if isinstance(value, str) else ("", "", "")
+    if kind == "uuid" and str(uuid.UUID(text)) == text:
+        return uuid.UUID(text)
+    if kind == "int" and _INTEGER.fullmatch(text):
+        return int(text)
+    if kind == "str" and text.encode() is not None:  # a lone surrogate has no bytes
+        return text
+    raise ValueError("not a key")
+
+
+def _ref_from_json(text: Any) -> Ref:
+    ref = parse_ref(text) if isinstance(text, str) else None
+    if ref is None or ref.draft or not is_entity_name(ref.entity):
+        raise ValueError("not a ref")
+    return ref
+
+
+def _moment(value: Any) -> datetime:
+    if not isinstance(value, str):
+        raise ValueError("not a moment")  # noqa: TRY004  # pydantic wants it
+    return datetime.fromisoformat(value)
+
+
+def _entity_name(text: str) -> str:
+    if not is_entity_name(text):
+        raise ValueError("not an entity's name")
+    return text
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class _Head(_Strict):
+    format: Literal["alfred_refs.conversation"]
+    version: Annotated[int, Field(ge=VERSION, le=VERSION)]
+    id: str
+    owner: str | None
+    turn: Annotated[int, Field(ge=0, le=MAX_NUMBER)]
+    begun_at: Annotated[AwareDatetime, BeforeValidator(_moment)]
+    last: dict[
+        Annotated[str, AfterValidator(_entity_name)], Annotated[int, Field(ge=1, le=MAX_NUMBER)]
+    ]
+    refs: list[Any]
+
+
+class _Ref(_Strict):
+    ref: Annotated[Any, BeforeValidator(_ref_from_json)]
+    key: Annotated[Any, BeforeValidator(_key_from_json)]
+    gone: Gone | None = None
+
+
+def _check_version(data: Any) -> None:
+    """Tell what is foreign or newer before anything is said of its fields."""
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ExportFormatError("this is not a conversation that alfred_refs exported", _REMEDY)
+    version = data.get("version")
+    if type(version) is int and version > VERSION:
+        raise ExportFormatError(
+            f"the conversation was exported in version {version} of the format, and this "
+            f"package knows those up to {VERSION}",
+            "install a newer alfred-refs",
+        )
+
+
+def _entry(value: Any, position: int) -> Entry:
+    try:
+        read = _Ref.model_validate(value)
+    except ValidationError as error:
+        raise _malformed(error, f"refs[{position}]") from None
+    return Entry(read.ref, read.key, read.gone)
+
+
+def _check_numbers(entries: Iterable[Entry], last: Mapping[str, int]) -> None:
+    met = set()
+    for ref in (entry.ref for entry in entries):
+        if ref in met:
+            raise ExportFormatError(f"the export has {str(ref)!r} twice", _REMEDY)
+        if ref.number > last.get(ref.entity, 0):
+            raise ExportFormatError(
+                f"the export has {str(ref)!r}, and {last.get(ref.entity)!r} as the last number "
+                f"of entity {ref.entity!r}",
+                _REMEDY,
+            )
+        met.add(ref)
+
+
+def _check_keys(entries: Iterable[Entry]) -> None:
+    met: dict[bytes, Ref] = {}
+    for entry in entries:
+        key = entry.ref.entity.encode() + b"\0" + encode(entry.key)  # 7 and "7" are two keys
+        if key in met:
+            raise ExportFormatError(
+                f"the export has one key for {str(met[key])!r} and {str(entry.ref)!r}", _REMEDY
+            )
+        met[key] = entry.ref
+
+
+def _malformed(error: ValidationError, where: str = "") -> ExportFormatError:
+    """Return what is said of the first thing wrong: where it is, never what it is."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    names = [name for name in (where, *map(_named, first["loc"])) if name]
+    place = ".".join(names) or "the whole"
+    if first["type"] == "extra_forbidden":
+        return ExportFormatError(f"the export has a field that is not known: {place}", _REMEDY)
+    if first["type"] == "missing":
+        return ExportFormatError(f"the export lacks a field: {place}", _REMEDY)
+    return ExportFormatError(f"the export has a value that cannot be read: {place}", _REMEDY)
+
+
+def _named(part: Any) -> str:
+    """Return a part of a place, unless it is text that nobody knows, which may be a key."""
+    return part if isinstance(part, str) and _FIELD.fullmatch(part) else "(unnamed)"

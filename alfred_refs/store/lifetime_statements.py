@@ -1,0 +1,207 @@
+"""The SQL of the Postgres store that is about conversations as a whole.
+
+Parameters are as in `statements`; `p_new` is the digest of a conversation that is made. Statements
+that name no conversation are those of `prune`, `conversations` and `stats`, for operators.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Integer,
+    Interval,
+    Table,
+    Text,
+    Uuid,
+    and_,
+    bindparam,
+    cast,
+    delete,
+    exists,
+    func,
+    null,
+    or_,
+    select,
+    text,
+    true,
+    update,
+)
+from sqlalchemy.dialects.postgresql import Insert, insert
+
+from . import parameters as p
+from .tables import conversations, counters, mappings
+
+_new = bindparam("p_new", type_=Uuid)
+_turn = bindparam("p_turn", type_=Integer)
+_begun_at = bindparam("p_begun_at", type_=conversations.c.begun_at.type)
+_after = bindparam("p_after", type_=Uuid)
+_unused_for = cast(bindparam("p_unused_for"), Interval)  # tells the type of null
+_chosen = bindparam("p_chosen", type_=ARRAY(Uuid))
+_counts = bindparam("p_counts", type_=ARRAY(Integer))
+_gones = bindparam("p_gones", type_=ARRAY(Text))
+
+touch = update(conversations).where(p.here, p.is_mine, p.is_unnoted).values(used_at=func.now())
+
+
+def _copied(table: Table) -> Insert:
+    """Copy a conversation's rows of a table, all columns, to the new one."""
+    others = [column for column in table.c if column.name != "conversation"]
+    return insert(table).from_select(
+        ["conversation", *(column.name for column in others)],
+        select(_new, *others).where(table.c.conversation == p.conversation),
+    )
+
+
+# Fork. While the source's row is locked nothing is minted or marked in it, so that the counters
+# and the mappings that these statements see are those of one moment.
+fork_conversation = insert(conversations).from_select(
+    ["conversation", "id", "owner", "turn"],
+    select(_new, p.id_, conversations.c.owner, conversations.c.turn).where(p.here),
+)
+fork_counters = _copied(counters)
+fork_mappings = _copied(mappings)
+
+# Forget. The row goes first: who mints meanwhile waits for it, and then begins the conversation
+# anew, with the counters that were left.
+forget_conversation = (
+    delete(conversations).where(p.here, p.is_mine).returning(conversations.c.conversation)
+)
+forget_mappings = delete(mappings).where(mappings.c.conversation == p.conversation)
+leave_counters = (
+    update(counters)
+    .where(counters.c.conversation == p.conversation)
+    .values(forgotten=counters.c.last, left_at=func.now())
+)
+
+# Prune. The lock looks at the age again; who is locked by others is in use, or pruned already.
+choose_unused = (
+    select(conversations.c.conversation)
+    .where(
+        conversations.c.conversation > _after,
+        conversations.c.used_at <= func.now() - _unused_for,
+    )
+    .order_by(conversations.c.conversation)
+    .limit(p.limit)
+    .with_for_update(skip_locked=True)
+)
+prune_conversations = delete(conversations).where(
+    conversations.c.conversation == func.any(_chosen)
+)
+prune_mappings = delete(mappings).where(mappings.c.conversation == func.any(_chosen))
+leave_pruned = (
+    update(counters)
+    .where(counters.c.conversation == func.any(_chosen))
+    .values(forgotten=counters.c.last, left_at=func.now())
+)
+
+# A counter whose conversation was begun again stays; the one that is being begun clears `left_at`.
+_is_left = and_(
+    counters.c.left_at.is_not(None),
+    ~exists().where(conversations.c.conversation == counters.c.conversation),
+)
+_is_left_long = and_(counters.c.left_at <= func.now() - _unused_for, _is_left)
+choose_left = (
+    select(counters.c.conversation)
+    .where(counters.c.conversation > _after, _is_left_long)
+    .order_by(counters.c.conversation)
+    .limit(p.limit)
+)
+prune_counters = delete(counters).where(
+    counters.c.conversation == func.any(_chosen), _is_left_long
+)
+
+# Read.
+_kept = counters.c.last - counters.c.forgotten
+_refs = (
+    select(
+        func.array_agg(counters.c.entity, type_=ARRAY(Text)).label("entities"),
+        func.array_agg(_kept, type_=ARRAY(Integer)).label("counts"),
+    )
+    .where(counters.c.conversation == conversations.c.conversation, _kept > 0)
+    .lateral("refs")
+)
+_infos = select(conversations, p.is_mine.label("mine"), _refs.c.entities, _refs.c.counts)
+_infos = _infos.select_from(conversations.join(_refs, true()))
+
+describe = _infos.where(p.here)
+page_of_conversations = (
+    _infos.where(
+        conversations.c.conversation > _after,
+        or_(_unused_for.is_(None), conversations.c.used_at <= func.now() - _unused_for),
+    )
+    .order_by(conversations.c.conversation)
+    .limit(p.limit)
+)
+page_of_entries = (
+    select(mappings.c.number, mappings.c.key, mappings.c.gone)
+    .where(
+        mappings.c.conversation == p.conversation,
+        mappings.c.entity == p.entity,
+        mappings.c.number > p.number,
+        p.mine,
+    )
+    .order_by(mappings.c.number)
+    .limit(p.limit)
+)
+last_numbers = (
+    select(counters.c.entity, counters.c.last)
+    .where(counters.c.conversation == p.conversation)
+    .order_by(counters.c.entity)
+)
+
+# Restore.
+restore_conversation = insert(conversations).values(
+    conversation=p.conversation, id=p.id_, owner=p.owner, turn=_turn, begun_at=_begun_at
+)
+_numbered = (
+    func.unnest(p.entities, p.numbers, _counts)
+    .table_valued("entity", "last", "kept")
+    .render_derived(name="numbered")
+)
+restore_counters = insert(counters).from_select(
+    ["conversation", "entity", "last", "forgotten"],
+    select(p.conversation, _numbered.c.entity, _numbered.c.last).add_columns(
+        _numbered.c.last - _numbered.c.kept
+    ),
+)
+_highest = func.greatest(counters.c.last, restore_counters.excluded.last)
+continue_counters = restore_counters.on_conflict_do_update(
+    index_elements=[counters.c.conversation, counters.c.entity],
+    set_={
+        "last": _highest,
+        "forgotten": _highest
+        - restore_counters.excluded.last
+        + restore_counters.excluded.forgotten,
+        "left_at": null(),
+    },
+)
+_entries = (
+    func.unnest(p.entities, p.numbers, p.keys, _gones)
+    .table_valued("entity", "number", "key", "gone")
+    .render_derived(name="entries")
+)
+restore_mappings = insert(mappings).from_select(
+    ["conversation", "entity", "number", "key", "gone"],
+    select(p.conversation, _entries.c.entity, _entries.c.number).add_columns(
+        _entries.c.key, _entries.c.gone
+    ),
+)
+
+# Count.
+count_conversations = select(func.count()).select_from(conversations)
+count_refs = select(counters.c.entity, func.sum(_kept).cast(BigInteger)).group_by(
+    counters.c.entity
+)
+count_gone = select(func.count()).where(mappings.c.gone.is_not(None))
+count_left = select(func.count()).where(_is_left)
+# A partitioned table has its room in its partitions.
+room = text(
+    """
+    SELECT CAST(sum(pg_table_size(part)) AS bigint), CAST(sum(pg_indexes_size(part)) AS bigint)
+    FROM unnest(CAST(:p_tables AS regclass[])) AS whole
+    CROSS JOIN LATERAL (
+        SELECT whole AS part UNION SELECT relid FROM pg_partition_tree(whole)
+    ) AS parts
+    """
+)

@@ -1,0 +1,267 @@
+"""Whole conversations in PostgreSQL: made, left, listed and counted.
+
+What is done here is rare, and takes a few round trips. It is a part of `PostgresStore`, which
+runs it on connections of its own.
+"""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from alfred_refs.errors import (
+    ConversationExistsError,
+    RegistryFailedError,
+    UnknownConversationError,
+)
+from alfred_refs.keys import decode, encode
+from alfred_refs.refs import Ref
+
+from . import lifetime_statements as statements
+from .connections import OwnEngine, snapshot, transaction
+from .parameters import begun, named
+from .statements import lock_begun
+from .tables import metadata
+from .values import Address, ConversationInfo, Entry, Exported, RegistryStats
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Executable, Row
+
+_PAGE = 1000  # rows read or written by one statement: some hundred kilobytes
+
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+_TAKEN = "23505"  # unique_violation
+
+_FIRST = uuid.UUID(int=0)
+
+_T = TypeVar("_T")
+
+
+class Lifetimes(ABC):
+    """The part of `PostgresStore` that is about conversations as a whole."""
+
+    def __init__(self, own: OwnEngine) -> None:
+        self._own = own
+
+    @abstractmethod
+    def entities(self, address: Address) -> Mapping[str, int]:
+        """See `Store.entities`."""
+
+    def fork(self, address: Address, new_id: str) -> None:
+        """See `Store.fork`."""
+        new = Address(new_id, address.owner)
+        values = begun(address) | {"p_id": new_id, "p_new": new.digest}
+
+        def copy(connection: Connection) -> bool:
+            with transaction(connection):
+                found = connection.execute(lock_begun, values).one_or_none()
+                if found is not None:
+                    connection.execute(statements.fork_conversation, values)
+                    connection.execute(statements.fork_counters, values)
+                    connection.execute(statements.fork_mappings, values)
+                    connection.execute(statements.touch, values)
+            return found is not None
+
+        if not self._make(new_id, copy):
+            raise UnknownConversationError(address.id)
+
+    def forget(self, address: Address) -> None:
+        """See `Store.forget`."""
+        values = named(address)
+
+        def forget(connection: Connection) -> bool:
+            with transaction(connection):
+                found = connection.execute(statements.forget_conversation, values).one_or_none()
+                if found is not None:
+                    connection.execute(statements.forget_mappings, values)
+                    connection.execute(statements.leave_counters, values)
+            return found is not None
+
+        # not tried again when the connection is lost: it may be forgotten
+        if not self._own.run(forget, again=False):
+            raise UnknownConversationError(address.id)
+
+    def prune(self, unused_for: timedelta, batch: int) -> Iterator[int]:
+        """See `Store.prune`."""
+        values = {"p_unused_for": unused_for, "p_limit": batch}
+        for chosen in self._batches(_prune_conversations, values):
+            yield len(chosen)
+        for _ in self._batches(_prune_counters, values):
+            pass
+
+    def _batches(
+        self, work: Callable[[Connection, Mapping[str, Any]], _Digests], values: dict[str, Any]
+    ) -> Iterator[_Digests]:
+        """Do work on one batch after the other, in order of digests, each in a transaction."""
+        after: uuid.UUID | None = _FIRST
+        while after is not None:
+            here = values | {"p_after": after}
+
+            def step(connection: Connection, values: Mapping[str, Any] = here) -> _Digests:
+                with transaction(connection):
+                    return work(connection, values)
+
+            chosen = self._own.run(step)
+            after = chosen[-1] if chosen else None
+            if chosen:
+                yield chosen
+
+    def entries(self, address: Address, entity: str | None = None) -> Iterator[Entry]:
+        """See `Store.entries`."""
+        entities = self.entities(address)
+        for name in sorted(entities) if entity is None else [entity]:
+            yield from _entries(self._alone, address, name)
+
+    def export(self, address: Address) -> Exported:
+        """See `Store.export`."""
+
+        def read(connection: Connection) -> Exported | None:
+            with snapshot(connection):
+                return _read(connection, address)
+
+        exported = self._own.run(read)
+        if exported is None:
+            raise UnknownConversationError(address.id)
+        return exported
+
+    def restore(self, address: Address, exported: Exported) -> None:
+        """See `Store.restore`."""
+
+        def write(connection: Connection) -> None:
+            with transaction(connection):
+                _write(connection, address, exported)
+
+        self._make(address.id, write)
+
+    def describe(self, id: str) -> ConversationInfo:  # noqa: A002  # as everyone calls it
+        """See `Store.describe`."""
+        rows = self._alone(statements.describe, named(Address(id)))
+        if not rows:
+            raise UnknownConversationError(id)
+        return _info(rows[0])
+
+    def conversations(self, unused_for: timedelta | None = None) -> Iterator[ConversationInfo]:
+        """See `Store.conversations`."""
+        values = {"p_unused_for": unused_for, "p_limit": _PAGE, "p_owner": None}
+        after: uuid.UUID | None = _FIRST
+        while after is not None:
+            rows = self._alone(statements.page_of_conversations, values | {"p_after": after})
+            yield from map(_info, rows)
+            after = rows[-1].conversation if len(rows) == _PAGE else None
+
+    def stats(self) -> RegistryStats:
+        """See `Store.stats`."""
+
+        def count(connection: Connection) -> RegistryStats:
+            with snapshot(connection):
+                return _stats(connection)
+
+        return self._own.run(count)
+
+    def _make(self, new_id: str, work: Callable[[Connection], _T]) -> _T:
+        """Do work that makes a conversation, and tell if its id is taken.
+
+        It is not tried again when the connection is lost: the conversation may have been made.
+        """
+        try:
+            return self._own.run(work, again=False)
+        except RegistryFailedError as error:
+            if error.sqlstate == _TAKEN:
+                raise ConversationExistsError(new_id) from None
+            raise
+
+    def _alone(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
+        """Run one reading statement, without BEGIN and COMMIT."""
+        return self._own.run(lambda connection: connection.execute(statement, values).all())
+
+
+_Digests = Sequence[uuid.UUID]
+_Fetch = Callable[["Executable", Mapping[str, Any]], Sequence["Row[Any]"]]
+
+
+def _prune_conversations(connection: Connection, values: Mapping[str, Any]) -> _Digests:
+    chosen = connection.scalars(statements.choose_unused, values).all()
+    if chosen:
+        these = {"p_chosen": chosen}
+        connection.execute(statements.prune_mappings, these)
+        connection.execute(statements.leave_pruned, these)
+        connection.execute(statements.prune_conversations, these)
+    return chosen
+
+
+def _prune_counters(connection: Connection, values: Mapping[str, Any]) -> _Digests:
+    chosen = connection.scalars(statements.choose_left, values).all()
+    if chosen:
+        connection.execute(statements.prune_counters, {**values, "p_chosen": chosen})
+    return chosen
+
+
+def _read(connection: Connection, address: Address) -> Exported | None:
+    def fetch(statement: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
+        return connection.execute(statement, values).all()
+
+    rows = fetch(statements.describe, named(address))
+    if not rows or not rows[0].mine:
+        return None
+    last = {row.entity: row.last for row in fetch(statements.last_numbers, named(address))}
+    entries = [entry for name in sorted(last) for entry in _entries(fetch, address, name)]
+    return Exported(address.id, address.owner, rows[0].turn, rows[0].begun_at, last, entries)
+
+
+def _entries(fetch: _Fetch, address: Address, entity: str) -> Iterator[Entry]:
+    """Yield the entries of an entity page by page, in the order of their numbers."""
+    values = named(address) | {"p_entity": entity, "p_limit": _PAGE}
+    number: int | None = 0
+    while number is not None:
+        rows = fetch(statements.page_of_entries, values | {"p_number": number})
+        yield from (Entry(Ref(entity, row.number), decode(row.key), row.gone) for row in rows)
+        number = rows[-1].number if len(rows) == _PAGE else None
+
+
+def _write(connection: Connection, address: Address, exported: Exported) -> None:
+    values = begun(address) | {"p_turn": exported.turn, "p_begun_at": exported.begun_at}
+    connection.execute(statements.restore_conversation, values)
+    kept = Counter(entry.ref.entity for entry in exported.entries)
+    numbers = {
+        "p_entities": list(exported.last),
+        "p_numbers": list(exported.last.values()),
+        "p_counts": [kept[entity] for entity in exported.last],
+    }
+    its_own = exported.id == address.id
+    restore = statements.continue_counters if its_own else statements.restore_counters
+    connection.execute(restore, values | numbers)
+    for start in range(0, len(exported.entries), _PAGE):
+        page = exported.entries[start : start + _PAGE]
+        arrays = {
+            "p_entities": [entry.ref.entity for entry in page],
+            "p_numbers": [entry.ref.number for entry in page],
+            "p_keys": [encode(entry.key) for entry in page],
+            "p_gones": [entry.gone for entry in page],
+        }
+        connection.execute(statements.restore_mappings, values | arrays)
+
+
+def _info(row: Row[Any]) -> ConversationInfo:
+    refs = sorted(zip(row.entities or (), row.counts or (), strict=True))
+    return ConversationInfo(row.id, row.owner, row.turn, row.begun_at, row.used_at, dict(refs))
+
+
+def _stats(connection: Connection) -> RegistryStats:
+    tables = {"p_tables": list(metadata.tables)}
+    in_tables, in_indexes = connection.execute(statements.room, tables).one()
+    return RegistryStats(
+        conversations=connection.scalar(statements.count_conversations) or 0,
+        refs={
+            entity: count
+            for entity, count in sorted(connection.execute(statements.count_refs))
+            if count
+        },
+        gone=connection.scalar(statements.count_gone) or 0,
+        left_counters=connection.scalar(statements.count_left) or 0,
+        table_bytes=in_tables,
+        index_bytes=in_indexes,
+    )

@@ -1,0 +1,151 @@
+"""What goes into a store and comes out of it: plain values, the same for every store."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import Any, Literal
+
+from alfred_refs.errors import ConversationIdError
+from alfred_refs.keys import Key
+from alfred_refs.refs import Ref
+
+EntityKey = tuple[str, Key]
+"""An entity's name and one of its keys."""
+
+Gone = Literal["was deleted", "was never saved"]
+"""Why a ref has no row."""
+
+_LONGEST = 255
+
+NOTED_EVERY = timedelta(hours=1)
+"""How exactly a store knows when a conversation was last used: a write an hour costs nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Which conversation, and on whose behalf.
+
+    Attributes:
+        id: what the application calls the conversation.
+        owner: the owner as text, `None` for a conversation without one.
+
+    Raises:
+        ConversationIdError: they cannot be kept as they are.
+    """
+
+    id: str
+    owner: str | None = None
+
+    def __post_init__(self) -> None:
+        """Let nothing in that would be refused, or changed, further down."""
+        _check("id", self.id)
+        if self.owner is not None:
+            _check("owner", self.owner)
+
+    @property
+    def digest(self) -> uuid.UUID:
+        """Sixteen bytes that stand for the id in every row and index of a store.
+
+        A digest needs no look-up, unlike a number handed out by a sequence, and no room, unlike
+        the id itself.
+        """
+        return uuid.UUID(bytes=blake2b(self.id.encode(), digest_size=16).digest())
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a store knows of one ref.
+
+    Attributes:
+        ref: never a draft's.
+        key: the same for ever.
+        gone: why there is no row, `None` as long as there may be one.
+        minted: whether the call that returned it gave the ref its number, as far as the store
+            tells; of the call and not of the ref, it does not count when entries are compared.
+    """
+
+    ref: Ref
+    key: Key = field(repr=False)
+    gone: Gone | None = None
+    minted: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationInfo:
+    """What is known of a conversation without looking into it.
+
+    Attributes:
+        id: what the application calls it.
+        owner: on whose behalf it is held, as text; `None` without one.
+        turn: the number of its last turn, 0 before the first.
+        begun_at: when its first ref was minted or its first turn begun.
+        used_at: when it was last used. Where nothing was minted and no turn begun since, it may
+            have been used up to an hour later.
+        refs: how many refs it has, by entity, in order; kept as they are minted, never counted.
+    """
+
+    id: str
+    owner: str | None
+    turn: int
+    begun_at: datetime
+    used_at: datetime
+    refs: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryStats:
+    """What is kept for all conversations together.
+
+    Attributes:
+        conversations: how many there are.
+        refs: how many refs they have, by entity, in order.
+        gone: how many of these refs are of rows that are not there.
+        left_counters: how many counters were left behind by conversations that were forgotten.
+        table_bytes: what the tables take on disk; `None` where there is no disk.
+        index_bytes: what their indexes take beside.
+    """
+
+    conversations: int
+    refs: Mapping[str, int]
+    gone: int
+    left_counters: int
+    table_bytes: int | None = None
+    index_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """One conversation, whole, as it was at one moment.
+
+    Attributes:
+        id: what the application called it.
+        owner: on whose behalf it was held.
+        turn: the number of its last turn.
+        begun_at: when it was begun.
+        last: the highest number ever given, by entity.
+        entries: of all refs, in natural order.
+    """
+
+    id: str
+    owner: str | None
+    turn: int
+    begun_at: datetime
+    last: Mapping[str, int]
+    entries: Sequence[Entry]
+
+
+def _check(what: str, given: Any) -> None:
+    if not isinstance(given, str):
+        raise ConversationIdError(
+            f"a conversation's {what} is a {type(given).__name__}",
+            "give text, such as str(id)",
+        )
+    if not 0 < len(given) <= _LONGEST or not given.isprintable():
+        raise ConversationIdError(
+            f"a conversation's {what} is empty, too long or has control characters",
+            f"use 1 to {_LONGEST} printable characters",
+        )

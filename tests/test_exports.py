@@ -1,0 +1,200 @@
+"""A conversation as JSON: nothing is lost, and nothing else gets in."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from alfred_refs import ExportFormatError
+from alfred_refs.exports import from_json, to_json
+from alfred_refs.keys import Key
+from alfred_refs.refs import MAX_NUMBER, Ref
+from alfred_refs.store import Address, Entry, Exported, MemoryStore
+
+UUID = "c69607bb-58f6-4a8e-9a43-8b9a3c3e2b10"
+
+PARTS = st.uuids() | st.integers() | st.text(st.characters(exclude_categories=["Cs"]))
+KEYS: st.SearchStrategy[Key] = st.recursive(
+    PARTS, lambda parts: st.lists(parts, max_size=3).map(tuple), max_leaves=4
+)
+GONE = st.sampled_from([None, "was deleted", "was never saved"])
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> Exported:
+    """Draw a conversation: all types of keys, numbers with gaps, counters that are ahead."""
+    entries, last = [], {}
+    for entity in draw(st.sets(st.sampled_from(["meal_plan", "recipe", "x"]))):
+        keys = draw(st.lists(KEYS, unique_by=repr, max_size=5))
+        numbers = st.integers(1, MAX_NUMBER)
+        taken = draw(st.lists(numbers, unique=True, min_size=len(keys), max_size=len(keys)))
+        for number, key in zip(taken, keys, strict=True):
+            entries.append(Entry(Ref(entity, number), key, draw(GONE)))  # type: ignore[arg-type]
+        last[entity] = draw(st.integers(max([*taken, 1]), MAX_NUMBER))
+    moment = draw(st.datetimes(timezones=st.just(UTC)))
+    owner = draw(st.none() | st.just("ann"))
+    turn = draw(st.integers(0, MAX_NUMBER))
+    entries.sort(key=lambda entry: entry.ref)
+    return Exported("chat-7", owner, turn, moment, last, entries)
+
+
+def an_export(**changes: Any) -> dict[str, Any]:
+    """Return an export of two recipes, with changes."""
+    refs = [
+        {"ref": "recipe_1", "key": f"uuid:{UUID}"},
+        {"ref": "recipe_2", "key": ["int:12", "str:b"], "gone": "was deleted"},
+    ]
+    return {
+        "format": "alfred_refs.conversation",
+        "version": 1,
+        "id": "chat-7",
+        "owner": "ann",
+        "turn": 3,
+        "begun_at": "2026-11-22T10:00:00+00:00",
+        "last": {"recipe": 2},
+        "refs": refs,
+    } | changes
+
+
+def with_ref(**changes: Any) -> dict[str, Any]:
+    """Return an export whose second ref has changes."""
+    first, second = an_export()["refs"]
+    return an_export(refs=[first, second | changes])
+
+
+@given(conversations())
+def test_what_is_exported_comes_back_as_it_was(exported: Exported) -> None:
+    """Through text, and through a store: to the type of each key and each counter."""
+    data = to_json(exported)
+    store = MemoryStore()
+
+    read = from_json(json.loads(json.dumps(data)))
+    address = Address(exported.id, exported.owner)
+    store.restore(address, read)
+
+    assert read == exported
+    assert [repr(e.key) for e in read.entries] == [repr(e.key) for e in exported.entries]
+    assert to_json(store.export(address)) == data
+
+
+def test_the_format_is_what_the_documentation_says() -> None:
+    """An export of version 1 can be read for ever."""
+    exported = Exported(
+        *("chat-7", "ann", 3, datetime(2026, 11, 22, 10, tzinfo=UTC), {"recipe": 2}),
+        [
+            Entry(Ref("recipe", 1), uuid.UUID(UUID)),
+            Entry(Ref("recipe", 2), (12, "b"), "was deleted"),
+        ],
+    )
+
+    assert to_json(exported) == an_export()
+    assert from_json(an_export()) == exported
+
+
+FOREIGN: list[Any] = [None, [], "{}", {}, {"format": 1}]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        *((data, "this is not a conversation") for data in FOREIGN),
+        (an_export(version=2), "in version 2 of the format, and .* knows those up to 1; install"),
+        (an_export(version="1"), "cannot be read: version"),
+        (an_export(version=True), "cannot be read: version"),
+        (an_export(labels={}), "has a field that is not known: labels"),
+        (with_ref(label="Soup"), r"has a field that is not known: refs\[1\].label"),
+        (an_export(turn=-1), "cannot be read: turn"),
+        (an_export(turn="3"), "cannot be read: turn"),
+        (an_export(id=7), "cannot be read: id"),
+        (an_export(begun_at="2026-11-22T10:00:00"), "cannot be read: begun_at"),
+        (an_export(begun_at=7), "cannot be read: begun_at"),
+        (an_export(last={"recipe": 1}), "has 'recipe_2', and 1 as the last number of entity"),
+        (an_export(last={"order": 2}), "has 'recipe_1', and None as the last number of entity"),
+        (an_export(last={"recipe": 0}), "cannot be read: last.recipe"),
+        (an_export(last={"recipe": 2.0}), "cannot be read: last.recipe"),
+        (an_export(last={"recipe": MAX_NUMBER + 1}), "cannot be read: last.recipe"),
+        (an_export(last={"recipe": 2, "gen_x": 1}), "cannot be read: last"),
+        (an_export(refs={}), "cannot be read: refs"),
+        (an_export(refs=["recipe_1"]), r"cannot be read: refs\[0\]"),
+        (an_export(refs=[{"ref": "recipe_1"}]), r"lacks a field: refs\[0\].key"),
+        ({"format": "alfred_refs.conversation", "version": 1}, "lacks a field: id"),
+        (with_ref(ref="recipe_1"), "has 'recipe_1' twice"),
+        (with_ref(ref="recipe_0"), r"cannot be read: refs\[1\].ref"),
+        (with_ref(ref="recipe_02"), r"cannot be read: refs\[1\].ref"),
+        (with_ref(ref="gen_recipe_2"), r"cannot be read: refs\[1\].ref"),
+        (with_ref(ref=f"recipe_{MAX_NUMBER + 1}"), r"cannot be read: refs\[1\].ref"),
+        (with_ref(ref=2), r"cannot be read: refs\[1\].ref"),
+        (with_ref(gone="was eaten"), r"cannot be read: refs\[1\].gone"),
+        (with_ref(key=f"uuid:{UUID}"), "has one key for 'recipe_1' and 'recipe_2'"),
+    ],
+)
+def test_what_is_foreign_newer_or_malformed_is_refused(data: Any, message: str) -> None:
+    """The error says where, and what is not known."""
+    with pytest.raises(ExportFormatError, match=message):
+        from_json(data)
+
+
+DEEP: list[Any] = []
+for _ in range(2000):
+    DEEP = [DEEP]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *(
+            UUID,
+            f"uuid:{UUID.upper()}",
+            f"uuid:{{{UUID}}}",
+            f"uuid:{UUID[:8]}",
+            "uuid:",
+            "bytes:a",
+        ),
+        *(
+            "int:07",
+            "int:-0",
+            "int: 7",
+            "int:7.0",
+            "int:\N{ARABIC-INDIC DIGIT SEVEN}",
+            "int:",
+            "str:\ud800",
+            77001,
+            True,
+        ),
+        *(None, {}, {"uuid": UUID}, [77001], [f"uuid:{UUID}", "77001"], DEEP),
+    ],
+)
+def test_a_key_that_is_written_in_another_way_is_refused(key: Any) -> None:
+    """There is one way to write a key, and an error never repeats one."""
+    with pytest.raises(ExportFormatError, match=r"cannot be read: refs\[1\].key") as caught:
+        from_json(with_ref(key=key))
+
+    assert UUID[:8] not in str(caught.value).lower()
+    assert "77001" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        an_export(**{UUID: 1}),
+        an_export(last={UUID: 1}),
+        an_export(last={UUID.replace("-", ""): "x"}),
+        with_ref(**{UUID: 1}),
+        with_ref(ref=UUID),
+        an_export(id=uuid.UUID(UUID)),
+        an_export(refs=[{"ref": "recipe_1", "key": "int:1", UUID: 2}]),
+    ],
+)
+def test_no_error_repeats_what_may_be_a_key(data: Any) -> None:
+    """Wherever it stands."""
+    with pytest.raises(ExportFormatError) as caught:
+        from_json(data)
+
+    assert UUID[:8] not in str(caught.value)

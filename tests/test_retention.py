@@ -1,0 +1,247 @@
+"""Conversations as a whole, as an application and its operators handle them."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from alfred_refs import (
+    AsyncRefSession,
+    Conversation,
+    ConversationExistsError,
+    ConversationIdError,
+    EntityNameError,
+    ExportFormatError,
+    GoneRefError,
+    RefEntry,
+    RefRegistry,
+    RetentionError,
+    UnknownConversationError,
+    UnknownRefError,
+)
+from alfred_refs.testing import MemoryStore
+from tests.models import Recipe
+
+KEYS = [uuid.UUID(int=n) for n in range(1, 21)]
+
+
+@pytest.fixture
+def memory() -> RefRegistry:
+    """A registry that is gone with the test."""
+    return RefRegistry(store=MemoryStore())
+
+
+@pytest.fixture
+def chat(memory: RefRegistry) -> Conversation:
+    """A conversation of ann's, in its first turn, that knows three recipes."""
+    chat = memory.conversation("chat-7", owner="ann")
+    chat.begin_turn()
+    chat.refer_all(Recipe, KEYS[:3])
+    return chat
+
+
+def elsewhere(registry: RefRegistry) -> RefRegistry:
+    """Return what another process has: the same store, and nothing in memory."""
+    return RefRegistry(store=registry._store)
+
+
+def test_a_branch_of_a_chat_continues_with_the_same_refs(
+    memory: RefRegistry, chat: Conversation
+) -> None:
+    """The fork is an ordinary conversation, of the same owner, wherever it is opened."""
+    branch = chat.fork("chat-7-b")
+
+    assert (branch.id, branch.owner, branch.turn) == ("chat-7-b", "ann", 1)
+    assert branch.resolve_all(["recipe_1", "recipe_3"], Recipe) == [KEYS[0], KEYS[2]]
+    assert (branch.refer(Recipe, KEYS[5]), chat.refer(Recipe, KEYS[6])) == 2 * ("recipe_4",)
+    opened = elsewhere(memory).conversation("chat-7-b", owner="ann")
+    assert opened.resolve("recipe_4", Recipe) == KEYS[5]
+
+
+def test_a_fork_shares_what_it_has_met_with_its_other_openings(
+    memory: RefRegistry, chat: Conversation
+) -> None:
+    """The registry opened it, so that forgetting it reaches them all."""
+    branch = chat.fork("chat-8")
+    other = memory.conversation("chat-8", owner="ann")
+    assert other.resolve("recipe_1") == KEYS[0]
+
+    branch.forget()
+
+    with pytest.raises(UnknownRefError):
+        other.resolve("recipe_1")
+    assert chat.resolve("recipe_1") == KEYS[0]
+
+
+def test_a_row_that_is_back_is_back_in_fork_and_export(chat: Conversation) -> None:
+    """What this process has not told the store yet, it tells it first."""
+    chat.note_gone([("recipe", KEYS[0])], "was deleted")
+    for copy in (lambda: chat.export()["refs"][0], lambda: next(chat.entries()).gone):
+        chat.note_read([("recipe", KEYS[0])])
+        assert "was deleted" not in str(copy())
+        chat.note_gone([("recipe", KEYS[0])], "was deleted")
+        assert "was deleted" in str(copy())
+    chat.note_read([("recipe", KEYS[0])])
+
+    assert chat.fork("chat-8").resolve("recipe_1") == KEYS[0]
+
+
+def test_a_ref_that_is_gone_is_gone_in_a_fork(chat: Conversation) -> None:
+    """It says why."""
+    chat.note_gone([("recipe", KEYS[1])], "was never saved")
+
+    with pytest.raises(GoneRefError, match="'recipe_2' was never saved"):
+        chat.fork("chat-8").resolve("recipe_2")
+
+
+def test_what_was_forgotten_is_not_resolved_from_memory(
+    memory: RefRegistry, chat: Conversation
+) -> None:
+    """Neither by this object, nor by others of the process; another process finds nothing."""
+    other = memory.conversation("chat-7", owner="ann")
+
+    chat.forget()
+
+    for each in (chat, other, elsewhere(memory).conversation("chat-7", owner="ann")):
+        with pytest.raises(UnknownRefError, match="'recipe_1' is not a known ref; none is known"):
+            each.resolve("recipe_1")
+        assert each.names_of(KEYS[0]) == {}
+    assert chat.turn == 0
+    assert chat.refer(Recipe, KEYS[0]) == "recipe_4"
+    with pytest.raises(UnknownConversationError):
+        memory.conversation("chat-8").forget()
+
+
+def test_an_export_goes_into_another_registry_as_json(chat: Conversation) -> None:
+    """Text is all that has to be carried; a conversation comes back as it was."""
+    chat.note_gone([("recipe", KEYS[1])], "was deleted")
+    chat.refer_all("cup", [7, "7", (KEYS[0], 7)])
+    text = json.dumps(chat.export())
+
+    copy = RefRegistry(store=MemoryStore()).import_conversation(json.loads(text))
+
+    assert (copy.id, copy.owner, copy.turn) == ("chat-7", "ann", 1)
+    assert json.dumps(copy.export()) == text
+    assert copy.resolve_all(["cup_1", "cup_2", "cup_3"]) == [7, "7", (KEYS[0], 7)]
+    with pytest.raises(GoneRefError):
+        copy.resolve("recipe_2")
+
+
+@pytest.mark.parametrize(
+    ("choice", "id_", "owner"),
+    [
+        ({"id": "chat-8"}, "chat-8", "ann"),
+        ({"id": "chat-8", "owner": 7}, "chat-8", "7"),
+        ({"id": "chat-8", "owner": None}, "chat-8", None),
+    ],
+)
+def test_an_import_may_choose_id_and_owner(
+    memory: RefRegistry, chat: Conversation, choice: dict[str, Any], id_: str, owner: str | None
+) -> None:
+    """What is not chosen is as it was exported."""
+    copy = memory.import_conversation(chat.export(), **choice)
+
+    assert (copy.id, copy.owner) == (id_, owner)
+    assert copy.resolve("recipe_1") == KEYS[0]
+
+
+def test_a_bad_import_writes_nothing(memory: RefRegistry, chat: Conversation) -> None:
+    """Not what is malformed, nor onto a conversation, nor under an id that cannot be."""
+    data = chat.export()
+    with pytest.raises(ConversationExistsError, match="'chat-7' cannot be made"):
+        memory.import_conversation(data)
+    with pytest.raises(ConversationIdError):
+        memory.import_conversation(data, id="")
+    with pytest.raises(ConversationIdError, match="owner"):
+        memory.import_conversation(data, id="chat-8", owner="")
+    with pytest.raises(ExportFormatError):
+        memory.import_conversation({**data, "more": 1}, id="chat-8")
+
+    assert [info.id for info in memory.conversations()] == ["chat-7"]
+
+
+def test_entries_hold_keys_only_where_they_are_asked_for(chat: Conversation) -> None:
+    """And print them in no case."""
+    chat.refer("meal_plan", 1)
+    chat.note_gone([("recipe", KEYS[1])], "was deleted")
+
+    assert list(chat.entries()) == [
+        RefEntry("meal_plan_1", "meal_plan", 1, None),
+        RefEntry("recipe_1", "recipe", 1, None),
+        RefEntry("recipe_2", "recipe", 2, "was deleted"),
+        RefEntry("recipe_3", "recipe", 3, None),
+    ]
+    trusted = list(chat.entries(Recipe, keys=True))
+    assert [entry.key for entry in trusted] == KEYS[:3]
+    assert str(KEYS[0]) not in repr(trusted)
+    with pytest.raises(EntityNameError):
+        next(chat.entries("Foo Bar"))
+
+
+def test_operators_see_every_owners_conversations(memory: RefRegistry, chat: Conversation) -> None:
+    """They list, describe and count them without knowing the owners."""
+    memory.conversation("chat-8", owner="bob").begin_turn()
+
+    infos = {info.id: info for info in memory.conversations()}
+
+    assert [(info.owner, info.turn, info.refs) for info in infos.values()] == [
+        ("ann", 1, {"recipe": 3}),
+        ("bob", 1, {}),
+    ]
+    assert memory.describe("chat-7") == infos[chat.id]
+    assert memory.stats().conversations == 2
+    with pytest.raises(UnknownConversationError):
+        memory.describe("chat-9")
+    with pytest.raises(ConversationIdError):
+        memory.describe("x" * 10_000)
+
+
+def test_pruning_tells_its_progress(memory: RefRegistry) -> None:
+    """Batch by batch, and how many there were in the end."""
+    for number in range(5):
+        memory.conversation(f"chat-{number}").begin_turn()
+    seen: list[int] = []
+
+    assert memory.prune(timedelta(days=1), progress=seen.append) == 0
+    assert memory.prune(timedelta(), batch=2, progress=seen.append) == 5
+    assert seen == [2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda registry: registry.prune(timedelta(seconds=-1)), "unused_for is negative"),
+        (lambda registry: registry.conversations(unused_for=timedelta(-1)), "unused_for is neg"),
+        (lambda registry: registry.prune(timedelta(), batch=0), "a batch of 0 conversations"),
+    ],
+)
+def test_no_time_is_less_than_none(memory: RefRegistry, use: Any, message: str) -> None:
+    """A negative age would take conversations that are being used; it is refused at once."""
+    with pytest.raises(RetentionError, match=message):
+        use(memory)
+
+
+async def test_asynchronous_engines_work_inside_run_sync(
+    async_engine: AsyncEngine, chat: Conversation, aio: AsyncRefSession
+) -> None:
+    """Whatever a conversation or registry does by itself."""
+    registry = RefRegistry(async_engine)
+
+    def use(_: object) -> list[object]:
+        first = registry.import_conversation(chat.export())
+        branch = first.fork("chat-8")
+        first.forget()
+        entries = [entry.ref for entry in branch.entries()]
+        described = registry.describe("chat-8").refs
+        listed = [info.id for info in registry.conversations()]
+        pruned = registry.prune(timedelta())
+        return [entries, described, listed, pruned, registry.stats().left_counters]
+
+    done = await aio.run_sync(use)
+
+    assert done == [["recipe_1", "recipe_2", "recipe_3"], {"recipe": 3}, ["chat-8"], 1, 0]
