@@ -95,7 +95,8 @@ def wheel(python: Path, arguments: Sequence[str]) -> int:
 
 
 def benchmarks(python: Path, arguments: Sequence[str]) -> int:
-    """Measure what the package costs, on a server of its own."""
+    """Measure what the package costs, on a server of its own, beside packages that do the like."""
+    add_extra(python, "bench")
     return _run([python, "-m", "benchmarks", *arguments])
 
 
@@ -120,6 +121,15 @@ def environment(series: str) -> Path:
     # last, so that an interrupted installation is begun anew
     stamp.write_text(f"{interpreter}\n{requirements}\n")
     return python
+
+
+def add_extra(python: Path, extra: str) -> None:
+    """Install an extra of the project into its environment, again when that has changed."""
+    directory = python.parents[1]
+    environment_stamp, stamp = directory / "stamp", directory / f"stamp-{extra}"
+    if not stamp.exists() or stamp.read_text() != environment_stamp.read_text():
+        install(python, "--editable", f".[{extra}]")
+        stamp.write_text(environment_stamp.read_text())
 
 
 def make_environment(directory: Path) -> Path:

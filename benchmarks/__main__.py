@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,16 @@ import sqlalchemy
 from rich.console import Console
 from sqlalchemy import create_engine
 
-from benchmarks import asking, keeping, minting, opening, reading, report
+from benchmarks import (
+    alternatives,
+    asking,
+    keeping,
+    minting,
+    opening,
+    plot,
+    reading,
+    report,
+)
 from benchmarks.population import Populated
 from benchmarks.setting import set_up
 from tests.postgres.server import embedded_server
@@ -29,6 +39,7 @@ ROWS = (
 def main(arguments: Sequence[str]) -> int:
     """Measure what `arguments` ask for, on a server of our own."""
     options = _parser().parse_args(arguments)
+    begun, _, _ = os.getloadavg()
     with embedded_server(durable=True) as url:
         engine, bare = create_engine(url), create_engine(url)
         populated = Populated(engine, options.mappings, Console(stderr=True))
@@ -38,14 +49,26 @@ def main(arguments: Sequence[str]) -> int:
         measured = [
             (row, row.measure(setting)) for row in ROWS if options.only in row.measure.__name__
         ]
+        asked = options.only in alternatives.__name__
+        beside = alternatives.lines(engine, options.rows) if asked else []
         on = report.described(engine)
         for each in (populated, engine, bare):
             each.dispose()
-    report.show(Console(width=None if sys.stdout.isatty() else 160), measured, on)
+    ended, _, _ = os.getloadavg()
+    found = report.Report(measured, beside, on, (begun, ended))
+    report.show(Console(width=None if sys.stdout.isatty() else 160), found)
     if options.write is not None:
-        options.write.parent.mkdir(exist_ok=True)
-        options.write.write_text(report.markdown(measured, on), "utf-8")
+        _write(options.write, found)
     return 0
+
+
+def _write(path: Path, found: report.Report) -> None:
+    """Write the tables, and the plot beside them."""
+    path.parent.mkdir(exist_ok=True)
+    drawn = plot.draw(found.measured, path.with_suffix(".svg"))
+    path.write_text(
+        report.markdown(found, path.with_suffix(".svg").name if drawn else None), "utf-8"
+    )
 
 
 def _parser() -> argparse.ArgumentParser:

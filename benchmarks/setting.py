@@ -96,7 +96,7 @@ def set_up(
     """
     ours, twins = mapped_tables(), mapped_tables()
     recipes, meal_plans = ([uuid.uuid4() for _ in range(rows)] for _ in range(2))
-    _fill(bare, twins, recipes, meal_plans)
+    fill(bare, twins, recipes, meal_plans)
     registry = RefRegistry(engine)
     registry.create_tables()
     conversation = registry.conversation("benchmark")
@@ -119,12 +119,13 @@ def set_up(
     )
 
 
-def _fill(
+def fill(
     engine: Engine,
     tables: Tables,
     recipes: Sequence[uuid.UUID],
     meal_plans: Sequence[uuid.UUID],
 ) -> None:
+    """Make the tables, and rows with these keys."""
     tables.metadata.create_all(engine)
     with Session(engine) as session:
         session.execute(

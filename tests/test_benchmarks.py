@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import AbstractContextManager
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ from rich.console import Console
 from sqlalchemy import URL, create_engine
 
 from alfred_refs import RefRegistry
-from benchmarks import __main__ as program, layouts
+from benchmarks import __main__ as program, alternatives, layouts, others, plot, report
 from benchmarks.growth import results
+from benchmarks.measure import Figure
 from benchmarks.population import IN_SMALL, LARGEST, SMALL, Populated
+from benchmarks.table import Row
 from tests.postgres.server import embedded_server
 
 _TINY = ("--rows", "20", "--repetitions", "2", "--mappings", "100")
@@ -32,8 +35,9 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cells_of(written: Path) -> list[list[str]]:
-    """Return the cells of a written table, without its head."""
-    lines = [line for line in written.read_text("utf-8").splitlines() if line.startswith("|")]
+    """Return the cells of the first table that was written, without its head."""
+    text = written.read_text("utf-8").partition("## ")[0]
+    lines = [line for line in text.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
@@ -72,6 +76,47 @@ def test_minting_is_seen_to_be_one_round_trip(tmp_path: Path) -> None:
     program.main([*_TINY, "--only", "minted_in_round_trips", "--write", str(written)])
 
     assert cells_of(written)[0][1] == "1"
+
+
+def test_every_package_has_its_line_and_ours_keeps_all_that_is_claimed() -> None:
+    """What is not installed is said to be missing; nothing else is left out."""
+    with embedded_server() as url:
+        engine = create_engine(url)
+        lines = alternatives.lines(engine, rows=5, repetitions=1)
+        engine.dispose()
+
+    by_package = {tuple(line[:2]): line[2:] for line in lines}
+    assert len(by_package) == len(others.ALL)
+    assert by_package["alfred-refs", "PostgreSQL"][3:] == 5 * ["yes"]
+    for names in others.ALL:
+        installed = all(find_spec(module) for module in names.needs)
+        said = by_package[names.package, names.kept][0]
+        assert installed != said.endswith("is not installed")
+
+
+@pytest.mark.parametrize(
+    ("load", "warned"), [((0.1, 1.2), False), ((9.0, 1.2), True), ((0.1, 99.0), True)]
+)
+def test_a_busy_machine_is_told_of(load: tuple[float, float], warned: bool) -> None:
+    """Figures that other programs had a part in do not look like the others."""
+    found = report.Report([], [], "a machine", load)
+    written = report.markdown(found, None)
+
+    assert ("Warning" in written) == warned
+    assert f"load average {load[0]:.1f} at the start" in written
+
+
+def test_ratios_are_plotted_with_their_bounds(tmp_path: Path) -> None:
+    """The plot has a label for each ratio, and none for what was counted."""
+    pytest.importorskip("matplotlib", reason="the plot is drawn by matplotlib, of extra bench")
+    ratio = (Row("ratio", 1.3, lambda _: figure), figure := Figure(1.1, "clock", "", (1.0, 1.2)))
+    count = (Row("count", 1, lambda _: counted), counted := Figure(1, "count", ""))
+    written = tmp_path / "plot.svg"
+
+    assert plot.draw([ratio, count], written)
+    drawn = written.read_text("utf-8")
+    assert ("ratio" in drawn, "count" in drawn) == (True, False)
+    assert not plot.draw([count], tmp_path / "none.svg")
 
 
 def test_a_registry_that_the_server_filled_goes_on_like_one_that_was_minted() -> None:

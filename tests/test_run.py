@@ -78,6 +78,21 @@ def test_interrupted_installation_is_begun_anew(
     assert done == ["make", "install"]
 
 
+def test_extra_is_installed_once_for_each_state_of_the_project(
+    project: Path, done: list[str]
+) -> None:
+    """What only the benchmarks need is added to the environment when they are run."""
+    for _ in range(2):
+        python = run.environment("2.0")
+        run.add_extra(python, "bench")
+    assert done == ["make", "install", "install"]
+
+    (project / "pyproject.toml").write_text("[project]\nname = 'other'\n")
+    run.environment("2.0")
+    run.add_extra(python, "bench")
+    assert done == ["make", "install", "install", "install", "install"]
+
+
 def _interrupt(*_what: object) -> None:
     raise KeyboardInterrupt
 
