@@ -26,6 +26,7 @@ from tests.postgres.server import (
     ROOT,
     NoBinariesError,
     ServerStartError,
+    crashing_server,
     embedded_server,
     socket_url,
     wheel_binaries,
@@ -290,3 +291,28 @@ def test_command_gets_a_server_and_gives_its_exit_code(monkeypatch: pytest.Monke
     assert run.returncode == 7
     assert url.drivername == "postgresql+psycopg"
     assert not Path(str(url.query["host"])).exists()
+
+
+def test_a_server_comes_back_from_a_crash_with_what_was_committed() -> None:
+    """It does not answer between; nothing of it is left in the end."""
+    with crashing_server(durable=True) as server:
+        engine = sqlalchemy.create_engine(server.url, poolclass=sqlalchemy.NullPool)
+        with engine.begin() as connection:
+            connection.execute(text("create table kept as select 7 as number"))
+        server.crash()
+        with pytest.raises(sqlalchemy.exc.OperationalError):
+            ask(server.url, "select 1")
+        server.start()
+
+        assert ask(server.url, "select number from kept") == 7
+    assert not server.directory.exists()
+
+
+def test_a_server_can_become_a_standby() -> None:
+    """With the file that says so it starts in recovery and takes no writes."""
+    with crashing_server() as server:
+        server.crash()
+        (server.directory / "data" / "standby.signal").touch()
+        server.start()
+
+        assert ask(server.url, "select pg_is_in_recovery()") is True

@@ -85,8 +85,25 @@ class Cluster:
             self._account.own(self._directory)
         if self._start("initdb", *self._initdb_options()).wait():
             raise ClusterError("initdb", self._log.read_text())
+        self.start_again()
+
+    def start_again(self) -> None:
+        """Start the server on the data that it has.
+
+        Raises:
+            ClusterError: it did not come up.
+        """
         self._process = self._start("postgres", *self._server_options())
         self._wait_until_ready(self._process)
+
+    def crash(self) -> None:
+        """Stop the server without a checkpoint: what was committed must come back by recovery."""
+        if self._process is not None:
+            # as `pg_ctl stop -m immediate` does
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait(STOP_SECONDS)
+            # or the next start would be taken for ready
+            (self._data / "postmaster.pid").unlink(missing_ok=True)
 
     def stop(self) -> None:
         """Stop the server: politely, then firmly, then by force."""
@@ -173,4 +190,4 @@ def _is_ready(pid_file: Path) -> bool:
         lines = pid_file.read_text().splitlines()
     except FileNotFoundError:
         return False
-    return len(lines) >= 8 and lines[7].strip() == "ready"
+    return len(lines) >= 8 and lines[7].strip() in {"ready", "standby"}

@@ -40,6 +40,43 @@ class ServerStartError(Exception):
         super().__init__(f"no server from {str(binaries)!r}: {said or 'its supervisor died'}")
 
 
+class CrashingServer:
+    """A server that can crash and be started again.
+
+    Attributes:
+        url: of its `postgres` database.
+        directory: what is its own: `data`, and what it said in `log`.
+    """
+
+    def __init__(self, binaries: Path, supervisor: subprocess.Popen[bytes]) -> None:
+        self._binaries = binaries
+        self._supervisor = supervisor
+        self.directory = Path(self._announced())
+        self.url = socket_url(str(self.directory))
+
+    def crash(self) -> None:
+        """Stop the server at once, as `pg_ctl stop -m immediate` does."""
+        self._order("crash")
+
+    def start(self) -> None:
+        """Start the server again, and return when it accepts connections."""
+        self._order("start")
+
+    def _order(self, what: str) -> None:
+        assert self._supervisor.stdin is not None
+        self._supervisor.stdin.write(f"{what}\n".encode())
+        self._supervisor.stdin.flush()
+        self._announced()
+
+    def _announced(self) -> str:
+        assert self._supervisor.stdout is not None
+        line = self._supervisor.stdout.readline()
+        announced = json.loads(line) if line else {"error": ""}
+        if "error" in announced:
+            raise ServerStartError(self._binaries, announced["error"])
+        return str(announced["directory"])
+
+
 @contextmanager
 def embedded_server(
     binaries: Path | None = None, *, durable: bool = False
@@ -55,16 +92,20 @@ def embedded_server(
         NoBinariesError: there is nothing to start.
         ServerStartError: it did not start.
     """
+    with crashing_server(binaries, durable=durable) as server:
+        yield server.url
+
+
+@contextmanager
+def crashing_server(
+    binaries: Path | None = None, *, durable: bool = False
+) -> Iterator[CrashingServer]:
+    """Run a server that can crash; otherwise as `embedded_server`."""
     binaries = wheel_binaries() if binaries is None else binaries
     if not (binaries / "initdb").exists():
         raise NoBinariesError(str(binaries))
     with _supervisor(binaries, durable=durable) as supervisor:
-        assert supervisor.stdout is not None
-        line = supervisor.stdout.readline()
-        announced = json.loads(line) if line else {"error": ""}
-        if "error" in announced:
-            raise ServerStartError(binaries, announced["error"])
-        yield socket_url(announced["directory"])
+        yield CrashingServer(binaries, supervisor)
 
 
 def wheel_binaries() -> Path:

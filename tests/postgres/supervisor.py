@@ -4,8 +4,11 @@ In: one JSON object as the only argument, `{"binaries": str, "settings": {str: s
 as standard input. Out: one JSON line on standard output, `{"directory": str}` when the server
 accepts connections on the socket in it, or `{"error": str}`.
 
-It then waits for the pipe to close, which the kernel does however the process at the other end
-came to die; then it stops the server and removes the directory. Standard library only.
+A line `crash` or `start` on standard input stops the server as a crash does, or starts it again,
+and is answered by a line like the first.
+
+It waits for the pipe to close, which the kernel does however the process at the other end came to
+die; then it stops the server and removes the directory. Standard library only.
 """
 
 from __future__ import annotations
@@ -46,7 +49,9 @@ def _serve(binaries: Path, directory: Path, settings: Mapping[str, str]) -> None
     try:
         cluster.start()
         _announce(directory=str(directory))
-        sys.stdin.read()
+        for order in sys.stdin:
+            {"crash": cluster.crash, "start": cluster.start_again}[order.strip()]()
+            _announce(directory=str(directory))
     except (ClusterError, OSError) as error:
         _announce(error=str(error))
     finally:
