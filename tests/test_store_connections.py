@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import psycopg
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.util import greenlet_spawn
 
 from alfred_refs.store import Address, PostgresStore
-from tests.test_store_postgres import connections_beside_one_of, numbers
+from tests.test_store_postgres import by_default, connections_beside_one_of, numbers
 
 pytestmark = pytest.mark.tables
 
@@ -107,3 +107,34 @@ async def test_disposing_an_asynchronous_engine_closes_the_registrys_connections
     gc.collect()
 
     assert connections_beside_one_of(engine) == 0
+
+
+NOTE = """
+create table noted (setting text);
+create function note() returns trigger language plpgsql as $$ begin
+    insert into noted values (current_setting('synchronous_commit'));
+    return new;
+end $$;
+create trigger note after insert on alfred_refs_mapping for each row execute function note();
+"""
+
+
+@pytest.mark.parametrize(("default", "used"), [("off", "on"), ("remote_apply", "remote_apply")])
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2", "asyncpg"])
+async def test_a_mint_is_written_before_it_is_handed_out(
+    engine: Engine, driver: str, default: str, used: str
+) -> None:
+    """A default that lets a crash undo commits is the application's; a stricter one counts."""
+    by_default(engine, f"synchronous_commit = {default}")
+    with engine.begin() as connection:
+        connection.exec_driver_sql(NOTE)
+    url = engine.url.set(drivername=f"postgresql+{driver}")
+    application = create_async_engine(url) if driver == "asyncpg" else None
+    plain = create_engine(url) if application is None else application.sync_engine
+
+    await greenlet_spawn(PostgresStore(plain).refer, CHAT, [("recipe", 1)])
+
+    with engine.connect() as connection:
+        assert connection.scalar(text("select setting from noted")) == used
+        assert connection.scalar(text("show synchronous_commit")) == default
+    await (greenlet_spawn(plain.dispose) if application is None else application.dispose())

@@ -25,6 +25,7 @@ from alfred_refs.refs import Ref
 from alfred_refs.store import Address, EntityKey, Gone, PostgresStore
 from alfred_refs.store.tables import metadata
 from tests.faults.proxy import proxy_to
+from tests.postgres.server import crashing_server
 from tests.test_store_postgres import in_threads, numbers
 
 pytestmark = pytest.mark.tables
@@ -390,3 +391,17 @@ def test_a_turn_whose_answer_was_lost_has_begun(engine: Engine, driver: str) -> 
 
         assert application.use(lambda store: store.turn(CHAT)) == 2
         assert application.use(lambda store: store.begin_turn(CHAT)) == 3
+
+
+def test_a_standby_is_told_as_one_and_resolves() -> None:
+    """It cannot even begin a transaction that writes; the remedy names the primary."""
+    with crashing_server() as server, applied(server.url, "psycopg") as application:
+        application.store.create_tables()
+        application.mint(1)
+        server.crash()
+        (server.directory / "data" / "standby.signal").touch()
+        server.start()
+
+        with pytest.raises(RegistryFailedError, match="give RefRegistry the primary's engine"):
+            application.mint(2)
+        assert application.store.resolve(CHAT, [Ref("recipe", 1)])[Ref("recipe", 1)].key == 1

@@ -20,9 +20,17 @@ from alfred_refs.errors import SetupError
 
 from .faults import Fault, fault_of
 
-# What minting needs, whatever the defaults of the server, the database or the role are.
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
-_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+# What minting needs, whatever the defaults of the server, the database or the role are. A ref that
+# was handed out must outlive a crash of the server: its number would be given to another key. Who
+# asks for more than that, as `remote_apply` does, is not given less.
+_WRITING = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+    """
+    SELECT set_config('synchronous_commit', 'on', true)
+    WHERE current_setting('synchronous_commit') = 'off'
+    """,
+)
+_SNAPSHOT = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",)
 _COMMIT = "COMMIT"
 
 _T = TypeVar("_T")
@@ -114,10 +122,11 @@ class OwnEngine:
 
 
 @contextmanager
-def transaction(connection: Connection, begin: str = _BEGIN) -> Iterator[None]:
+def transaction(connection: Connection, begin: Sequence[str] = _WRITING) -> Iterator[None]:
     """Begin and commit by statements: not every driver can ask for READ WRITE in another way."""
     with _closed_on_failure(connection):
-        connection.exec_driver_sql(begin)
+        for statement in begin:
+            connection.exec_driver_sql(statement)
         yield
         connection.exec_driver_sql(_COMMIT)
 
@@ -159,7 +168,8 @@ def in_one_trip(
     with _closed_on_failure(connection):
         try:
             with _first_error(pipeline, driver_error):
-                come(driver.execute(_BEGIN))
+                for statement in _WRITING:
+                    come(driver.execute(statement))
                 for query in batch:
                     last = come(driver.execute(str(query), query.construct_params(parameters)))
                 come(driver.execute(_COMMIT))
