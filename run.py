@@ -6,6 +6,7 @@
     python3 run.py lint                        ruff, mypy, import-linter
     python3 run.py wheel                       build the wheel and try it in an empty environment
     python3 run.py benchmarks                  what the package costs, side by side
+    python3 run.py faults --minutes 10         processes that share a registry while things fail
 
 `--sqlalchemy 2.0` or `2.1` (the default) before the other arguments picks the SQLAlchemy series;
 each has an environment of its own beside this file: `.venv` for the default, `.venv-2.0`. One is
@@ -100,8 +101,20 @@ def benchmarks(python: Path, arguments: Sequence[str]) -> int:
     return _run([python, "-m", "benchmarks", *arguments])
 
 
+def faults(python: Path, arguments: Sequence[str]) -> int:
+    """Kill, cut and crash what uses the registry, on a server of its own, and judge it."""
+    return _run([python, "-m", "tests.faults", *arguments])
+
+
 # what the first argument says -> what is done
-JOBS = {"benchmarks": benchmarks, "demo": demo, "test": test, "lint": lint, "wheel": wheel}
+JOBS = {
+    "benchmarks": benchmarks,
+    "demo": demo,
+    "faults": faults,
+    "lint": lint,
+    "test": test,
+    "wheel": wheel,
+}
 
 
 def environment(series: str) -> Path:
