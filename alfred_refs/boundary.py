@@ -25,7 +25,7 @@ from .keys import Key
 from .listing import RefList
 from .pickled import Carried, is_set
 from .rewriting import shower
-from .sqla import Rows
+from .sqla import Rows, There
 from .store import EntityKey
 from .values import keys_in, texts_in, with_keys
 
@@ -33,9 +33,6 @@ _TEXTS = "alfred_refs_texts"  # of a state: names of the attributes whose refs a
 _FEW = 1_000  # loaded instances remembered before looking which of them are still there
 
 State = InstanceState[Any]
-
-There = Callable[[], object]
-"""Gives an instance, or `None` when the program has dropped it."""
 
 
 class Boundary:
@@ -53,6 +50,8 @@ class Boundary:
         showers: what gives the ref of a key, for the attributes shown so far.
         numbered: the refs by the number of their UUID, for the same attributes as far as they
             have UUIDs.
+        classes: those that have been met and have no alternate keys.
+        loaded: the instances whose keys nobody has met yet, in the order of loading.
     """
 
     def __init__(self, conversation: Conversation, session: Session) -> None:
@@ -65,10 +64,11 @@ class Boundary:
         self._by_alternate = self._entities.may_have_alternates()
         self.showers: dict[RefAttribute, Callable[[Any], Any]] = {}
         self.numbered: dict[RefAttribute, Mapping[int, str]] = {}
-        self._instrumented: set[type[Any]] = set()
+        self.classes: set[type[Any]] = set()
+        self._with_alternates: set[type[Any]] = set()
         # the states' own weak references: with the states, boundary and list would be a ring,
         # and all that a session ever read would wait for the collector
-        self._loaded: list[There] = []
+        self.loaded: list[There] = []
         self._waiting: list[There] = []  # for the rows of their alternate keys
         self._many = _FEW
         self._new: dict[State, None] = {}
@@ -91,30 +91,32 @@ class Boundary:
 
     def enter(self, state: Any) -> None:
         """Take in an instance that the session loads or is given; its row may come later."""
-        if state.class_ not in self._instrumented:
+        if state.class_ not in self.classes and state.class_ not in self._with_alternates:
             self._instrument(state.class_)
         state.alfred_refs = self
-        loaded = self._loaded
-        loaded.append(state.obj)
-        if self._by_alternate:
+        self.loaded.append(state.obj)
+        if state.class_ in self._with_alternates:
             self._waiting.append(state.obj)
-        if len(loaded) > self._many:
-            self._forget_collected()
+        self.fetched()
+
+    def fetched(self) -> None:
+        """Forget the instances that the program has dropped, once there may be many of them."""
+        if len(self.loaded) > self._many:
+            self.loaded[:] = [there for there in self.loaded if there() is not None]
+            self._many = max(_FEW, 2 * len(self.loaded))
 
     def _instrument(self, class_: type[Any]) -> None:
         columns = self._entities.of_class(class_).all
         instrument(class_, columns)
-        if self._entities.of_class(class_).alternate:
-            forget_reloaded(class_)
         for name, column in columns.items():
             attribute = getattr(class_, name)
             if type(attribute) is RefAttribute and column.has_uuids:
                 attribute.__class__ = UuidAttribute
-        self._instrumented.add(class_)
-
-    def _forget_collected(self) -> None:
-        self._loaded = [there for there in self._loaded if there() is not None]
-        self._many = max(_FEW, 2 * len(self._loaded))
+        if self._entities.of_class(class_).alternate:
+            forget_reloaded(class_)
+            self._with_alternates.add(class_)
+        else:
+            self.classes.add(class_)
 
     def enter_new(self, state: State, *, flushing: bool = False) -> None:
         """Take in an instance made by the program: its key attributes may have refs as text.
@@ -310,7 +312,7 @@ class Boundary:
                 return
             if not self._fetching:
                 if self.eager:
-                    self._loaded += [state.obj for state in _states_in(rows)]
+                    self.loaded += [state.obj for state in _states_in(rows)]
                 self.look_ahead(alternates)
             yield rows
 
@@ -352,8 +354,8 @@ class Boundary:
     def new_keys(self, alternates: Alternates | None = None) -> list[EntityKey]:
         """Return the keys of the instances loaded since the last time: primary keys first."""
         self.remember_new(alternates)
-        loaded, self._loaded = self._loaded, []
-        states = _states_of(loaded)
+        states = _states_of(self.loaded)
+        self.loaded.clear()
         classes = {state.class_: self._entities.of_class(state.class_) for state in states}
         primary = (self._keys(state, classes[state.class_].primary) for state in states)
         foreign = (self._keys(state, classes[state.class_].foreign) for state in states)

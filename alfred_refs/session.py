@@ -77,6 +77,7 @@ class RefSession(sqla.WatchedSession):
         self._outcome = None if conversation is None else Outcome(conversation)
         self._failures = None if self._boundary is None else Failures(self._boundary)
         self._see = None if self._failures is None else self._failures.hide
+        self._intake = self._boundary
         self._watch_identities()
 
     def expunge_all(self) -> None:
@@ -86,7 +87,7 @@ class RefSession(sqla.WatchedSession):
 
     def _watch_identities(self) -> None:
         if self._boundary is not None and self._see is not None:
-            sqla.watch_loading(self, self._boundary.enter)
+            sqla.watch_loading(self, self._boundary)
             sqla.watch_adding(self, self._see)
 
     @property
@@ -297,8 +298,7 @@ def _is_raw(execution: ORMExecuteState) -> bool:
     boundary = cast(RefSession, execution.session)._boundary
     return (
         (boundary is not None and boundary.raw)
-        or execution.is_column_load
-        or execution.is_relationship_load
+        or sqla.loads_by_itself(execution)
         or bool(execution.execution_options.get("raw_keys"))
     )
 

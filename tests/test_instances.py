@@ -208,7 +208,7 @@ def test_what_is_remembered_of_rows_not_looked_at_is_bounded(
 
     session.close()
     assert session._boundary is not None
-    assert len(session._boundary._loaded) <= 11
+    assert len(session._boundary.loaded) <= 11
 
 
 def test_a_session_that_was_emptied_goes_on_in_the_order_of_loading(

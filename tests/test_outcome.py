@@ -474,7 +474,7 @@ def test_flushed_objects_that_are_dropped_are_collected(session: RefSession) -> 
         session.delete(recipe)
     session.flush()
     del recipe, added
-    session._boundary._loaded.clear()  # type: ignore[union-attr]  # bounded, and not our subject
+    session._boundary.loaded.clear()  # type: ignore[union-attr]  # bounded, and not our subject
     gc.collect()
 
     assert sum(recipe() is not None for recipe in there) < 10

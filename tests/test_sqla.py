@@ -45,10 +45,12 @@ from sqlalchemy.orm import (
     DeclarativeBase,
     InstrumentedAttribute,
     Mapped,
+    ORMExecuteState,
     Session,
     aliased,
     configure_mappers,
     joinedload,
+    lazyload,
     mapped_column,
     selectinload,
     subqueryload,
@@ -58,6 +60,7 @@ from sqlalchemy.orm import (
 from sqlalchemy.util import greenlet_spawn
 
 from alfred_refs import sqla
+from alfred_refs.instances import boundary_of
 from tests.models import Base, Cook, Guest, MealPlan, Person, Recipe, devices, recipe_tags
 from tests.test_exposure import Opaque
 from tests.test_keyed import Drawer, Thing
@@ -406,32 +409,57 @@ def test_a_state_keeps_what_is_put_beside_the_row() -> None:
     assert "alfred_refs_test" not in state.__getstate__()
 
 
+class Taking:
+    """Takes in what is loaded: all of it, or none."""
+
+    def __init__(self, *classes: type[Any], refused: bool = False) -> None:
+        self.classes = set(classes)
+        self.loaded: list[sqla.There] = []
+        self.chunks: list[int] = []
+        self.refused = refused
+
+    def enter(self, state: Any) -> None:
+        """Take in an instance of another class than the `classes`."""
+        assert state.class_ not in self.classes
+        if self.refused:
+            raise ValueError(state)
+        state.alfred_refs = self
+        self.loaded.append(state.obj)
+
+    def fetched(self) -> None:
+        """Note how many instances there are after each chunk."""
+        self.chunks.append(len(self.loaded))
+
+
 @pytest.mark.usefixtures("recipes")
-def test_each_instance_that_a_load_makes_is_told_of_once(tables: Engine) -> None:
+@pytest.mark.parametrize("classes", [(), (Recipe,), (Recipe, MealPlan)])
+def test_each_instance_that_a_load_makes_is_taken_in_once(
+    tables: Engine, classes: tuple[type[Any], ...]
+) -> None:
     """In the order of rows, those of eager loaders too; what is there already is not."""
     with Session(tables) as session:
         first, *others = session.scalars(select(Recipe).order_by(Recipe.name))
         session.add_all(MealPlan(recipe=recipe) for recipe in (first, others[0]))
         session.commit()
         session.expunge(others[0])
-        told: list[Any] = []
-        sqla.watch_loading(session, told.append)
+        taking = Taking(*classes)
+        sqla.watch_loading(session, taking)
         plans = select(MealPlan).join(MealPlan.recipe).order_by(Recipe.name)
         [one, two] = session.scalars(plans.options(joinedload(MealPlan.recipe)))
 
-        assert [state.obj() for state in told] == [one, two, two.recipe]
+        taken = [one, two, two.recipe]
+        assert [there() for there in taking.loaded] == taken
+        belong: list[Any] = [boundary_of(instance) for instance in taken]
+        assert belong == [taking] * 3
         assert one.recipe is first
+        assert boundary_of(first) is None
 
 
 @pytest.mark.usefixtures("recipes")
 def test_what_the_watcher_refuses_is_not_in_the_session(tables: Engine) -> None:
     """Who keeps the error keeps the instance too: the next load must not find it in the map."""
-
-    def refuse(state: object) -> None:
-        raise ValueError(state)
-
     with Session(tables) as session:
-        sqla.watch_loading(session, refuse)
+        sqla.watch_loading(session, Taking(refused=True))
         with pytest.raises(ValueError, match="InstanceState"):
             session.scalars(select(Recipe)).all()
 
@@ -439,10 +467,13 @@ def test_what_the_watcher_refuses_is_not_in_the_session(tables: Engine) -> None:
 
 
 @pytest.mark.usefixtures("recipes")
-def test_a_watched_identity_map_is_as_one_that_is_not(tables: Engine) -> None:
+@pytest.mark.parametrize("classes", [(), (Recipe,)])
+def test_a_watched_identity_map_is_as_one_that_is_not(
+    tables: Engine, classes: tuple[type[Any], ...]
+) -> None:
     """What a load puts in it and in the instance's state is the same, and is dropped the same."""
     with Session(tables) as watched, Session(tables) as other:
-        sqla.watch_loading(watched, lambda _: None)
+        sqla.watch_loading(watched, Taking(*classes))
         maps = [watched.identity_map, other.identity_map]
         found = [session.scalars(select(Recipe)).all() for session in (watched, other)]
         for states, instances in zip(maps, found, strict=True):
@@ -453,6 +484,34 @@ def test_a_watched_identity_map_is_as_one_that_is_not(tables: Engine) -> None:
         assert [len(each) for each in maps] == [0, 0]
         watched.expunge_all()
         assert watched.identity_map is not maps[0]
+
+
+@pytest.mark.usefixtures("recipes")
+@pytest.mark.parametrize("loader", [joinedload, selectinload, subqueryload, lazyload, None])
+def test_the_statements_of_the_orm_itself_are_told_from_the_programs(
+    tables: Engine, loader: Any
+) -> None:
+    """By one look at what `is_column_load` and `is_relationship_load` look at."""
+    told: list[tuple[bool, bool]] = []
+    with Session(tables) as session:
+        session.add(MealPlan(recipe=session.scalars(select(Recipe)).first()))
+        session.commit()
+        event.listen(session, "do_orm_execute", lambda each: told.append(_both_ways(each)))
+        options = [] if loader is None else [loader(MealPlan.recipe).defer(Recipe.name)]
+        [plan] = session.scalars(select(MealPlan).options(*options))
+        _ = plan.recipe.name
+        session.refresh(plan)
+        session.execute(update(Recipe).values(name="x"))
+        session.execute(text("select 1"))
+
+    assert [ours for ours, _ in told] == [theirs for _, theirs in told]
+    assert [theirs for _, theirs in told].count(False) == 3
+    assert len(told) > 4
+
+
+def _both_ways(execution: ORMExecuteState) -> tuple[bool, bool]:
+    theirs = execution.is_column_load or execution.is_relationship_load
+    return sqla.loads_by_itself(execution), theirs
 
 
 def test_a_session_knows_that_it_is_in_a_flush(tables: Engine) -> None:
@@ -807,12 +866,22 @@ def seen() -> list[str]:
 
 
 @pytest.fixture
-def watched(tables: Engine, recipes: list[Recipe], seen: list[str]) -> Iterator[Session]:
-    """A session whose exceptions are seen, on a database with recipes in it."""
+def taking() -> Taking:
+    """What takes in recipes."""
+    return Taking(Recipe)
+
+
+@pytest.fixture
+def watched(
+    tables: Engine, recipes: list[Recipe], seen: list[str], taking: Taking
+) -> Iterator[Session]:
+    """A session whose exceptions and chunks are seen, on a database with recipes in it."""
     assert recipes
     with sqla.WatchedSession(tables) as session:
         session._see = lambda error: seen.append(type(error).__name__)
+        session._intake = taking
         sqla.watch_adding(session, session._see)
+        sqla.watch_loading(session, taking)
         yield session
 
 
@@ -839,6 +908,30 @@ def test_what_is_raised_while_a_session_flushes_is_seen(watched: Session, seen: 
         watched.flush()
 
     assert seen == ["LookupError"]
+
+
+def test_a_flush_without_work_is_not_gone_through(
+    watched: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLAlchemy asks for one before each statement, and for `_flush` only if there is work."""
+    with monkeypatch.context() as patched:
+        patched.setattr(watched, "_flush", raise_lookup_error)
+        watched.flush()
+        watched.add(Recipe(name="F"))
+        with pytest.raises(LookupError):
+            watched.flush()
+
+
+@pytest.mark.parametrize(("size", "chunks"), [(None, [5]), (2, [2, 4, 5])])
+def test_each_chunk_of_rows_is_told_of_once_it_is_made(
+    watched: Session, taking: Taking, size: int | None, chunks: list[int]
+) -> None:
+    """All at once, or as the program streams them; before the program has the first of them."""
+    result = watched.scalars(select(Recipe), execution_options={"yield_per": size})
+    told = [list(taking.chunks) for _ in result]
+
+    assert taking.chunks == chunks
+    assert told[0] == chunks[:1]
 
 
 def test_what_is_raised_while_rows_are_loaded_is_seen(watched: Session, seen: list[str]) -> None:

@@ -45,9 +45,11 @@ from .results import (
 )
 from .sessions import (
     See as See,
+    There as There,
     WatchedSession as WatchedSession,
     autoflush as autoflush,
     is_flushing as is_flushing,
+    loads_by_itself as loads_by_itself,
     watch_adding as watch_adding,
     watch_loading as watch_loading,
 )

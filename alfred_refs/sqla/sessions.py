@@ -4,15 +4,38 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from sqlalchemy.engine import ChunkedIteratorResult
-from sqlalchemy.orm import InstanceState, Session
+from sqlalchemy.orm import ORMExecuteState, Session
 
 from .results import Rows
 
 See = Callable[[Exception], None]
 """Is given an exception before the program is."""
+
+There = Callable[[], object]
+"""A state's weak reference: gives its instance, or `None` when the program has dropped it."""
+
+
+class Intake(Protocol):
+    """What takes in the instances that a session loads.
+
+    Attributes:
+        classes: those of whose instances it need not be told one by one.
+        loaded: what has been loaded; always the same list.
+    """
+
+    classes: set[type[Any]]
+    loaded: list[There]
+
+    def enter(self, state: Any) -> None:
+        """Take in an instance: it belongs to this, and is noted in `loaded`."""
+        ...
+
+    def fetched(self) -> None:
+        """Note that a chunk of rows was fetched, and all in it is taken in."""
+        ...
 
 
 def watch_adding(session: Session, see: See) -> None:
@@ -42,13 +65,25 @@ def autoflush(session: Session) -> None:
     session._autoflush()
 
 
+def loads_by_itself(execution: ORMExecuteState) -> bool:
+    """Tell whether the ORM executes a statement of its own: to refresh, or for a relationship.
+
+    That is `is_column_load` and `is_relationship_load`, which look at the same options, and look
+    for them each time.
+    """
+    options = execution._orm_compile_options()
+    if options is None:
+        return False
+    return bool(options._for_refresh_state or not options._current_path.is_root)
+
+
 def is_flushing(session: Session | None) -> bool:
     """Tell whether a session is in a flush, of which `before_flush` is the first thing."""
     return session is not None and session._flushing
 
 
-def watch_loading(session: Session, loaded: Callable[[InstanceState[Any]], None]) -> None:
-    """Have a function called with each instance that a load makes, before its row is put in.
+def watch_loading(session: Session, intake: Intake) -> None:
+    """Have each instance taken in that a load makes, before its row is put in.
 
     The event `loaded_as_persistent` tells of the same instances at three times the price. Leans
     on `_add_unpresent` of the identity map, which SQLAlchemy sets on the map itself too; it is
@@ -57,10 +92,16 @@ def watch_loading(session: Session, loaded: Callable[[InstanceState[Any]], None]
     """
     identity_map = cast(Any, session.identity_map)
     states, reference = identity_map._dict, identity_map._wr
+    known, loaded, enter = intake.classes, intake.loaded, intake.enter
 
     def add(state: Any, key: Any) -> None:
-        # first, because it may refuse: what is in the map is found by the next load
-        loaded(state)
+        if state.class_ in known:
+            # what `enter` does, without a call: there may be one for each row
+            state.alfred_refs = intake
+            loaded.append(state.obj)
+        else:
+            # first, because it may refuse: what is in the map is found by the next load
+            enter(state)
         states[key] = state
         state._instance_dict = reference
 
@@ -68,41 +109,45 @@ def watch_loading(session: Session, loaded: Callable[[InstanceState[Any]], None]
 
 
 class WatchedSession(Session):
-    """A `Session` whose exceptions are seen before the program sees them.
+    """A `Session` whose exceptions are seen before the program sees them, and its chunks of rows.
 
-    All that executes, lazy loading included, goes through `_execute_internal`; what is raised
-    while the ORM makes rows comes out of the result. Errors at commit come out of the connection.
+    All that executes, lazy loading included, goes through `_execute_internal`, and what there is
+    to flush through `_flush`; what is raised while the ORM makes rows comes out of the result.
+    Errors at commit come out of the connection.
     """
 
     _see: See | None = None
+    _intake: Intake | None = None
 
-    def flush(self, objects: Sequence[Any] | None = None) -> None:
-        """See `Session.flush`."""
+    def _flush(self, objects: Sequence[Any] | None = None) -> None:
         try:
-            super().flush(objects)
+            super()._flush(objects)
         except Exception as error:
             if self._see is not None:
                 self._see(error)
             raise
 
     def _execute_internal(self, *args: Any, **options: Any) -> Any:
-        if self._see is None:
+        if self._see is None or self._intake is None:
             return super()._execute_internal(*args, **options)
         try:
-            return _watched_rows(super()._execute_internal(*args, **options), self._see)
+            result = super()._execute_internal(*args, **options)
         except Exception as error:
             self._see(error)
             raise
+        return _watched_rows(result, self._see, self._intake)
 
 
-def _watched_rows(result: Any, see: See) -> Any:
+def _watched_rows(result: Any, see: See, intake: Intake) -> Any:
     """Have seen what is raised while the ORM makes rows of a result: chunk by chunk."""
     if type(result) is ChunkedIteratorResult:
         chunks = result.chunks
 
         def watched(size: int | None) -> Iterator[Rows]:
             try:
-                yield from chunks(size)
+                for rows in chunks(size):
+                    intake.fetched()
+                    yield rows
             except Exception as error:
                 see(error)
                 raise
