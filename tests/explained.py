@@ -11,7 +11,8 @@ import importlib
 import pkgutil
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -49,10 +50,25 @@ VALUES: Mapping[str, Any] = {
     "p_owner": None,
 }
 
+LOCKED = """
+select relname from pg_locks join pg_class on pg_class.oid = relation
+where pid = pg_backend_pid() and relkind = 'r' and relname like 'alfred_refs_%'
+"""
+
 Plan = Literal["custom", "generic"]
 
 # writes parameters as PREPARE takes them
 NUMBERED: Dialect = make_url("postgresql+asyncpg://").get_dialect()()
+
+
+@contextmanager
+def client(url: str) -> Iterator[psycopg.Connection[Any]]:
+    """Connect to a database by its URL, each statement a transaction of its own."""
+    given = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(
+        given, autocommit=True, cursor_factory=psycopg.ClientCursor
+    ) as connection:
+        yield connection
 
 
 def statements() -> Mapping[str, Executable]:
@@ -84,8 +100,21 @@ class Scan:
     rows: int
 
 
-def scans(connection: psycopg.Connection[Any], statement: Executable, plan: Plan) -> list[Scan]:
-    """Run a statement, take it back, and return the scans that were executed."""
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the server did for a statement.
+
+    Attributes:
+        scans: those that were executed.
+        locked: the plain tables, and the partitions, that were locked.
+    """
+
+    scans: list[Scan]
+    locked: set[str]
+
+
+def run(connection: psycopg.Connection[Any], statement: Executable, plan: Plan) -> Run:
+    """Run a statement, take it back, and return what was done."""
     compiled = cast(Any, statement).compile(dialect=NUMBERED)
     names = compiled.positiontup or ()
     values = [VALUES[name] if name.startswith("p_") else compiled.params[name] for name in names]
@@ -95,18 +124,20 @@ def scans(connection: psycopg.Connection[Any], statement: Executable, plan: Plan
         connection.execute(f"prepare explained as {compiled}".encode())
         asked = f"explain (analyze, format json) execute explained{arguments}"
         [[[explained]]] = connection.execute(asked.encode(), values).fetchall()
+        locked = {name for (name,) in connection.execute(LOCKED).fetchall()}
     connection.execute("deallocate explained")
-    return [
+    scans = [
         Scan(node["Relation Name"], node["Node Type"], _rows(node))
         for node in _nodes(explained["Plan"])
         if "Scan" in node["Node Type"] and "Relation Name" in node and node["Actual Loops"]
     ]
+    return Run(scans, locked)
 
 
-def rows_read(found: list[Scan]) -> Counter[str]:
+def rows_read(scans: Iterable[Scan]) -> Counter[str]:
     """Return how many rows were looked at in each table or partition."""
     read: Counter[str] = Counter()
-    for scan in found:
+    for scan in scans:
         read[scan.relation] += scan.rows
     return read
 

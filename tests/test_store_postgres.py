@@ -32,7 +32,7 @@ from alfred_refs import (
 )
 from alfred_refs.refs import Ref
 from alfred_refs.store import Address, EntityKey, PostgresStore
-from alfred_refs.store.tables import mappings, metadata
+from alfred_refs.store.tables import conversations, mappings, metadata
 from tests.models import Recipe
 
 pytestmark = pytest.mark.tables
@@ -572,3 +572,21 @@ def test_an_error_of_the_registry_shows_no_key(narrow: Engine) -> None:
     assert key.hex not in shown.replace("-", "")
     assert caught.value.sqlstate == "23514"
     assert caught.value.__cause__ is None
+
+
+def test_a_conversation_is_used_by_each_turn_and_by_minting(narrow: Engine) -> None:
+    """The time of the last use is kept with the conversation, beside that of the first."""
+    store, times = PostgresStore(narrow), select(conversations.c.begun_at, conversations.c.used_at)
+    uses: list[Callable[[], object]] = [
+        lambda: store.begin_turn(CHAT),
+        lambda: store.begin_turn(CHAT),
+        lambda: store.refer(CHAT, [("recipe", 1)]),
+    ]
+    used = []
+    for use in uses:
+        use()
+        with narrow.connect() as connection:
+            used.append(connection.execute(times).one())
+
+    assert [begun_at for begun_at, _ in used] == 3 * [used[0].begun_at]
+    assert [used_at for _, used_at in used] == sorted({used_at for _, used_at in used})

@@ -58,31 +58,26 @@ lock_tables = select(func.pg_advisory_xact_lock(int.from_bytes(b"alf_refs")))
 # Locks the conversation's row, and makes it if need be, but only where some key is new: a result
 # whose keys are all known writes nothing, unless it is to be noted that the conversation is used.
 _is_new = exists().select_from(_wanted_and_met).where(_met.c.number.is_(None))
-lock = (
-    insert(conversations)
-    .from_select(
-        ["conversation", "id", "owner"],
-        select(p.conversation, p.id_, p.owner).where(
-            or_(_is_new, exists().where(p.here, p.is_unnoted))
-        ),
-    )
-    .on_conflict_do_update(
-        index_elements=[conversations.c.conversation],
-        set_={"used_at": func.now()},
-        where=p.is_mine,
-    )
+_begun = insert(conversations).from_select(
+    ["conversation", "id", "owner"],
+    select(p.conversation, p.id_, p.owner).where(
+        or_(_is_new, exists().where(p.here, p.is_unnoted))
+    ),
+)
+lock = _begun.on_conflict_do_update(
+    index_elements=[conversations.c.conversation],
+    # the default of a new row: now, which Citus refuses to be called here
+    set_={"used_at": _begun.excluded.used_at},
+    where=p.is_mine,
 )
 
 # Locks it in any case, for keys that `lock` found known, and that are not: meanwhile the
 # conversation was forgotten.
-lock_always = (
-    insert(conversations)
-    .values(conversation=p.conversation, id=p.id_, owner=p.owner)
-    .on_conflict_do_update(
-        index_elements=[conversations.c.conversation],
-        set_={"used_at": func.now()},
-        where=p.is_mine,
-    )
+_begun_always = insert(conversations).values(conversation=p.conversation, id=p.id_, owner=p.owner)
+lock_always = _begun_always.on_conflict_do_update(
+    index_elements=[conversations.c.conversation],
+    set_={"used_at": _begun_always.excluded.used_at},
+    where=p.is_mine,
 )
 
 # A row that this transaction has written is one that it has locked.
@@ -221,7 +216,7 @@ _first_turn = insert(conversations).values(
 )
 begin_turn = _first_turn.on_conflict_do_update(
     index_elements=[conversations.c.conversation],
-    set_={"turn": conversations.c.turn + 1, "used_at": func.now()},
+    set_={"turn": conversations.c.turn + 1, "used_at": _first_turn.excluded.used_at},
     where=p.is_mine,
 ).returning(conversations.c.turn)
 
