@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, cast
 
 import psycopg
@@ -21,6 +22,7 @@ from sqlalchemy import Dialect, Executable, make_url
 
 from alfred_refs import store
 from alfred_refs.keys import encode
+from alfred_refs.store.tables import metadata
 
 FILL = """
 insert into alfred_refs_conversation (conversation, id)
@@ -33,21 +35,49 @@ insert into alfred_refs_mapping (conversation, entity, number, key)
     from alfred_refs_counter, generate_series(1, last) n;
 """
 
-# a value for each parameter of a statement: the large conversation, keys known and new
+LARGE, SMALL, NONE = (
+    uuid.UUID("cfcd2084-95d5-65ef-66e7-dff9f98764da"),
+    uuid.UUID("c4ca4238-a0b9-2382-0dcc-509a6f75849b"),
+    uuid.UUID(int=1),
+)
+
+# a value for each parameter of a statement: keys known and new
 VALUES: Mapping[str, Any] = {
-    "p_conversation": uuid.UUID("cfcd2084-95d5-65ef-66e7-dff9f98764da"),
+    "p_after": LARGE,
+    "p_begun_at": datetime(2026, 1, 1, tzinfo=UTC),
+    "p_chosen": [LARGE, SMALL],
+    "p_conversation": LARGE,
+    "p_counts": [1, 1, 1],
     "p_entities": ["recipe"] * 3,
     "p_entity": "recipe",
     "p_gone": "was deleted",
+    "p_gones": [None, None, "was deleted"],
     "p_id": "0",
-    "p_keys": [
-        encode(uuid.UUID(key))
-        for key in ("c4ca4238a0b923820dcc509a6f75849b", "0" * 31 + "1", "0" * 31 + "2")
-    ],
+    "p_keys": [encode(SMALL), encode(uuid.UUID(int=1)), encode(uuid.UUID(int=2))],
     "p_limit": 5,
+    "p_new": NONE,
     "p_number": 10_000,
     "p_numbers": [1, 2, 30_000],
     "p_owner": None,
+    "p_tables": list(metadata.tables),
+    "p_turn": 1,
+    "p_unused_for": timedelta(days=1),
+}
+
+# where a statement is not about the large conversation
+OTHERS: Mapping[str, Mapping[str, Any]] = {
+    "restore_conversation": {"p_conversation": NONE},
+    "restore_counters": {"p_conversation": NONE, "p_entities": ["recipe", "order", "menu"]},
+    "continue_counters": {"p_entities": ["recipe", "order", "menu"]},
+    "restore_mappings": {"p_conversation": NONE},
+}
+
+# these name no conversation, and are for operators
+OF_ALL_CONVERSATIONS = {
+    *("choose_unused", "prune_mappings", "leave_pruned", "prune_conversations"),
+    *("choose_left", "prune_counters"),
+    *("page_of_conversations", "count_conversations", "count_refs", "count_gone", "count_left"),
+    *("lock_tables", "room"),
 }
 
 LOCKED = """
@@ -113,11 +143,12 @@ class Run:
     locked: set[str]
 
 
-def run(connection: psycopg.Connection[Any], statement: Executable, plan: Plan) -> Run:
-    """Run a statement, take it back, and return what was done."""
-    compiled = cast(Any, statement).compile(dialect=NUMBERED)
+def run(connection: psycopg.Connection[Any], name: str, plan: Plan) -> Run:
+    """Run a statement by its name, take it back, and return what was done."""
+    compiled = cast(Any, statements()[name]).compile(dialect=NUMBERED)
     names = compiled.positiontup or ()
-    values = [VALUES[name] if name.startswith("p_") else compiled.params[name] for name in names]
+    given = {**compiled.params, **VALUES, **OTHERS.get(name, {})}
+    values = [given[name] for name in names]
     arguments = f"({', '.join('%s' for _ in names)})" if names else ""
     with connection.transaction(force_rollback=True):
         connection.execute(f"set local plan_cache_mode = force_{plan}_plan")

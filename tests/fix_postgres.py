@@ -12,8 +12,9 @@ import pytest
 import sqlalchemy
 from sqlalchemy import Connection, Engine, create_engine, make_url, text
 
-from alfred_refs import PostgresStore
+from alfred_refs import PostgresStore, schema
 from tests.models import Base
+from tests.partitions import partition
 from tests.postgres.provider import Provided, postgres
 
 SERVERS = pytest.StashKey[set[str]]()
@@ -41,10 +42,10 @@ do $$
 declare
     each record;
 begin
-    for each in select relname from pg_class where relkind = 'r' and oid > 16383
+    for each in select oid::regclass as name from pg_class where relkind = 'r' and oid > 16383
         order by oid desc  -- tables that refer to others were made after them
     loop
-        execute 'delete from ' || quote_ident(each.relname);
+        execute 'delete from ' || each.name;
     end loop;
     for each in select relname from pg_class where relkind = 'S' and oid > 16383 loop
         execute 'alter sequence ' || quote_ident(each.relname) || ' restart';
@@ -103,6 +104,16 @@ def prepared(administration: Engine) -> Iterator[PreparedDatabases]:
         with connected(template) as connection:
             Base.metadata.create_all(connection)
             PostgresStore(connection.engine).create_tables()
+        yield PreparedDatabases(administration, template, stack)
+
+
+@pytest.fixture(scope="session")
+def partitioned_databases(administration: Engine) -> Iterator[PreparedDatabases]:
+    """Databases with the registry's tables alone, partitioned as `docs/registry.md` tells how."""
+    with ExitStack() as stack:
+        template = stack.enter_context(database_like(administration))
+        schema.migrate(template)
+        partition(template)
         yield PreparedDatabases(administration, template, stack)
 
 

@@ -21,6 +21,7 @@ from alfred_refs.observed import ObservedStore
 from alfred_refs.refs import Ref
 from alfred_refs.store import Address, EntityKey, MemoryStore, PostgresStore, Store
 from alfred_refs.telemetry import Observed, Telemetry
+from tests.fix_postgres import PreparedDatabases
 
 CHAT = Address("chat-7", "ann")
 TAKEN = Address("chat-7", "bob")
@@ -54,11 +55,30 @@ def observed(_: Engine) -> Store:
     return ObservedStore(MemoryStore(), Telemetry(Observed().dispatch))
 
 
-@pytest.fixture(params=[memory, psycopg, psycopg2, observed], ids=lambda make: str(make.__name__))
-def store(request: pytest.FixtureRequest, engine: Engine) -> Iterator[Store]:
+def partitioned(engine: Engine) -> Store:
+    """Make a store on hash-partitioned tables."""
+    return PostgresStore(engine)
+
+
+@pytest.fixture
+def partitioned_engine(partitioned_databases: PreparedDatabases) -> Iterator[Engine]:
+    """An engine on a database that has the registry's tables partitioned."""
+    with partitioned_databases.lent() as url:
+        engine = create_engine(url)
+        yield engine
+        engine.dispose()
+
+
+KINDS = [memory, psycopg, psycopg2, partitioned, observed]
+
+
+@pytest.fixture(params=KINDS, ids=lambda make: str(make.__name__))
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     """An empty store of each kind."""
     make: Callable[[Engine], Store] = request.param
-    store = make(engine)
+    store = make(
+        request.getfixturevalue("partitioned_engine" if make is partitioned else "engine")
+    )
     yield store
     if isinstance(store, PostgresStore):
         store._application.dispose()

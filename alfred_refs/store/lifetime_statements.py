@@ -6,11 +6,16 @@ that name no conversation are those of `prune`, `conversations` and `stats`, for
 
 from __future__ import annotations
 
+import uuid
+from typing import Any
+
 from sqlalchemy import (
     ARRAY,
     BigInteger,
+    ColumnElement,
     Integer,
     Interval,
+    Select,
     Table,
     Text,
     Uuid,
@@ -113,20 +118,26 @@ prune_counters = delete(counters).where(
 
 # Read.
 _kept = counters.c.last - counters.c.forgotten
-_refs = (
-    select(
-        func.array_agg(counters.c.entity, type_=ARRAY(Text)).label("entities"),
-        func.array_agg(_kept, type_=ARRAY(Integer)).label("counts"),
-    )
-    .where(counters.c.conversation == conversations.c.conversation, _kept > 0)
-    .lateral("refs")
-)
-_infos = select(conversations, p.is_mine.label("mine"), _refs.c.entities, _refs.c.counts)
-_infos = _infos.select_from(conversations.join(_refs, true()))
 
-describe = _infos.where(p.here)
+
+def _infos(conversation: ColumnElement[uuid.UUID]) -> Select[Any]:
+    """Select what is known of conversations, with the counters of this one or of each."""
+    refs = (
+        select(
+            func.array_agg(counters.c.entity, type_=ARRAY(Text)).label("entities"),
+            func.array_agg(_kept, type_=ARRAY(Integer)).label("counts"),
+        )
+        .where(counters.c.conversation == conversation, _kept > 0)
+        .lateral("refs")
+    )
+    infos = select(conversations, p.is_mine.label("mine"), refs.c.entities, refs.c.counts)
+    return infos.select_from(conversations.join(refs, true()))
+
+
+describe = _infos(p.conversation).where(p.here)
 page_of_conversations = (
-    _infos.where(
+    _infos(conversations.c.conversation)
+    .where(
         conversations.c.conversation > _after,
         or_(_unused_for.is_(None), conversations.c.used_at <= func.now() - _unused_for),
     )
