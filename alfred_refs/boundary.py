@@ -284,7 +284,7 @@ class Boundary:
         if column.has_uuids:
             self.numbered[attribute] = self.conversation.refs_of(column.entity)
         if not self.conversation.has_met(keys_in(column, value)):
-            self.conversation.meet([*self.new_keys(), *keys_in(column, value)])
+            self._meet_new(keys_in(column, value))
         return show(value)
 
     def _show_alternate(self, held: Held) -> Any:
@@ -293,7 +293,7 @@ class Boundary:
             self.alternates.remember([held])
         pairs = self.alternates.remembered(held)
         if not self.conversation.has_met(pairs):
-            self.conversation.meet([*self.new_keys(), *pairs])
+            self._meet_new(pairs)
         return self.alternates.shower(held, RefList)(held[3])
 
     def met(self, chunks: Iterator[Rows], alternates: Alternates | None = None) -> Iterator[Rows]:
@@ -325,7 +325,20 @@ class Boundary:
         """Look up, and mint if wanted, the keys of instances loaded since the last time."""
         self.remember_new(alternates)
         if self.eager:
-            self.conversation.meet(self.new_keys(alternates))
+            self._meet_new([], alternates)
+
+    def _meet_new(self, more: Sequence[EntityKey], alternates: Alternates | None = None) -> None:
+        """Mint the keys of instances loaded since the last time, and more, in one round trip.
+
+        Where that fails, they are minted together the next time, not one by one.
+        """
+        loaded = [*self.loaded]
+        try:
+            self.conversation.meet([*self.new_keys(alternates), *more])
+        except BaseException:
+            if not self.loaded:
+                self.loaded.extend(loaded)
+            raise
 
     def wait_for_rows(self, state: State) -> None:
         """Note that an instance was loaded anew, so that its alternate keys may name others."""
