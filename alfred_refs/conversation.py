@@ -106,8 +106,8 @@ class Conversation:
         """Remove the conversation and all its refs, for good.
 
         Its numbers stay taken: if the id is begun again, they go on, and a ref that a model
-        remembers is unknown, never another row's. Other processes go on showing what they have
-        met, until they open the conversation anew.
+        remembers is unknown, never another row's. Sessions that are at work in it, and other
+        processes, go on showing what they have met, until they open the conversation anew.
 
         Raises:
             UnknownConversationError: it was not begun, or is forgotten already.

@@ -247,7 +247,8 @@ class RegistryTablesError(SetupError):
         self.database = database
         super().__init__(
             f"the registry's tables are missing or out of date in database {database!r}",
-            "run `alfred-refs migrate URL`, or call RefRegistry.create_tables()",
+            "run `alfred-refs migrate URL`; where there are none yet, RefRegistry.create_tables() "
+            "does too",
         )
         self._data = (database,)
 

@@ -82,7 +82,11 @@ class RefRegistry(Observed):
         return self._telemetry.counts
 
     def create_tables(self) -> None:
-        """Create the tables that are missing; `alfred-refs migrate` does it by Alembic."""
+        """Create the tables that are missing; `alfred-refs migrate` does it by Alembic.
+
+        Raises:
+            RegistryTablesError: there are tables of an older version, which it does not change.
+        """
         self._store.create_tables()
 
     def conversation(

@@ -88,7 +88,8 @@ EXAMPLES = [
         RegistryTablesError("kitchen"),
         (
             "the registry's tables are missing or out of date in database 'kitchen'; "
-            "run `alfred-refs migrate URL`, or call RefRegistry.create_tables()"
+            "run `alfred-refs migrate URL`; where there are none yet, "
+            "RefRegistry.create_tables() does too"
         ),
     ),
     (

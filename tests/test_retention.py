@@ -21,6 +21,7 @@ from alfred_refs import (
     RefEntry,
     RefRegistry,
     RetentionError,
+    SetupError,
     UnknownConversationError,
     UnknownRefError,
 )
@@ -224,6 +225,17 @@ def test_no_time_is_less_than_none(memory: RefRegistry, use: Any, message: str) 
     """A negative age would take conversations that are being used; it is refused at once."""
     with pytest.raises(RetentionError, match=message):
         use(memory)
+
+
+async def test_outside_of_run_sync_an_asynchronous_engine_says_where_to_go(
+    async_engine: AsyncEngine,
+) -> None:
+    """What waits for the database can only be done where it is awaited."""
+    chat = RefRegistry(async_engine).conversation("chat-7")
+
+    for use in (lambda: chat.fork("chat-8"), chat.forget, chat.export, lambda: [*chat.entries()]):
+        with pytest.raises(SetupError, match=r"inside await session.run_sync\(\)"):
+            use()
 
 
 async def test_asynchronous_engines_work_inside_run_sync(

@@ -395,7 +395,8 @@ def test_a_counter_that_is_taken_up_again_is_not_removed(
 
 
 @pytest.mark.parametrize(
-    ("aged", "noted"), [("59 minutes", []), ("61 minutes", ["BEGIN", "UPDATE", "COMMIT"])]
+    ("aged", "noted"),
+    [("59 minutes", []), ("61 minutes", ["BEGIN", "SELECT", "UPDATE", "COMMIT"])],
 )
 def test_resolving_notes_once_an_hour_that_a_conversation_is_used(
     slow: PostgresStore, engine: Engine, aged: str, noted: list[str]
