@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -261,6 +263,33 @@ def test_mappings_survive_going_down_and_up(
     assert after.describe("chat-9").refs == {"recipe": 1}
     assert after.stats().left_counters == stats.left_counters == 1
     assert after.conversation("chat-8").refer("recipe", 1) == "recipe_3"
+
+
+def test_a_migration_waits_for_who_mints_without_stopping_them(
+    database_url: str, engine: Engine
+) -> None:
+    """A mint that has begun goes on to its counter: the two never wait for each other."""
+    schema.migrate(database_url, "0001")
+    migration = threading.Thread(target=schema.migrate, args=(database_url,))
+    with engine.begin() as mint:
+        mint.execute(text("set local lock_timeout = '5s'"))
+        mint.execute(
+            text(
+                "insert into alfred_refs_conversation (conversation, id) "
+                "select gen_random_uuid(), 'chat-7' "
+                "where not exists (select from alfred_refs_mapping)"
+            )
+        )
+        migration.start()
+        time.sleep(1.5)  # longer than the server takes to look for deadlocks
+        mint.execute(
+            text(
+                "insert into alfred_refs_counter select conversation, 'recipe', 1 from "
+                "alfred_refs_conversation"
+            )
+        )
+    migration.join()
+    assert schema.current(database_url) == "0002"
 
 
 def test_a_downgrade_that_would_lose_mappings_is_refused(

@@ -14,8 +14,11 @@ down_revision = "0001"
 branch_labels = None
 depends_on = None
 
-# Before a downgrade conversations may have been forgotten: which, is told by what is missing. No
-# process mints meanwhile, because adding a column locks the table.
+# What mints, marks or begins a turn locks a conversation's row first: it waits here, and holds
+# nothing that is waited for below. What resolves goes on, but while a column is added.
+STOP_MINTING = "LOCK TABLE alfred_refs_conversation IN EXCLUSIVE MODE"
+
+# Before a downgrade conversations may have been forgotten: which, is told by what is missing.
 COUNT_FORGOTTEN = """
 UPDATE alfred_refs_counter AS counter SET forgotten = last - (
     SELECT count(*) FROM alfred_refs_mapping AS mapping
@@ -31,6 +34,7 @@ UPDATE alfred_refs_counter AS counter SET left_at = now() WHERE left_at IS NULL 
 
 
 def upgrade() -> None:
+    op.execute(STOP_MINTING)
     op.add_column(
         "alfred_refs_counter",
         sa.Column(
@@ -51,16 +55,17 @@ def upgrade() -> None:
         ),
         if_not_exists=True,
     )
+    op.execute(COUNT_FORGOTTEN)
+    op.execute(MARK_LEFT)
     op.add_column(
         "alfred_refs_mapping",
         sa.Column("label", sa.Text(), comment="what people call the row; null: not known"),
         if_not_exists=True,
     )
-    op.execute(COUNT_FORGOTTEN)
-    op.execute(MARK_LEFT)
 
 
 def downgrade() -> None:
+    op.execute(STOP_MINTING)
     op.drop_column("alfred_refs_mapping", "label")
     op.drop_column("alfred_refs_counter", "left_at")
     op.drop_column("alfred_refs_counter", "forgotten")
