@@ -6,15 +6,16 @@ import gc
 import tracemalloc
 import uuid
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, create_engine
 
 from alfred_refs import RefRegistry
 from alfred_refs.store import PostgresStore
 from benchmarks.growth import GROWN, results
 from benchmarks.measure import Figure
-from benchmarks.population import new_database, settle
+from benchmarks.population import settle
 from benchmarks.setting import Setting
 from benchmarks.table import Row
+from tests.postgres.server import embedded_server
 
 _ENTITY = "recipe"
 
@@ -33,17 +34,18 @@ def memory(setting: Setting) -> Figure:
 def disk(setting: Setting) -> Figure:
     """Weigh the mapping table, indexes and all, after as many were minted as a store mints."""
     mappings = max(setting.populated.mappings // 10, 1)
-    engine = new_database(setting.engine, "grown")
-    with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
-        # this is about pages, not about when they are on the disk
-        connection.exec_driver_sql("alter database grown set synchronous_commit = off")
-    engine.dispose()
-    store = PostgresStore(engine)
-    for address, keys in results(mappings):
-        store.refer(address, keys)
-    settle(engine)
-    total, table = (_size(engine, f"pg_{size}_size") for size in ("total_relation", "relation"))
-    engine.dispose()
+    # this is about pages, not about when they are on the disk: fsync is off
+    with embedded_server() as url:
+        engine = create_engine(url)
+        store = PostgresStore(engine)
+        store.create_tables()
+        for address, keys in results(mappings):
+            store.refer(address, keys)
+        settle(engine)
+        total, table = (
+            _size(engine, f"pg_{size}_size") for size in ("total_relation", "relation")
+        )
+        engine.dispose()
     detail = (
         f"{table / mappings:.0f} B of it in the table; {mappings:,} mappings by the store: {GROWN}"
     )

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from psycopg.adapt import PyFormat
+from psycopg.pq import Format
 from sqlalchemy import Connection, Engine, create_engine, event, func, make_url, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -219,6 +221,18 @@ def test_minting_is_one_round_trip_with_psycopg(narrow: Engine, tmp_path: Path) 
         protocol.untrace()
 
     assert trace.read_text().count("ReadyForQuery") == 1
+
+
+def test_arrays_are_written_in_binary_on_connections_of_our_own_only(narrow: Engine) -> None:
+    """As text each key is escaped by a pattern; what the application's connection does stays."""
+    store, forms = PostgresStore(narrow), []
+    for engine in (store._own.get(), narrow):
+        connection = engine.raw_connection()
+        adapters = cast(Any, connection.driver_connection).adapters
+        forms.append(adapters.get_dumper(list, PyFormat.AUTO).format)
+        connection.close()
+
+    assert forms == [Format.BINARY, Format.TEXT]
 
 
 @pytest.mark.usefixtures("narrow")
