@@ -56,6 +56,9 @@ begin
 end $$;
 create trigger fail before insert or update on alfred_refs_mapping
     for each row execute function fail();
+create function refuse() returns trigger language plpgsql as $$ begin
+    raise exception 'it went wrong' using errcode = (select sqlstate from fault);
+end $$;
 """
 
 
@@ -405,3 +408,40 @@ def test_a_standby_is_told_as_one_and_resolves() -> None:
         with pytest.raises(RegistryFailedError, match="give RefRegistry the primary's engine"):
             application.mint(2)
         assert application.store.resolve(CHAT, [Ref("recipe", 1)])[Ref("recipe", 1)].key == 1
+
+
+LONG_AGO = "update alfred_refs_conversation set used_at = now() - interval '30 days'"
+
+
+def test_resolving_waits_for_nobody(application: Application, engine: Engine) -> None:
+    """That a conversation is used is noted when it is free; a lock on it delays no answer."""
+    application.mint(1)
+    with engine.begin() as holder:
+        holder.execute(text(LONG_AGO))
+    with engine.connect() as holder:
+        holder.execute(text("select * from alfred_refs_conversation for update"))
+        [found] = application.use_at_once(
+            lambda store: store.resolve(CHAT, [Ref("recipe", 1)]), meanwhile=lambda: None
+        )
+
+    assert found[Ref("recipe", 1)].key == 1
+
+
+def test_resolving_does_not_fail_for_a_note(
+    application: Application, administrator: Engine
+) -> None:
+    """The disk is full when the use of a conversation is noted: what was found is found."""
+    application.mint(1)
+    run(
+        administrator,
+        LONG_AGO,
+        FAIL,
+        "insert into fault values ('53100', 10000)",
+        "create trigger refuse before update on alfred_refs_conversation "
+        "for each statement execute function refuse()",
+    )
+    found = application.use(lambda store: store.resolve(CHAT, [Ref("recipe", 1)]))
+
+    assert found[Ref("recipe", 1)].key == 1
+    with pytest.raises(RegistryFailedError, match="make room"):
+        application.use(lambda store: store.touch(CHAT))

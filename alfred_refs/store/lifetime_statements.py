@@ -46,7 +46,20 @@ _chosen = bindparam("p_chosen", type_=ARRAY(Uuid))
 _counts = bindparam("p_counts", type_=ARRAY(Integer))
 _gones = bindparam("p_gones", type_=ARRAY(Text))
 
-touch = update(conversations).where(p.here, p.is_mine, p.is_unnoted).values(used_at=func.now())
+# Notes that a conversation is used, unless its row is locked: whoever resolves is not to wait, and
+# most who lock it note the same.
+_free = (
+    select(conversations.c.conversation)
+    .where(p.here, p.is_mine, p.is_unnoted)
+    .with_for_update(skip_locked=True)
+    .correlate(None)
+    .scalar_subquery()
+)
+touch = (
+    update(conversations)
+    .where(p.here, conversations.c.conversation == _free)
+    .values(used_at=func.now())
+)
 
 
 def _copied(table: Table) -> Insert:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import ClauseElement, Compiled, Connection, Engine, Executable, select
 
-from alfred_refs.errors import RegistryFailedError, UnknownConversationError
+from alfred_refs.errors import (
+    RegistryBusyError,
+    RegistryFailedError,
+    RegistryUnreachableError,
+    UnknownConversationError,
+)
 from alfred_refs.keys import decode, encode
 from alfred_refs.refs import Ref
 
@@ -90,7 +96,8 @@ class PostgresStore(Lifetimes):
             p_numbers=[ref.number for ref in refs],
         )
         if rows and rows[0].mine and rows[0].unnoted:
-            self.touch(address)
+            with suppress(RegistryBusyError, RegistryFailedError, RegistryUnreachableError):
+                self.touch(address)  # a note: what was found is found
         entries = [
             Entry(Ref(row.entity, row.number), decode(row.key), row.gone)
             for row in _only_mine(rows, address)
