@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import sqlalchemy
@@ -39,7 +40,7 @@ ROWS = (
 def main(arguments: Sequence[str]) -> int:
     """Measure what `arguments` ask for, on a server of our own."""
     options = _parser().parse_args(arguments)
-    begun, _, _ = os.getloadavg()
+    begun = _load()
     with embedded_server(durable=True) as url:
         engine, bare = create_engine(url), create_engine(url)
         populated = Populated(engine, options.mappings, Console(stderr=True))
@@ -49,17 +50,22 @@ def main(arguments: Sequence[str]) -> int:
         measured = [
             (row, row.measure(setting)) for row in ROWS if options.only in row.measure.__name__
         ]
-        asked = options.only in alternatives.__name__
-        beside = alternatives.lines(engine, options.rows) if asked else []
-        on = report.described(engine)
+        found = report.Report(measured, [], report.described(engine), (begun, _load()))
+        # what was measured stays, should another package fail
+        _write(options.write, found)
+        if options.only in alternatives.__name__:
+            beside = alternatives.lines(engine, options.rows)
+            found = replace(found, beside=beside, load=(begun, _load()))
         for each in (populated, engine, bare):
             each.dispose()
-    ended, _, _ = os.getloadavg()
-    found = report.Report(measured, beside, on, (begun, ended))
     report.show(Console(width=None if sys.stdout.isatty() else 160), found)
-    if options.write is not None:
-        _write(options.write, found)
+    _write(options.write, found)
     return 0
+
+
+def _load() -> float:
+    """Return how many programs wanted to run, on average over the last minute."""
+    return os.getloadavg()[0]
 
 
 def _write(path: Path, found: report.Report) -> None:
