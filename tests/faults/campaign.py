@@ -48,7 +48,7 @@ select count(pg_terminate_backend(pid)) from (
 # seconds between two of a kind, on average
 KILLED, CUT_OFF, HELD, CRASHED = 1.6, 0.4, 0.7, 5.0
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,11 @@ class Running:
     def has_succeeded_since(self, moment: float) -> bool:
         """Tell whether it was handed out something after a moment."""
         return any(line["what"] == "given" and line["at"] > moment for line in lines_of(self.log))
+
+    @property
+    def last_words(self) -> str:
+        """What it wrote down last."""
+        return f"{self.log.name}: {lines_of(self.log)[-2:]}"
 
 
 class Campaign:
@@ -102,6 +107,7 @@ class Campaign:
 
     def run(self, seconds: float) -> Verdict:
         """Let things fail for so long, then let the workers recover, and compare."""
+        self._wait_for_all(since=self._begun)
         due = {fault: self._later(mean) for fault, mean in self._faults().items()}
         until = time.time() + seconds
         while due[fault := min(due, key=lambda fault: due[fault])] < until:
@@ -174,18 +180,22 @@ class Campaign:
         command = [sys.executable, "-m", "tests.faults.worker", task.written()]
         return Running(subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE), log)
 
-    def _end(self) -> tuple[list[str], list[str]]:
-        """Let workers recover, end them, and return those that do not: silent, and stuck."""
-        calm, patience = time.time(), time.time() + PATIENCE
-        silent = list(self._workers)
+    def _wait_for_all(self, since: float) -> list[Running]:
+        """Wait until all workers were handed out something, and return those that were not."""
+        silent, patience = list(self._workers), time.time() + PATIENCE
         while silent and time.time() < patience:
             time.sleep(0.2)
-            silent = [worker for worker in silent if not worker.has_succeeded_since(calm)]
+            silent = [worker for worker in silent if not worker.has_succeeded_since(since)]
+        return silent
+
+    def _end(self) -> tuple[list[str], list[str]]:
+        """Let workers recover, end them, and tell of those that do not: silent, and stuck."""
+        silent = self._wait_for_all(since=time.time())
         for worker in self._workers:
             assert worker.process.stdin is not None
             worker.process.stdin.close()
         stuck = [worker for worker in self._workers if not self._wait(worker)]
-        return [worker.log.name for worker in silent], [worker.log.name for worker in stuck]
+        return [worker.last_words for worker in silent], [worker.last_words for worker in stuck]
 
     def _wait(self, worker: Running) -> bool:
         """Wait for a worker's end, and tell whether it came of itself."""
