@@ -26,13 +26,13 @@ _ENTITY = "recipe"
 _KEYS = 1_000
 _FEW_KEYS = 100
 
-_INSERT = "insert into bare_mapping (conversation, entity, number, key) "
+_INSERT = "insert into bare_mapping (conversation, kind, number, key) "
 
 # A parameter for each value. psycopg prepares both when it has seen them a few times.
 _VALUES = f"{_INSERT} values {', '.join(['(%s, %s, %s, %s)'] * _KEYS)}"
 
 # A parameter for each column, and for the conversation.
-_ARRAYS = f"{_INSERT} select %s, * from unnest(%s::text[], %s::int[], %s::bytea[])"
+_ARRAYS = f"{_INSERT} select %s, * from unnest(%s::smallint[], %s::int[], %s::bytea[])"
 
 
 def minted_against_values(setting: Setting) -> Figure:
@@ -127,11 +127,11 @@ def _runs(setting: Setting) -> Iterator[int]:
     return iter(range(times_called(setting.repetitions)))
 
 
-def _rows() -> list[tuple[uuid.UUID, str, int, bytes]]:
+def _rows() -> list[tuple[uuid.UUID, int, int, bytes]]:
     """Return what a new conversation's mappings are made of, keys as the registry has them."""
     conversation = uuid.uuid4()
     keys = enumerate(_keys(_KEYS), start=1)
-    return [(conversation, _ENTITY, number, encode(key)) for number, key in keys]
+    return [(conversation, 1, number, encode(key)) for number, key in keys]
 
 
 def _keys(number: int) -> list[uuid.UUID]:

@@ -34,13 +34,13 @@ _FILL = text("""
         insert into alfred_refs_conversation (conversation, id)
         select conversation, id from opened
     ), counted as (
-        insert into alfred_refs_counter (conversation, entity, last)
-        select conversation, entity, last
-        from opened, lateral (values ('recipe', (size + 1) / 2), ('meal_plan', size / 2))
-        as counters (entity, last)
+        insert into alfred_refs_counter (conversation, entity, last, kind)
+        select conversation, entity, last, kind
+        from opened, lateral (values ('recipe', (size + 1) / 2, 1), ('meal_plan', size / 2, 2))
+        as counters (entity, last, kind)
     )
-    insert into alfred_refs_mapping (conversation, entity, number, key)
-    select conversation, case n % 2 when 0 then 'recipe' else 'meal_plan' end, n / 2 + 1,
+    insert into alfred_refs_mapping (conversation, kind, number, key)
+    select conversation, 1 + n % 2, n / 2 + 1,
         'u'::bytea || uuid_send(gen_random_uuid())
     from opened, generate_series(0, size - 1) as n
     order by position, n

@@ -27,11 +27,11 @@ from alfred_refs.store.tables import metadata
 FILL = """
 insert into alfred_refs_conversation (conversation, id)
     select md5(n::text)::uuid, n from generate_series(0, 29999) n;
-insert into alfred_refs_counter (conversation, entity, last)
-    select conversation, 'recipe', case id when '0' then 20003 else 3 end
+insert into alfred_refs_counter (conversation, entity, last, kind)
+    select conversation, 'recipe', case id when '0' then 20003 else 3 end, 1
     from alfred_refs_conversation;
-insert into alfred_refs_mapping (conversation, entity, number, key)
-    select conversation, 'recipe', n, decode('75' || md5(n::text), 'hex')
+insert into alfred_refs_mapping (conversation, kind, number, key)
+    select conversation, kind, n, decode('75' || md5(n::text), 'hex')
     from alfred_refs_counter, generate_series(1, last) n;
 """
 
@@ -60,6 +60,7 @@ VALUES: Mapping[str, Any] = {
     "p_numbers": [1, 2, 30_000],
     "p_owner": None,
     "p_tables": list(metadata.tables),
+    "p_taken": 0,
     "p_turn": 1,
     "p_unused_for": timedelta(days=1),
 }

@@ -72,8 +72,8 @@ def check_files() -> None:
 def check_command(url: str) -> None:
     """Check that `alfred-refs` makes the tables in an empty database."""
     assert _alfred_refs("current", url) == "none\n"
-    assert _alfred_refs("migrate", url) == "the registry's tables are at revision 0002\n"
-    assert _alfred_refs("current", url) == "0002\n"
+    assert _alfred_refs("migrate", url) == "the registry's tables are at revision 0003\n"
+    assert _alfred_refs("current", url) == "0003\n"
 
 
 def check_session(engine: Engine) -> None:

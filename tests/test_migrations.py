@@ -123,7 +123,7 @@ def test_offline_sql_makes_the_same_tables(
     script = _alembic(["upgrade", "head", "--sql"]).stdout
     _execute(engine, script)
     offline = _described(engine)
-    assert schema.current(database_url) == "0002"
+    assert schema.current(database_url) == "0003"
     command.downgrade(schema.configuration(connection), "base")
     schema.migrate(database_url)
     assert offline == _described(engine)
@@ -208,7 +208,7 @@ def test_refs_survive_migrating_again(database_url: str, engine: Engine) -> None
     """Migrating what is up to date changes nothing."""
     schema.migrate(database_url)
     refs = RefRegistry(engine).conversation("chat-7").refer_all("recipe", [11, 12])
-    assert schema.migrate(database_url) == "0002"
+    assert schema.migrate(database_url) == "0003"
     assert RefRegistry(engine).conversation("chat-7").resolve_all(refs) == [11, 12]
 
 
@@ -219,7 +219,7 @@ def test_tables_of_create_tables_are_taken_over(
     registry = RefRegistry(engine)
     registry.create_tables()
     refs = registry.conversation("chat-7").refer_all("recipe", [11, 12])
-    assert schema.migrate(database_url) == "0002"
+    assert schema.migrate(database_url) == "0003"
     command.check(schema.configuration(connection))
     assert RefRegistry(engine).conversation("chat-7").resolve_all(refs) == [11, 12]
 
@@ -236,14 +236,16 @@ KEYS: list[Key] = [
 ]
 
 
+@pytest.mark.parametrize("revision", ["0001", "0002"])
 def test_mappings_survive_going_down_and_up(
-    database_url: str, engine: Engine, connection: Connection
+    database_url: str, engine: Engine, connection: Connection, revision: str
 ) -> None:
     """Keys of every type, marks, turns and counters are what they were; so is what was left."""
     schema.migrate(database_url)
     registry = RefRegistry(engine)
     chat, left, again = map(registry.conversation, ("chat-7", "chat-8", "chat-9"))
     refs = chat.refer_all("thing", KEYS)
+    others = [chat.refer(entity, 7) for entity in ("zone", "recipe_ingredient", "apple")]
     chat.note_gone([("thing", KEYS[0])], "was deleted")
     chat.begin_turn()
     for each in (left, again):
@@ -252,14 +254,14 @@ def test_mappings_survive_going_down_and_up(
     again.refer("recipe", 3)
     before, stats = chat.export(), registry.stats()
 
-    command.downgrade(schema.configuration(connection), "0001")
-    assert _count(connection, "alfred_refs_mapping") == len(KEYS) + 1
+    command.downgrade(schema.configuration(connection), revision)
+    assert _count(connection, "alfred_refs_mapping") == len(KEYS) + 4
     schema.migrate(database_url)
 
     command.check(schema.configuration(connection))
     after = RefRegistry(engine)
     assert after.conversation("chat-7").export() == before
-    assert after.conversation("chat-7").resolve_all(refs[1:]) == KEYS[1:]
+    assert after.conversation("chat-7").resolve_all([*refs[1:], *others]) == [*KEYS[1:], 7, 7, 7]
     assert after.describe("chat-9").refs == {"recipe": 1}
     assert after.stats().left_counters == stats.left_counters == 1
     assert after.conversation("chat-8").refer("recipe", 1) == "recipe_3"
@@ -289,7 +291,7 @@ def test_a_migration_waits_for_who_mints_without_stopping_them(
             )
         )
     migration.join()
-    assert schema.current(database_url) == "0002"
+    assert schema.current(database_url) == "0003"
 
 
 def test_a_downgrade_that_would_lose_mappings_is_refused(
@@ -299,7 +301,7 @@ def test_a_downgrade_that_would_lose_mappings_is_refused(
     schema.migrate(database_url)
     chat = RefRegistry(engine).conversation("chat-7")
     chat.refer("recipe", 11)
-    script = _alembic(["downgrade", "0002:base", "--sql"]).stdout
+    script = _alembic(["downgrade", "0003:base", "--sql"]).stdout
 
     ways: list[Callable[[], None]] = [
         lambda: command.downgrade(schema.configuration(connection), "base"),
@@ -309,22 +311,19 @@ def test_a_downgrade_that_would_lose_mappings_is_refused(
         with pytest.raises(Exception, match=r"the registry has mappings.*export or forget"):
             downgrade()
         connection.rollback()
-        assert schema.current(database_url) == "0002"
+        assert schema.current(database_url) == "0003"
         assert RefRegistry(engine).conversation("chat-7").resolve("recipe_1") == 11
     chat.forget()
     _execute(engine, script)
     assert _described(engine) == {}
 
 
-@pytest.mark.parametrize("made", ["0001", "0002"])
+@pytest.mark.parametrize("made", ["0001", "0002", "0003"])
 def test_partitioned_tables_are_migrated_with_their_partitions(
     database_url: str, engine: Engine, connection: Connection, made: str
 ) -> None:
     """Tables that were partitioned by hand, before the migration or after it, go up and down."""
-    if made == "0002":
-        schema.migrate(database_url)
-    else:
-        schema.migrate(database_url, "0001")
+    schema.migrate(database_url, made)
     with engine.begin() as hand:
         for table in TABLES:
             hand.execute(text(f"alter table {table} rename to old"))
@@ -357,11 +356,12 @@ def test_partitioned_tables_are_migrated_with_their_partitions(
     assert chats[0].refer("recipe", 7) == "recipe_3"
 
 
+@pytest.mark.parametrize("older", ["0001", "0002"])
 def test_create_tables_does_not_leave_older_tables_behind(
-    database_url: str, engine: Engine
+    database_url: str, engine: Engine, older: str
 ) -> None:
     """It makes tables, and changes none: those of an older version are left to `migrate`."""
-    schema.migrate(database_url, "0001")
+    schema.migrate(database_url, older)
     with pytest.raises(RegistryTablesError, match=r"out of date in database .* `alfred-refs migr"):
         RefRegistry(engine).create_tables()
     schema.migrate(database_url)

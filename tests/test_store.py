@@ -97,6 +97,22 @@ def test_refs_are_numbered_from_one_in_the_order_of_the_keys(store: Store) -> No
     assert [entry.key for entry in entries] == [recipes[0][1], 5, 4, recipes[1][1], recipes[2][1]]
 
 
+def test_entities_come_one_after_the_other(store: Store) -> None:
+    """Those that are new, and those that are not, take no number from each other."""
+    store.refer(CHAT, [("user", 7), ("recipe", 7)])
+
+    entries = store.refer(
+        CHAT, [("order", 7), ("recipe", 8), ("meal", 7), ("user", 7), ("meal", 8)]
+    )
+
+    assert [str(entry.ref) for entry in entries] == [
+        *("order_1", "recipe_2", "meal_1", "user_1", "meal_2"),
+    ]
+    kept = {"meal_1": 7, "meal_2": 8, "order_1": 7, "recipe_1": 7, "recipe_2": 8, "user_1": 7}
+    assert refs_in(store, CHAT) == kept
+    assert [ref.number for ref in store.known(CHAT, Ref("meal", 1), 5)] == [1, 2]
+
+
 def test_a_key_keeps_its_ref(store: Store) -> None:
     """The same key has the same ref, and only new ones take numbers."""
     first, second, third = new_keys("recipe", 3)
@@ -417,6 +433,21 @@ def test_numbers_that_were_forgotten_are_not_given_by_a_fork(store: Store) -> No
     assert store.refer(FORK, new_keys("recipe", 1))[0].ref.number == 2
 
 
+def test_a_fork_may_have_an_id_that_forgot_other_entities(store: Store) -> None:
+    """No number of before is another row's now: its refs are those of its source."""
+    begin(store)
+    store.refer(FORK, [("user", 7), ("menu", 8), ("task", 9)])
+    store.forget(FORK)
+
+    store.fork(CHAT, FORK.id)
+    fork = refs_in(store, FORK)
+    left = store.refer(FORK, [("task", 9), ("order", 8), ("user", 7), ("shelf", 6)])
+
+    assert fork == refs_in(store, CHAT)
+    assert [str(entry.ref) for entry in left] == ["task_2", "order_2", "user_2", "shelf_1"]
+    assert refs_in(store, FORK) == fork | {str(entry.ref): entry.key for entry in left}
+
+
 def test_a_fork_counts_on_from_numbers_that_its_source_has_forgotten(store: Store) -> None:
     """What was given in the chat before it branched is not given in a branch."""
     begin(store)
@@ -458,6 +489,27 @@ def test_a_conversation_that_was_forgotten_can_be_restored(store: Store) -> None
     assert refs_in(store, CHAT) == before
     assert store.describe("chat-7").refs == {"order": 1, "recipe": 3}
     assert store.refer(CHAT, new_keys("recipe", 1))[0].ref.number == 6
+
+
+@pytest.mark.parametrize("address", [CHAT, Address("chat-9", "ann")])
+def test_a_conversation_may_be_restored_where_other_entities_were_forgotten(
+    store: Store, address: Address
+) -> None:
+    """Its refs are what they were, under its own id and under another, and numbers go on."""
+    begin(store)
+    exported = store.export(CHAT)
+    before = refs_in(store, CHAT)
+    store.forget(CHAT)
+    store.refer(address, [("user", 7), ("zone", 8)])
+    store.forget(address)
+
+    store.restore(address, exported)
+    restored = refs_in(store, address)
+    minted = store.refer(address, [("zone", 8), ("order", 8), ("shelf", 7)])
+
+    assert restored == before
+    assert [str(entry.ref) for entry in minted] == ["zone_2", "order_2", "shelf_1"]
+    assert refs_in(store, address) == before | {str(entry.ref): entry.key for entry in minted}
 
 
 @pytest.mark.parametrize("forgotten", [True, False])

@@ -117,7 +117,10 @@ def at_once(*works: Callable[[], object]) -> list[BaseException]:
 
 def rows(engine: Engine) -> list[tuple[str, int, object]]:
     """Return (entity, number, key) of all mappings, of whatever conversation."""
-    query = "select entity, number, key from alfred_refs_mapping order by 1, 2"
+    query = (
+        "select entity, number, key from alfred_refs_mapping "
+        "join alfred_refs_counter using (conversation, kind) order by 1, 2"
+    )
     with engine.connect() as connection:
         return [
             (entity, number, decode(key))

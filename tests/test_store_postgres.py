@@ -13,6 +13,7 @@ import traceback
 import uuid
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,7 +35,7 @@ from alfred_refs import (
 )
 from alfred_refs.refs import Ref
 from alfred_refs.store import Address, EntityKey, PostgresStore
-from alfred_refs.store.tables import conversations, mappings, metadata
+from alfred_refs.store.tables import conversations, counters, mappings, metadata
 from tests.models import Recipe
 
 pytestmark = pytest.mark.tables
@@ -144,6 +145,29 @@ def test_eight_threads_share_a_pool_of_one_connection(narrow: Engine) -> None:
 
     assert failures == []
     assert numbers(narrow) == list(range(1, len(numbers(narrow)) + 1))
+
+
+def test_entities_that_are_new_at_once_are_told_apart(narrow: Engine) -> None:
+    """Stores that meet the same ones, and others, first: no error, dense kinds and numbers."""
+    stores = [PostgresStore(narrow) for _ in range(6)]
+    start = threading.Barrier(len(stores))
+
+    def mint(store: PostgresStore, mine: str) -> None:
+        for round_ in range(10):
+            start.wait()
+            shared, own = f"shared_{round_}x", f"{mine}_{round_}x"
+            store.refer(CHAT, [(shared, uuid.uuid4()), (own, 7), (shared, 7)])
+
+    works = [partial(mint, store, f"own_{n}x") for n, store in enumerate(stores)]
+    assert in_threads(*works) == []
+
+    with narrow.connect() as connection:
+        kinds = connection.scalars(select(counters.c.kind).order_by(counters.c.kind)).all()
+        given = select(func.max(mappings.c.number), func.count()).group_by(mappings.c.kind)
+        numbered = connection.execute(given).all()
+    assert kinds == [*range(1, 10 * 7 + 1)]
+    assert sorted(map(tuple, numbered)) == [(1, 1)] * 60 + [(7, 7)] * 10
+    assert stores[0].entities(CHAT)["shared_9x"] == 7
 
 
 def test_a_ref_is_durable_though_the_reader_never_commits(narrow: Engine) -> None:

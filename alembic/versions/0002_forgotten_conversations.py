@@ -19,11 +19,20 @@ depends_on = None
 STOP_MINTING = "LOCK TABLE alfred_refs_conversation IN EXCLUSIVE MODE"
 
 # Before a downgrade conversations may have been forgotten: which, is told by what is missing.
+# Where there is no such column, the tables are newer, and know.
 COUNT_FORGOTTEN = """
-UPDATE alfred_refs_counter AS counter SET forgotten = last - (
-    SELECT count(*) FROM alfred_refs_mapping AS mapping
-    WHERE mapping.conversation = counter.conversation AND mapping.entity = counter.entity
-)
+DO $$
+BEGIN
+    IF EXISTS (
+        SELECT FROM pg_attribute
+        WHERE attrelid = 'alfred_refs_mapping'::regclass AND attname = 'entity'
+    ) THEN
+        UPDATE alfred_refs_counter AS counter SET forgotten = last - (
+            SELECT count(*) FROM alfred_refs_mapping AS mapping
+            WHERE mapping.conversation = counter.conversation AND mapping.entity = counter.entity
+        );
+    END IF;
+END $$
 """
 MARK_LEFT = """
 UPDATE alfred_refs_counter AS counter SET left_at = now() WHERE left_at IS NULL AND NOT EXISTS (

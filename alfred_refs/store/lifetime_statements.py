@@ -16,6 +16,7 @@ from sqlalchemy import (
     Integer,
     Interval,
     Select,
+    SmallInteger,
     Table,
     Text,
     Uuid,
@@ -38,6 +39,7 @@ from . import parameters as p
 from .tables import conversations, counters, mappings
 
 _new = bindparam("p_new", type_=Uuid)
+_taken = bindparam("p_taken", type_=SmallInteger)
 _turn = bindparam("p_turn", type_=Integer)
 _begun_at = bindparam("p_begun_at", type_=conversations.c.begun_at.type)
 _after = bindparam("p_after", type_=Uuid)
@@ -64,18 +66,24 @@ touch = (
 
 def _copied(table: Table) -> Insert:
     """Copy a conversation's rows of a table, all columns, to the new one."""
-    others = [column for column in table.c if column.name != "conversation"]
+    others = [column for column in table.c if column.name not in {"conversation", "kind"}]
     return insert(table).from_select(
-        ["conversation", *(column.name for column in others)],
-        select(_new, *others).where(table.c.conversation == p.conversation),
+        ["conversation", "kind", *(column.name for column in others)],
+        select(_new, (table.c.kind + _taken).cast(SmallInteger), *others).where(
+            table.c.conversation == p.conversation
+        ),
     )
 
 
 # Fork. While the source's row is locked nothing is minted or marked in it, so that the counters
-# and the mappings that these statements see are those of one moment.
+# and the mappings that these statements see are those of one moment. Counters of the new id that
+# were left behind keep their kinds: the others come after them.
 fork_conversation = insert(conversations).from_select(
     ["conversation", "id", "owner", "turn"],
     select(_new, p.id_, conversations.c.owner, conversations.c.turn).where(p.here),
+)
+kinds_taken = select(func.coalesce(func.max(counters.c.kind), 0)).where(
+    counters.c.conversation == _new
 )
 fork_counters = _copied(counters)
 fork_mappings = _copied(mappings)
@@ -161,7 +169,7 @@ page_of_entries = (
     select(mappings.c.number, mappings.c.key, mappings.c.gone)
     .where(
         mappings.c.conversation == p.conversation,
-        mappings.c.entity == p.entity,
+        mappings.c.kind == p.kind,
         mappings.c.number > p.number,
         p.mine,
     )
@@ -184,9 +192,10 @@ _numbered = (
     .render_derived(name="numbered")
 )
 restore_counters = insert(counters).from_select(
-    ["conversation", "entity", "last", "forgotten"],
+    ["conversation", "entity", "last", "forgotten", "kind"],
     select(p.conversation, _numbered.c.entity, _numbered.c.last).add_columns(
-        _numbered.c.last - _numbered.c.kept
+        _numbered.c.last - _numbered.c.kept,
+        p.next_kinds(func.row_number().over(order_by=_numbered.c.entity)),
     ),
 )
 _highest = func.greatest(counters.c.last, restore_counters.excluded.last)
@@ -206,9 +215,13 @@ _entries = (
     .render_derived(name="entries")
 )
 restore_mappings = insert(mappings).from_select(
-    ["conversation", "entity", "number", "key", "gone"],
-    select(p.conversation, _entries.c.entity, _entries.c.number).add_columns(
-        _entries.c.key, _entries.c.gone
+    ["conversation", "kind", "number", "key", "gone"],
+    select(p.conversation, counters.c.kind, _entries.c.number)
+    .add_columns(_entries.c.key, _entries.c.gone)
+    .join_from(
+        _entries,
+        counters,
+        and_(counters.c.conversation == p.conversation, counters.c.entity == _entries.c.entity),
     ),
 )
 

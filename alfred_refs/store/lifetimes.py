@@ -61,8 +61,9 @@ class Lifetimes(ABC):
                 found = connection.execute(lock_begun, values).one_or_none()
                 if found is not None:
                     connection.execute(statements.fork_conversation, values)
-                    connection.execute(statements.fork_counters, values)
-                    connection.execute(statements.fork_mappings, values)
+                    taken = connection.scalar(statements.kinds_taken, values)
+                    connection.execute(statements.fork_counters, values | {"p_taken": taken})
+                    connection.execute(statements.fork_mappings, values | {"p_taken": taken})
                     connection.execute(statements.touch, values)
             return found is not None
 

@@ -1,4 +1,4 @@
-"""What the statements of the Postgres store share: their parameters, and whose conversation it is.
+"""What the statements of the Postgres store share: parameters, whose conversation it is, kinds.
 
 The prefix `p_` keeps parameters apart from columns, whose names SQLAlchemy reserves in inserts and
 updates.
@@ -8,9 +8,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ARRAY, Integer, LargeBinary, Text, Uuid, bindparam, exists, func
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Integer,
+    LargeBinary,
+    SmallInteger,
+    Text,
+    Uuid,
+    bindparam,
+    exists,
+    func,
+    select,
+)
 
-from .tables import conversations
+from .tables import conversations, counters
 from .values import NOTED_EVERY, Address
 
 conversation = bindparam("p_conversation", type_=Uuid)
@@ -28,6 +40,27 @@ here = conversations.c.conversation == conversation
 is_mine = conversations.c.owner.is_not_distinct_from(owner)
 mine = exists().where(here, is_mine)
 is_unnoted = conversations.c.used_at < func.now() - NOTED_EVERY
+
+kind = (
+    select(counters.c.kind)
+    .where(counters.c.conversation == conversation, counters.c.entity == entity)
+    .scalar_subquery()
+)
+
+_highest_kind = (
+    select(func.coalesce(func.max(counters.c.kind), 0))
+    .where(counters.c.conversation == conversation)
+    .scalar_subquery()
+)
+
+
+def next_kinds(among_new: ColumnElement[int]) -> ColumnElement[int]:
+    """Return the kinds of entities that are new to the conversation, whose row must be locked.
+
+    Args:
+        among_new: the number of each among those that are new together, from 1.
+    """
+    return (_highest_kind + among_new).cast(SmallInteger)
 
 
 def named(address: Address) -> dict[str, Any]:

@@ -32,12 +32,14 @@ _wanted = (
     .table_valued("entity", "key", with_ordinality="position")
     .render_derived(name="wanted")
 )
+_counter_of_wanted = and_(
+    counters.c.conversation == p.conversation, counters.c.entity == _wanted.c.entity
+)
 _mapping_of_wanted = and_(
     mappings.c.conversation == p.conversation,
-    mappings.c.entity == _wanted.c.entity,
+    mappings.c.kind == counters.c.kind,
     mappings.c.key == _wanted.c.key,
 )
-
 
 # What is known of each wanted key: one probe of an index for each, because of the limit. As a
 # join, it would be planned for a conversation of average size, and read a large one whole.
@@ -45,10 +47,12 @@ _met = (
     select(mappings.c.number, mappings.c.gone)
     .where(_mapping_of_wanted)
     .limit(literal_column("1"))
-    .correlate(_wanted)
+    .correlate(_wanted, counters)
     .lateral("met")
 )
-_wanted_and_met = _wanted.outerjoin(_met, literal_column("true"))
+_wanted_and_met = _wanted.outerjoin(counters, _counter_of_wanted).outerjoin(
+    _met, literal_column("true")
+)
 
 
 # Lets processes that start together make the tables one after the other. The number stands for
@@ -88,11 +92,12 @@ _locked = exists().where(
     == func.xid(func.pg_current_xact_id_if_assigned()),
 )
 
-# Numbers the new keys, if the conversation's row is locked. Must be a statement of its own after
-# `lock`: under READ COMMITTED a statement keeps the snapshot from before it waited, so only the
-# next one sees what was minted meanwhile.
+# Numbers the new keys, and gives new entities a kind, if the conversation's row is locked. Must be
+# a statement of its own after `lock`: under READ COMMITTED a statement keeps the snapshot from
+# before it waited, so only the next one sees what was minted meanwhile.
 _seen = (
     select(_wanted.c.position, _wanted.c.entity, _wanted.c.key, _met.c.number, _met.c.gone)
+    .add_columns(counters.c.kind, counters.c.last)
     .select_from(_wanted_and_met)
     .where(p.mine)
     .cte("seen")
@@ -102,41 +107,50 @@ _fresh = (
     select(
         _seen.c.position,
         _seen.c.entity,
+        _seen.c.kind,
         _seen.c.key,
-        (func.coalesce(counters.c.last, 0) + _number_in_batch).cast(Integer).label("number"),
-    )
-    .select_from(
-        _seen.outerjoin(
-            counters,
-            and_(counters.c.conversation == p.conversation, counters.c.entity == _seen.c.entity),
-        )
+        (func.coalesce(_seen.c.last, 0) + _number_in_batch).cast(Integer).label("number"),
     )
     .where(_seen.c.number.is_(None), _locked)
     .cte("fresh")
 )
+_kind_among_new = func.row_number().over(
+    partition_by=_fresh.c.kind.is_(None), order_by=func.min(_fresh.c.position)
+)
+_count = insert(counters).from_select(
+    ["conversation", "entity", "kind", "last"],
+    select(
+        p.conversation,
+        _fresh.c.entity,
+        func.coalesce(_fresh.c.kind, p.next_kinds(_kind_among_new)),
+        func.max(_fresh.c.number),
+    ).group_by(_fresh.c.entity, _fresh.c.kind),
+)
+_counted = (
+    _count.on_conflict_do_update(
+        index_elements=[counters.c.conversation, counters.c.entity],
+        set_={"last": _count.excluded.last, "left_at": null()},
+    )
+    .returning(counters.c.entity, counters.c.kind)
+    .cte("counted")
+)
 _minted = (
     insert(mappings)
     .from_select(
-        ["conversation", "entity", "number", "key"],
-        select(p.conversation, _fresh.c.entity, _fresh.c.number, _fresh.c.key),
+        ["conversation", "number", "kind", "key"],
+        select(p.conversation, _fresh.c.number, _counted.c.kind, _fresh.c.key).join_from(
+            _fresh, _counted, _counted.c.entity == _fresh.c.entity
+        ),
     )
     .cte("minted")
 )
-_count = insert(counters).from_select(
-    ["conversation", "entity", "last"],
-    select(p.conversation, _fresh.c.entity, func.max(_fresh.c.number)).group_by(_fresh.c.entity),
-)
-_counted = _count.on_conflict_do_update(
-    index_elements=[counters.c.conversation, counters.c.entity],
-    set_={"last": _count.excluded.last, "left_at": null()},
-).cte("counted")
 
 refer = union_all(
     select(_seen.c.position, _seen.c.number, _seen.c.gone, false()).where(
         _seen.c.number.is_not(None)
     ),
     select(_fresh.c.position, _fresh.c.number, null(), true()),
-).add_cte(_minted, _counted)
+).add_cte(_minted)
 
 _named = (
     func.unnest(p.entities, p.numbers)
@@ -149,12 +163,12 @@ _meant = (
     select(mappings.c.number, mappings.c.key, mappings.c.gone)
     .where(
         mappings.c.conversation == p.conversation,
-        mappings.c.entity == _named.c.entity,
+        mappings.c.kind == counters.c.kind,
         mappings.c.number >= _named.c.number,
     )
     .order_by(mappings.c.number)
     .limit(literal_column("1"))
-    .correlate(_named)
+    .correlate(_named, counters)
     .lateral("meant")
 )
 
@@ -163,13 +177,17 @@ resolve = (
     .add_columns(_named.c.entity, _named.c.number, _meant.c.key, _meant.c.gone)
     .select_from(conversations)
     .join(_named, literal_column("true"))
+    .outerjoin(
+        counters,
+        and_(counters.c.conversation == p.conversation, counters.c.entity == _named.c.entity),
+    )
     .outerjoin(_meant, _meant.c.number == _named.c.number)
     .where(p.here)
 )
 
 _there = and_(
     mappings.c.conversation == p.conversation,
-    mappings.c.entity == p.entity,
+    mappings.c.kind == p.kind,
     mappings.c.gone.is_(None),
     p.mine,
 )
@@ -207,7 +225,9 @@ lock_begun = select(conversations.c.conversation).where(p.here, p.is_mine).with_
 
 mark = (
     update(mappings)
-    .where(_mapping_of_wanted, mappings.c.gone.is_distinct_from(p.gone), p.mine)
+    .where(
+        _counter_of_wanted, _mapping_of_wanted, mappings.c.gone.is_distinct_from(p.gone), p.mine
+    )
     .values(gone=p.gone)
 )
 

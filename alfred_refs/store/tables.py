@@ -3,6 +3,8 @@
 Every key and index starts with the conversation, so that the tables can be partitioned by it.
 A conversation that is forgotten leaves its counters behind: a digest, names of entities and
 numbers, so that no number is ever given to another row.
+In the mappings, of which there are very many, two bytes stand for the entity: its kind, which the
+conversation's counters name. A name of any length weighs nothing there.
 There is no foreign key between them: PostgreSQL would check it for each row that is minted, and
 the conversation's row is locked, hence present, while any is.
 """
@@ -15,6 +17,8 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
     Table,
     Text,
     UniqueConstraint,
@@ -55,18 +59,27 @@ counters = Table(
         DateTime(timezone=True),
         comment="when its conversation was forgotten; null: in use since",
     ),
+    Column(
+        "kind",
+        SmallInteger,
+        nullable=False,
+        comment="what stands for the entity in this conversation's mappings; never changes",
+    ),
+    UniqueConstraint("conversation", "kind", name="alfred_refs_counter_kind"),
     comment="the highest number of each entity: never falls, so no number is given twice",
 )
 
+# The columns are in an order that leaves nothing to pad.
 mappings = Table(
     "alfred_refs_mapping",
     metadata,
-    Column("conversation", Uuid, primary_key=True),
-    Column("entity", Text, primary_key=True),
-    Column("number", Integer, primary_key=True),
+    Column("conversation", Uuid, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("kind", SmallInteger, nullable=False, comment="of the entity: see its counter"),
     Column("key", LargeBinary, nullable=False, comment="u, i, s or t, then the key's bytes"),
     Column("gone", Text, comment="why the row is not there; null: it may be"),
     Column("label", Text, comment="what people call the row; null: not known"),
-    UniqueConstraint("conversation", "entity", "key", name="alfred_refs_mapping_key"),
-    comment="refs and their keys; conversation, entity, number and key never change",
+    PrimaryKeyConstraint("conversation", "kind", "number"),
+    UniqueConstraint("conversation", "kind", "key", name="alfred_refs_mapping_key"),
+    comment="refs and their keys; conversation, kind, number and key never change",
 )

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, NullPool, Select, Table, create_engine, select, text
+from sqlalchemy import Connection, NullPool, Select, Table, and_, create_engine, select, text
 from sqlalchemy.exc import OperationalError
 
 from alfred_refs.keys import decode
@@ -239,11 +239,13 @@ class Campaign:
     def _kept(self) -> Kept:
         keys: dict[Place, list[tuple[int, Any]]] = {}
         last: dict[Place, int] = {}
-        numbered = select(conversations.c.id, *mappings.c["entity", "number", "key"])
+        numbered = select(conversations.c.id, counters.c.entity, *mappings.c["number", "key"])
         counted = select(conversations.c.id, *counters.c["entity", "last"])
         for name in REGISTRIES:
             with self._connect(name) as connection:
-                for id_, entity, number, key in connection.execute(_joined(numbered, mappings)):
+                for id_, entity, number, key in connection.execute(
+                    _joined(numbered, mappings).join(counters, _same_entity)
+                ):
                     keys.setdefault((id_, entity), []).append((number, plain(decode(key))))
                 for id_, entity, number in connection.execute(_joined(counted, counters)):
                     last[id_, entity] = number
@@ -256,6 +258,11 @@ class Campaign:
         patient = {"options": f"-c lock_timeout={int(PATIENCE)}s"}
         engine = create_engine(self._url(database), poolclass=NullPool, connect_args=patient)
         return engine.connect()
+
+
+_same_entity = and_(
+    counters.c.conversation == mappings.c.conversation, counters.c.kind == mappings.c.kind
+)
 
 
 def _joined(query: Select[Any], table: Table) -> Select[Any]:

@@ -1,0 +1,124 @@
+"""Two bytes stand for the entity in each mapping; its name is beside them in the counter.
+
+Until the commit nothing is minted or resolved: counters and mappings are locked against reading,
+conversations against writing. The mappings and their indexes are written anew, which takes some
+ten seconds for each million, and the room of both once more. Nothing is lost either way, and no
+dropped column stays behind in the mappings: each row would have to tell of it.
+
+It finds nothing to do where `RefRegistry.create_tables()` has made the newest tables. The tables
+may be partitioned, with keys of any name.
+"""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+# In the database, so that it works offline too. Both columns change at once, from what each row
+# was: the first takes what the second has, and the second what the counter tells.
+UPGRADE = """
+DO $$
+DECLARE
+    made text;
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM pg_attribute
+        WHERE attrelid = 'alfred_refs_mapping'::regclass AND attname = 'entity'
+    ) THEN
+        RETURN;
+    END IF;
+    LOCK alfred_refs_conversation IN EXCLUSIVE MODE;  -- who mints holds nothing else yet
+    LOCK alfred_refs_counter, alfred_refs_mapping;
+
+    ALTER TABLE alfred_refs_counter ADD kind smallint;
+    UPDATE alfred_refs_counter AS counter SET kind = given.kind FROM (
+        SELECT conversation, entity,
+            row_number() OVER (PARTITION BY conversation ORDER BY entity) AS kind
+        FROM alfred_refs_counter
+    ) AS given
+    WHERE given.conversation = counter.conversation AND given.entity = counter.entity;
+    ALTER TABLE alfred_refs_counter
+        ALTER kind SET NOT NULL,
+        ADD CONSTRAINT alfred_refs_counter_kind UNIQUE (conversation, kind);
+    COMMENT ON COLUMN alfred_refs_counter.kind IS
+        'what stands for the entity in this conversation''s mappings; never changes';
+
+    FOR made IN
+        SELECT conname FROM pg_constraint
+        WHERE conrelid = 'alfred_refs_mapping'::regclass AND contype IN ('p', 'u')
+    LOOP
+        EXECUTE format('ALTER TABLE alfred_refs_mapping DROP CONSTRAINT %I', made);
+    END LOOP;
+    CREATE FUNCTION alfred_refs_kind(uuid, text) RETURNS smallint STABLE LANGUAGE sql AS
+        'SELECT kind FROM alfred_refs_counter WHERE conversation = $1 AND entity = $2';
+    ALTER TABLE alfred_refs_mapping
+        ALTER entity DROP NOT NULL,
+        ALTER number DROP NOT NULL,
+        ALTER entity TYPE integer USING number,
+        ALTER number TYPE smallint USING alfred_refs_kind(conversation, entity);
+    DROP FUNCTION alfred_refs_kind;
+    ALTER TABLE alfred_refs_mapping RENAME number TO kind;
+    ALTER TABLE alfred_refs_mapping RENAME entity TO number;
+    ALTER TABLE alfred_refs_mapping
+        ADD PRIMARY KEY (conversation, kind, number),
+        ADD CONSTRAINT alfred_refs_mapping_key UNIQUE (conversation, kind, key);
+    COMMENT ON COLUMN alfred_refs_mapping.kind IS 'of the entity: see its counter';
+END $$
+"""
+
+DOWNGRADE = """
+DO $$
+DECLARE
+    made text;
+BEGIN
+    LOCK alfred_refs_conversation IN EXCLUSIVE MODE;  -- who mints holds nothing else yet
+    LOCK alfred_refs_counter, alfred_refs_mapping;
+
+    FOR made IN
+        SELECT conname FROM pg_constraint
+        WHERE conrelid = 'alfred_refs_mapping'::regclass AND contype IN ('p', 'u')
+    LOOP
+        EXECUTE format('ALTER TABLE alfred_refs_mapping DROP CONSTRAINT %I', made);
+    END LOOP;
+    CREATE FUNCTION alfred_refs_entity(uuid, smallint) RETURNS text STABLE LANGUAGE sql AS
+        'SELECT entity FROM alfred_refs_counter WHERE conversation = $1 AND kind = $2';
+    ALTER TABLE alfred_refs_mapping
+        ALTER number DROP NOT NULL,
+        ALTER kind DROP NOT NULL,
+        ALTER number TYPE text USING alfred_refs_entity(conversation, kind),
+        ALTER kind TYPE integer USING number;
+    DROP FUNCTION alfred_refs_entity;
+    COMMENT ON COLUMN alfred_refs_mapping.kind IS NULL;
+    ALTER TABLE alfred_refs_mapping RENAME number TO entity;
+    ALTER TABLE alfred_refs_mapping RENAME kind TO number;
+    ALTER TABLE alfred_refs_mapping
+        ADD PRIMARY KEY (conversation, entity, number),
+        ADD CONSTRAINT alfred_refs_mapping_key UNIQUE (conversation, entity, key);
+
+    ALTER TABLE alfred_refs_counter DROP kind;
+END $$
+"""
+
+# what was known of the columns went with their types
+ANALYZE = "ANALYZE alfred_refs_mapping"
+
+
+def upgrade() -> None:
+    op.execute(UPGRADE)
+    _say_what_never_changes("conversation, kind, number and key")
+    op.execute(ANALYZE)
+
+
+def downgrade() -> None:
+    op.execute(DOWNGRADE)
+    _say_what_never_changes("conversation, entity, number and key")
+    op.execute(ANALYZE)
+
+
+def _say_what_never_changes(columns: str) -> None:
+    # in any case: 0001 has said it of tables that it found, too
+    op.create_table_comment("alfred_refs_mapping", f"refs and their keys; {columns} never change")
