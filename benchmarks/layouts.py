@@ -29,12 +29,19 @@ _WANTED = 20_000  # look-ups by which reading is timed
 _READS = 10
 _PARTS = 20  # in which a layout is filled
 
-_SAME_REF = "(k.conversation, k.entity, k.number) = (w.conversation, w.entity, w.number)"
+_SAME_REF = "(k.conversation, k.kind, k.number) = (w.conversation, w.kind, w.number)"
 
 _HEAD = ("layout", "bytes", "table", "by ref", "by key", "mint", "resolve", "refer")
 
-_TEXT = "conversation uuid, entity text, number int, key bytea, gone text"
-_NUMBER_FIRST = "conversation uuid, number int, entity text, key bytea, gone text"
+_PACKAGE = "conversation uuid, number int, kind smallint, key bytea, gone text"
+_TEXT = _PACKAGE.replace("smallint", "text")
+_DIGEST = _PACKAGE.replace("smallint", "int")
+
+# an entity's number stands for it: any of two bytes weighs the same
+_NUMBER_OF_ENTITY = ("kind", "(hashtext(entity) % 1000)::smallint")
+_NAME_OF_ENTITY = ("kind", "entity")
+_DIGEST_OF_ENTITY = ("kind", "hashtext(entity)")
+_SHORT_DIGEST = ("conversation", "hashtextextended(conversation::text, 0)")
 
 
 Connection = psycopg.Connection[Any]
@@ -55,12 +62,12 @@ class Layout:
     """
 
     what: str
-    columns: str = _NUMBER_FIRST
-    by_ref: str = "(conversation, entity, number)"
-    by_key: str = "(conversation, entity, key)"
+    columns: str = _PACKAGE
+    by_ref: str = "(conversation, kind, number)"
+    by_key: str = "(conversation, kind, key)"
     key_is_unique: bool = True
-    same_key: str = "(k.conversation, k.entity, k.key) = (w.conversation, w.entity, w.key)"
-    values: tuple[tuple[str, str], ...] = ()
+    same_key: str = "(k.conversation, k.kind, k.key) = (w.conversation, w.kind, w.key)"
+    values: tuple[tuple[str, str], ...] = (_NUMBER_OF_ENTITY,)
 
     @property
     def select(self) -> str:
@@ -70,65 +77,65 @@ class Layout:
         return ", ".join(f"{values.get(name, name)} as {name}" for name in names)
 
 
-_ENTITY_NUMBER = (("entity", "(hashtext(entity) % 1000)::smallint"),)
-_ENTITY_DIGEST = (("entity", "hashtext(entity)"),)
-_SHORT_DIGEST = (("conversation", "hashtextextended(conversation::text, 0)"),)
-
 LAYOUTS = (
-    Layout("the package's", _TEXT),
-    Layout("number before entity"),
+    Layout("the package's"),
     Layout(
-        "entity last in the indexes",
-        by_ref="(conversation, number, entity)",
-        by_key="(conversation, key, entity)",
+        "kind before number",
+        "conversation uuid, kind smallint, number int, key bytea, gone text",
     ),
+    Layout(
+        "kind last in the indexes",
+        by_ref="(conversation, number, kind)",
+        by_key="(conversation, key, kind)",
+    ),
+    Layout("entity by name", _TEXT, values=(_NAME_OF_ENTITY,)),
+    Layout(
+        "entity by name, before number",
+        "conversation uuid, kind text, number int, key bytea, gone text",
+        values=(_NAME_OF_ENTITY,),
+    ),
+    Layout("entity as a digest of 4 bytes", _DIGEST, values=(_DIGEST_OF_ENTITY,)),
     Layout(
         "key as uuid, other kinds elsewhere",
-        "conversation uuid, key uuid, number int, entity text, gone text, other bytea",
-        values=(("key", "encode(substr(key, 2), 'hex')::uuid"), ("other", "null::bytea")),
-    ),
-    Layout(
-        "entity as smallint, its name elsewhere",
-        "conversation uuid, number int, entity smallint, key bytea, gone text",
-        values=_ENTITY_NUMBER,
-    ),
-    Layout(
-        "entity as a digest of 4 bytes",
-        "conversation uuid, number int, entity int, key bytea, gone text",
-        values=_ENTITY_DIGEST,
+        "conversation uuid, key uuid, number int, kind smallint, gone text, other bytea",
+        values=(
+            _NUMBER_OF_ENTITY,
+            ("key", "encode(substr(key, 2), 'hex')::uuid"),
+            ("other", "null::bytea"),
+        ),
     ),
     Layout(
         "conversation as bigint, looked up first",
-        "conversation bigint, number int, entity text, key bytea, gone text",
-        values=(("conversation", "serial"),),
+        _PACKAGE.replace("uuid", "bigint"),
+        values=(_NUMBER_OF_ENTITY, ("conversation", "serial")),
     ),
     Layout(
         "conversation as a digest of 8 bytes",
-        "conversation bigint, number int, entity text, key bytea, gone text",
-        values=_SHORT_DIGEST,
+        _PACKAGE.replace("uuid", "bigint"),
+        values=(_NUMBER_OF_ENTITY, _SHORT_DIGEST),
     ),
     Layout(
         "both as such digests",
-        "conversation bigint, number int, entity int, key bytea, gone text",
-        values=_SHORT_DIGEST + _ENTITY_DIGEST,
+        _DIGEST.replace("uuid", "bigint"),
+        values=(_DIGEST_OF_ENTITY, _SHORT_DIGEST),
     ),
     Layout(
         "indexes that cover",
-        by_ref="(conversation, entity, number) include (key, gone)",
-        by_key="(conversation, entity, key) include (number, gone)",
+        by_ref="(conversation, kind, number) include (key, gone)",
+        by_key="(conversation, kind, key) include (number, gone)",
     ),
     Layout("hash index by key", by_key="using hash (key)", key_is_unique=False),
     Layout(
         "by a hash of the key of 4 bytes",
         by_key="(conversation, hashbytea(key))",
         key_is_unique=False,
-        same_key="(k.conversation, k.entity, k.key, hashbytea(k.key)) "
-        "= (w.conversation, w.entity, w.key, hashbytea(w.key))",
+        same_key="(k.conversation, k.kind, k.key, hashbytea(k.key)) "
+        "= (w.conversation, w.kind, w.key, hashbytea(w.key))",
     ),
     Layout(
         "fillfactor 70",
-        by_ref="(conversation, entity, number) with (fillfactor = 70)",
-        by_key="(conversation, entity, key) with (fillfactor = 70)",
+        by_ref="(conversation, kind, number) with (fillfactor = 70)",
+        by_key="(conversation, kind, key) with (fillfactor = 70)",
     ),
 )
 
