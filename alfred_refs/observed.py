@@ -98,6 +98,7 @@ class ObservedStore:
     def forget(self, address: Address) -> None:
         """See `Store.forget`."""
         self._travel("forget", address, lambda: self._store.forget(address))
+        self._telemetry.log("conversation %r was forgotten", address.id)
 
     def export(self, address: Address) -> Exported:
         """See `Store.export`."""
@@ -106,6 +107,7 @@ class ObservedStore:
     def restore(self, address: Address, exported: Exported) -> None:
         """See `Store.restore`."""
         self._travel("restore", address, lambda: self._store.restore(address, exported))
+        self._telemetry.log("conversation %r was imported", address.id)
 
     def entries(self, address: Address, entity: str | None = None) -> Iterator[Entry]:
         """See `Store.entries`: as many round trips as there are pages, and not counted."""
@@ -121,7 +123,13 @@ class ObservedStore:
 
     def prune(self, unused_for: timedelta, batch: int) -> Iterator[int]:
         """See `Store.prune`."""
-        return self._store.prune(unused_for, batch)
+        forgotten = 0
+        try:
+            for number in self._store.prune(unused_for, batch):
+                forgotten += number
+                yield number
+        finally:
+            self._telemetry.log("%d unused conversations were forgotten", forgotten)
 
     def stats(self) -> RegistryStats:
         """See `Store.stats`."""

@@ -184,7 +184,7 @@ class RefRegistry(Observed):
             raise RetentionError(f"a batch of {batch!r} conversations", "give at least 1")
         _check_age(unused_for)
         total = 0
-        for forgotten in self._store.prune(unused_for, batch):
+        for forgotten in self._observed.prune(unused_for, batch):
             total += forgotten
             if progress is not None:
                 progress(forgotten)

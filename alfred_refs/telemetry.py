@@ -61,7 +61,8 @@ class Counts:
         draft: refs refused because they are a draft's.
         raw_key: keys given as text where a ref is needed.
         unknown_conversation: round trips refused because the conversation is another owner's.
-        round_trips: calls of the store, those that failed included.
+        round_trips: calls of the store for conversations, those that failed included; lists of
+            conversations and refs, which come page by page, are not among them.
         failures: those that ended in an error other than `UnknownConversationError`.
         seconds: what all round trips took together.
         listener_failures: times that a listener raised.
@@ -168,6 +169,10 @@ class Telemetry:
         if own is None:
             own = self._by_thread[get_ident()] = dict.fromkeys(_NAMES, 0)
         own[name] += by
+
+    def log(self, message: str, *values: object) -> None:
+        """Write down what was done to whole conversations."""
+        _log.info(message, *values)
 
     def refused(self, conversation: str, error: _B) -> _B:
         """Note that a ref is refused, and return the error to be raised."""

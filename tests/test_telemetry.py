@@ -11,6 +11,7 @@ import time
 import uuid
 import weakref
 from dataclasses import FrozenInstanceError, asdict
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -251,6 +252,9 @@ def test_every_promise_of_a_store_is_kept_by_the_one_in_between() -> None:
         ("entities", [], {}, 0),
         ("begin_turn", [], {}, 0),
         ("turn", [], {}, 0),
+        ("touch", [], {}, 0),
+        ("fork", ["chat-8"], {}, 0),
+        ("forget", [], {}, 0),
     ],
 )
 def test_a_round_trip_says_what_it_was_about(
@@ -439,6 +443,26 @@ def test_what_smells_of_an_attack_is_a_warning_without_the_key(
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("WARNING", "a raw key was given where a ref is needed, in 'chat-7'"),
         ("WARNING", "conversation 'chat-7' was asked for by an owner who has none such"),
+    ]
+
+
+def test_what_ends_and_begins_whole_conversations_is_a_line_of_info(
+    memory: RefRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To forget, to import and to prune is told, without keys and owners."""
+    caplog.set_level(logging.INFO, logger="alfred_refs")
+    chat = memory.conversation("chat-7", owner=KEY)
+    chat.refer("recipe", KEY)
+    exported = chat.export()
+
+    memory.import_conversation(exported, id="chat-8")
+    chat.forget()
+    memory.prune(timedelta())
+
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", "conversation 'chat-8' was imported"),
+        ("INFO", "conversation 'chat-7' was forgotten"),
+        ("INFO", "1 unused conversations were forgotten"),
     ]
 
 
