@@ -1,21 +1,27 @@
-"""The `alfred-refs` command, of the extra `cli`: without click it says how to get it."""
+"""The `alfred-refs` command, of the extra `cli`: without that it says how to get it."""
 
 from __future__ import annotations
 
+import logging
 import sys
+
+_EXTRA = ("click", "rich")
 
 
 def main() -> None:
     """Run the command.
 
     Raises:
-        SystemExit: always; 0 if it worked, 1 if it did not, 2 if it was misused or lacks click.
+        SystemExit: always; 0 if it worked, 1 if it did not, 2 if it was misused or has no extra.
     """
     try:
-        from .commands import alfred_refs  # noqa: PLC0415  # click is not a dependency
+        from .commands import alfred_refs  # noqa: PLC0415  # the extra is not a dependency
     except ModuleNotFoundError as error:
-        if error.name != "click":
+        package = str(error.name).partition(".")[0]
+        if package not in _EXTRA:
             raise
-        sys.stderr.write("alfred-refs needs click; run `pip install alfred-refs[cli]`\n")
+        sys.stderr.write(f"alfred-refs needs {package}; run `pip install alfred-refs[cli]`\n")
         sys.exit(2)
+    # what is refused is told as an error, on one line
+    logging.getLogger("alfred_refs").addHandler(logging.NullHandler())
     alfred_refs(prog_name="alfred-refs")

@@ -76,12 +76,8 @@ def from_json(data: Any) -> Exported:
     return Exported(head.id, head.owner, head.turn, head.begun_at, head.last, entries)
 
 
-def _ref_to_json(entry: Entry) -> dict[str, Any]:
-    value = {"ref": str(entry.ref), "key": _key_to_json(entry.key)}
-    return value if entry.gone is None else {**value, "gone": entry.gone}
-
-
-def _key_to_json(key: Key) -> Any:
+def key_to_json(key: Key) -> Any:
+    """Return a key as text that tells its type, or a list of such texts."""
     match key:
         case uuid.UUID():
             return f"uuid:{key}"
@@ -90,7 +86,12 @@ def _key_to_json(key: Key) -> Any:
         case str():
             return f"str:{key}"
         case _:
-            return [_key_to_json(part) for part in key]
+            return [key_to_json(part) for part in key]
+
+
+def _ref_to_json(entry: Entry) -> dict[str, Any]:
+    value = {"ref": str(entry.ref), "key": key_to_json(entry.key)}
+    return value if entry.gone is None else {**value, "gone": entry.gone}
 
 
 def _key_from_json(value: Any, depth: int = 0) -> Key:

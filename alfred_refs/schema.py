@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from alembic import command
 from alembic.config import Config
@@ -101,12 +102,34 @@ def connect(url: str | URL) -> Iterator[Connection]:
     """
     url = postgres_url(url)
     try:
-        connection = _engine(url).connect()
+        connection = engine_for(url, poolclass=NullPool).connect()
     # ValueError: what psycopg lets through for a host such as "db..example"
     except (DBAPIError, ValueError) as error:
         raise RegistryUnreachableError(url.database or "") from error
     with connection:
         yield connection
+
+
+def engine_for(url: str | URL, **options: Any) -> Engine:
+    """Return an engine on the database at `url`, which hides parameters.
+
+    Args:
+        url: as for `migrate`.
+        options: as for `create_engine`.
+
+    Raises:
+        SetupError: the URL is not one of PostgreSQL, or its driver is not installed.
+    """
+    url = postgres_url(url)
+    try:
+        return create_engine(url, hide_parameters=True, **options)
+    except (ImportError, NoSuchModuleError) as error:
+        raise SetupError(
+            f"the driver of {url.drivername!r} cannot be loaded",
+            "pip install 'psycopg[binary]', and let the URL start with postgresql://",
+        ) from error
+    except ArgumentError:
+        raise _malformed() from None
 
 
 def postgres_url(given: str | URL) -> URL:
@@ -139,18 +162,6 @@ def _malformed() -> SetupError:
         "write postgresql://user:password@host:port/database, with @, : and / in user and "
         "password percent-encoded",
     )
-
-
-def _engine(url: URL) -> Engine:
-    try:
-        return create_engine(url, poolclass=NullPool, hide_parameters=True)
-    except (ImportError, NoSuchModuleError) as error:
-        raise SetupError(
-            f"the driver of {url.drivername!r} cannot be loaded",
-            "pip install 'psycopg[binary]', and let the URL start with postgresql://",
-        ) from error
-    except ArgumentError:
-        raise _malformed() from None
 
 
 def _revision(connection: Connection) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.resources
+import json
 import os
 import runpy
 import subprocess
@@ -53,6 +54,7 @@ def main(url: str) -> None:
     with sessionmaker(engine).begin() as session:
         session.add_all([Recipe(name="Soup"), Recipe(name="Salad")])
     check_session(engine)
+    check_operators_commands()
     engine.dispose()
     version = importlib.metadata.version("alfred-refs")
     sys.stdout.write(f"the wheel of alfred-refs {version} works\n")
@@ -93,12 +95,27 @@ def check_session(engine: Engine) -> None:
         assert {type(key) for key in session.scalars(select(Recipe.id))} == {UUID}
 
 
-def _alfred_refs(command: str, url: str) -> str:
+def check_operators_commands() -> None:
+    """Check that the conversation which the README's lines began can be looked at."""
+    # the URL comes from the environment
+    environment = {"ALFRED_REFS_DATABASE_URL": os.environ["DATABASE_URL"]}
+    shown = json.loads(_alfred_refs("show", "chat-7", "--json", **environment))
+    refs = ["meal_plan_1", "recipe_1", "recipe_2"]
+    assert [each["ref"] for each in shown["entries"]] == refs
+    assert "chat-7" in _alfred_refs("list", **environment)
+
+
+def _alfred_refs(*arguments: str, **environment: str) -> str:
     script = Path(sys.executable).with_name("alfred-refs")
     # in a directory where there is no checkout to be found
     with tempfile.TemporaryDirectory() as elsewhere:
         done = subprocess.run(
-            [script, command, url], cwd=elsewhere, stdout=subprocess.PIPE, text=True, check=True
+            [script, *arguments],
+            cwd=elsewhere,
+            env=os.environ | environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
         )
     return done.stdout
 

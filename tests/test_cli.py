@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import make_url
+from sqlalchemy import Engine, make_url
 
+from alfred_refs import RefRegistry
 from alfred_refs.commands import alfred_refs
 
 SCRIPT = Path(sys.executable).with_name("alfred-refs")
 
-# runs the script in its own interpreter, as one that has no click
-WITHOUT_CLICK = """
+# runs the script in its own interpreter, as one that lacks a package
+WITHOUT = """
 import runpy, sys
 
-sys.modules["click"] = None
-sys.argv = sys.argv[1:]
+sys.modules[sys.argv[1]] = None
+sys.argv = sys.argv[2:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
@@ -48,25 +49,6 @@ def test_misuse_is_exit_code_2(arguments: list[str]) -> None:
     result = CliRunner().invoke(alfred_refs, arguments, env={"ALFRED_REFS_DATABASE_URL": None})
     assert result.exit_code == 2
     assert result.output.startswith("Usage: ")
-
-
-@pytest.mark.parametrize("command", ["migrate", "current"])
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        ("mysql://me:hunter2@db/app", "the registry is kept in PostgreSQL, and the URL is one of"),
-        ("postgresql://me:hunter2", "the database's URL cannot be read; write postgresql://"),
-        ("postgresql+nonesuch://me:hunter2@db/app", "the driver of 'postgresql+nonesuch' cannot"),
-        ("postgresql://me:hunter2@127.0.0.1:1/app", "the registry's database 'app' cannot be"),
-    ],
-)
-def test_url_that_cannot_be_used_is_one_line(command: str, url: str, said: str) -> None:
-    """A URL that cannot be used is exit code 1 and one line, which has no password."""
-    result = CliRunner().invoke(alfred_refs, [command, url])
-    assert result.exit_code == 1
-    assert result.output.startswith(f"Error: {said}")
-    assert result.output.count("\n") == 1
-    assert "hunter2" not in result.output
 
 
 def test_refused_statement_is_one_line(database_url: str) -> None:
@@ -103,14 +85,47 @@ def test_installed_command_tells_errors_on_standard_error(
     assert "hunter2" not in done.stderr
 
 
-def test_without_click_the_command_says_how_to_get_it(tmp_path: Path) -> None:
-    """Without the extra `cli` the command names it, and is exit code 2."""
-    done = _run([sys.executable, "-c", WITHOUT_CLICK, str(SCRIPT), "migrate"], tmp_path)
+@pytest.mark.parametrize("package", ["click", "rich"])
+def test_without_its_extra_the_command_says_how_to_get_it(package: str, tmp_path: Path) -> None:
+    """Whichever package is missing, it names the extra, and is exit code 2."""
+    done = _run([sys.executable, "-c", WITHOUT, package, str(SCRIPT), "migrate"], tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (
         2,
         "",
-        "alfred-refs needs click; run `pip install alfred-refs[cli]`\n",
+        f"alfred-refs needs {package}; run `pip install alfred-refs[cli]`\n",
     )
+
+
+def test_an_error_is_all_that_is_on_standard_error(engine: Engine, tmp_path: Path) -> None:
+    """What the package logs where nothing is set up for it does not come between."""
+    url = engine.url.render_as_string(hide_password=False)
+    RefRegistry(engine).create_tables()
+    RefRegistry(engine).conversation("chat-7").refer("recipe", 1)
+    key = "a508000d-9b55-40f0-8886-dbdd88bd2de2"
+    done = _run([str(SCRIPT), "resolve", "--url", url, "chat-7", key], tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith("Error: a raw key was given")
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["table", "json"])
+def test_a_reader_that_has_enough_is_no_error(
+    options: list[str], engine: Engine, tmp_path: Path
+) -> None:
+    """`alfred-refs show | head` says nothing of the pipe that was closed."""
+    url = engine.url.render_as_string(hide_password=False)
+    RefRegistry(engine).create_tables()
+    RefRegistry(engine).conversation("chat-7").refer_all("recipe", range(20_000))
+    command = [str(SCRIPT), "show", "--url", url, "chat-7", *options]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        first = running.stdout.readline()
+        running.stdout.close()
+        said = running.stderr.read()
+    assert "chat-7" in first
+    assert said == ""
 
 
 def _run(command: list[str], directory: Path) -> subprocess.CompletedProcess[str]:

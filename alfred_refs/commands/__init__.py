@@ -1,0 +1,40 @@
+"""What the `alfred-refs` command can do: migrate the registry's tables, and look after them.
+
+For operators, whom the database lets in: an owner is shown, and not asked for. Keys come out only
+of the commands that are there for that. What goes to a terminal is inert, whatever ids and labels
+hold.
+"""
+
+from __future__ import annotations
+
+import click
+
+from .lifetimes import export, forget, fork, import_, prune
+from .reading import list_, resolve, show, stats
+from .revisions import current, migrate
+
+_EXIT_CODES = """\b
+Exit codes:
+  0  it is done
+  1  it was refused, or failed: one line on standard error says why
+  2  the command was misused
+"""
+
+
+@click.group(epilog=_EXIT_CODES)
+@click.version_option(package_name="alfred-refs")
+def alfred_refs() -> None:
+    """Look after alfred_refs' registry: its tables, and the conversations in them.
+
+    The database is given by --url, such as postgresql://user:password@host/database, or by
+    ALFRED_REFS_DATABASE_URL, which other users of the machine cannot read. With --json, standard
+    output is one JSON document, and an error is one on standard error.
+    """
+
+
+for _command in (
+    *(migrate, current),
+    *(list_, show, resolve, stats),
+    *(export, import_, fork, forget, prune),
+):
+    alfred_refs.add_command(_command)

@@ -1,0 +1,99 @@
+"""Commands that tell what is in the registry, and change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+import click
+from rich.filesize import decimal
+
+from alfred_refs.entries import RefEntry
+from alfred_refs.registry import RefRegistry
+
+from .connecting import on_registry
+from .parameters import conversation_argument, older_than, opened
+from .printing import Printer, Row, document_of
+
+_LISTED = {
+    "id": "conversation",
+    "owner": "owner",
+    "turn": "turn",
+    "refs": "refs",
+    "begun_at": "begun",
+    "used_at": "used",
+}
+_SHOWN = {"ref": "ref", "gone": "row"}
+
+
+@click.command("list")
+@older_than(required=False)
+@on_registry
+def list_(registry: RefRegistry, printer: Printer, older_than: timedelta | None) -> None:
+    """List all conversations.
+
+    They have any owner and come in no order. One in which nothing is new may have been used up to
+    an hour later than it says.
+    """
+    found = map(document_of, registry.conversations(unused_for=older_than))
+    printer.print({}, "conversations", found, _LISTED)
+
+
+@click.command()
+@conversation_argument
+@click.option("--keys", is_flag=True, help="With their keys.")
+@on_registry
+def show(registry: RefRegistry, printer: Printer, conversation: str, *, keys: bool) -> None:
+    """Show a conversation and its refs.
+
+    Of each ref it tells whether its row is gone, and only with --keys its key.
+    """
+    info = registry.describe(conversation)
+    entries = opened(registry, info).entries(keys=keys)
+    columns = _SHOWN | ({"key": "key"} if keys else {})
+    printer.print(document_of(info), "entries", _rows(entries, printer, keys=keys), columns)
+
+
+def _rows(entries: Iterator[RefEntry], printer: Printer, *, keys: bool) -> Iterator[Row]:
+    for entry in entries:
+        row = {
+            "ref": entry.ref,
+            "entity": entry.entity,
+            "number": entry.number,
+            "gone": entry.gone,
+        }
+        if keys and entry.key is not None:
+            row["key"] = printer.key(entry.key)
+        yield row
+
+
+@click.command()
+@conversation_argument
+@click.argument("refs", metavar="REF...", nargs=-1, required=True)
+@on_registry
+def resolve(
+    registry: RefRegistry, printer: Printer, conversation: str, refs: Sequence[str]
+) -> None:
+    """Print the keys of refs, one a line.
+
+    They come in the order of the refs. One that cannot be used refuses them all; `show --keys`
+    has the keys of rows that are gone
+    too.
+    """
+    keys = opened(registry, registry.describe(conversation)).resolve_all(refs)
+    rows = [{"ref": ref, "key": printer.key(key)} for ref, key in zip(refs, keys, strict=True)]
+    printer.lines("keys", rows, "key")
+
+
+@click.command()
+@on_registry
+def stats(registry: RefRegistry, printer: Printer) -> None:
+    """Tell how much is kept for all conversations.
+
+    All refs are looked at, which may take a while.
+    """
+    kept = document_of(registry.stats())
+    on_disk = {"table_bytes": "tables", "index_bytes": "indexes"}
+    facts = {on_disk.get(name, name): value for name, value in kept.items()}
+    sizes = {name: decimal(facts[name]) for name in on_disk.values() if facts[name] is not None}
+    printer.tell(kept, facts | sizes)

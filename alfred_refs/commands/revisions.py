@@ -1,0 +1,26 @@
+"""The registry's tables: made, brought up to date, and told about."""
+
+from __future__ import annotations
+
+import click
+
+from alfred_refs import schema
+
+from .connecting import at_url
+from .printing import Printer
+
+
+@click.command()
+@at_url
+def migrate(url: str, printer: Printer) -> None:
+    """Create the tables, or bring them up to date."""
+    revision = schema.migrate(url)
+    printer.say({"revision": revision}, f"the registry's tables are at revision {revision}")
+
+
+@click.command()
+@at_url
+def current(url: str, printer: Printer) -> None:
+    """Print the revision that the tables are at."""
+    revision = schema.current(url)
+    printer.say({"revision": revision}, revision or "none")

@@ -1,0 +1,37 @@
+"""A small registry for the commands' tests and their page."""
+
+from __future__ import annotations
+
+import uuid
+
+from click.testing import CliRunner, Result
+from sqlalchemy import Engine, text
+
+from alfred_refs import RefRegistry
+from alfred_refs.commands import alfred_refs
+
+KEYS = [uuid.UUID(int=0xA508000D9B5540F08886DBDD88BD2DE2 + n) for n in range(3)]
+
+UNUSED = "update alfred_refs_conversation set used_at = now() - interval '100 days' where id = :id"
+
+
+def seed(engine: Engine) -> RefRegistry:
+    """Fill the registry's tables: one conversation with an owner, one without, one long unused."""
+    registry = RefRegistry(engine)
+    chat = registry.conversation("chat-7", owner="ann")
+    chat.begin_turn()
+    chat.refer_all("recipe", KEYS)
+    chat.refer("order_line", (12, 2))
+    chat.note_gone([("recipe", KEYS[1])], "was deleted")
+    registry.conversation("chat-8").refer_all("recipe", KEYS[:2])
+    registry.conversation("chat-1", owner="bob").begin_turn()
+    with engine.begin() as connection:
+        connection.execute(text(UNUSED), {"id": "chat-1"})
+    return registry
+
+
+def run(engine: Engine, *arguments: str, **options: str | None) -> Result:
+    """Run a command on the engine's database."""
+    url = engine.url.render_as_string(hide_password=False)
+    environ = {"ALFRED_REFS_DATABASE_URL": url, "COLUMNS": "80"}
+    return CliRunner().invoke(alfred_refs, arguments, env=environ, **options)  # type: ignore[arg-type]

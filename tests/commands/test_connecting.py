@@ -1,0 +1,108 @@
+"""Where commands find their database, and how they say that they cannot use it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+from sqlalchemy import Engine
+
+from alfred_refs.commands import alfred_refs
+
+# every command, with what it needs
+COMMANDS = {
+    "migrate": [],
+    "current": [],
+    "list": [],
+    "show": ["chat-7"],
+    "resolve": ["chat-7", "recipe_1"],
+    "stats": [],
+    "export": ["chat-7"],
+    "import": [],
+    "fork": ["chat-7", "chat-8"],
+    "forget": ["chat-7", "--yes"],
+    "prune": ["--older-than", "90d"],
+}
+
+EXPORT = {"format": "alfred_refs.conversation", "version": 1, "id": "new", "owner": None}
+EXPORT |= {"turn": 0, "begun_at": "2026-11-22T10:00:00+00:00", "last": {}, "refs": []}
+
+
+def run(command: str, *arguments: str, environment: str | None = None) -> Result:
+    """Run a command with all that it needs but a URL."""
+    environ = {"ALFRED_REFS_DATABASE_URL": environment}
+    given = [command, *COMMANDS[command], *arguments]
+    return CliRunner().invoke(alfred_refs, given, env=environ, input=json.dumps(EXPORT))
+
+
+def test_every_command_is_tried_here() -> None:
+    """A new one is not to be forgotten."""
+    assert COMMANDS.keys() == alfred_refs.commands.keys()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_without_a_database_is_misuse(command: str) -> None:
+    """It says the two ways of giving one."""
+    result = run(command)
+
+    assert result.exit_code == 2
+    assert "by --url, or set ALFRED_REFS_DATABASE_URL" in result.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("mysql://me:hunter2@db/app", "the registry is kept in PostgreSQL, and the URL is one of"),
+        ("postgresql://me:hunter2", "the database's URL cannot be read; write postgresql://"),
+        ("postgresql+nonesuch://me:hunter2@db/app", "the driver of 'postgresql+nonesuch' cannot"),
+        ("postgresql://me:hunter2@127.0.0.1:1/app", "the registry's database 'app' cannot be"),
+        ("postgresql://me:hunter2@db..example/app", "the registry's database 'app' cannot be"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_one_line(command: str, url: str, said: str) -> None:
+    """Exit code 1 and one line, in words or in JSON, which has no password."""
+    told, coded = run(command, "--url", url), run(command, "--json", environment=url)
+
+    assert (told.exit_code, told.stdout, coded.exit_code, coded.stdout) == (1, "", 1, "")
+    assert told.stderr.startswith(f"Error: {said}")
+    assert (told.stderr.count("\n"), coded.stderr.count("\n")) == (1, 1)
+    assert json.loads(coded.stderr)["error"]["message"].startswith(said)
+    assert "hunter2" not in told.output + coded.output
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c not in ("migrate", "current")])
+def test_a_database_without_tables_is_told_with_the_remedy(
+    command: str, database_url: str
+) -> None:
+    """Nothing is made on the side."""
+    result = run(command, "--json", environment=database_url)
+
+    error = json.loads(result.stderr)["error"]
+    assert (result.exit_code, error["code"]) == (1, "RegistryTablesError")
+    assert "run `alfred-refs migrate URL`" in error["message"]
+
+
+@pytest.mark.parametrize("command", ["migrate", "current"])
+def test_the_commands_of_the_tables_take_the_url_as_an_argument_too(
+    command: str, database_url: str
+) -> None:
+    """It goes before the environment; given twice it is misuse."""
+    assert run(command, database_url, environment="mysql://nowhere").exit_code == 0
+    assert run(command, "--url", database_url, environment="mysql://nowhere").exit_code == 0
+    twice = run(command, database_url, "--url", database_url)
+    assert (twice.exit_code, "The URL is given twice" in twice.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2", "asyncpg"])
+@pytest.mark.parametrize("command", ["list", "import", "stats"])
+def test_the_url_may_name_any_driver(command: str, driver: str, engine: Engine) -> None:
+    """What only asyncio can wait for is left for psycopg."""
+    url = engine.url.set(drivername=f"postgresql+{driver}").render_as_string(hide_password=False)
+    assert run("migrate", url).exit_code == 0
+
+    result = run(command, "--url", url, "--json")
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert json.loads(result.stdout)

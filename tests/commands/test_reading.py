@@ -1,0 +1,187 @@
+"""`list`, `show`, `resolve` and `stats`: what they print, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, text
+
+from alfred_refs import RefRegistry
+from tests.commands.seed import KEYS, run, seed
+
+pytestmark = pytest.mark.tables
+
+HOSTILE = "\x1b[31mred\x1b[0m\r\n\x7f\u202e[bold]x[/bold]"
+
+
+@pytest.fixture(autouse=True)
+def registry(engine: Engine) -> RefRegistry:
+    """A registry of three conversations."""
+    return seed(engine)
+
+
+def document(engine: Engine, *arguments: str) -> Any:
+    """Return what a command prints with `--json`."""
+    result = run(engine, *arguments, "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    return json.loads(result.stdout)
+
+
+def test_every_conversation_is_listed_whoever_has_it(engine: Engine) -> None:
+    """With its owner, and how many refs it has of each entity."""
+    found = document(engine, "list")["conversations"]
+
+    assert {(each["id"], each["owner"], each["turn"]) for each in found} == {
+        ("chat-7", "ann", 1),
+        ("chat-8", None, 0),
+        ("chat-1", "bob", 1),
+    }
+    assert {each["id"]: each["refs"] for each in found} == {
+        "chat-7": {"order_line": 1, "recipe": 3},
+        "chat-8": {"recipe": 2},
+        "chat-1": {},
+    }
+
+
+def test_only_those_unused_for_so_long_are_listed(engine: Engine) -> None:
+    """By their last use, not by their beginning."""
+    found = document(engine, "list", "--older-than", "14w")["conversations"]
+
+    assert [each["id"] for each in found] == ["chat-1"]
+    assert document(engine, "list", "--older-than", "15w") == {"conversations": []}
+
+
+def test_nothing_to_list_is_an_empty_table(engine: Engine) -> None:
+    """Its columns are named all the same."""
+    result = run(engine, "list", "--older-than", "100w")
+
+    assert (result.exit_code, result.stdout.split()) == (
+        0,
+        ["conversation", "owner", "turn", "refs", "begun", "used"],
+    )
+
+
+def test_keys_are_shown_where_they_are_asked_for(engine: Engine) -> None:
+    """Not otherwise, in no form of output."""
+    for arguments in (["show", "chat-7"], ["show", "chat-7", "--json"], ["list"], ["stats"]):
+        assert "a508000d" not in run(engine, *arguments).output
+    entries = document(engine, "show", "chat-7", "--keys")["entries"]
+
+    assert [(each["ref"], each["gone"], each["key"]) for each in entries] == [
+        ("order_line_1", None, ["int:12", "int:2"]),
+        ("recipe_1", None, f"uuid:{KEYS[0]}"),
+        ("recipe_2", "was deleted", f"uuid:{KEYS[1]}"),
+        ("recipe_3", None, f"uuid:{KEYS[2]}"),
+    ]
+
+
+def test_a_long_conversation_is_shown_whole_and_in_order(
+    engine: Engine, registry: RefRegistry
+) -> None:
+    """Tables are laid out in parts, of which the first has the names of the columns."""
+    registry.conversation("long").refer_all("recipe", [uuid.uuid4() for _ in range(1_201)])
+
+    lines = run(engine, "show", "long").stdout.splitlines()
+
+    refs = [line.split()[0] for line in lines[lines.index("") + 2 :]]
+    assert refs == [f"recipe_{n}" for n in range(1, 1_202)]
+    assert [line.split() for line in lines].count(["ref", "row"]) == 1
+    assert len(document(engine, "show", "long")["entries"]) == 1_201
+
+
+def test_keys_are_resolved_in_the_order_of_their_refs(engine: Engine) -> None:
+    """One a line, on behalf of whoever has the conversation."""
+    result = run(engine, "resolve", "chat-7", "recipe_3", "order_line_1", "recipe_3")
+
+    assert result.stdout.splitlines() == [str(KEYS[2]), "(12, 2)", str(KEYS[2])]
+
+
+@pytest.mark.parametrize(
+    ("ref", "code"),
+    [
+        ("recipe_9", "UnknownRefError"),
+        ("recipe_2", "GoneRefError"),
+        ("gen_recipe_1", "DraftRefError"),
+        (str(KEYS[0]), "RawKeyError"),
+        ("", "UnknownRefError"),
+        ("\x1b[31m", "UnknownRefError"),
+        ("x" * 10_000, "UnknownRefError"),
+    ],
+)
+def test_one_bad_ref_refuses_all(engine: Engine, ref: str, code: str) -> None:
+    """In the error's words, without the keys of the others and without control characters."""
+    told = run(engine, "resolve", "chat-7", "recipe_1", ref)
+    coded = run(engine, "resolve", "chat-7", "recipe_1", ref, "--json")
+
+    assert (told.exit_code, told.stdout, coded.exit_code, coded.stdout) == (1, "", 1, "")
+    assert told.stderr.startswith("Error: ")
+    assert told.stderr.removesuffix("\n").isprintable()
+    error = json.loads(coded.stderr)["error"]
+    assert error["code"] == code
+    assert "a508000d" not in told.output + coded.output
+
+
+@pytest.mark.parametrize("command", ["show", "resolve", "export", "fork", "forget"])
+@pytest.mark.parametrize("id_", ["nonesuch", "", "x" * 10_000, "a\x1b[31mb", "\udcff"])
+def test_a_conversation_that_is_not_there_is_told_on_one_line(
+    engine: Engine, command: str, id_: str
+) -> None:
+    """Whatever was given for its id, and also in JSON."""
+    rest = {"resolve": ["recipe_1"], "fork": ["new"], "forget": ["--yes"]}.get(command, [])
+
+    told = run(engine, command, id_, *rest)
+    coded = run(engine, command, id_, *rest, "--json")
+
+    assert (told.exit_code, told.stdout) == (1, "")
+    assert told.stderr.count("\n") == 1
+    assert len(told.stderr) < 300
+    assert told.stderr.removesuffix("\n").isprintable()
+    code = "UnknownConversationError" if id_ == "nonesuch" else "ConversationIdError"
+    assert json.loads(coded.stderr)["error"]["code"] == code
+
+
+def test_what_others_wrote_into_the_tables_does_nothing_to_a_terminal(
+    engine: Engine, registry: RefRegistry
+) -> None:
+    """Control characters come out as escapes, markup as it is; JSON has them all the same."""
+    registry.conversation("hostile", owner="eve").refer("recipe", HOSTILE)
+    change = "update alfred_refs_conversation set owner = :owner where id = 'hostile'"
+    with engine.begin() as connection:
+        connection.execute(text(change), {"owner": HOSTILE})
+
+    listed = run(engine, "list")
+    stored = [each["owner"] for each in document(engine, "list")["conversations"]]
+
+    assert listed.stdout.replace("\n", "").isprintable()
+    assert r"\x1b[31mred\x1b[0m\r\n\x7f\u202e[bold]x[/bold]" in listed.stdout
+    assert HOSTILE in stored
+    assert run(engine, "list", "--json").stdout.replace("\n", "").isprintable()
+
+
+def test_keys_that_are_text_do_nothing_to_a_terminal(
+    engine: Engine, registry: RefRegistry
+) -> None:
+    """They are one line each, whatever they hold; JSON tells them exactly."""
+    registry.conversation("text").refer("recipe", HOSTILE)
+
+    for command in (["resolve", "text", "recipe_1"], ["show", "text", "--keys"]):
+        assert run(engine, *command).stdout.replace("\n", "").isprintable()
+    assert run(engine, "resolve", "text", "recipe_1").stdout.count("\n") == 1
+    [found] = document(engine, "resolve", "text", "recipe_1")["keys"]
+    assert found == {"ref": "recipe_1", "key": f"str:{HOSTILE}"}
+
+
+def test_stats_count_all(engine: Engine, registry: RefRegistry) -> None:
+    """The same as the registry says."""
+    found = document(engine, "stats")
+
+    kept = registry.stats()
+    assert {name: found[name] for name in ("conversations", "refs", "gone")} == {
+        "conversations": 3,
+        "refs": {"order_line": 1, "recipe": 5},
+        "gone": 1,
+    }
+    assert found["table_bytes"] == kept.table_bytes
