@@ -19,17 +19,18 @@ from sqlalchemy import Connection, event, select
 from sqlalchemy.orm import InstanceState, Session
 
 from . import sqla
-from .cache import token_of
+from .cache import Wanted
 from .columns import AlternateKey, KeyColumn
-from .conversation import Conversation, Wanted
 from .errors import UntranslatableError
-from .keys import Key
+from .keys import Key, token_of
 from .rewriting import Show, shower
+from .session_conversation import SessionConversation
 from .store import EntityKey
 from .values import keys_in
 
 _ROWS = "alfred_refs_rows"  # of a state: attribute → token of a value → primary key of its row
 _MOST = 10_000  # values of one query: drivers have a limit
+_MANY = 50_000  # values that are kept from one result, or chunk of it, to the next
 _ASK_RAW = "use session.raw_keys() or execution_options(raw_keys=True) in trusted code"
 
 State = InstanceState[Any]
@@ -73,7 +74,7 @@ class Alternates:
         session: on whose connection they are looked up; without one, none is.
     """
 
-    def __init__(self, conversation: Conversation, session: Session | None) -> None:
+    def __init__(self, conversation: SessionConversation, session: Session | None) -> None:
         self._conversation = conversation
         self._session = None if session is None else weakref.ref(session)
         self._entities = conversation.plans.entities
@@ -89,6 +90,12 @@ class Alternates:
         """Note that a statement begins: any but one that reads may change what values name."""
         if not reads:
             self.forget()
+
+    def make_room(self) -> bool:
+        """See `Conversation.make_room`; of what was looked up, nothing need be taken along."""
+        if self._rows and sum(map(len, self._rows.values())) > _MANY:
+            self.forget()
+        return self._conversation.make_room()
 
     def at(self, options: Mapping[str, Any], bind_arguments: Mapping[str, Any]) -> Alternates:
         """Return what serves a statement: nothing is looked up for one sent to another schema."""
@@ -263,10 +270,14 @@ class Alternates:
 class _Remembered:
     """The rows that one instance remembers, to show its value by."""
 
-    def __init__(self, conversation: Conversation, column: KeyColumn, rows: Rows) -> None:
+    def __init__(self, conversation: SessionConversation, column: KeyColumn, rows: Rows) -> None:
         self._conversation = conversation
         self._column = column
         self._rows = rows
+
+    def make_room(self) -> bool:
+        """See `Conversation.make_room`."""
+        return self._conversation.make_room()
 
     def meet(self, pairs: Collection[EntityKey]) -> None:
         """See `Conversation.meet`."""

@@ -9,7 +9,7 @@ flush.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -18,13 +18,15 @@ from sqlalchemy.orm import InstanceState, Session
 
 from . import sqla
 from .alternates import Alternates, Held, forget_reloaded
+from .cache import Wanted
 from .columns import KeyColumn
-from .conversation import Conversation, Wanted
+from .conversation import Conversation
 from .instances import BOUNDARY, RefAttribute, UuidAttribute, instrument
 from .keys import Key
 from .listing import RefList
 from .pickled import Carried, is_set
 from .rewriting import shower
+from .session_conversation import SessionConversation
 from .sqla import Rows, There
 from .store import EntityKey
 from .values import keys_in, texts_in, with_keys
@@ -43,7 +45,7 @@ class Boundary:
         session: whose instances they are; a state tells so by its `hash_key`.
 
     Attributes:
-        conversation: what the refs are valid in.
+        conversation: the same, as the session sees it.
         alternates: the same, where alternate keys are keys like others.
         eager: whether keys are minted inside the call that fetches or flushes them, and refs that
             this process has not met are resolved at the flush: no attribute does I/O.
@@ -58,8 +60,8 @@ class Boundary:
         self.eager = False
         self._raw = False
         self._session = session.hash_key
-        self.conversation = conversation
-        self.alternates = Alternates(conversation, session)
+        self.conversation = SessionConversation(conversation, self)
+        self.alternates = Alternates(self.conversation, session)
         self._entities = conversation.plans.entities
         self._by_alternate = self._entities.may_have_alternates()
         self.showers: dict[RefAttribute, Callable[[Any], Any]] = {}
@@ -69,8 +71,9 @@ class Boundary:
         # the states' own weak references: with the states, boundary and list would be a ring,
         # and all that a session ever read would wait for the collector
         self.loaded: list[There] = []
+        self._known: list[There] = []  # all others
         self._waiting: list[There] = []  # for the rows of their alternate keys
-        self._many = _FEW
+        self._many = self._many_known = _FEW
         self._new: dict[State, None] = {}
         self._fetching = 0
 
@@ -82,7 +85,7 @@ class Boundary:
     @raw.setter
     def raw(self, raw: bool) -> None:
         self._raw = raw
-        self.showers, self.numbered = {}, {}
+        self.look_anew()
 
     @property
     def looks_ahead(self) -> bool:
@@ -117,6 +120,28 @@ class Boundary:
             self._with_alternates.add(class_)
         else:
             self.classes.add(class_)
+
+    def make_room(self) -> None:
+        """Let go of refs that no instance shows, if there are many; never during a fetch."""
+        if not self._fetching and self.alternates.make_room() and self.eager:
+            # none is new if they were taken along, all are if the conversation was forgotten
+            self._meet_new([])
+
+    def look_anew(self) -> None:
+        """Have what all attributes show looked up anew."""
+        self.showers, self.numbered = {}, {}
+
+    def keys_of_instances(self) -> list[EntityKey]:
+        """Return the keys that instances may show: from now on all of them are as just loaded."""
+        states = dict.fromkeys(_states_of([*self._known, *self.loaded]))
+        mine = [state for state in states if getattr(state, BOUNDARY, None) is self]
+        self._known.clear()
+        self.loaded[:] = [state.obj for state in mine]
+        return self._keys_of_all(mine)
+
+    def _forget_dead(self) -> None:
+        self._known = [state.obj for state in dict.fromkeys(_states_of(self._known))]
+        self._many_known = max(_FEW, 2 * len(self._known))
 
     def enter_new(self, state: State, *, flushing: bool = False) -> None:
         """Take in an instance made by the program: its key attributes may have refs as text.
@@ -160,6 +185,7 @@ class Boundary:
         Raises:
             BadRefError: one cannot be used; all instances stay as they are.
         """
+        self.alternates.make_room()
         waiting = [state for state in self._new if state.session_id == self._session]
         for state, name, value in self._resolved(waiting, _names_of_texts):
             state.dict[name] = value
@@ -233,6 +259,7 @@ class Boundary:
         """Return a copy of a record of a class with refs in place of keys."""
         columns = self._entities.of_class(class_).all
         held = [name for name in record if name in columns and record[name] is not None]
+        self.alternates.make_room()
         self.alternates.meet(
             [pair for name in held for pair in keys_in(columns[name], record[name])]
         )
@@ -280,20 +307,25 @@ class Boundary:
             return value
         if column.by is not None:
             return self._show_alternate((state, attribute.key, column, value))
+        self._meet(keys_in(column, value))
         show = self.showers[attribute] = shower(column, self.conversation, RefList)
         if column.has_uuids:
             self.numbered[attribute] = self.conversation.refs_of(column.entity)
-        if not self.conversation.has_met(keys_in(column, value)):
-            self._meet_new(keys_in(column, value))
         return show(value)
+
+    def _meet(self, pairs: Collection[EntityKey]) -> None:
+        """Make sure that keys can be shown, together with those of all instances loaded so far."""
+        if not self.eager:
+            self.conversation.confirm_back()
+        if not self.conversation.has_met(pairs):
+            self.conversation.make_room()
+            self._meet_new(pairs)
 
     def _show_alternate(self, held: Held) -> Any:
         """Return what stands for an alternate key, by the row that it named when it was loaded."""
         if held[0].session_id == self._session:
             self.alternates.remember([held])
-        pairs = self.alternates.remembered(held)
-        if not self.conversation.has_met(pairs):
-            self._meet_new(pairs)
+        self._meet(self.alternates.remembered(held))
         return self.alternates.shower(held, RefList)(held[3])
 
     def met(self, chunks: Iterator[Rows], alternates: Alternates | None = None) -> Iterator[Rows]:
@@ -323,11 +355,12 @@ class Boundary:
 
     def look_ahead(self, alternates: Alternates | None = None) -> None:
         """Look up, and mint if wanted, the keys of instances loaded since the last time."""
+        (alternates or self.alternates).make_room()
         self.remember_new(alternates)
         if self.eager:
             self._meet_new([], alternates)
 
-    def _meet_new(self, more: Sequence[EntityKey], alternates: Alternates | None = None) -> None:
+    def _meet_new(self, more: Iterable[EntityKey], alternates: Alternates | None = None) -> None:
         """Mint the keys of instances loaded since the last time, and more, in one round trip.
 
         Where that fails, they are minted together the next time, not one by one.
@@ -367,8 +400,14 @@ class Boundary:
     def new_keys(self, alternates: Alternates | None = None) -> list[EntityKey]:
         """Return the keys of the instances loaded since the last time: primary keys first."""
         self.remember_new(alternates)
+        self._known += self.loaded
         states = _states_of(self.loaded)
         self.loaded.clear()
+        if len(self._known) > self._many_known:
+            self._forget_dead()
+        return self._keys_of_all(states)
+
+    def _keys_of_all(self, states: Collection[State]) -> list[EntityKey]:
         classes = {state.class_: self._entities.of_class(state.class_) for state in states}
         primary = (self._keys(state, classes[state.class_].primary) for state in states)
         foreign = (self._keys(state, classes[state.class_].foreign) for state in states)
@@ -389,9 +428,7 @@ class Boundary:
         columns = self._entities.of_class(state.class_).all
         held = {each[1]: each for each in self._held(state, columns)}
         keys = {name: self._pairs(each) for name, each in held.items()}
-        new = [pair for pairs in keys.values() for pair in pairs]
-        if not self.conversation.has_met(new):
-            self.conversation.meet([*self.new_keys(), *new])
+        self._meet([pair for pairs in keys.values() for pair in pairs])
         refs = {
             name: (held[name][3], self._shower(held[name])(held[name][3]))
             for name, pairs in keys.items()

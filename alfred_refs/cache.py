@@ -1,29 +1,23 @@
-"""The part of a conversation's map that this process has met.
+"""Mappings of one conversation that this process has met.
 
 A mapping never changes, so what is here is right for ever and needs no invalidation; what is not
-here is asked of the store. Whether a ref's row is there does change, and is kept apart: a ref
-whose row is gone is shown and not resolved. Safe to share between threads: every step is one
-dictionary operation.
+here is asked of the store. Safe to share between threads: every step is one dictionary operation,
+and what is here can be shown as long as the cache is there. To let go of mappings is to go on
+with another cache, which `caches` hands out.
 """
 
 from __future__ import annotations
 
-import uuid
-import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from .keys import Key
-from .store import EntityKey, Entry, Gone
+from .gone import GoneRows
+from .keys import Key, token_of
+from .refs import parse_ref
+from .store import Entry
 
-
-def token_of(key: Key) -> Any:
-    """Return what a key is looked up by.
-
-    A UUID goes by its number: `UUID.__hash__` is a Python function, `int.__hash__` is not, and
-    two look-ups are made for every row.
-    """
-    return key.int if isinstance(key, uuid.UUID) else key
+Wanted = tuple[str, str | None]
+"""A ref as it was given, and the entity that is needed (`None`: any)."""
 
 
 class Refs(dict[Any, str]):
@@ -36,80 +30,82 @@ class Refs(dict[Any, str]):
 
     __slots__ = ("_entity", "_gone")
 
-    def __init__(self, entity: str, gone: Mapping[tuple[str, Any], str]) -> None:
+    def __init__(self, entity: str, gone: GoneRows) -> None:
         super().__init__()
         self._entity = entity
         self._gone = gone
 
     def __missing__(self, token: Any) -> str:
-        return self._gone[self._entity, token]
+        # here again, if another thread has restored it in between
+        ref = self._gone.ref_of(self._entity, token) or self.get(token)
+        if ref is None:
+            raise KeyError(self._entity)
+        return ref
 
 
 class RefCache:
     """Refs by key and keys by ref, for each entity.
 
+    Args:
+        gone: which rows are gone, for all caches of the conversation.
+
     Attributes:
-        gone: (entity, token of the key) → ref, of rows that are not there.
-        back: (entity, key) → ref, of rows that were gone and have been read since; the store is
-            yet to be told.
-        unshown: why rows are gone whose keys have no ref, as long as an instance has the key.
+        forgotten: whether the conversation was forgotten: what is here is still shown to those
+            who are reading it, and no ref is resolved.
     """
 
-    __slots__ = ("__weakref__", "_keys", "_refs", "back", "gone", "unshown")
+    __slots__ = ("__weakref__", "_gone", "_keys", "_refs", "forgotten")
 
-    def __init__(self) -> None:
+    def __init__(self, gone: GoneRows | None = None) -> None:
+        self._gone = GoneRows() if gone is None else gone
         self._refs: dict[str, Refs] = {}
         self._keys: dict[str, dict[str, Key]] = {}
-        self.gone: dict[tuple[str, Any], str] = {}
-        self.back: dict[EntityKey, str] = {}
-        self.unshown: dict[EntityKey, Gone] = {}
+        self.forgotten = False
 
-    def clear(self) -> None:
-        """Forget all of it: the conversation was forgotten."""
-        for part in (self._refs, self._keys, self.gone, self.back, self.unshown):
-            part.clear()
+    def __len__(self) -> int:
+        return sum(map(len, [*self._refs.values()]))
 
     def refs_of(self, entity: str) -> Refs:
         """Return the refs of an entity: a live view, to be read only."""
         refs = self._refs.get(entity)
-        return self._refs.setdefault(entity, Refs(entity, self.gone)) if refs is None else refs
+        return self._refs.setdefault(entity, Refs(entity, self._gone)) if refs is None else refs
 
     def ref_of(self, entity: str, key: Key) -> str | None:
         """Return the ref of a key, if it is here and its row is not gone."""
         refs = self._refs.get(entity)
         return None if refs is None else refs.get(token_of(key))
 
-    def refs_by_key(self, key: Key) -> list[str]:
-        """Return the refs that rows of any entity with this key have here.
+    def key_of(self, entity: str, ref: str) -> Key | None:
+        """Return the key that a ref names, if it is here and its row is not gone."""
+        keys = self._keys.get(entity)
+        return None if keys is None or self.forgotten else keys.get(ref)
+
+    def look_up(self, wanted: Iterable[Wanted]) -> tuple[dict[Wanted, Key], list[Wanted]]:
+        """Return the keys of those refs that are here, and the other refs."""
+        keys, missing = {}, []
+        for want in wanted:
+            text, entity = want
+            key = self.key_of(_entity_of(text) if entity is None else entity, text)
+            if key is None:
+                missing.append(want)
+            else:
+                keys[want] = key
+        return keys, missing
+
+    def shows(self, entity: str, key: Key) -> bool:
+        """Tell whether a key can be shown without asking the store, be its row gone or not."""
+        if self.ref_of(entity, key) is not None:
+            return True
+        return self._gone.ref_of(entity, token_of(key)) is not None
+
+    def names_of(self, key: Key) -> dict[str, str]:
+        """Return the refs of a key whose rows are there, by entity.
 
         A UUID and an integer may have one token, so the key itself is looked at.
         """
         token = token_of(key)
-        found = [(entity, refs.get(token)) for entity, refs in list(self._refs.items())]
-        return [ref for entity, ref in found if ref and self.key_of(entity, ref) == key]
-
-    def key_of(self, entity: str, ref: str) -> Key | None:
-        """Return the key that a ref names, if it is here and its row is not gone."""
-        keys = self._keys.get(entity)
-        return None if keys is None else keys.get(ref)
-
-    def shows(self, entity: str, key: Key) -> bool:
-        """Tell whether a key can be shown without asking the store, be its row gone or not."""
-        return self.ref_of(entity, key) is not None or (entity, token_of(key)) in self.gone
-
-    def names_of(self, key: Key) -> dict[str, str]:
-        """Return the refs of a key, by entity, whether their rows are gone or not."""
-        token = token_of(key)
-        lost = {entity: ref for (entity, other), ref in [*self.gone.items()] if other == token}
-        back = {entity: ref for (entity, other), ref in [*self.back.items()] if other == key}
-        met = {entity: refs[token] for entity, refs in [*self._refs.items()] if token in refs}
-        names = lost | back | met
-        return {entity: ref for entity, ref in names.items() if self._is_of(entity, ref, key)}
-
-    def _is_of(self, entity: str, ref: str, key: Key) -> bool:
-        """Tell a UUID from an integer that it has in common with a key: tokens do not."""
-        known = self.key_of(entity, ref)
-        return known is None or isinstance(known, uuid.UUID) == isinstance(key, uuid.UUID)
+        found = [(entity, refs.get(token)) for entity, refs in [*self._refs.items()]]
+        return {entity: ref for entity, ref in found if ref and self.key_of(entity, ref) == key}
 
     def texts(self) -> list[str]:
         """Return the keys that are text."""
@@ -119,37 +115,26 @@ class RefCache:
 
     def keep(self, entry: Entry) -> None:
         """Keep what the store said of a row that is there."""
-        self._keep(entry.ref.entity, entry.key, str(entry.ref))
+        self.put(entry.ref.entity, entry.key, str(entry.ref))
 
-    def _keep(self, entity: str, key: Key, ref: str) -> None:
-        token = token_of(key)
-        self.refs_of(entity)[token] = ref
+    def put(self, entity: str, key: Key, ref: str) -> None:
+        """Keep a mapping."""
         self._keys.setdefault(entity, {})[ref] = key
-        self.gone.pop((entity, token), None)
+        self.refs_of(entity)[token_of(key)] = ref
 
-    def lose(self, entity: str, key: Key) -> None:
-        """Show this key's ref from now on, and ask the store what became of its row."""
-        token = token_of(key)
-        ref = self.back.pop((entity, key), None) or self.refs_of(entity).get(token)
-        if ref is not None:
-            self.gone[entity, token] = ref
-            self.refs_of(entity).pop(token, None)
-            self._keys.get(entity, {}).pop(ref, None)
+    def lose(self, entity: str, key: Key, ref: str) -> None:
+        """Resolve a ref no more, now that `gone` shows it."""
+        self._refs.get(entity, {}).pop(token_of(key), None)
+        self._keys.get(entity, {}).pop(ref, None)
 
-    def lose_unshown(self, pair: EntityKey, reason: Gone, instance: object) -> None:
-        """Keep why a row is gone that has no ref, for the instance that may yet show its key."""
-        self.unshown[pair] = reason
-        weakref.finalize(instance, self.unshown.pop, pair, None).atexit = False
+    def forget(self) -> None:
+        """Resolve no ref any more: whoever shows one still finds it here, and nowhere else."""
+        self.forgotten = True
+        for (entity, token), ref in self._gone.items():
+            self.refs_of(entity)[token] = ref
+        self._keys.clear()
 
-    def find(self, entity: str, key: Key) -> None:
-        """Note that a row was read: if it was gone it is back."""
-        self.unshown.pop((entity, key), None)
-        ref = self.gone.pop((entity, token_of(key)), None)
-        if ref is not None:
-            self.back[entity, key] = ref
 
-    def restore(self, back: Mapping[EntityKey, str]) -> None:
-        """Resolve these refs again: the store was told that their rows are back."""
-        for (entity, key), ref in back.items():
-            self._keep(entity, key, ref)
-            self.back.pop((entity, key), None)
+def _entity_of(text: str) -> str:
+    ref = parse_ref(text)
+    return "" if ref is None or ref.draft else ref.entity

@@ -18,23 +18,21 @@ from typing import Any, cast
 
 from sqlalchemy import Table
 
-from .cache import RefCache, token_of
+from .cache import RefCache, Wanted
+from .caches import Caches
 from .columns import KeyColumn
 from .entries import RefEntry
 from .errors import GoneRefError, KeyTypeError
 from .exports import to_json
-from .keys import Key, spells_uuid
+from .keys import Key, spells_uuid, token_of
 from .plans import Plans
-from .refs import parse_ref
+from .refs import Ref, parse_ref
 from .refusal import Suggestions, refusal
-from .store import Address, EntityKey, Gone, Store
+from .store import Address, EntityKey, Entry, Gone, Store
 from .telemetry import Telemetry
 
 # What Python type the values of a key column have underneath.
 _TYPES = {"uuid": uuid.UUID, "integer": int, "string": str}
-
-Wanted = tuple[str, str | None]
-"""A ref as it was given, and the entity that is needed (`None`: any)."""
 
 
 class Conversation:
@@ -51,7 +49,7 @@ class Conversation:
         address: Address,
         store: Store,
         plans: Plans,
-        cache: RefCache,
+        caches: Caches,
         *,
         telemetry: Telemetry,
         opened: Callable[[Address], Conversation],
@@ -61,7 +59,7 @@ class Conversation:
         self._address = address
         self._store = store
         self.plans = plans
-        self._cache = cache
+        self._caches = caches
         self._telemetry = telemetry
         self._opened = opened
         self._turn: int | None = None
@@ -113,7 +111,7 @@ class Conversation:
             UnknownConversationError: it was not begun, or is forgotten already.
         """
         self._store.forget(self._address)
-        self._cache.clear()
+        self._caches.forget()
         self._turn = None
 
     def export(self) -> dict[str, Any]:
@@ -141,6 +139,15 @@ class Conversation:
         for entry in self._store.entries(self._address, name):
             key = entry.key if keys else None
             yield RefEntry(str(entry.ref), entry.ref.entity, entry.ref.number, entry.gone, key)
+
+    @property
+    def _cache(self) -> RefCache:
+        """The cache to work in; it may be another the next time."""
+        return self._caches.current
+
+    def make_room(self) -> bool:
+        """Go on with another cache, if that is for this object to do; tell whether it was."""
+        return False
 
     def resolve(self, ref: str, entity: type[Any] | Table | str | None = None) -> Key:
         """Return the key that a ref names.
@@ -174,15 +181,15 @@ class Conversation:
 
     def resolve_wanted(self, wanted: Sequence[Wanted]) -> list[Key]:
         """Return the keys of refs that are needed for different entities, in order."""
-        keys = [self._cached(want) for want in wanted]
-        if any(key is None for key in keys):
+        keys, missing = self._cache.look_up(wanted)
+        if missing:
             self.confirm_back()
-            missing = [want for want in wanted if self._cached(want) is None]
-            if missing:
-                self._fetch(missing)
-            keys = [self._cached(want) for want in wanted]
-        self._telemetry.count("resolved", len(keys))
-        return keys  # type: ignore[return-value]
+            self.make_room()
+            cache = self._cache
+            keys, missing = cache.look_up(wanted)
+            keys |= self._fetch(cache, missing) if missing else {}
+        self._telemetry.count("resolved", len(wanted))
+        return [keys[want] for want in wanted]
 
     def gone(self, ref: str, entity: str) -> GoneRefError:
         """Return the error for a ref whose row was looked for and is not there."""
@@ -192,7 +199,8 @@ class Conversation:
 
     def has_met_refs(self, wanted: Iterable[Wanted]) -> bool:
         """Tell whether all these refs can be resolved without a round trip."""
-        return all(self._cached(want) is not None for want in wanted)
+        _, missing = self._cache.look_up(wanted)
+        return not missing
 
     def refer(self, entity: type[Any] | Table | str, key: Key) -> str:
         """Return the ref of a key, minting it if this is the first time.
@@ -217,53 +225,50 @@ class Conversation:
 
     def refer_pairs(self, pairs: Sequence[EntityKey]) -> list[str]:
         """Return the refs of keys of different entities, in order."""
-        self.meet(pairs)
-        return [self._cache.refs_of(entity)[token_of(key)] for entity, key in pairs]
+        cache = self._cache
+        self._meet(cache, pairs)
+        return [cache.refs_of(entity)[token_of(key)] for entity, key in pairs]
 
     def has_met(self, pairs: Iterable[EntityKey]) -> bool:
-        """Tell whether all these keys have refs in this process."""
-        return all(self._cache.ref_of(*pair) is not None for pair in pairs)
+        """Tell whether all these keys can be shown without a round trip."""
+        cache = self._cache
+        return all(cache.shows(*pair) for pair in pairs)
 
-    def meet(self, pairs: Collection[EntityKey]) -> None:
-        """Make sure that all these keys can be shown: at most one round trip to mint.
+    def _meet(self, cache: RefCache, pairs: Iterable[EntityKey]) -> None:
+        """Make sure that a cache can show all these keys: at most one round trip to mint.
 
         A row that this process knows to be gone stays gone. One that the store calls gone and
         that is new here was read here: it is back.
         """
         self.confirm_back()
-        new = {pair: None for pair in pairs if not self._cache.shows(*pair)}
+        new = {pair: None for pair in pairs if not cache.shows(*pair)}
         if not new:
             return
-        entries = self._store.refer(self._address, list(new))
-        unshown = {pair: self._cache.unshown[pair] for pair in new if pair in self._cache.unshown}
+        told = self._store.refer(self._address, list(new))
+        # what another thread has noted as gone in the meantime was not read here
+        entries = [e for e in told if e.gone is None or not cache.shows(e.ref.entity, e.key)]
+        known = self._caches.gone.unshown
+        unshown = {pair: reason for pair in new if (reason := known.get(pair)) is not None}
         gone = [(e.ref.entity, e.key) for e in entries if e.gone is not None]
         self._mark([pair for pair in gone if pair not in unshown], None)
-        for entry in entries:
-            self._cache.keep(entry)
+        self._keep(cache, entries)
         for reason in set(unshown.values()):
             self.note_gone([pair for pair in unshown if unshown[pair] == reason], reason)
 
     def names_of(self, key: Key) -> Mapping[str, str]:
         """Return the refs that a key has in this process, by entity; nothing is minted."""
-        return self._cache.names_of(key)
+        return self._caches.names_of(key)
 
     def texts(self) -> list[str]:
         """Return the keys met so far that are text."""
-        return self._cache.texts()
-
-    def refs_of(self, entity: str) -> Mapping[Any, str]:
-        """Return the refs met so far, by the token of their key: a live view, to be read only.
-
-        Keys of rows that are gone are not `in` it; subscription gives their refs all the same.
-        """
-        return self._cache.refs_of(entity)
+        return self._caches.texts()
 
     def refs_met(self, key: Key) -> list[str]:
         """Return the refs, of any entity, that this process has met for a key whose row is there.
 
         No round trip: what the store knows beside is not asked for.
         """
-        return self._cache.refs_by_key(key)
+        return list(self._cache.names_of(key).values())
 
     @property
     def lost(self) -> tuple[Mapping[Any, str], Mapping[EntityKey, Gone]]:
@@ -271,7 +276,7 @@ class Conversation:
 
         The first has rows that were shown, the second those that an instance may yet show.
         """
-        return self._cache.gone, self._cache.unshown
+        return self._caches.gone.refs, self._caches.gone.unshown
 
     def note_gone(
         self,
@@ -281,7 +286,7 @@ class Conversation:
     ) -> None:
         """Note why there are no rows for these keys.
 
-        Keys that never had a ref are not minted for that.
+        Keys that never had a ref are not minted for that, nor is the store told of them.
 
         Args:
             pairs: the keys.
@@ -289,37 +294,30 @@ class Conversation:
             instances: what has some of the keys and may show them for the first time yet: the
                 refs that they get then are of rows that are gone.
         """
-        self._mark([pair for pair in pairs if self._cache.ref_of(*pair) is not None], reason)
+        caches = self._caches
+        self._mark([pair for pair in pairs if caches.may_resolve(*pair)], reason)
         for pair in pairs:
-            instance = None if instances is None else instances.get(pair)
-            if instance is not None and not self._cache.shows(*pair):
-                self._cache.lose_unshown(pair, reason, instance)
-            self._cache.lose(*pair)
+            caches.lose(pair, reason, None if instances is None else instances.get(pair))
 
     def note_read(self, pairs: Iterable[EntityKey]) -> None:
         """Note that these keys were read from the database or flushed to it: no round trip."""
         if any(self.lost):
             for pair in pairs:
-                self._cache.find(*pair)
+                self._caches.find(*pair)
 
     def confirm_back(self) -> None:
         """Tell the store which rows are back: one round trip, or none if there are none."""
-        back = dict(self._cache.back)
-        self._mark(list(back), None)
-        self._cache.restore(back)
+        found = self._caches.gone.back
+        if found:
+            back = {(entity, key): ref for (entity, _), (key, ref) in [*found.items()]}
+            self._mark(list(back), None)
+            self._mark(self._caches.restore(back), "was deleted")
 
     def _mark(self, pairs: Sequence[EntityKey], gone: Gone | None) -> None:
         if pairs:
             self._store.mark(self._address, pairs, gone)
 
-    def _cached(self, wanted: Wanted) -> Key | None:
-        text, entity = wanted
-        if entity is None:
-            ref = parse_ref(text)
-            entity = "" if ref is None or ref.draft else ref.entity
-        return self._cache.key_of(entity, text)
-
-    def _fetch(self, wanted: Sequence[Wanted]) -> None:
+    def _fetch(self, cache: RefCache, wanted: Sequence[Wanted]) -> dict[Wanted, Key]:
         """Ask the store for refs; raise for the first that cannot be used."""
         parsed = {text: parse_ref(text) for text, _ in wanted}
         refs = [ref for ref in parsed.values() if ref is not None and not ref.draft]
@@ -329,10 +327,15 @@ class Conversation:
             entry = None if ref is None else entries.get(ref)
             if entry is None or entry.gone or expected not in (None, entry.ref.entity):
                 offered = Suggestions(self._address, self._store)
-                error = refusal(text, ref, entry, expected, offered)
-                raise self._telemetry.refused(self.id, error)
-        for entry in entries.values():
-            self._cache.keep(entry)
+                # without a name of its own: that would make a ring of it and this frame
+                raise self._telemetry.refused(
+                    self.id, refusal(text, ref, entry, expected, offered)
+                )
+        self._keep(cache, list(entries.values()))
+        return {want: entries[cast(Ref, parsed[want[0]])].key for want in wanted}
+
+    def _keep(self, cache: RefCache, entries: Collection[Entry]) -> None:
+        self._caches.keep(cache, entries)
 
 
 def _checked(column: KeyColumn, key: Any) -> Key:

@@ -217,6 +217,10 @@ class Reading:
     entities: Collection[str]
     also: Callable[[], Collection[EntityKey]] = tuple
 
+    def make_room(self) -> bool:
+        """See `Conversation.make_room`."""
+        return self.conversation.make_room()
+
     def meet(self, pairs: Collection[EntityKey]) -> None:
         """Make sure that all these keys have refs; rows that were gone are back."""
         self.conversation.note_read(pair for pair in pairs if pair[0] in self.entities)

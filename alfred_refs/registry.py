@@ -5,6 +5,7 @@ It opens conversations for the application, and tells operators about all of the
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
@@ -14,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from sqlalchemy import Engine
 
-from .cache import RefCache
+from .caches import CAPACITY, Caches
 from .conversation import Conversation
 from .entities import Entities
 from .errors import RetentionError, SetupError
@@ -60,7 +61,9 @@ class RefRegistry(Observed):
         self._plans = Plans(Entities(policy or RefPolicy()))
         self._telemetry = Telemetry(self.dispatch)
         self._observed = ObservedStore(self._store, self._telemetry)
-        self._caches: WeakValueDictionary[Address, RefCache] = WeakValueDictionary()
+        # what this process has met, for as long as somebody uses the conversation
+        self._caches: WeakValueDictionary[Address, Caches] = WeakValueDictionary()
+        self._opening = threading.Lock()
 
     @property
     def metadata(self) -> MetaData:
@@ -195,9 +198,10 @@ class RefRegistry(Observed):
         return self._store.stats()
 
     def _opened(self, address: Address) -> Conversation:
-        cache = self._caches.setdefault(address, RefCache())
+        with self._opening:
+            caches = self._caches.setdefault(address, Caches(CAPACITY))
         return Conversation(
-            *(address, self._observed, self._plans, cache),
+            *(address, self._observed, self._plans, caches),
             telemetry=self._telemetry,
             opened=self._opened,
         )

@@ -33,6 +33,10 @@ Show = Callable[[Any], Any]
 class Referring(Protocol):
     """The part of a conversation that rows need."""
 
+    def make_room(self) -> bool:
+        """Let go of refs, if there are many: those read before are not to be expected any more."""
+        ...
+
     def meet(self, pairs: Collection[EntityKey]) -> None:
         """Make sure that all these keys have refs."""
         ...

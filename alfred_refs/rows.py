@@ -177,6 +177,7 @@ def with_refs(
     Raises:
         UntranslatableError: a value of unknown origin may be a key.
     """
+    conversation.make_room()
     outputs = outputs.fitted(rows)
     shown: dict[int, Shown] = {**outputs.columns, **outputs.made}
     positions = sorted(shown)

@@ -74,7 +74,7 @@ class RefSession(sqla.WatchedSession):
             conversation = registry.conversation(conversation)
         self._conversation = conversation
         self._boundary = None if conversation is None else Boundary(conversation, self)
-        self._outcome = None if conversation is None else Outcome(conversation)
+        self._outcome = None if self._boundary is None else Outcome(self._boundary.conversation)
         self._failures = None if self._boundary is None else Failures(self._boundary)
         self._see = None if self._failures is None else self._failures.hide
         self._intake = self._boundary
@@ -192,6 +192,7 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
     if outcome.must_watch():
         event.listen(session, "loaded_as_persistent", _loaded, raw=True)
     boundary.alternates.begin(reads=execution.is_select)
+    boundary.make_room()
     if _is_raw(execution):
         return _met(execution, execution.invoke_statement()) if boundary.looks_ahead else None
     execution.statement, plan, values = boundary.conversation.plans.of(execution.statement)

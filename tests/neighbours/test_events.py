@@ -197,7 +197,7 @@ async def test_a_flush_listener_may_use_refs_that_this_process_has_not_met(
 ) -> None:
     """In an asynchronous session too: a flush is awaited, and may ask the store."""
     await aio.run_sync(lambda _: chat.refer_all(Recipe, [r.id for r in recipes]))
-    chat._cache.__init__()  # type: ignore[misc]  # as in another process
+    chat._caches.forget()  # as in another process
 
     def complete(session: Session, *_: object) -> None:
         for plan in list(session.new):

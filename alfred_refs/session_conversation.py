@@ -1,0 +1,113 @@
+"""A conversation as one session sees it.
+
+What the instances of a session show stays readable for them as long as they live, like the
+identity map of the session: without a round trip, whoever else works in the conversation and
+however much the session reads. What it has met beside that is let go when it is too much. So the
+session has a cache that nobody takes from under it. It goes on with another one at times of its
+own: when a statement, a chunk of rows or a look at a new key begins, never between the keys that
+it meets and the refs that it reads.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Protocol
+
+from .cache import RefCache
+from .conversation import Conversation
+from .store import EntityKey, Entry
+
+
+class Viewer(Protocol):
+    """What keeps views of refs for the instances of a session: its boundary."""
+
+    def look_anew(self) -> None:
+        """Keep no view that was taken before."""
+        ...
+
+    def keys_of_instances(self) -> list[EntityKey]:
+        """Return the keys that living instances may show."""
+        ...
+
+
+class SessionConversation(Conversation):
+    """One session's side of a conversation.
+
+    Args:
+        conversation: which the application has opened.
+        viewer: shows the refs that are read here; not kept alive.
+    """
+
+    def __init__(self, conversation: Conversation, viewer: Viewer) -> None:
+        vars(self).update(vars(conversation))
+        self._whole = conversation
+        self._viewer = weakref.ref(viewer)
+        self._mine = self._caches.current
+        self._most = self._caches.capacity
+
+    @property
+    def _cache(self) -> RefCache:
+        """The cache of the session: the same until `make_room()`."""
+        return self._mine
+
+    @property
+    def turn(self) -> int:
+        """See `Conversation.turn`."""
+        return self._whole.turn
+
+    def begin_turn(self) -> int:
+        """See `Conversation.begin_turn`."""
+        return self._whole.begin_turn()
+
+    def make_room(self) -> bool:
+        """Go on with another cache if this one has too much in it, or was forgotten.
+
+        What instances show is there too; other refs that were read before are not to be expected
+        in it.
+
+        Returns:
+            whether it is another cache.
+        """
+        if self._mine is self._caches.current:  # never too full
+            return False
+        if len(self._mine) <= self._most and not self._mine.forgotten:
+            return False
+        viewer = self._viewer()
+        taken = [] if viewer is None else viewer.keys_of_instances()
+        self._mine = self._caches.after(self._mine, taken)
+        self._look_anew()
+        # twice what is taken along, so that it is taken along once for as much that is new
+        self._most = max(self._caches.capacity, 2 * len(self._mine))
+        return True
+
+    def _look_anew(self) -> None:
+        viewer = self._viewer()
+        if viewer is not None:
+            viewer.look_anew()
+
+    def meet(self, pairs: Collection[EntityKey]) -> None:
+        """Make sure that all these keys can be shown: at most one round trip to mint.
+
+        A row that this process knows to be gone stays gone. One that the store calls gone and
+        that is new here was read here: it is back.
+        """
+        self._meet(self._mine, pairs)
+
+    def note_read(self, pairs: Iterable[EntityKey]) -> None:
+        """See `Conversation.note_read`; the store is told before one of these is shown."""
+        super().note_read(pairs)
+        if self._caches.gone.back:
+            self._look_anew()
+
+    def refs_of(self, entity: str) -> Mapping[Any, str]:
+        """Return the refs met so far, by the token of their key: a live view, to be read only.
+
+        Keys of rows that are gone are not `in` it; subscription gives their refs all the same.
+        """
+        return self._mine.refs_of(entity)
+
+    def _keep(self, cache: RefCache, entries: Collection[Entry]) -> None:
+        super()._keep(cache, entries)
+        # what is read at one go must fit, or it would be asked for each time
+        self._most = max(self._most, 2 * len(entries))

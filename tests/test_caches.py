@@ -1,0 +1,282 @@
+"""The caches of a conversation: bounded, shared, and never taken from under a reader."""
+
+from __future__ import annotations
+
+import gc
+import random
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from alfred_refs import Conversation, GoneRefError, RefRegistry, RefSession, UnknownRefError
+from alfred_refs.caches import Caches
+from alfred_refs.store import Address, statements
+from alfred_refs.testing import MemoryStore
+from tests.fix_session import TravelLog
+
+CAPACITY = 20
+KEYS = [uuid.UUID(int=n) for n in range(1, 201)]
+REFS = [f"recipe_{n}" for n in range(1, 201)]
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Caches of twenty mappings."""
+    monkeypatch.setattr("alfred_refs.registry.CAPACITY", CAPACITY)
+
+
+@pytest.fixture
+def memory() -> RefRegistry:
+    """A registry that is gone with the test."""
+    return RefRegistry(store=MemoryStore())
+
+
+@pytest.fixture
+def chat(memory: RefRegistry) -> Conversation:
+    """A conversation with many more refs than a cache has room for."""
+    chat = memory.conversation("chat-7")
+    chat.refer_all("recipe", KEYS)
+    return chat
+
+
+def kept(caches: Caches) -> int:
+    """Return how many mappings the caches of a conversation have, all together."""
+    return sum(map(len, caches._in_use()))
+
+
+def test_what_is_shared_is_bounded(chat: Conversation) -> None:
+    """However many keys are referred to or resolved, one by one or at once, and all are right."""
+    for key, ref in zip(KEYS, REFS, strict=True):
+        assert (chat.refer("recipe", key), chat.resolve(ref)) == (ref, key)
+        assert len(chat._cache) <= CAPACITY
+    assert chat.resolve_all(REFS) == KEYS
+    assert chat.refer_all("recipe", KEYS) == REFS
+
+    assert kept(chat._caches) <= CAPACITY
+
+
+def test_what_fits_costs_no_round_trip(store: TravelLog) -> None:
+    """As many as the capacity are asked for once, by whoever works in the conversation."""
+    registry = RefRegistry(store=store)
+    chat = registry.conversation("chat-7")
+    chat.refer_all("recipe", KEYS[:CAPACITY])
+    store.trips.clear()
+
+    assert registry.conversation("chat-7").resolve_all(REFS[:CAPACITY]) == KEYS[:CAPACITY]
+    assert chat.refer_all("recipe", KEYS[:CAPACITY]) == REFS[:CAPACITY]
+    assert store.trips == []
+    chat.refer("recipe", KEYS[CAPACITY])
+    assert store.trips == ["refer"]
+
+
+def test_a_cache_that_is_full_goes_with_its_last_reader(chat: Conversation) -> None:
+    """Who reads it goes on reading it; nobody else gets it."""
+    cache = chat._cache
+    chat.refer_all("recipe", KEYS[:CAPACITY])
+    refs = cache.refs_of("recipe")
+    chat.refer("recipe", KEYS[CAPACITY])
+    reader = weakref.ref(cache)
+
+    assert chat._cache is not cache
+    assert [refs[key.int] for key in KEYS[:CAPACITY]] == REFS[:CAPACITY]
+    del cache, refs
+    gc.collect()
+    assert reader() is None
+
+
+@pytest.mark.parametrize("show", [Conversation.refer_all, lambda *_: None])
+def test_a_row_that_is_gone_stays_gone_when_its_cache_is_full(
+    chat: Conversation, show: Callable[..., object]
+) -> None:
+    """Its mark is kept, or made when it goes: to show its ref once more calls nothing back."""
+    chat.refer_all("recipe", KEYS[:2])
+    chat.note_gone([("recipe", KEYS[0])], "was deleted")
+    for key in KEYS[2:]:
+        chat.refer("recipe", key)
+    chat.note_gone([("recipe", KEYS[1])], "was never saved")
+
+    show(chat, "recipe", KEYS[:2])
+    assert chat.refer_all("recipe", KEYS[:2]) == REFS[:2]
+    with pytest.raises(GoneRefError, match="'recipe_1' was deleted"):
+        chat.resolve("recipe_1")
+    with pytest.raises(GoneRefError, match="'recipe_2' was never saved"):
+        chat.resolve("recipe_2")
+
+
+def test_a_gone_row_that_is_read_is_back_in_every_cache(chat: Conversation) -> None:
+    """Whoever reads a cache of before shows its ref, and who has the newest resolves it."""
+    chat.refer("recipe", KEYS[0])
+    cache = chat._cache
+    refs = cache.refs_of("recipe")
+    for key in KEYS[1 : CAPACITY + 1]:
+        chat.refer("recipe", key)
+    chat.note_gone([("recipe", KEYS[0])], "was deleted")
+    assert KEYS[0].int not in refs
+    assert refs[KEYS[0].int] == "recipe_1"
+
+    chat.note_read([("recipe", KEYS[0])])
+    assert chat.resolve("recipe_1") == KEYS[0]
+    assert KEYS[0].int in refs
+    assert cache is not chat._cache
+
+
+def test_a_row_that_another_process_read_again_is_there(memory: RefRegistry) -> None:
+    """The store says so each time that it is asked, until this process reads the row too."""
+    here = memory.conversation("chat-7")
+    here.refer("recipe", KEYS[0])
+    here.note_gone([("recipe", KEYS[0])], "was deleted")
+    RefRegistry(store=memory._store).conversation("chat-7").refer("recipe", KEYS[0])
+
+    assert here.resolve("recipe_1") == KEYS[0]
+    assert here.lost[0]
+    here.note_read([("recipe", KEYS[0])])
+    assert here.resolve("recipe_1") == KEYS[0]
+    assert not any(here.lost)
+
+
+def test_a_row_that_is_noted_gone_while_the_store_hears_that_it_is_back_is_gone(
+    memory: RefRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was noted last counts, whichever thread notes it."""
+    chat = memory.conversation("chat-7")
+    chat.refer("recipe", KEYS[0])
+    chat.note_gone([("recipe", KEYS[0])], "was deleted")
+    chat.note_read([("recipe", KEYS[0])])
+    mark = memory._store.mark
+
+    def mark_late(*told: Any) -> None:
+        mark(*told)
+        monkeypatch.setattr(memory._store, "mark", mark)
+        chat.note_gone([("recipe", KEYS[0])], "was deleted")
+
+    monkeypatch.setattr(memory._store, "mark", mark_late)
+    chat.confirm_back()
+    with pytest.raises(GoneRefError):
+        chat.resolve("recipe_1")
+
+
+def test_what_was_let_go_is_not_named_in_errors(chat: Conversation) -> None:
+    """Names are those of the keys that are in a cache, or gone."""
+    chat.refer_all("recipe", KEYS[:3])
+    chat.note_gone([("recipe", KEYS[0])], "was deleted")
+    cache = chat._cache
+    for key in KEYS[3:]:
+        chat.refer("recipe", key)
+
+    assert chat.names_of(KEYS[0]) == {"recipe": "recipe_1"}
+    assert chat.names_of(KEYS[1]) == {"recipe": "recipe_2"}
+    del cache
+    gc.collect()
+    assert chat.names_of(KEYS[1]) == {}
+
+
+def test_a_forgotten_conversation_resolves_nothing_here(memory: RefRegistry) -> None:
+    """Whoever has opened it, at once; who is reading shows what it showed."""
+    chat, other = memory.conversation("chat-7"), memory.conversation("chat-7")
+    chat.refer_all("recipe", KEYS[:3])
+    chat.note_gone([("recipe", KEYS[1])], "was deleted")
+    chat.note_gone([("recipe", KEYS[2])], "was deleted")
+    chat.note_read([("recipe", KEYS[2])])
+    refs = other._cache.refs_of("recipe")
+    chat.forget()
+
+    for ref in REFS[:3]:
+        with pytest.raises(UnknownRefError):
+            other.resolve(ref)
+    assert [refs[key.int] for key in KEYS[:3]] == REFS[:3]
+    assert (chat.names_of(KEYS[0]), any(chat.lost)) == ({}, False)
+    assert other.refer("recipe", KEYS[2]) == "recipe_4"
+
+
+def test_threads_that_share_a_conversation_see_the_right_refs(tables: Engine) -> None:
+    """Eight of them refer, resolve, lose and find at random while caches come and go."""
+    registry = RefRegistry(tables)
+    chat = registry.conversation("chat-7")
+    chat.refer_all("recipe", KEYS)
+    until = time.monotonic() + 3
+
+    def work(seed: int) -> int:
+        chance = random.Random(seed)  # noqa: S311
+        mine: Any = chat if seed % 2 else registry.conversation("chat-7")
+        rounds = 0
+        while time.monotonic() < until:
+            some = chance.sample(range(len(KEYS)), chance.choice([1, 3, 30]))
+            assert mine.refer_all("recipe", [KEYS[n] for n in some]) == [REFS[n] for n in some]
+            with suppress(GoneRefError):
+                keys = mine.resolve_all([REFS[n] for n in some], "recipe")
+                assert keys == [KEYS[n] for n in some]
+            pairs = [("recipe", KEYS[n]) for n in some[:2]]
+            chance.choice([mine.note_read, partial(mine.note_gone, reason="was deleted")])(pairs)
+            rounds += 1
+        return rounds
+
+    with ThreadPoolExecutor(8) as threads:
+        assert min(threads.map(work, range(8))) > 0
+    assert kept(chat._caches) <= CAPACITY
+    again = RefRegistry(tables).conversation("chat-7")
+    assert again.refer_all("recipe", KEYS) == REFS
+    assert again.resolve_all(REFS) == KEYS
+
+
+def test_conversations_opened_at_once_share_their_caches(memory: RefRegistry) -> None:
+    """A mark that one of them makes is seen by all."""
+    together = threading.Barrier(8)
+
+    def open_(_: int) -> Conversation:
+        together.wait()
+        return memory.conversation("chat-9")
+
+    with ThreadPoolExecutor(8) as threads:
+        opened = list(threads.map(open_, range(8)))
+    assert len({id(conversation._caches) for conversation in opened}) == 1
+
+
+def test_opening_costs_the_same_however_many_refs_there_are(
+    tables: Engine, sent: list[str]
+) -> None:
+    """Nothing is sent to open, and one ref is found by one row of an index."""
+    RefRegistry(tables).conversation("chat-7").refer_all("recipe", range(20_000))
+    sent.clear()
+    chat = RefRegistry(tables).conversation("chat-7")
+    with RefSession(tables, conversation=chat):
+        assert (sent, len(chat._cache)) == ([], 0)
+
+    assert chat.resolve("recipe_17000") == 16_999
+    assert len(chat._cache) == 1
+    assert rows_read(tables, "recipe", 17_000) == {"alfred_refs_mapping": 1}
+
+
+def rows_read(engine: Engine, entity: str, number: int) -> dict[str, int]:
+    """Return how many rows PostgreSQL reads of each big table to resolve a ref, by an index."""
+    query = statements.resolve.compile(dialect=engine.dialect)
+    given = {
+        "p_conversation": Address("chat-7").digest,
+        "p_owner": None,
+        "p_entities": [entity],
+        "p_numbers": [number],
+    }
+    with engine.connect() as connection:
+        connection.exec_driver_sql("analyze alfred_refs_mapping")
+        parameters = query.construct_params(given)
+        explain = f"explain (analyze, format json) {query}"
+        [plan] = connection.exec_driver_sql(explain, parameters).scalar_one()
+    return dict(_scans(plan["Plan"]))
+
+
+def _scans(node: dict[str, Any]) -> Iterator[tuple[str, int]]:
+    if node.get("Relation Name") == "alfred_refs_mapping":
+        is_by_index = node["Node Type"] in ("Index Scan", "Index Only Scan")
+        discarded = node.get("Rows Removed by Filter", 0)
+        rows = int(node["Actual Rows"] * node["Actual Loops"]) + discarded
+        yield node["Relation Name"], rows if is_by_index else -1
+    for inner in node.get("Plans", ()):
+        yield from _scans(inner)
