@@ -23,6 +23,40 @@ Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 """What is given to `Session.execute` beside the statement."""
 
 
+@dataclass(frozen=True, slots=True)
+class Single:
+    """The one place for a ref in statements such as `select(Recipe).where(Recipe.id == ref)`.
+
+    Attributes:
+        place: of the parameter.
+        column: what it is compared with.
+    """
+
+    place: int
+    column: KeyColumn
+
+    def text_in(self, statement: Executable, values: Sequence[BindParameter[Any]]) -> str | None:
+        """Return the ref of one execution that brings no parameters, if its value is text."""
+        # none where it is read when the statement is executed, which an instance's own key is
+        value = values[self.place].value
+        return value if type(value) is str and not sqla.params_of(statement) else None
+
+    def with_key(
+        self, statement: Executable, values: Sequence[BindParameter[Any]], key: Any
+    ) -> Executable:
+        """Return the statement with a key, as the column has it, in place of its text."""
+        return sqla.with_values_in_where(statement, {values[self.place].key: key})
+
+
+def single_of(inputs: Inputs) -> Single | None:
+    """Return the one place for a ref, of inputs that all stand in the WHERE of a statement."""
+    if len(inputs.positions) != 1:
+        return None
+    [(place, slot)] = inputs.positions.items()
+    is_plain = isinstance(slot, KeyColumn) and not slot.array and slot.by is None
+    return Single(place, slot) if is_plain else None  # type: ignore[arg-type]
+
+
 def texts(
     inputs: Inputs,
     statement: Executable,

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import BindParameter, Executable
 
 from . import sqla
+from .criteria import Single, single_of
 from .entities import Entities
 from .errors import UntranslatableError
 from .exposure import Exposure
@@ -28,11 +29,13 @@ class Plan:
     Attributes:
         inputs: where refs go in.
         in_where: whether all parameters among them are plain comparisons of the WHERE.
+        single: the one place where a ref goes in, if that is all there is.
         outputs: where refs come out.
     """
 
     inputs: Inputs
     in_where: bool
+    single: Single | None
     outputs: Outputs
 
 
@@ -62,9 +65,11 @@ class Plans:
             self.check(sqla.options_of(statement))
             inputs = inputs_of(statement, parameters, self.entities)
             replaced = [parameters[i] for i, slot in inputs.positions.items() if takes_keys(slot)]
+            in_where = not inputs.types and sqla.stand_in_where(statement, replaced)
             plan = Plan(
                 inputs,
-                not inputs.types and sqla.stand_in_where(statement, replaced),
+                in_where,
+                single_of(inputs) if in_where else None,
                 outputs_of(statement, parameters, self.entities, inputs.keys),
             )
             if shape is not None:

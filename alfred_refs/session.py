@@ -19,7 +19,7 @@ server tells its column.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -32,6 +32,7 @@ from .alternates import Alternates
 from .boundary import Boundary, holds_key
 from .columns import KeyColumn
 from .conversation import Conversation
+from .criteria import Single
 from .errors import SetupError
 from .failures import Failures
 from .outcome import Outcome, reading
@@ -39,6 +40,9 @@ from .plans import Plan
 from .registry import RefRegistry
 
 T = TypeVar("T")
+
+Named = Sequence[tuple[KeyColumn, Any]]
+"""The keys that the refs in a statement name, each with the column that it meets."""
 
 
 class RefSession(sqla.WatchedSession):
@@ -217,14 +221,14 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
 def _is_watched(execution: ORMExecuteState) -> bool:
     """Tell whether something is to be done once a statement is executed, whatever it returns."""
     boundary = cast(Boundary, cast(RefSession, execution.session)._boundary)
+    if execution.is_select:  # the common way
+        return boundary.looks_ahead
     is_write = execution.is_insert or execution.is_update or execution.is_delete
     # a sequence or DDL loads no instances
     return is_write or (boundary.looks_ahead and isinstance(execution.statement, ClauseElement))
 
 
-def _wrote(
-    execution: ORMExecuteState, result: Result[Any], named: Mapping[tuple[str, KeyColumn], Any]
-) -> None:
+def _wrote(execution: ORMExecuteState, result: Result[Any], named: Named) -> None:
     """Cover what a write tells beside its rows, and note which rows it deleted."""
     session = cast(RefSession, execution.session)
     boundary = cast(Boundary, session._boundary)
@@ -251,15 +255,36 @@ def _alternates(execution: ORMExecuteState) -> Alternates:
     return boundary.alternates.at(execution.execution_options, execution.bind_arguments)
 
 
-def _put_keys(
-    execution: ORMExecuteState, plan: Plan, values: Sequence[Any]
-) -> Mapping[tuple[str, KeyColumn], Any]:
-    """Put keys in place of the refs of one execution, and return which ref became which key."""
+def _put_keys(execution: ORMExecuteState, plan: Plan, values: Sequence[Any]) -> Named:
+    """Put keys in place of the refs of one execution, and return them."""
+    named = _put_one(execution, plan.single, values) if plan.single is not None else None
+    named = _put_all(execution, plan, values) if named is None else named
+    # of a write, the ORM may look up the rows by a statement of its own, which has the keys
+    if named and not execution.is_select:
+        execution.update_execution_options(raw_keys=True)
+    return named
+
+
+def _put_one(execution: ORMExecuteState, single: Single, values: Sequence[Any]) -> Named | None:
+    """Put a key in place of the only ref, the common way; `None` if there is more to look at."""
+    statement = execution.statement
+    text = None if execution.parameters else single.text_in(statement, values)
+    if text is None:
+        return None
+    conversation = cast(Boundary, cast(RefSession, execution.session)._boundary).conversation
+    [key] = conversation.resolve_wanted([(text, single.column.entity)])
+    value = single.column.from_key(key)
+    execution.statement = single.with_key(statement, values, value)
+    return [(single.column, value)]
+
+
+def _put_all(execution: ORMExecuteState, plan: Plan, values: Sequence[Any]) -> Named:
+    """Put keys in place of all refs of one execution, wherever they stand."""
     given = execution.statement, values, execution.parameters
     inputs = plan.inputs.without([i for i in plan.inputs.positions if holds_key(values[i])])
     texts = criteria.texts(inputs, *given)
     if not texts:
-        return {}
+        return []
     has_alternates = any(column.by for _, column in texts)
     if has_alternates and execution.execution_options.get("autoflush", True):
         sqla.autoflush(execution.session)
@@ -272,18 +297,15 @@ def _put_keys(
     execution.statement, execution.parameters = criteria.with_keys(
         inputs, *given, lambda text, col: swapped[text, col], in_where=plan.in_where
     )
-    # of a write, the ORM may look up the rows by a statement of its own, which has the keys
-    if not execution.is_select:
-        execution.update_execution_options(raw_keys=True)
-    return swapped
+    return [(column, value) for (_, column), value in swapped.items()]
 
 
-def _note_deleted(execution: ORMExecuteState, named: Mapping[tuple[str, KeyColumn], Any]) -> None:
+def _note_deleted(execution: ORMExecuteState, named: Named) -> None:
     """Note which of the rows that a DELETE names by their refs are gone: one more statement."""
     session = cast(RefSession, execution.session)
     primary = list(cast(Any, execution.statement).table.primary_key)
     names = [str(column) for column in primary]
-    values = [value for (_, column), value in named.items() if [column.name] == names]
+    values = [value for column, value in named if [column.name] == names]
     if not values or session._outcome is None:
         return
     left = session.scalars(

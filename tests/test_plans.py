@@ -13,10 +13,13 @@ from sqlalchemy import (
     bindparam,
     cast,
     column,
+    delete,
     func,
+    insert,
     literal_column,
     select,
     text,
+    update,
 )
 from sqlalchemy.orm import (
     DeclarativeBase,
@@ -30,7 +33,7 @@ from sqlalchemy.orm import (
 from alfred_refs import RefPolicy, UntranslatableError
 from alfred_refs.entities import Entities
 from alfred_refs.plans import _CAPACITY, Plans
-from tests.models import MealPlan, OrderLine, Recipe
+from tests.models import MealPlan, OrderLine, Preference, Recipe
 
 
 @pytest.fixture
@@ -64,6 +67,62 @@ def test_a_plan_tells_where_refs_go_in_and_come_out(plans: Plans) -> None:
     assert [c.entity for c in plan.inputs.keys.values()] == ["meal_plan", "recipe"]
     assert plan.inputs.named == {"plan": plan.inputs.keys["plan"]}
     assert {p: c.name for p, c in plan.outputs.columns.items()} == {1: "meal_plans.recipe_id"}
+
+
+ONE_PLACE = {
+    "select": select(Recipe).where(Recipe.name == "x", Recipe.id == "recipe_1"),
+    "list": select(Recipe).where(Recipe.id.in_(["recipe_1"])),
+    "update": update(Recipe).where(Recipe.id == "recipe_1").values(name="x"),
+    "delete": delete(MealPlan).where(MealPlan.recipe_id == "recipe_1"),
+}
+OTHER_PLACES = {
+    "none": select(Recipe).where(Recipe.name == "x"),
+    "two": select(MealPlan).where(MealPlan.id == "meal_plan_1", MealPlan.recipe_id == "recipe_1"),
+    "subquery": select(Recipe).where(Recipe.plans.any(MealPlan.id == "meal_plan_1")),
+    "array": select(Preference).where(Preference.favourites == ["recipe_1"]),
+    "values": update(MealPlan).where(MealPlan.day.is_(None)).values(recipe_id="recipe_1"),
+    "insert": insert(MealPlan).values(recipe_id="recipe_1"),
+    "mixed": select(Recipe).where(func.lower(cast(Recipe.id, String)) == "recipe_1"),
+}
+
+
+@pytest.mark.parametrize("name", ONE_PLACE)
+def test_a_plan_knows_that_one_parameter_is_all_there_is(plans: Plans, name: str) -> None:
+    """It is compared with a key column in the WHERE, and nothing else may be a ref."""
+    _, plan, values = plans.of(ONE_PLACE[name])
+
+    assert plan.single is not None
+    assert values[plan.single.place].effective_value in ("recipe_1", ["recipe_1"])
+    assert plan.single.column.entity == "recipe"
+
+
+@pytest.mark.parametrize("name", OTHER_PLACES)
+def test_a_plan_knows_that_there_is_more_to_look_at(plans: Plans, name: str) -> None:
+    """Or less; the quick way is only for what it does completely."""
+    _, plan, _ = plans.of(OTHER_PLACES[name])
+
+    assert plan.single is None
+
+
+def test_the_only_text_is_left_to_another_where_it_is_not_the_statements_own(
+    plans: Plans,
+) -> None:
+    """A list has several, a function is asked late, and `params()` of 2.1 has the last word."""
+    given: Any = bindparam("given", "recipe_1", Uuid())
+    late: Any = bindparam(None, type_=Uuid(), callable_=lambda: "recipe_1")
+    statements = [
+        select(Recipe).where(Recipe.id == "recipe_1"),
+        select(Recipe).where(Recipe.id.in_(["recipe_1"])),
+        select(Recipe).where(Recipe.id == late),
+        select(Recipe).where(Recipe.id == given).params(given="recipe_2"),
+    ]
+    told: list[Any] = []
+    for statement, plan, values in map(plans.of, statements):
+        assert plan.single is not None
+        told.append(plan.single.text_in(statement, values))
+
+    assert told[:3] == ["recipe_1", None, None]
+    assert told[3] in ("recipe_2", None)  # 2.0 puts it into the statement
 
 
 def test_what_has_no_keys_has_nothing_to_do(plans: Plans) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Engine,
     Sequence,
     String,
+    Uuid,
     bindparam,
     cast,
     delete,
@@ -102,6 +103,16 @@ def plan(
 
 
 # Refs out: instances
+
+
+def test_a_parameter_of_the_execution_takes_the_place_of_a_value(
+    session: RefSession, known: dict[str, Recipe]
+) -> None:
+    """The statement's own ref is a default: it serves where there is none."""
+    statement = select(Recipe).where(Recipe.id == bindparam("given", "recipe_1", Uuid()))
+
+    assert session.scalars(statement, {"given": "recipe_2"}).one() is known["B"]
+    assert session.scalars(statement).one() is known["A"]
 
 
 def test_rows_are_numbered_in_the_order_they_were_loaded(session: RefSession) -> None:

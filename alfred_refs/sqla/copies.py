@@ -11,7 +11,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.cache_key import HasCacheKey
-from sqlalchemy.sql.elements import BinaryExpression, BooleanClauseList, ClauseElement, Grouping
+from sqlalchemy.sql.elements import BinaryExpression, BooleanClauseList, Grouping
 from sqlalchemy.sql.lambdas import LambdaElement
 from sqlalchemy.sql.selectable import AliasedReturnsRows
 from sqlalchemy.types import TypeEngine
@@ -45,41 +45,50 @@ def with_values_in_where(statement: Executable, values: Mapping[str, Any]) -> Ex
     """
     made: Any = statement  # by no call of cast(): each counts here
     key = made._generate_cache_key()
-    replaced = {id(p): _with_value(p, values[p.key]) for p in key.bindparams if p.key in values}
-    copy = made._generate()
-    copy._where_criteria = tuple([_with_parameters(c, replaced) for c in copy._where_criteria])
+    replaced = {
+        id(p): _with(p, value=values[p.key], callable=None)
+        for p in key.bindparams
+        if p.key in values
+    }
     # a named tuple: in 2.1 it has a third part, which stays
-    own = type(key)(key.key, [replaced.get(id(p), p) for p in key.bindparams], *key[2:])
-    copy._generate_cache_key = lambda: own
-    # what is made from the copy generates its own
-    copy._memoized_keys |= {"_generate_cache_key"}
-    return copy  # type: ignore[no-any-return]
+    parameters = [replaced.get(id(p), p) for p in key.bindparams]
+    own = key._make((key.key, parameters, *key[2:]))
+    # `_memoized_keys` has the name of it: what is made from the copy generates its own
+    return _with(  # type: ignore[no-any-return]
+        made,
+        _where_criteria=tuple([_with_parameters(c, replaced) for c in made._where_criteria]),
+        _generate_cache_key=lambda: own,
+    )
 
 
-def _with_value(parameter: BindParameter[Any], value: Any) -> BindParameter[Any]:
-    """Return a copy of a parameter, of the same name, with another value."""
-    # without the set of all its clones: a copy that keeps its name is found by that
-    copy = ClauseElement._clone(parameter)
-    copy.value, copy.callable = value, None
+def _with(element: Any, /, **attributes: Any) -> Any:
+    """Return a shallow copy of an element with other attributes.
+
+    That is what `_generate()` and `_clone()` do, faster; without note of what it is a copy of:
+    only parameters are looked for by that, and one that keeps its name is found by its name.
+    """
+    copy = element.__class__.__new__(element.__class__)
+    held = copy.__dict__ = element.__dict__.copy()
+    for name in element._memoized_keys:
+        held.pop(name, None)
+    held.update(attributes)
     return copy
 
 
 def _with_parameters(criterion: Any, replaced: Mapping[int, BindParameter[Any]]) -> Any:
     """Return a criterion with other parameters, by `id()`, in comparisons and lists of them."""
-    copy: Any
     if type(criterion) is BinaryExpression:
-        copy = criterion._clone()
-        copy.left = replaced.get(id(criterion.left), criterion.left)
-        copy.right = replaced.get(id(criterion.right), criterion.right)
-        return copy
+        left, right = criterion.left, criterion.right
+        return _with(
+            criterion,
+            left=replaced.get(id(left), left),
+            right=replaced.get(id(right), right),
+        )
     if type(criterion) is BooleanClauseList:
-        copy = criterion._clone()
-        copy.clauses = tuple(_with_parameters(clause, replaced) for clause in criterion.clauses)
-        return copy
+        clauses = tuple([_with_parameters(clause, replaced) for clause in criterion.clauses])
+        return _with(criterion, clauses=clauses)
     if type(criterion) is Grouping:
-        copy = criterion._clone()
-        copy.element = _with_parameters(criterion.element, replaced)
-        return copy
+        return _with(criterion, element=_with_parameters(criterion.element, replaced))
     return criterion
 
 
