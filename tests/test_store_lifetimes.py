@@ -115,6 +115,18 @@ def at_once(*works: Callable[[], object]) -> list[BaseException]:
     return failures
 
 
+def let_wait(thread: threading.Thread, engine: Engine) -> None:
+    """Start a thread, and go on when the server lets what it does wait for a lock."""
+    thread.start()
+    waiting = text(
+        "select count(*) from pg_stat_activity "
+        "where datname = current_database() and wait_event_type = 'Lock'"
+    )
+    with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+        while not connection.scalar(waiting):
+            time.sleep(0.01)
+
+
 def rows(engine: Engine) -> list[tuple[str, int, object]]:
     """Return (entity, number, key) of all mappings, of whatever conversation."""
     query = (
@@ -168,15 +180,56 @@ def test_nothing_is_minted_without_the_lock(
     assert [number for _, number, _ in rows(engine)] == [3, 4, 5]
 
 
-def test_an_unlocked_mint_would_not_happen_even_if_it_were_sent(
-    store: PostgresStore, slow: PostgresStore
+def test_a_mint_without_the_lock_is_left_out_where_another_has_it(
+    slow: PostgresStore, engine: Engine
 ) -> None:
-    """The statement that numbers looks at the lock itself: keys that it may not mint it omits."""
-    store.refer(CHAT, KEYS[:1])
-    found = slow._write([statements.refer], begun(CHAT) | _arrays(KEYS[:3]))
+    """The statement that numbers looks at the lock itself; it does not wait for it."""
+    slow.refer(CHAT, KEYS[:1])
+    with engine.connect() as other:
+        other.execute(text("select * from alfred_refs_conversation for update"))
+
+        found = slow._write([statements.refer], begun(CHAT) | _arrays(KEYS[:3]))
 
     assert [(row[0], row[1]) for row in found] == [(1, 1)]
-    assert store.entities(CHAT) == {"recipe": 1}
+    assert slow.entities(CHAT) == {"recipe": 1}
+
+
+def test_known_keys_do_not_even_lock(store: PostgresStore, engine: Engine) -> None:
+    """The conversation's row is as it was, to its last system column."""
+    store.refer(CHAT, KEYS)
+    row = text("select xmin, xmax, ctid, used_at from alfred_refs_conversation")
+    with engine.connect() as connection:
+        before = connection.execute(row).one()
+    store.refer(CHAT, KEYS)
+    with engine.connect() as connection:
+        assert connection.execute(row).one() == before
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_a_number_that_was_taken_without_the_lock_is_not_taken_again(
+    engine: Engine, driver: str
+) -> None:
+    """Who meets it under the lock tries once more, and gets the next one."""
+    application = create_engine(engine.url.set(drivername=f"postgresql+{driver}"))
+    store = PostgresStore(application)
+    store.refer(CHAT, KEYS[:1])
+    minted: list[int] = []
+    minting = threading.Thread(
+        target=lambda: minted.extend(e.ref.number for e in store.refer(CHAT, KEYS[1:3]))
+    )
+    with engine.begin() as other:
+        other.execute(
+            text(
+                "insert into alfred_refs_mapping (conversation, kind, number, key) "
+                "select conversation, kind, 2, 'other' from alfred_refs_mapping"
+            )
+        )
+        other.execute(text("update alfred_refs_counter set last = 2"))
+        let_wait(minting, engine)
+    minting.join()
+
+    assert minted == [3, 4]
+    application.dispose()
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
@@ -259,7 +312,7 @@ def test_conversations_that_are_forked_onto_each_other_do_not_deadlock(
 
 
 def test_who_mints_into_the_id_of_a_fork_waits_for_it(
-    store: PostgresStore, slow: PostgresStore
+    store: PostgresStore, slow: PostgresStore, engine: Engine
 ) -> None:
     """The id is begun by one of them: it has the refs of the fork, and then its own."""
     store.refer(CHAT, KEYS[:2])
@@ -268,11 +321,7 @@ def test_who_mints_into_the_id_of_a_fork_waits_for_it(
         target=lambda: minted.append(store.refer(FORK, [("recipe", 99)])[0].ref.number)
     )
 
-    def mint() -> None:
-        minting.start()
-        time.sleep(0.2)
-
-    with before(slow, "INSERT INTO alfred_refs_mapping", mint):
+    with before(slow, "INSERT INTO alfred_refs_mapping", lambda: let_wait(minting, engine)):
         slow.fork(CHAT, FORK.id)
     minting.join()
 
@@ -346,11 +395,7 @@ def test_who_mints_in_a_conversation_that_is_being_pruned_begins_it_anew(
         target=lambda: minted.append(store.refer(CHAT, [("recipe", 99)])[0].ref.number)
     )
 
-    def mint() -> None:
-        minting.start()
-        time.sleep(0.2)
-
-    with before(slow, "DELETE FROM alfred_refs_mapping", mint):
+    with before(slow, "DELETE FROM alfred_refs_mapping", lambda: let_wait(minting, engine)):
         assert list(slow.prune(DAY, 10)) == [1]
     minting.join()
 
@@ -389,8 +434,7 @@ def test_a_counter_that_is_taken_up_again_is_not_removed(
     with engine.begin() as other:
         for statement in (statements.lock, statements.refer):
             other.execute(statement, begun(CHAT) | _arrays(KEYS[:1]))
-        pruning.start()
-        time.sleep(0.3)
+        let_wait(pruning, engine)
     pruning.join()
 
     assert pruned == [[]]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _PAGE = 1000  # rows read or written by one statement: some hundred kilobytes
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
-_TAKEN = "23505"  # unique_violation
+UNIQUE_VIOLATION = "23505"
 
 _FIRST = uuid.UUID(int=0)
 
@@ -171,7 +171,7 @@ class Lifetimes(ABC):
         try:
             return self._own.run(work, again=False)
         except RegistryFailedError as error:
-            if error.sqlstate == _TAKEN:
+            if error.sqlstate == UNIQUE_VIOLATION:
                 raise ConversationExistsError(new_id) from None
             raise
 

@@ -21,7 +21,7 @@ from alfred_refs.refs import Ref
 
 from . import lifetime_statements, statements
 from .connections import OwnEngine, can_pipeline, in_one_trip, transaction
-from .lifetimes import Lifetimes
+from .lifetimes import UNIQUE_VIOLATION, Lifetimes
 from .parameters import begun, named
 from .tables import metadata
 from .values import NOTED_EVERY, Address, EntityKey, Entry, Gone
@@ -75,7 +75,7 @@ class PostgresStore(Lifetimes):
         if not keys:
             return []
         values = begun(address) | _arrays(keys)
-        rows = self._write([statements.lock, statements.refer], values)
+        rows = self._minted(values)
         if len(rows) < len(keys):  # of another owner, or forgotten between the two statements
             rows = self._write([statements.lock_always, statements.refer], values)
         if not rows:
@@ -86,6 +86,17 @@ class PostgresStore(Lifetimes):
             for position, (entity, key) in enumerate(keys, start=1)
             for number, gone, minted in (found[position],)
         ]
+
+    def _minted(self, values: Mapping[str, Any]) -> Sequence[Any]:
+        """Mint where need be, and return the rows of `refer`: too few if that was not possible."""
+        try:
+            return self._write([statements.lock, statements.refer], values)
+        except RegistryFailedError as error:
+            # `lock` found all keys known, they were forgotten, and the counter was read before
+            # `refer` took the lock itself: somebody else has given the number in between
+            if error.sqlstate != UNIQUE_VIOLATION:
+                raise
+            return []
 
     def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:
         """See `Store.resolve`."""

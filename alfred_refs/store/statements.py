@@ -11,6 +11,7 @@ from __future__ import annotations
 from sqlalchemy import (
     Integer,
     and_,
+    case,
     exists,
     false,
     func,
@@ -84,17 +85,15 @@ lock_always = _begun_always.on_conflict_do_update(
     where=p.is_mine,
 )
 
-# A row that this transaction has written is one that it has locked.
-_locked = exists().where(
-    p.here,
-    p.is_mine,
-    literal_column("alfred_refs_conversation.xmin")
-    == func.xid(func.pg_current_xact_id_if_assigned()),
+# Numbers the new keys, and gives new entities a kind, if the conversation's row is locked, or can
+# be without waiting. Must be a statement of its own after `lock`: under READ COMMITTED a statement
+# keeps the snapshot from before it waited, so only the next one sees what was minted meanwhile.
+_lock = (
+    select(conversations.c.conversation)
+    .where(p.here, p.is_mine)
+    .with_for_update(skip_locked=True)
+    .cte("locked")
 )
-
-# Numbers the new keys, and gives new entities a kind, if the conversation's row is locked. Must be
-# a statement of its own after `lock`: under READ COMMITTED a statement keeps the snapshot from
-# before it waited, so only the next one sees what was minted meanwhile.
 _seen = (
     select(_wanted.c.position, _wanted.c.entity, _wanted.c.key, _met.c.number, _met.c.gone)
     .add_columns(counters.c.kind, counters.c.last)
@@ -111,7 +110,8 @@ _fresh = (
         _seen.c.key,
         (func.coalesce(_seen.c.last, 0) + _number_in_batch).cast(Integer).label("number"),
     )
-    .where(_seen.c.number.is_(None), _locked)
+    # a case is evaluated row by row: the lock is not taken where no key is new
+    .where(case((_seen.c.number.is_(None), exists(select(_lock.c.conversation))), else_=false()))
     .cte("fresh")
 )
 _kind_among_new = func.row_number().over(
