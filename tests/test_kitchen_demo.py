@@ -62,7 +62,7 @@ def _turn(seen: str, held: str = str(KEY)) -> Turn:
 
 
 def test_the_demo_ends_well_in_a_pipe(engine: Engine, database_url: str) -> None:
-    """It exits with 0, fits a page, names three processes, and has looked for every key left."""
+    """It exits with 0, fits a page, shows all parties, and has looked for every key left."""
     demo = subprocess.run(
         [sys.executable, "-m", "examples.kitchen"],
         cwd=ROOT,
@@ -77,6 +77,7 @@ def test_the_demo_ends_well_in_a_pipe(engine: Engine, database_url: str) -> None
     assert demo.returncode == 0, demo.stderr
     assert max(map(len, demo.stdout.splitlines())) <= WIDTH
     assert len(set(re.findall(r"process ([0-9]+)", demo.stdout))) == 3
+    assert re.search(r"^meal_plan_1 +was deleted$", demo.stdout, re.MULTILINE)  # the operator's
     assert looked_for is not None
     assert int(looked_for[1]) == len(keys_in(engine)) + 1  # the cancelled plan's
 

@@ -9,3 +9,5 @@
 from typing import Final
 
 DEMO_USER: Final = "Alfred's guest"
+
+CONVERSATION: Final = "kitchen-demo"

@@ -1,8 +1,8 @@
 """The demo from an empty database to a verdict.
 
 In go the URL of an empty PostgreSQL database and a console; out come what the model sees beside
-what the database holds, turn by turn, and an exit code: 0 if no key reached the model's side and
-each ref named one key in all processes.
+what the database holds, turn by turn, what an operator sees, and an exit code: 0 if no key reached
+the model's side and each ref named one key in all processes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,18 @@ from rich.console import Console
 from sqlalchemy import Engine, create_engine, inspect
 from sqlalchemy.orm import Session
 
+from examples.kitchen import CONVERSATION
 from examples.kitchen.checks import keys_by_ref, keys_in, showing_keys
 from examples.kitchen.load import load
 from examples.kitchen.models import Base
-from examples.kitchen.show import show_check, show_heading, show_turn
+from examples.kitchen.show import show_check, show_command, show_heading, show_turn
 from examples.kitchen.transcript import Turn
 from examples.kitchen.turns import SCRIPT
 
 ROOT: Final = Path(__file__).parents[2]
+
+# what whoever runs the application may ask about its conversations
+ASKED: Final = (["show", CONVERSATION], ["resolve", CONVERSATION, "recipe_3"], ["stats"])
 
 
 def run(url: str, console: Console) -> int:
@@ -42,6 +46,9 @@ def run(url: str, console: Console) -> int:
         show_turn(console, turns[-1])
         keys |= keys_in(engine)  # after each turn: the next may delete rows
     engine.dispose()
+    show_heading(console, "the operator: alfred-refs, on the same database")
+    for arguments in ASKED:
+        show_command(console, arguments, alfred_refs(url, *arguments))
     return verdict(turns, keys, console)
 
 
@@ -54,7 +61,7 @@ def prepare(engine: Engine, console: Console) -> None:
     if inspect(engine).get_table_names():
         sys.exit("the demo needs an empty database, and the one in DATABASE_URL has tables")
     Base.metadata.create_all(engine)
-    console.print(migrate(engine.url.render_as_string(hide_password=False)))
+    console.print(alfred_refs(engine.url.render_as_string(hide_password=False), "migrate"))
     with Session(engine) as session, session.begin():
         loaded = load(session)
     console.print(
@@ -65,13 +72,13 @@ def prepare(engine: Engine, console: Console) -> None:
     )
 
 
-def migrate(url: str) -> str:
-    """Make the registry's tables as a deployment would, and return what the command says."""
+def alfred_refs(url: str, *arguments: str) -> str:
+    """Run the command as an operator would, and return what it says."""
     done = subprocess.run(
-        [Path(sysconfig.get_path("scripts"), "alfred-refs"), "migrate"],
+        [Path(sysconfig.get_path("scripts"), "alfred-refs"), *arguments],
         env={**os.environ, "ALFRED_REFS_DATABASE_URL": url},  # an argument could be seen by others
         stdout=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
         check=True,
     )
     return done.stdout.strip()

@@ -6,6 +6,7 @@ In go turns and findings, out comes text, at most as wide as the console.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from typing import Final
 
@@ -44,6 +45,13 @@ def show_heading(console: Console, heading: str) -> None:
     """Print a line across, with what comes below it."""
     console.print()
     console.rule(Text(heading, "bold"), align="left")
+
+
+def show_command(console: Console, arguments: Sequence[str], said: str) -> None:
+    """Print a command of the operator's, and what it said."""
+    console.print()
+    console.print(Text.assemble(("$ ", "dim"), shlex.join(["alfred-refs", *arguments])))
+    console.print(Text(said))
 
 
 def show_check(console: Console, checked: str, found: Sequence[str]) -> None:
