@@ -10,12 +10,17 @@ from typing import Any, cast
 
 import psycopg
 import pytest
-from sqlalchemy import Engine, create_engine, text
+from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.util import greenlet_spawn
 
 from alfred_refs.store import Address, PostgresStore
-from tests.test_store_postgres import by_default, connections_beside_one_of, numbers
+from tests.test_store_postgres import (
+    by_default,
+    connections_beside_one_of,
+    cut_others,
+    numbers,
+)
 
 pytestmark = pytest.mark.tables
 
@@ -137,4 +142,28 @@ async def test_a_mint_is_written_before_it_is_handed_out(
     with engine.connect() as connection:
         assert connection.scalar(text("select setting from noted")) == used
         assert connection.scalar(text("show synchronous_commit")) == default
+    await (greenlet_spawn(plain.dispose) if application is None else application.dispose())
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2", "asyncpg", "psycopg_async"])
+async def test_work_that_is_done_is_done_though_its_connection_is_cut(
+    engine: Engine, driver: str
+) -> None:
+    """Between the answer and the return to the pool: the answer counts, and no place is lost."""
+    url = engine.url.set(drivername=f"postgresql+{driver}")
+    narrow = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 1}
+    is_async = driver in {"asyncpg", "psycopg_async"}
+    application = create_async_engine(url, **narrow) if is_async else None
+    plain = create_engine(url, **narrow) if application is None else application.sync_engine
+    store = PostgresStore(plain)
+
+    def answer_and_cut(connection: Connection) -> object:
+        answer = connection.scalar(text("select 7"))
+        cut_others(engine)
+        return answer
+
+    for _ in range(3):
+        for _ in range(3):  # psycopg2 says less on a connection's first return
+            assert await greenlet_spawn(store.turn, CHAT) == 0
+        assert await greenlet_spawn(store._own.run, answer_and_cut) == 7
     await (greenlet_spawn(plain.dispose) if application is None else application.dispose())

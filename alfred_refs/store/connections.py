@@ -10,9 +10,10 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Compiled, Connection, Engine, event
+from sqlalchemy import Compiled, Connection, Dialect, Engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -115,13 +116,23 @@ class OwnEngine:
         self.close()
 
     def _make(self) -> Engine:
-        """AUTOCOMMIT makes a read one round trip; hidden parameters keep keys out of logs."""
+        """Hidden parameters keep keys out of logs."""
         application = self._application
         pool = sqla.pool_beside(application.pool)
+        event.listen(pool, "connect", partial(_commit_each, application.dialect))
         if application.dialect.driver == "psycopg":
             event.listen(pool, "connect", _write_arrays_in_binary)
-        engine = Engine(pool, application.dialect, application.url, hide_parameters=True)
-        return engine.execution_options(isolation_level="AUTOCOMMIT")
+        return Engine(pool, application.dialect, application.url, hide_parameters=True)
+
+
+def _commit_each(dialect: Dialect, connection: Any, _: ConnectionPoolEntry) -> None:
+    """Have a statement commit by itself, for as long as a connection lasts: a read is one trip.
+
+    As an option of the engine it would be set at each use and reset after it. With psycopg2 that
+    takes a trip; and where it fails, because the connection was cut, the error is the driver's
+    own, comes after the work was done, and costs the pool a place for ever.
+    """
+    dialect.set_isolation_level(connection, "AUTOCOMMIT")
 
 
 def _write_arrays_in_binary(_: Any, record: ConnectionPoolEntry) -> None:
