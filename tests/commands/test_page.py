@@ -16,17 +16,18 @@ from tests.commands.seed import run, seed
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 BLOCKS = re.compile(r"```console\n(.*?)```", re.DOTALL)
 
-# what differs from one time and one server to another
+# what differs from one time, one server and one version of the tables to another
 DIFFERS = [
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.+]+"), "<moment>"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC"), "<moment>"),
     (re.compile(r"[\d.]+ kB"), "<size>"),
     (re.compile(r'(_bytes": )\d+'), r"\1<size>"),
+    (re.compile(r'(revision(?:": ")? ?)\d{4}'), r"\1<revision>"),
 ]
 
 
 def without_differences(text: str) -> str:
-    """Return text with a word in place of each moment and size."""
+    """Return text with a word in place of each moment, size and revision."""
     for pattern, word in DIFFERS:
         text = pattern.sub(word, text)
     return text
