@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from time import monotonic
 from typing import Any, cast
 
 from sqlalchemy import Table
@@ -22,13 +24,13 @@ from .cache import RefCache, Wanted
 from .caches import Caches
 from .columns import KeyColumn
 from .entries import RefEntry
-from .errors import GoneRefError, KeyTypeError
+from .errors import GoneRefError, KeyTypeError, RefError
 from .exports import to_json
 from .keys import Key, spells_uuid, token_of
 from .plans import Plans
 from .refs import Ref, parse_ref
 from .refusal import Suggestions, refusal
-from .store import Address, EntityKey, Entry, Gone, Store
+from .store import NOTED_EVERY, Address, EntityKey, Entry, Gone, Store
 from .telemetry import Telemetry
 
 # What Python type the values of a key column have underneath.
@@ -63,6 +65,7 @@ class Conversation:
         self._telemetry = telemetry
         self._opened = opened
         self._turn: int | None = None
+        self._noted_until = monotonic() + NOTED_EVERY.total_seconds()
 
     def __repr__(self) -> str:
         return f"Conversation({self.id!r})"
@@ -188,8 +191,16 @@ class Conversation:
             cache = self._cache
             keys, missing = cache.look_up(wanted)
             keys |= self._fetch(cache, missing) if missing else {}
+        elif monotonic() > self._noted_until:
+            self._note_use()
         self._telemetry.count("resolved", len(wanted))
         return [keys[want] for want in wanted]
+
+    def _note_use(self) -> None:
+        """Tell the store that the conversation is used, though all that was asked for is here."""
+        self._noted_until = monotonic() + NOTED_EVERY.total_seconds()
+        with suppress(RefError):  # a note: what is here is here
+            self._store.touch(self._address)
 
     def gone(self, ref: str, entity: str) -> GoneRefError:
         """Return the error for a ref whose row was looked for and is not there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from datetime import timedelta
 from typing import Any
@@ -20,10 +21,12 @@ from alfred_refs import (
     GoneRefError,
     RefEntry,
     RefRegistry,
+    RegistryUnreachableError,
     RetentionError,
     SetupError,
     UnknownConversationError,
     UnknownRefError,
+    conversation,
 )
 from alfred_refs.testing import MemoryStore
 from tests.models import Recipe
@@ -49,6 +52,36 @@ def chat(memory: RefRegistry) -> Conversation:
 def elsewhere(registry: RefRegistry) -> RefRegistry:
     """Return what another process has: the same store, and nothing in memory."""
     return RefRegistry(store=registry._store)
+
+
+def test_refs_that_are_at_hand_are_used_too(
+    memory: RefRegistry, chat: Conversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that asks the store for nothing tells it once an hour, and not more often."""
+    asked: list[str] = []
+    monkeypatch.setattr(memory._store, "touch", lambda address: asked.append(address.id))
+    clock = time.monotonic()
+
+    for minutes in (59, 61, 90, 119, 122):
+        monkeypatch.setattr(conversation, "monotonic", lambda at=clock + minutes * 60: at)
+        assert chat.resolve("recipe_1") == KEYS[0]
+        asked.append(str(minutes))
+
+    assert asked == ["59", "chat-7", "61", "90", "119", "chat-7", "122"]
+
+
+def test_what_cannot_be_noted_does_no_harm(
+    chat: Conversation, memory: RefRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refs are there, whether the store can be reached or not."""
+
+    def fail(_: object) -> None:
+        raise RegistryUnreachableError("kitchen")
+
+    monkeypatch.setattr(memory._store, "touch", fail)
+    chat._noted_until = 0
+
+    assert chat.resolve("recipe_1") == KEYS[0]
 
 
 def test_a_branch_of_a_chat_continues_with_the_same_refs(

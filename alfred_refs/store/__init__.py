@@ -8,6 +8,7 @@ from .memory import MemoryStore as MemoryStore
 from .postgres import PostgresStore as PostgresStore
 from .protocol import Store as Store
 from .values import (
+    NOTED_EVERY as NOTED_EVERY,
     Address as Address,
     ConversationInfo as ConversationInfo,
     EntityKey as EntityKey,
@@ -18,6 +19,7 @@ from .values import (
 )
 
 __all__ = [
+    "NOTED_EVERY",
     "Address",
     "ConversationInfo",
     "EntityKey",
