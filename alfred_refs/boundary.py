@@ -185,7 +185,6 @@ class Boundary:
         Raises:
             BadRefError: one cannot be used; all instances stay as they are.
         """
-        self.alternates.make_room()
         waiting = [state for state in self._new if state.session_id == self._session]
         for state, name, value in self._resolved(waiting, _names_of_texts):
             state.dict[name] = value

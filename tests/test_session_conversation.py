@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, insert, select
+from sqlalchemy import Engine, Select, insert, select
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import (
@@ -239,6 +239,16 @@ def test_a_view_of_an_instance_that_left_for_another_session_is_not_taken_along(
         assert len(boundary(other).keys_of_instances()) == 1
 
 
+async def test_reading_the_same_over_and_over_remembers_it_once(aio: AsyncRefSession) -> None:
+    """Instances that are known already, and those that the program drops, do not add up."""
+    held = (await aio.scalars(BY_NAME.limit(3))).all()
+    for _ in range(30):
+        assert len((await aio.scalars(BY_NAME.limit(10))).all()) == 10
+
+    assert len(boundary(aio.sync_session)._known) <= 2 * CAPACITY
+    assert [recipe.id for recipe in held] == list(map(ref, held))
+
+
 # Rows that go, and conversations
 
 
@@ -260,20 +270,23 @@ def test_a_row_that_was_let_go_and_is_rolled_back_was_never_saved(
             RefRegistry(store=store).conversation("chat-7").resolve(each)
 
 
+@pytest.mark.parametrize("read", [select(Recipe), select(Recipe.name), select(Recipe.id)])
 def test_a_session_goes_on_when_its_conversation_was_forgotten(
-    sessions: sessionmaker[RefSession],
+    sessions: sessionmaker[RefSession], store: TravelLog, read: Select[Any]
 ) -> None:
-    """What it had shown is not resolved, and has new refs at the next statement: one trip."""
-    registry = RefRegistry(store=MemoryStore())
+    """What it had shown is not resolved, and has new refs once a statement was sent: together."""
+    registry = RefRegistry(store=store)
     with sessions(conversation=registry.conversation("chat-7")) as session:
         held = session.scalars(BY_NAME.limit(3)).all()
         assert [recipe.id for recipe in held] == ["recipe_1", "recipe_2", "recipe_3"]
         registry.conversation("chat-7").forget()
         with pytest.raises(UnknownRefError):
             session.get(Recipe, "recipe_3")
+        store.trips.clear()
 
-        assert session.scalars(select(Recipe.id).where(Recipe.name == "003")).all() == ["recipe_4"]
-        assert [recipe.id for recipe in held] == ["recipe_5", "recipe_6", "recipe_4"]
+        session.execute(read.where(Recipe.name == "003")).all()
+        assert {recipe.id for recipe in held} == {"recipe_4", "recipe_5", "recipe_6"}
+        assert len(store.trips) <= 2
 
 
 async def test_an_async_session_goes_on_when_its_conversation_was_forgotten(
