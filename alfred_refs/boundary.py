@@ -21,8 +21,10 @@ from .alternates import Alternates, Held, forget_reloaded
 from .cache import Wanted
 from .columns import KeyColumn
 from .conversation import Conversation
+from .entities import ClassKeys
 from .instances import BOUNDARY, RefAttribute, UuidAttribute, instrument
 from .keys import Key
+from .labels import Label
 from .listing import RefList
 from .pickled import Carried, is_set
 from .rewriting import shower
@@ -53,6 +55,7 @@ class Boundary:
         numbered: the refs by the number of their UUID, for the same attributes as far as they
             have UUIDs.
         classes: those that have been met and have no alternate keys.
+        labelled: those that have been met and have labels, with what that says.
         loaded: the instances whose keys nobody has met yet, in the order of loading.
     """
 
@@ -67,6 +70,7 @@ class Boundary:
         self.showers: dict[RefAttribute, Callable[[Any], Any]] = {}
         self.numbered: dict[RefAttribute, Mapping[int, str]] = {}
         self.classes: set[type[Any]] = set()
+        self.labelled: dict[type[Any], tuple[ClassKeys, Label]] = {}
         self._with_alternates: set[type[Any]] = set()
         # the states' own weak references: with the states, boundary and list would be a ring,
         # and all that a session ever read would wait for the collector
@@ -115,7 +119,10 @@ class Boundary:
             attribute = getattr(class_, name)
             if type(attribute) is RefAttribute and column.has_uuids:
                 attribute.__class__ = UuidAttribute
-        if self._entities.of_class(class_).alternate:
+        keys = self._entities.of_class(class_)
+        if keys.label is not None:
+            self.labelled[class_] = keys, keys.label
+        if keys.alternate:
             forget_reloaded(class_)
             self._with_alternates.add(class_)
         else:
@@ -404,6 +411,8 @@ class Boundary:
         self.loaded.clear()
         if len(self._known) > self._many_known:
             self._forget_dead()
+        if self.labelled:
+            self._note_labels(states)
         return self._keys_of_all(states)
 
     def _keys_of_all(self, states: Collection[State]) -> list[EntityKey]:
@@ -411,6 +420,35 @@ class Boundary:
         primary = (self._keys(state, classes[state.class_].primary) for state in states)
         foreign = (self._keys(state, classes[state.class_].foreign) for state in states)
         return list(itertools.chain(*primary, *foreign))
+
+    def _note_labels(self, states: Iterable[State], *, minted: bool = False) -> None:
+        """Note labels that the registry lacks, as far as they are loaded."""
+        noted = {}
+        for state in states:
+            if state.class_ not in self.labelled:
+                continue
+            keys, label = self.labelled[state.class_]
+            for pair in self._keys(state, keys.primary):
+                if self.conversation.lacks_label(pair, minted=minted):
+                    noted[pair] = label.of(state.dict)
+        self.conversation.note_labels({p: each for p, each in noted.items() if each is not None})
+
+    def learn_labels(self) -> None:
+        """Note labels of refs that have none, before what is loaded may expire."""
+        if self.labelled and self.conversation.has_unlabelled:
+            self._note_labels(_states_of(self.loaded), minted=True)
+
+    def changed_labels(self, instances: Iterable[object]) -> dict[EntityKey, str]:
+        """Return the labels that a flush has changed, of those instances."""
+        changed: dict[EntityKey, str] = {}
+        for state in map(sqla.state_of, instances):
+            if state.class_ not in self.labelled:
+                continue
+            keys, source = self.labelled[state.class_]
+            label = source.of(state.dict)
+            if label is not None and label != source.of(sqla.loaded_before(state)):
+                changed |= dict.fromkeys(self._keys(state, keys.primary), label)
+        return changed
 
     def _keys(self, state: State, columns: Mapping[str, KeyColumn]) -> Iterator[EntityKey]:
         texts = _names_of_texts(state)

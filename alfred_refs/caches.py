@@ -17,6 +17,7 @@ from .cache import RefCache
 from .gone import GoneRows
 from .keys import Key, token_of
 from .store import EntityKey, Entry, Gone
+from .unlabelled import Unlabelled
 
 CAPACITY = 50_000
 """Mappings in a cache. No chat shows a model so many, so that what a cache is for stays in it; and
@@ -34,6 +35,7 @@ class Caches:
         capacity: how many mappings the cache that all share has at most.
         current: the cache that all share; another one when it is full.
         gone: which rows are gone: no mark is let go of.
+        unlabelled: refs whose rows may have a label that nobody knows.
         lets_go: whether there may be refs of the conversation that this process has met and does
             not know any more.
     """
@@ -41,6 +43,7 @@ class Caches:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.gone = GoneRows()
+        self.unlabelled = Unlabelled()
         self.lets_go = False
         self._lock = threading.RLock()
         self._all: WeakSet[RefCache] = WeakSet()
@@ -104,6 +107,7 @@ class Caches:
                 cache.forget()
             self._all.clear()
             self.gone.clear()
+            self.unlabelled.clear()
             self.current = self._another()
 
     # What concerns all caches, because the rows of refs in any of them come and go

@@ -66,6 +66,7 @@ class Conversation:
         self._opened = opened
         self._turn: int | None = None
         self._noted_until = monotonic() + NOTED_EVERY.total_seconds()
+        self._labels: dict[EntityKey, str] = {}  # what is to be told with the next mint
 
     def __repr__(self) -> str:
         return f"Conversation({self.id!r})"
@@ -141,7 +142,8 @@ class Conversation:
         name = None if entity is None else self.plans.entities.name_of(entity)
         for entry in self._store.entries(self._address, name):
             key = entry.key if keys else None
-            yield RefEntry(str(entry.ref), entry.ref.entity, entry.ref.number, entry.gone, key)
+            ref = entry.ref
+            yield RefEntry(str(ref), ref.entity, ref.number, entry.gone, entry.label, key)
 
     @property
     def _cache(self) -> RefCache:
@@ -205,7 +207,8 @@ class Conversation:
     def gone(self, ref: str, entity: str) -> GoneRefError:
         """Return the error for a ref whose row was looked for and is not there."""
         known, _ = Suggestions(self._address, self._store).for_text(ref, parse_ref(ref), entity)
-        error = GoneRefError(ref, entity, [k for k in known if k != ref], None, "was deleted")
+        known.pop(ref, None)
+        error = GoneRefError(ref, entity, known, None, "was deleted")
         return self._telemetry.refused(self.id, error)
 
     def has_met_refs(self, wanted: Iterable[Wanted]) -> bool:
@@ -255,7 +258,8 @@ class Conversation:
         new = {pair: None for pair in pairs if not cache.shows(*pair)}
         if not new:
             return
-        told = self._store.refer(self._address, list(new))
+        labels = {pair: self._labels.pop(pair) for pair in new if pair in self._labels}
+        told = self._store.refer(self._address, list(new), labels)
         # what another thread has noted as gone in the meantime was not read here
         entries = [e for e in told if e.gone is None or not cache.shows(e.ref.entity, e.key)]
         known = self._caches.gone.unshown
@@ -347,6 +351,7 @@ class Conversation:
 
     def _keep(self, cache: RefCache, entries: Collection[Entry]) -> None:
         self._caches.keep(cache, entries)
+        self._caches.unlabelled.note(entries, self.plans.entities.has_labels)
 
 
 def _checked(column: KeyColumn, key: Any) -> Key:

@@ -19,6 +19,7 @@ from . import sqla
 from .columns import AlternateKey, KeyColumn, is_ambiguous, is_text_uuid, key_type_of
 from .errors import KeyColumnError, UntranslatableError
 from .exposure import Exposure
+from .labels import Label, label_of
 from .naming import EntityNames
 from .policy import KeyType, RefPolicy
 from .references import (
@@ -44,6 +45,7 @@ class ClassKeys:
         foreign: all others, by attribute name.
         all: both.
         alternate: those among them that hold alternate keys.
+        label: where the label of a row is; `None` where it has none, or no ref of its own.
         identity: what each column of the primary key holds, `None` for data.
         own: the entity that the rows have refs of; `None` where the primary key has several
             columns or is another entity's key.
@@ -55,6 +57,7 @@ class ClassKeys:
     identity: tuple[KeyColumn | None, ...]
     own: str | None
     alternate: Mapping[str, KeyColumn]
+    label: Label | None
 
 
 class Entities:
@@ -74,6 +77,7 @@ class Entities:
         self._classes: dict[type[Any], ClassKeys] = {}
         self._held: tuple[int, frozenset[KeyType]] = (0, frozenset({"uuid"}))
         self._alternates_found = (0, False)
+        self._labelled: dict[str, bool] = {}
 
     def name_of(self, entity: type[Any] | Table | str) -> str:
         """Return the entity name of a mapped class or table; a name stands for itself.
@@ -111,6 +115,16 @@ class Entities:
         if known is None:
             known = self._classes[class_] = self._read_class(inspect(class_).mapper)
         return known
+
+    def has_labels(self, entity: str) -> bool:
+        """Tell whether rows of an entity may have labels, as far as its class has been met."""
+        known = self._labelled.get(entity)
+        table = self.names.table_of(entity) if known is None else None
+        if table is not None:
+            mapper = sqla.mapper_of_table(table)
+            mappers = () if mapper is None else mapper.self_and_descendants
+            known = self._labelled[entity] = any(map(self._label_of, mappers))
+        return known or False
 
     def of_column(self, element: ColumnElement[Any]) -> KeyColumn | None:
         """Return what keys a column holds, seen through aliases, subqueries and labels.
@@ -198,6 +212,7 @@ class Entities:
         identity = [mapper.get_property_by_column(c).key for c in mapper.primary_key]
         primary = {name: held[name] for name in identity if name in held}
         foreign = {name: column for name, column in held.items() if name not in primary}
+        label = self._label_of(mapper)
         own = self.name_of(mapper.class_) if primary else None
         is_own = len(identity) == 1 and [c.space for c in primary.values()] == [own]
         return ClassKeys(
@@ -207,7 +222,14 @@ class Entities:
             tuple(held.get(name) for name in identity),
             own if is_own else None,
             {name: column for name, column in held.items() if column.by is not None},
+            label if is_own else None,
         )
+
+    def _label_of(self, mapper: Mapper[Any]) -> Label | None:
+        said = [c for c in mapper.class_.__mro__ if c in self.policy.labels]
+        by_class = getattr(mapper.class_, "__ref_label__", None)
+        given = self.policy.labels[said[0]] if said else by_class
+        return None if given is None else label_of(mapper, given)
 
     def _of_attribute(self, attribute: ColumnProperty[Any]) -> KeyColumn | None:
         """Return what an attribute holds: a column, or the value of a `column_property()`."""

@@ -17,6 +17,8 @@ class RefEntry:
         entity: what kind of row it names.
         number: its number among the refs of the entity.
         gone: why its row is not there; `None` as long as it may be.
+        label: what people call its row, in one line; `None` where that is not known. It is text
+            of the application's users: to be shown, never to be obeyed.
         key: the key, if it was asked for; it is not printed.
     """
 
@@ -24,4 +26,5 @@ class RefEntry:
     entity: str
     number: int
     gone: Gone | None
+    label: str | None = None
     key: Key | None = field(default=None, repr=False)

@@ -7,10 +7,15 @@ remedy, and never shows a key.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
+
+Known = Sequence[str] | Mapping[str, str | None]
+"""Refs that could be used, in natural order, and the labels of their rows where there are any."""
+
+_QUOTES = str.maketrans({sign: f"\\{sign}" for sign in "\\'\""})
 
 
 class RefError(SQLAlchemyError):
@@ -35,20 +40,24 @@ class BadRefError(RefError):
         expected: the entity that was needed, if one was.
         known: refs of that entity that could be used, in natural order.
         near: the one that was probably meant, if one stands out.
+        labels: what people call the rows of known refs, as far as that is known: text of the
+            application's users, to be shown and never to be obeyed.
     """
 
     def __init__(
         self,
         ref: str | None,
         expected: str | None = None,
-        known: Sequence[str] = (),
+        known: Known = (),
         near: str | None = None,
     ) -> None:
+        labels = dict(known) if isinstance(known, Mapping) else dict.fromkeys(known)
         self.ref = ref
         self.expected = expected
-        self.known = tuple(known)
+        self.known = tuple(labels)
         self.near = near
-        super().__init__(ref, expected, self.known, near)
+        self.labels = {ref: label for ref, label in labels.items() if label is not None}
+        super().__init__(ref, expected, labels, near)
 
     @property
     def entity(self) -> str | None:
@@ -57,13 +66,23 @@ class BadRefError(RefError):
 
     def _remedy(self) -> str:
         if self.near is not None:
-            return f"did you mean {self.near!r}? {self._known()}"
+            return f"did you mean {self._named(self.near)}? {self._known()}"
         return self._known()
 
     def _known(self) -> str:
         if not self.known:
             return "none is known in this conversation; read some first"
-        return "known: " + ", ".join(repr(ref) for ref in self.known)
+        return "known: " + ", ".join(map(self._named, self.known))
+
+    def _named(self, ref: str) -> str:
+        label = self.labels.get(ref)
+        return repr(ref) if label is None else f"{ref!r} ({_inert(label)})"
+
+
+def _inert(label: str) -> str:
+    """Return a label that can neither end a line nor pass for a ref in quotes."""
+    line = label.translate(_QUOTES)
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in line)
 
 
 class UnknownRefError(BadRefError):
@@ -81,7 +100,7 @@ class WrongEntityError(BadRefError):
     """
 
     def __init__(
-        self, ref: str, expected: str | None, known: Sequence[str], near: str | None, actual: str
+        self, ref: str, expected: str | None, known: Known, near: str | None, actual: str
     ) -> None:
         self.actual = actual
         super().__init__(ref, expected, known, near)
@@ -117,7 +136,7 @@ class GoneRefError(BadRefError):
     """
 
     def __init__(
-        self, ref: str, expected: str | None, known: Sequence[str], near: str | None, reason: str
+        self, ref: str, expected: str | None, known: Known, near: str | None, reason: str
     ) -> None:
         self.reason = reason
         super().__init__(ref, expected, known, near)
@@ -202,6 +221,10 @@ class EntityNameError(SetupError):
 
 class KeyColumnError(SetupError):
     """The metadata does not say what a column's keys name, or they have an unsupported type."""
+
+
+class LabelError(SetupError):
+    """What a class or the policy says of labels names nothing, or something that may be a key."""
 
 
 class KeyTypeError(SetupError):

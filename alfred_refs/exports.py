@@ -6,7 +6,8 @@ text, so that no number is rounded. It holds keys: it is for trusted code, never
     {"format": "alfred_refs.conversation", "version": 1,
      "id": "chat-7", "owner": "ann", "turn": 3, "begun_at": "2026-11-22T10:00:00+00:00",
      "last": {"recipe": 2},
-     "refs": [{"ref": "recipe_1", "key": "uuid:a508000d-9b55-40f0-8886-dbdd88bd2de2"},
+     "refs": [{"ref": "recipe_1", "key": "uuid:a508000d-9b55-40f0-8886-dbdd88bd2de2",
+               "label": "Butter Chicken"},
               {"ref": "recipe_2", "key": ["int:12", "str:b"], "gone": "was deleted"}]}
 
 What comes in is checked, whole, before any of it is used. An error names fields and refs; keys,
@@ -33,6 +34,7 @@ from pydantic import (
 
 from .errors import ExportFormatError
 from .keys import Key, encode
+from .labels import clean
 from .refs import MAX_NUMBER, Ref, is_entity_name, parse_ref
 from .store import Entry, Exported, Gone
 
@@ -91,7 +93,8 @@ def key_to_json(key: Key) -> Any:
 
 def _ref_to_json(entry: Entry) -> dict[str, Any]:
     value = {"ref": str(entry.ref), "key": key_to_json(entry.key)}
-    return value if entry.gone is None else {**value, "gone": entry.gone}
+    beside = {"gone": entry.gone, "label": entry.label}
+    return value | {name: said for name, said in beside.items() if said is not None}
 
 
 def _key_from_json(value: Any, depth: int = 0) -> Key:
@@ -148,6 +151,7 @@ class _Ref(_Strict):
     ref: Annotated[Any, BeforeValidator(_ref_from_json)]
     key: Annotated[Any, BeforeValidator(_key_from_json)]
     gone: Gone | None = None
+    label: Annotated[str, AfterValidator(clean)] | None = None
 
 
 def _check_version(data: Any) -> None:
@@ -168,7 +172,7 @@ def _entry(value: Any, position: int) -> Entry:
         read = _Ref.model_validate(value)
     except ValidationError as error:
         raise _malformed(error, f"refs[{position}]") from None
-    return Entry(read.ref, read.key, read.gone)
+    return Entry(read.ref, read.key, read.gone, read.label)
 
 
 def _check_numbers(entries: Iterable[Entry], last: Mapping[str, int]) -> None:

@@ -64,6 +64,10 @@ class EntityNames:
         said = self._given_to(table.fullname) is not None
         return said or table in self._names or sqla.mapper_of_table(table) is not None
 
+    def table_of(self, name: str) -> Table | None:
+        """Return a table of the entity, if one has been met."""
+        return self._tables.get(name)
+
     def _meet_all(self, table: Table) -> None:
         mapper = sqla.mapper_of_table(table)
         if mapper is None:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from .refs import Ref
 from .store import (
+    NO_LABELS,
     Address,
     ConversationInfo,
     EntityKey,
@@ -43,12 +44,17 @@ class ObservedStore:
         """See `Store.create_tables`: no round trip of a conversation's."""
         self._store.create_tables()
 
-    def refer(self, address: Address, keys: Sequence[EntityKey]) -> list[Entry]:
+    def refer(
+        self,
+        address: Address,
+        keys: Sequence[EntityKey],
+        labels: Mapping[EntityKey, str] = NO_LABELS,
+    ) -> list[Entry]:
         """See `Store.refer`."""
         return self._travel(
             "refer",
             address,
-            lambda: self._store.refer(address, keys),
+            lambda: self._store.refer(address, keys, labels),
             entities=lambda: (entity for entity, _ in keys),
             minted=lambda entries: sum(entry.minted for entry in entries),
         )
@@ -62,9 +68,15 @@ class ObservedStore:
             entities=lambda: (ref.entity for ref in refs),
         )
 
-    def known(self, address: Address, near: Ref, limit: int) -> list[Ref]:
+    def known(self, address: Address, near: Ref, limit: int) -> Mapping[Ref, str | None]:
         """See `Store.known`."""
         return self._travel("known", address, lambda: self._store.known(address, near, limit))
+
+    def labelled(self, address: Address, entity: str, limit: int) -> Mapping[Ref, str]:
+        """See `Store.labelled`."""
+        return self._travel(
+            "labelled", address, lambda: self._store.labelled(address, entity, limit)
+        )
 
     def entities(self, address: Address) -> Mapping[str, int]:
         """See `Store.entities`."""
@@ -77,6 +89,15 @@ class ObservedStore:
             address,
             lambda: self._store.mark(address, keys, gone),
             entities=lambda: (entity for entity, _ in keys),
+        )
+
+    def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
+        """See `Store.label`."""
+        self._travel(
+            "label",
+            address,
+            lambda: self._store.label(address, labels),
+            entities=lambda: (entity for entity, _ in labels),
         )
 
     def begin_turn(self, address: Address) -> int:

@@ -25,9 +25,9 @@ from sqlalchemy.orm import InstanceState
 from . import sqla
 from .alternates import Alternates
 from .columns import KeyColumn
-from .conversation import Conversation
 from .keys import Key
 from .naming import root_of
+from .session_conversation import SessionConversation
 from .store import EntityKey, Gone
 
 _log = logging.getLogger("alfred_refs")
@@ -42,11 +42,13 @@ class _Record:
     Attributes:
         before: whether a row was there before the first thing done to it.
         after: whether it is there after the last.
+        labels: what rows are called that were written, where that has changed.
         committed: whether all this came to stay, as far as the transaction around it does.
     """
 
     before: dict[EntityKey, bool] = field(default_factory=dict)
     after: dict[EntityKey, bool] = field(default_factory=dict)
+    labels: dict[EntityKey, str] = field(default_factory=dict)
     committed: bool = False
 
     def note(self, pair: EntityKey, there: bool) -> None:
@@ -56,12 +58,13 @@ class _Record:
     def add(self, released: _Record) -> None:
         self.before = released.before | self.before
         self.after |= released.after
+        self.labels |= released.labels
 
 
 class Outcome:
     """The fate of one session's rows, from flush to the end of the transaction."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: SessionConversation) -> None:
         self._conversation = conversation
         self._entities = conversation.plans.entities
         self._watching = False
@@ -69,6 +72,7 @@ class Outcome:
         self._gone_refs, self._unshown = conversation.lost
         self._open: list[_Record] = []
         self._gone: dict[EntityKey, Gone] = {}
+        self._labels: dict[EntityKey, str] = {}
         self._instances: WeakValueDictionary[EntityKey, object] = WeakValueDictionary()
 
     def begun(self) -> None:
@@ -82,6 +86,11 @@ class Outcome:
     def deleted(self, state: State) -> None:
         """Note that a row was deleted."""
         self._note(state, there=False)
+
+    def labelled(self, labels: Mapping[EntityKey, str]) -> None:
+        """Note what rows are called that were written, where that has changed."""
+        if self._open:
+            self._open[-1].labels |= labels
 
     def _note(self, state: State, *, there: bool) -> None:
         pair = self._own_key(state)
@@ -168,6 +177,7 @@ class Outcome:
         self._gone |= dict.fromkeys(unsaved - outside, "was never saved")
 
     def _settle(self, record: _Record) -> None:
+        self._labels |= record.labels
         for pair, there in record.after.items():
             if there:
                 self._gone.pop(pair, None)
@@ -176,11 +186,13 @@ class Outcome:
 
     def _tell(self) -> None:
         gone, self._gone = self._gone, {}
+        labels, self._labels = self._labels, {}
         try:
             for reason in set(gone.values()):
                 pairs = [pair for pair in gone if gone[pair] == reason]
                 self._conversation.note_gone(pairs, reason, self._instances)
             self._conversation.confirm_back()
+            self._conversation.tell_labels(labels)
         except SQLAlchemyError:
             # The transaction has ended well or badly on its own account; this is only a note.
             _log.warning("could not note what became of the rows of %d refs", len(gone))

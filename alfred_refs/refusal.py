@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .errors import (
@@ -23,6 +24,9 @@ from .refs import MAX_NUMBER, Ref
 from .store import Address, Entry, Store
 
 _SHOWN = 10  # refs named in an error: enough to choose from, few enough for a prompt
+_LOOKED_AT = 1_000  # refs whose labels a text is compared with: some milliseconds
+_LONGEST = 200  # characters of a label
+_ALIKE = 0.75  # of two labels: one word of four may differ, or a letter of each
 
 # The digits of a UUID, however they are grouped, anywhere in a text.
 _UUID = re.compile(r"(?:[0-9a-f][-_]*){32}", re.IGNORECASE)
@@ -37,20 +41,37 @@ class Suggestions:
 
     def for_text(
         self, text: str, ref: Ref | None, expected: str | None
-    ) -> tuple[list[str], str | None]:
-        """Return refs that could be used instead, and the one that was probably meant."""
+    ) -> tuple[dict[str, str | None], str | None]:
+        """Return refs that could be used instead, with labels, and the one probably meant."""
         entities = self.store.entities(self.address)
         spelt = re.sub(r"[\W_]*[0-9]+\W*$", "", text).lower()
         alike = difflib.get_close_matches(spelt, entities, n=1)
         entity = expected or next(iter(alike), None)
         if entity is None:
-            return [], None
+            return {}, None
         digits = re.search(r"[0-9]{1,9}", text)
         number = min(int(digits[0]), MAX_NUMBER) if digits else 1
-        known = sorted(self.store.known(self.address, Ref(entity, number), _SHOWN))
+        known = dict(self.store.known(self.address, Ref(entity, number), _SHOWN))
         meant = Ref(entity, number)
-        misspelt = digits is not None and alike == [entity] and meant in known and meant != ref
-        return [str(k) for k in known], str(meant) if misspelt else None
+        if digits is not None and alike == [entity] and meant in known and meant != ref:
+            return _shown(known), str(meant)
+        is_name = ref is None and not _holds_uuid(text)
+        called = self._called(text, entity) if known and is_name else {}
+        near = str(*called) if len(called) == 1 else None
+        return _shown(dict([*called.items(), *known.items()][:_SHOWN])), near
+
+    def _called(self, text: str, entity: str) -> dict[Ref, str | None]:
+        """Return refs of the label that a text is, or else is most like."""
+        labels = self.store.labelled(self.address, entity, _LOOKED_AT)
+        folded = {ref: label.casefold() for ref, label in labels.items()}
+        name = " ".join(text[:_LONGEST].split()).casefold()
+        names = [name, *difflib.get_close_matches(name, folded.values(), n=1, cutoff=_ALIKE)]
+        found = ([ref for ref in folded if folded[ref] == name] for name in names)
+        return {ref: labels[ref] for ref in sorted(next(filter(None, found), []))}
+
+
+def _shown(known: Mapping[Ref, str | None]) -> dict[str, str | None]:
+    return {str(ref): known[ref] for ref in sorted(known)}
 
 
 def refusal(

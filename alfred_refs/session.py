@@ -346,6 +346,16 @@ def _flushing(session: RefSession, *_: object) -> None:
             session._boundary.enter_all(session.dirty)
 
 
+@event.listens_for(RefSession, "after_flush")
+def _changed(session: RefSession, *_: object) -> None:
+    if (
+        session._boundary is not None
+        and session._outcome is not None
+        and session._boundary.labelled
+    ):
+        session._outcome.labelled(session._boundary.changed_labels(session.dirty))
+
+
 @event.listens_for(RefSession, "after_flush_postexec")
 def _flushed(session: RefSession, *_: object) -> None:
     if session._boundary is not None and session._boundary.looks_ahead:
@@ -380,15 +390,17 @@ def _begun(session: RefSession, transaction: SessionTransaction) -> None:
 
 @event.listens_for(RefSession, "after_commit")
 def _committed(session: RefSession) -> None:
-    if session._outcome is not None:
+    if session._boundary is not None and session._outcome is not None:
+        session._boundary.learn_labels()
         session._outcome.committed()
 
 
 @event.listens_for(RefSession, "after_transaction_end")
 def _ended(session: RefSession, transaction: SessionTransaction) -> None:
-    if session._outcome is not None and _is_boundary(transaction):
-        session._outcome.ended()
-    if session._boundary is not None:
+    if session._boundary is not None and session._outcome is not None:
+        if _is_boundary(transaction):
+            session._boundary.learn_labels()
+            session._outcome.ended()
         session._boundary.alternates.forget()
     if session._failures is not None and transaction.parent is None:
         session._failures.unwatch()

@@ -43,6 +43,7 @@ class SessionConversation(Conversation):
         vars(self).update(vars(conversation))
         self._whole = conversation
         self._viewer = weakref.ref(viewer)
+        self._labels: dict[EntityKey, str] = {}
         self._mine = self._caches.current
         self._most = self._caches.capacity
 
@@ -99,6 +100,35 @@ class SessionConversation(Conversation):
         super().note_read(pairs)
         if self._caches.gone.back:
             self._look_anew()
+
+    @property
+    def has_unlabelled(self) -> bool:
+        """Whether there are refs that may have a label which nobody knows."""
+        return bool(self._caches.unlabelled)
+
+    def lacks_label(self, pair: EntityKey, *, minted: bool) -> bool:
+        """Tell whether the label of a row is wanted: its key is new here, or known without one.
+
+        Args:
+            pair: the key.
+            minted: whether to leave out keys that are new.
+        """
+        if pair in self._caches.unlabelled:
+            return True
+        return not minted and not self._mine.shows(*pair)
+
+    def note_labels(self, labels: Mapping[EntityKey, str]) -> None:
+        """Note what rows are called: told when they are minted, or else by `tell_labels`."""
+        self._labels |= labels
+
+    def tell_labels(self, changed: Mapping[EntityKey, str]) -> None:
+        """Tell the store labels that have changed, and those that it lacks: at most one trip."""
+        noted, self._labels = self._labels, {}
+        unlabelled = self._caches.unlabelled
+        labels = {pair: noted[pair] for pair in noted if pair in unlabelled} | {**changed}
+        if labels:
+            self._store.label(self._address, labels)
+            unlabelled.difference_update(labels)
 
     def refs_of(self, entity: str) -> Mapping[Any, str]:
         """Return the refs met so far, by the token of their key: a live view, to be read only.

@@ -54,6 +54,7 @@ VALUES: Mapping[str, Any] = {
     "p_gones": [None, None, "was deleted"],
     "p_id": "0",
     "p_keys": [encode(SMALL), encode(uuid.UUID(int=1)), encode(uuid.UUID(int=2))],
+    "p_labels": ["Soup", None, "Stew"],
     "p_limit": 5,
     "p_new": NONE,
     "p_number": 10_000,

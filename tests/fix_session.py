@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import Conversation, PostgresStore, RefRegistry, RefSession
 from alfred_refs.refs import Ref
-from alfred_refs.store import Address, EntityKey, Entry, Gone
+from alfred_refs.store import NO_LABELS, Address, EntityKey, Entry, Gone
 from tests.models import Recipe
 
 
@@ -21,15 +21,25 @@ class TravelLog(PostgresStore):
         super().__init__(engine)
         self.trips: list[str] = []
 
-    def refer(self, address: Address, keys: Sequence[EntityKey]) -> list[Entry]:
+    def refer(
+        self,
+        address: Address,
+        keys: Sequence[EntityKey],
+        labels: Mapping[EntityKey, str] = NO_LABELS,
+    ) -> list[Entry]:
         """Write it down."""
         self.trips.append("refer")
-        return super().refer(address, keys)
+        return super().refer(address, keys, labels)
 
     def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:
         """Write it down."""
         self.trips.append("resolve")
         return super().resolve(address, refs)
+
+    def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
+        """Write it down."""
+        self.trips.append("label")
+        super().label(address, labels)
 
     def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
         """Write it down."""

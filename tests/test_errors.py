@@ -49,6 +49,25 @@ EXAMPLES = [
         "'x' is not a known ref; none is known in this conversation; read some first",
     ),
     (
+        UnknownRefError(
+            "butter chicken",
+            "recipe",
+            {"recipe_1": "Butter Chicken", "recipe_2": None},
+            "recipe_1",
+        ),
+        (
+            "'butter chicken' is not a known recipe; did you mean 'recipe_1' (Butter Chicken)? "
+            "known: 'recipe_1' (Butter Chicken), 'recipe_2'"
+        ),
+    ),
+    (
+        UnknownRefError("x", "recipe", {"recipe_1": "a', 'recipe_9' (\n\"b\\"}),
+        (
+            "'x' is not a known recipe; "
+            r"known: 'recipe_1' (a\', \'recipe_9\' (\n\"b\\)"
+        ),
+    ),
+    (
         WrongEntityError("meal_plan_1", "recipe", KNOWN[:1], None, "meal_plan"),
         "'meal_plan_1' names entity 'meal_plan' where 'recipe' is needed; known: 'recipe_1'",
     ),
@@ -161,3 +180,12 @@ def test_the_data_of_a_bad_ref_is_there_to_be_used() -> None:
         *("meal_plan_1", "recipe", "meal_plan"),
         ("recipe_1",),
     )
+
+
+def test_labels_are_data_too() -> None:
+    """An error tells which refs have which labels, in a pickle as well."""
+    error = GoneRefError("recipe_4", "recipe", {"recipe_1": "Soup", "recipe_2": None}, None, "x")
+    copied = pickle.loads(pickle.dumps(error))  # noqa: S301  # our own
+
+    assert (copied.known, copied.labels) == (("recipe_1", "recipe_2"), {"recipe_1": "Soup"})
+    assert str(copied) == str(error)

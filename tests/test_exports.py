@@ -22,6 +22,7 @@ PARTS = st.uuids() | st.integers() | st.text(st.characters(exclude_categories=["
 KEYS: st.SearchStrategy[Key] = st.recursive(
     PARTS, lambda parts: st.lists(parts, max_size=3).map(tuple), max_leaves=4
 )
+LABELS = st.sampled_from([None, "Soup", "'ключ' (2)"])
 GONE = st.sampled_from([None, "was deleted", "was never saved"])
 
 
@@ -34,7 +35,8 @@ def conversations(draw: st.DrawFn) -> Exported:
         numbers = st.integers(1, MAX_NUMBER)
         taken = draw(st.lists(numbers, unique=True, min_size=len(keys), max_size=len(keys)))
         for number, key in zip(taken, keys, strict=True):
-            entries.append(Entry(Ref(entity, number), key, draw(GONE)))  # type: ignore[arg-type]
+            ref, gone = Ref(entity, number), draw(GONE)
+            entries.append(Entry(ref, key, gone, draw(LABELS)))  # type: ignore[arg-type]
         last[entity] = draw(st.integers(max([*taken, 1]), MAX_NUMBER))
     moment = draw(st.datetimes(timezones=st.just(UTC)))
     owner = draw(st.none() | st.just("ann"))
@@ -46,7 +48,7 @@ def conversations(draw: st.DrawFn) -> Exported:
 def an_export(**changes: Any) -> dict[str, Any]:
     """Return an export of two recipes, with changes."""
     refs = [
-        {"ref": "recipe_1", "key": f"uuid:{UUID}"},
+        {"ref": "recipe_1", "key": f"uuid:{UUID}", "label": "Soup"},
         {"ref": "recipe_2", "key": ["int:12", "str:b"], "gone": "was deleted"},
     ]
     return {
@@ -87,7 +89,7 @@ def test_the_format_is_what_the_documentation_says() -> None:
     exported = Exported(
         *("chat-7", "ann", 3, datetime(2026, 11, 22, 10, tzinfo=UTC), {"recipe": 2}),
         [
-            Entry(Ref("recipe", 1), uuid.UUID(UUID)),
+            Entry(Ref("recipe", 1), uuid.UUID(UUID), None, "Soup"),
             Entry(Ref("recipe", 2), (12, "b"), "was deleted"),
         ],
     )
@@ -107,7 +109,8 @@ FOREIGN: list[Any] = [None, [], "{}", {}, {"format": 1}]
         (an_export(version="1"), "cannot be read: version"),
         (an_export(version=True), "cannot be read: version"),
         (an_export(labels={}), "has a field that is not known: labels"),
-        (with_ref(label="Soup"), r"has a field that is not known: refs\[1\].label"),
+        (with_ref(colour="red"), r"has a field that is not known: refs\[1\].colour"),
+        (with_ref(label=7), r"has a value that cannot be read: refs\[1\].label"),
         (an_export(turn=-1), "cannot be read: turn"),
         (an_export(turn="3"), "cannot be read: turn"),
         (an_export(id=7), "cannot be read: id"),
@@ -198,3 +201,10 @@ def test_no_error_repeats_what_may_be_a_key(data: Any) -> None:
         from_json(data)
 
     assert UUID[:8] not in str(caught.value)
+
+
+def test_a_label_that_comes_in_is_cleaned() -> None:
+    """An export may have been changed by hand: a key in a label does not get into the registry."""
+    read = from_json(with_ref(label=f"Soup\n{UUID}"))
+
+    assert read.entries[1].label == "Soup <key>"

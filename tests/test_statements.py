@@ -30,6 +30,7 @@ OF_ONE = sorted(statements().keys() - OF_ALL_CONVERSATIONS)
 # why a statement may look at more rows than it was asked for
 LOOKS_AT_MORE = {
     "mark": "an update is a join, and the server may choose to read one side whole",
+    "label": "the same",
     "fork_mappings": "the conversation is copied",
     "forget_mappings": "the conversation is deleted",
 }

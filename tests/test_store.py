@@ -167,7 +167,7 @@ def test_nothing_is_known_of_a_conversation_that_was_not_begun(store: Store) -> 
     """Asking does not begin a conversation."""
     assert store.resolve(CHAT, [Ref("recipe", 1)]) == {}
     assert (store.entities(CHAT), store.turn(CHAT)) == ({}, 0)
-    assert store.known(CHAT, Ref("recipe", 1), 5) == []
+    assert store.known(CHAT, Ref("recipe", 1), 5) == {}
     assert store.refer(TAKEN, [("recipe", 1)])[0].ref.number == 1
 
 
@@ -212,7 +212,7 @@ def test_another_owner_can_neither_list_nor_mark(store: Store) -> None:
 
     store.mark(TAKEN, [("recipe", 1)], "was deleted")
 
-    assert store.known(TAKEN, Ref("recipe", 1), 5) == []
+    assert store.known(TAKEN, Ref("recipe", 1), 5) == {}
     assert store.resolve(CHAT, [Ref("recipe", 1)])[Ref("recipe", 1)].gone is None
 
 
@@ -243,6 +243,58 @@ def test_a_row_that_is_gone_can_be_there_again(store: Store) -> None:
 
     assert [(e.ref, e.gone) for e in gone] == [(entry.ref, "was never saved")]
     assert store.resolve(CHAT, [entry.ref])[entry.ref] == entry
+
+
+def test_a_label_comes_with_a_new_key(store: Store) -> None:
+    """What is known of a key that is not new stays as it is, whatever comes along."""
+    one, two, three = new_keys("recipe", 3)
+
+    first = store.refer(CHAT, [one, two], {one: "Soup", three: "Stew"})
+    again = store.refer(CHAT, [two, one], {one: "Salad", two: "Salad"})
+
+    assert [entry.label for entry in first] == ["Soup", None]
+    assert [entry.label for entry in again] == [None, "Soup"]
+    assert store.resolve(CHAT, [first[0].ref])[first[0].ref].label == "Soup"
+    assert [entry.label for entry in store.entries(CHAT)] == ["Soup", None]
+
+
+def test_a_label_can_be_changed_and_added(store: Store) -> None:
+    """By keys that are known; others are skipped, and so is another owner."""
+    one, two, three = new_keys("recipe", 3)
+    store.refer(CHAT, [one, two], {one: "Soup"})
+
+    store.label(CHAT, {one: "'; drop (x", two: "Stew", three: "Salad"})
+    store.label(TAKEN, {one: "Stolen"})
+    store.label(CHAT, {})
+
+    assert [entry.label for entry in store.entries(CHAT)] == ["'; drop (x", "Stew"]
+
+
+def test_labels_are_offered_of_the_last_rows_that_are_there(store: Store) -> None:
+    """As many refs are looked at as are asked for; none of another entity, and no other owner."""
+    keys = new_keys("recipe", 4)
+    labels = dict(zip(keys, ["A", "B", "C", "D"], strict=True))
+    store.refer(CHAT, [*keys, ("order", 7)], labels | {("order", 7): "O"})
+    store.mark(CHAT, [keys[2]], "was deleted")
+
+    last = store.labelled(CHAT, "recipe", 3)
+
+    assert list(last.items()) == [(Ref("recipe", 4), "D"), (Ref("recipe", 2), "B")]
+    assert store.labelled(CHAT, "meal_plan", 3) == {}
+    assert store.labelled(TAKEN, "recipe", 3) == {}
+    assert store.known(CHAT, Ref("recipe", 3), 2) == {Ref("recipe", 2): "B", Ref("recipe", 4): "D"}
+
+
+def test_a_fork_and_an_export_have_the_labels(store: Store) -> None:
+    """Labels go where the refs go."""
+    [key] = new_keys("recipe", 1)
+    store.refer(CHAT, [key], {key: "Soup"})
+
+    store.fork(CHAT, "fork")
+    store.restore(Address("copy", "ann"), store.export(CHAT))
+
+    for id_ in ("fork", "copy"):
+        assert [entry.label for entry in store.entries(Address(id_, "ann"))] == ["Soup"]
 
 
 def test_numbers_are_not_given_twice_after_rows_are_gone(store: Store) -> None:
@@ -398,7 +450,7 @@ def test_a_forgotten_conversation_is_not_there(store: Store) -> None:
 
     assert store.resolve(CHAT, [Ref("recipe", 1)]) == {}
     assert (store.entities(CHAT), store.turn(CHAT), refs_in(store, CHAT)) == ({}, 0, {})
-    assert store.known(CHAT, Ref("recipe", 1), 5) == []
+    assert store.known(CHAT, Ref("recipe", 1), 5) == {}
     assert [info.id for info in store.conversations()] == [FORK.id]
     with pytest.raises(UnknownConversationError):
         store.forget(CHAT)

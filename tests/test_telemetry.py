@@ -49,7 +49,7 @@ def memory() -> RefRegistry:
 class Broken(MemoryStore):
     """A store whose database says something with a key in it."""
 
-    def refer(self, address: Address, keys: Any) -> list[Entry]:
+    def refer(self, address: Address, keys: Any, *_: object) -> list[Entry]:
         """Fail."""
         raise ConnectionError(f"no answer about {keys} in {address}")
 

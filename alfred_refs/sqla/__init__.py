@@ -27,6 +27,7 @@ from .mapping import (
     columns_by_getter as columns_by_getter,
     columns_of_keys as columns_of_keys,
     is_unpopulated as is_unpopulated,
+    loaded_before as loaded_before,
     mapper_of_table as mapper_of_table,
     mappers_of as mappers_of,
     new_collection as new_collection,

@@ -9,7 +9,7 @@ from sqlalchemy import (
     Table,
 )
 from sqlalchemy.orm import InstanceState, Mapper, registry
-from sqlalchemy.orm.base import NO_VALUE, instance_state
+from sqlalchemy.orm.base import NO_VALUE, LoaderCallableStatus, instance_state
 from sqlalchemy.orm.mapped_collection import _AttrGetter, _PlainColumnGetter
 from sqlalchemy.orm.mapper import _all_registries
 from sqlalchemy.util.langhelpers import Missing
@@ -56,6 +56,19 @@ def classes_called(path: str) -> list[type[Any]]:
 def state_of(instance: object) -> InstanceState[Any]:
     """Return the state of an instance of a mapped class: `inspect()` without its dispatch."""
     return instance_state(instance)
+
+
+def loaded_before(state: InstanceState[Any]) -> dict[str, Any]:
+    """Return what an instance had loaded before it was changed, until a flush is over.
+
+    Leans on `committed_state`, which has what `attributes.get_history()` would look up one by one.
+    """
+    before = {**state.dict, **state.committed_state}
+    return {
+        name: value
+        for name, value in before.items()
+        if not isinstance(value, LoaderCallableStatus)
+    }
 
 
 def new_collection(attribute: Any) -> Any:

@@ -8,6 +8,7 @@ from .memory import MemoryStore as MemoryStore
 from .postgres import PostgresStore as PostgresStore
 from .protocol import Store as Store
 from .values import (
+    NO_LABELS as NO_LABELS,
     NOTED_EVERY as NOTED_EVERY,
     Address as Address,
     ConversationInfo as ConversationInfo,

@@ -166,7 +166,7 @@ page_of_conversations = (
     .limit(p.limit)
 )
 page_of_entries = (
-    select(mappings.c.number, mappings.c.key, mappings.c.gone)
+    select(mappings.c.number, mappings.c.key, mappings.c.gone, mappings.c.label)
     .where(
         mappings.c.conversation == p.conversation,
         mappings.c.kind == p.kind,
@@ -210,14 +210,14 @@ continue_counters = restore_counters.on_conflict_do_update(
     },
 )
 _entries = (
-    func.unnest(p.entities, p.numbers, p.keys, _gones)
-    .table_valued("entity", "number", "key", "gone")
+    func.unnest(p.entities, p.numbers, p.keys, _gones, p.labels)
+    .table_valued("entity", "number", "key", "gone", "label")
     .render_derived(name="entries")
 )
 restore_mappings = insert(mappings).from_select(
-    ["conversation", "kind", "number", "key", "gone"],
+    ["conversation", "kind", "number", "key", "gone", "label"],
     select(p.conversation, counters.c.kind, _entries.c.number)
-    .add_columns(_entries.c.key, _entries.c.gone)
+    .add_columns(_entries.c.key, _entries.c.gone, _entries.c.label)
     .join_from(
         _entries,
         counters,

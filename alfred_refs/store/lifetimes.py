@@ -219,7 +219,9 @@ def _entries(fetch: _Fetch, address: Address, entity: str) -> Iterator[Entry]:
     number: int | None = 0
     while number is not None:
         rows = fetch(statements.page_of_entries, values | {"p_number": number})
-        yield from (Entry(Ref(entity, row.number), decode(row.key), row.gone) for row in rows)
+        yield from (
+            Entry(Ref(entity, row.number), decode(row.key), row.gone, row.label) for row in rows
+        )
         number = rows[-1].number if len(rows) == _PAGE else None
 
 
@@ -242,6 +244,7 @@ def _write(connection: Connection, address: Address, exported: Exported) -> None
             "p_numbers": [entry.ref.number for entry in page],
             "p_keys": [encode(entry.key) for entry in page],
             "p_gones": [entry.gone for entry in page],
+            "p_labels": [entry.label for entry in page],
         }
         connection.execute(statements.restore_mappings, values | arrays)
 

@@ -12,6 +12,7 @@ from alfred_refs.errors import ConversationExistsError, UnknownConversationError
 from alfred_refs.refs import Ref
 
 from .values import (
+    NO_LABELS,
     Address,
     ConversationInfo,
     EntityKey,
@@ -36,20 +37,23 @@ class _Conversation:
     begun_at: datetime = field(default_factory=_now)
     used_at: datetime = field(default_factory=_now)
 
-    def refer(self, entity_key: EntityKey) -> Entry:
+    def refer(self, entity_key: EntityKey, label: str | None) -> Entry:
         ref = self.by_key.get(entity_key)
-        return self._mint(entity_key) if ref is None else self.by_ref[ref]
+        return self._mint(entity_key, label) if ref is None else self.by_ref[ref]
 
-    def _mint(self, entity_key: EntityKey) -> Entry:
+    def _mint(self, entity_key: EntityKey, label: str | None) -> Entry:
         entity, key = entity_key
         self.last[entity] = number = self.last.get(entity, 0) + 1
-        entry = Entry(Ref(entity, number), key)
+        entry = Entry(Ref(entity, number), key, label=label)
         self.keep(entry)
         return replace(entry, minted=True)
 
     def keep(self, entry: Entry) -> None:
         self.by_ref[entry.ref] = entry
         self.by_key[entry.ref.entity, entry.key] = entry.ref
+
+    def of(self, entity: str) -> list[Entry]:
+        return [entry for entry in self.by_ref.values() if entry.ref.entity == entity]
 
     def counts(self) -> dict[str, int]:
         return dict(sorted(Counter(ref.entity for ref in self.by_ref).items()))
@@ -78,13 +82,18 @@ class MemoryStore:
     def create_tables(self) -> None:
         """Do nothing: there are no tables."""
 
-    def refer(self, address: Address, keys: Sequence[EntityKey]) -> list[Entry]:
+    def refer(
+        self,
+        address: Address,
+        keys: Sequence[EntityKey],
+        labels: Mapping[EntityKey, str] = NO_LABELS,
+    ) -> list[Entry]:
         """See `Store.refer`."""
         if not keys:
             return []
         with self._lock:
             conversation = self._begun(address)
-            return [conversation.refer(key) for key in keys]
+            return [conversation.refer(key, labels.get(key)) for key in keys]
 
     def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:
         """See `Store.resolve`."""
@@ -93,12 +102,20 @@ class MemoryStore:
             known = self._seen(address).by_ref
             return {ref: known[ref] for ref in refs if ref in known}
 
-    def known(self, address: Address, near: Ref, limit: int) -> list[Ref]:
+    def known(self, address: Address, near: Ref, limit: int) -> Mapping[Ref, str | None]:
         """See `Store.known`."""
         with self._lock:
-            entries = self._mine(address).by_ref.values()
-            refs = [e.ref for e in entries if e.ref.entity == near.entity and e.gone is None]
-        return sorted(refs, key=lambda ref: (abs(ref.number - near.number), ref.number))[:limit]
+            entries = self._mine(address).of(near.entity)
+        there = {entry.ref: entry.label for entry in entries if entry.gone is None}
+        nearest = sorted(there, key=lambda ref: (abs(ref.number - near.number), ref.number))
+        return {ref: there[ref] for ref in nearest[:limit]}
+
+    def labelled(self, address: Address, entity: str, limit: int) -> Mapping[Ref, str]:
+        """See `Store.labelled`."""
+        with self._lock:
+            entries = self._mine(address).of(entity)
+        last = sorted(entries, key=lambda entry: -entry.ref.number)[:limit]
+        return {e.ref: e.label for e in last if e.label is not None and e.gone is None}
 
     def entities(self, address: Address) -> Mapping[str, int]:
         """See `Store.entities`."""
@@ -112,6 +129,14 @@ class MemoryStore:
             conversation = self._mine(address)
             for ref in (conversation.by_key[key] for key in keys if key in conversation.by_key):
                 conversation.by_ref[ref] = replace(conversation.by_ref[ref], gone=gone)
+
+    def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
+        """See `Store.label`."""
+        with self._lock:
+            conversation = self._mine(address)
+            for key in labels.keys() & conversation.by_key.keys():
+                ref = conversation.by_key[key]
+                conversation.by_ref[ref] = replace(conversation.by_ref[ref], label=labels[key])
 
     def begin_turn(self, address: Address) -> int:
         """See `Store.begin_turn`."""

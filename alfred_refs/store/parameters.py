@@ -34,6 +34,7 @@ limit = bindparam("p_limit", type_=Integer)
 gone = bindparam("p_gone", type_=Text)
 entities = bindparam("p_entities", type_=ARRAY(Text))
 keys = bindparam("p_keys", type_=ARRAY(LargeBinary))
+labels = bindparam("p_labels", type_=ARRAY(Text))
 numbers = bindparam("p_numbers", type_=ARRAY(Integer))
 
 here = conversations.c.conversation == conversation

@@ -24,7 +24,7 @@ from .connections import OwnEngine, can_pipeline, in_one_trip, transaction
 from .lifetimes import UNIQUE_VIOLATION, Lifetimes
 from .parameters import begun, named
 from .tables import metadata
-from .values import NOTED_EVERY, Address, EntityKey, Entry, Gone
+from .values import NO_LABELS, NOTED_EVERY, Address, EntityKey, Entry, Gone
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData, Row
@@ -70,11 +70,16 @@ class PostgresStore(Lifetimes):
 
         self._own.run(create)
 
-    def refer(self, address: Address, keys: Sequence[EntityKey]) -> list[Entry]:
+    def refer(
+        self,
+        address: Address,
+        keys: Sequence[EntityKey],
+        labels: Mapping[EntityKey, str] = NO_LABELS,
+    ) -> list[Entry]:
         """See `Store.refer`."""
         if not keys:
             return []
-        values = begun(address) | _arrays(keys)
+        values = begun(address) | _arrays(keys, labels)
         rows = self._minted(values)
         if len(rows) < len(keys):  # of another owner, or forgotten between the two statements
             rows = self._write([statements.lock_always, statements.refer], values)
@@ -82,9 +87,9 @@ class PostgresStore(Lifetimes):
             raise UnknownConversationError(address.id)
         found = {position: rest for position, *rest in rows}
         return [
-            Entry(Ref(entity, number), key, gone, minted)
+            Entry(Ref(entity, number), key, *rest)
             for position, (entity, key) in enumerate(keys, start=1)
-            for number, gone, minted in (found[position],)
+            for number, *rest in (found[position],)
         ]
 
     def _minted(self, values: Mapping[str, Any]) -> Sequence[Any]:
@@ -110,18 +115,23 @@ class PostgresStore(Lifetimes):
             with suppress(RegistryBusyError, RegistryFailedError, RegistryUnreachableError):
                 self.touch(address)  # a note: what was found is found
         entries = [
-            Entry(Ref(row.entity, row.number), decode(row.key), row.gone)
+            Entry(Ref(row.entity, row.number), decode(row.key), row.gone, row.label)
             for row in _only_mine(rows, address)
             if row.key is not None
         ]
         return {entry.ref: entry for entry in entries}
 
-    def known(self, address: Address, near: Ref, limit: int) -> list[Ref]:
+    def known(self, address: Address, near: Ref, limit: int) -> Mapping[Ref, str | None]:
         """See `Store.known`."""
         rows = self._rows(
             statements.known, address, p_entity=near.entity, p_number=near.number, p_limit=limit
         )
-        return [Ref(near.entity, row.number) for row in rows]
+        return {Ref(near.entity, row.number): row.label for row in rows}
+
+    def labelled(self, address: Address, entity: str, limit: int) -> Mapping[Ref, str]:
+        """See `Store.labelled`."""
+        rows = self._rows(statements.labelled, address, p_entity=entity, p_limit=limit)
+        return {Ref(entity, row.number): row.label for row in rows}
 
     def entities(self, address: Address) -> Mapping[str, int]:
         """See `Store.entities`."""
@@ -132,6 +142,11 @@ class PostgresStore(Lifetimes):
         """See `Store.mark`."""
         parameters = named(address) | _arrays(keys) | {"p_gone": gone}
         self._write([statements.lock_begun, statements.mark], parameters)
+
+    def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
+        """See `Store.label`."""
+        parameters = named(address) | _arrays(list(labels), labels)
+        self._write([statements.lock_begun, statements.label], parameters)
 
     def begin_turn(self, address: Address) -> int:
         """See `Store.begin_turn`."""
@@ -194,10 +209,13 @@ class PostgresStore(Lifetimes):
         return self._compilations[statement]
 
 
-def _arrays(keys: Sequence[EntityKey]) -> dict[str, Any]:
+def _arrays(
+    keys: Sequence[EntityKey], labels: Mapping[EntityKey, str] = NO_LABELS
+) -> dict[str, Any]:
     return {
         "p_entities": [entity for entity, _ in keys],
         "p_keys": [encode(key) for _, key in keys],
+        "p_labels": [labels.get(pair) for pair in keys] if labels else [],
     }
 
 

@@ -9,6 +9,7 @@ from typing import Protocol
 from alfred_refs.refs import Ref
 
 from .values import (
+    NO_LABELS,
     Address,
     ConversationInfo,
     EntityKey,
@@ -24,15 +25,20 @@ class Store(Protocol):
 
     Every method is atomic, unless it says so, and takes no part in the caller's transaction;
     those that a session calls make one round trip. Where the conversation belongs to another
-    owner, `known` and `mark` find nothing in it, `touch` does nothing, and all other methods that
-    take an address raise `UnknownConversationError`.
+    owner, `known`, `labelled`, `mark` and `label` find nothing in it, `touch` does nothing, and
+    all other methods that take an address raise `UnknownConversationError`.
     """
 
     def create_tables(self) -> None:
         """Create what the store needs and does not have yet."""
         ...
 
-    def refer(self, address: Address, keys: Sequence[EntityKey]) -> list[Entry]:
+    def refer(
+        self,
+        address: Address,
+        keys: Sequence[EntityKey],
+        labels: Mapping[EntityKey, str] = NO_LABELS,
+    ) -> list[Entry]:
         """Return the entry of each key, in order; keys new to it get the next numbers.
 
         An entry is durable when it is returned, and a number once taken is never given again. The
@@ -41,6 +47,7 @@ class Store(Protocol):
         Args:
             address: the conversation.
             keys: without repetition.
+            labels: of those keys that are new; what is known of others stays as it is.
         """
         ...
 
@@ -52,8 +59,21 @@ class Store(Protocol):
         """
         ...
 
-    def known(self, address: Address, near: Ref, limit: int) -> list[Ref]:
-        """Return refs of the same entity whose rows are not gone, nearest in number first."""
+    def known(self, address: Address, near: Ref, limit: int) -> Mapping[Ref, str | None]:
+        """Return refs of the same entity whose rows are not gone, nearest in number first.
+
+        Each with its label.
+        """
+        ...
+
+    def labelled(self, address: Address, entity: str, limit: int) -> Mapping[Ref, str]:
+        """Return labels of rows that are not gone, the last first.
+
+        Args:
+            address: the conversation.
+            entity: of whose refs.
+            limit: how many refs to look at, labelled or not.
+        """
         ...
 
     def entities(self, address: Address) -> Mapping[str, int]:
@@ -62,6 +82,10 @@ class Store(Protocol):
 
     def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
         """Note that the rows of these keys are gone, or there again; skip unknown keys."""
+        ...
+
+    def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
+        """Note what the rows of these keys are called now; skip unknown keys."""
         ...
 
     def begin_turn(self, address: Address) -> int:

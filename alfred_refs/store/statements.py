@@ -28,9 +28,10 @@ from sqlalchemy.dialects.postgresql import insert
 from . import parameters as p
 from .tables import conversations, counters, mappings
 
+# (a shorter array is filled up with nulls: where there are no labels, an empty one does)
 _wanted = (
-    func.unnest(p.entities, p.keys)
-    .table_valued("entity", "key", with_ordinality="position")
+    func.unnest(p.entities, p.keys, p.labels)
+    .table_valued("entity", "key", "label", with_ordinality="position")
     .render_derived(name="wanted")
 )
 _counter_of_wanted = and_(
@@ -45,7 +46,7 @@ _mapping_of_wanted = and_(
 # What is known of each wanted key: one probe of an index for each, because of the limit. As a
 # join, it would be planned for a conversation of average size, and read a large one whole.
 _met = (
-    select(mappings.c.number, mappings.c.gone)
+    select(mappings.c.number, mappings.c.gone, mappings.c.label)
     .where(_mapping_of_wanted)
     .limit(literal_column("1"))
     .correlate(_wanted, counters)
@@ -96,6 +97,7 @@ _lock = (
 )
 _seen = (
     select(_wanted.c.position, _wanted.c.entity, _wanted.c.key, _met.c.number, _met.c.gone)
+    .add_columns(_met.c.label, _wanted.c.label.label("given"))
     .add_columns(counters.c.kind, counters.c.last)
     .select_from(_wanted_and_met)
     .where(p.mine)
@@ -108,6 +110,7 @@ _fresh = (
         _seen.c.entity,
         _seen.c.kind,
         _seen.c.key,
+        _seen.c.given,
         (func.coalesce(_seen.c.last, 0) + _number_in_batch).cast(Integer).label("number"),
     )
     # a case is evaluated row by row: the lock is not taken where no key is new
@@ -137,19 +140,19 @@ _counted = (
 _minted = (
     insert(mappings)
     .from_select(
-        ["conversation", "number", "kind", "key"],
-        select(p.conversation, _fresh.c.number, _counted.c.kind, _fresh.c.key).join_from(
-            _fresh, _counted, _counted.c.entity == _fresh.c.entity
-        ),
+        ["conversation", "number", "kind", "key", "label"],
+        select(p.conversation, _fresh.c.number, _counted.c.kind, _fresh.c.key, _fresh.c.given)
+        .select_from(_fresh)
+        .join(_counted, _counted.c.entity == _fresh.c.entity),
     )
     .cte("minted")
 )
 
 refer = union_all(
-    select(_seen.c.position, _seen.c.number, _seen.c.gone, false()).where(
+    select(_seen.c.position, _seen.c.number, _seen.c.gone, _seen.c.label, false()).where(
         _seen.c.number.is_not(None)
     ),
-    select(_fresh.c.position, _fresh.c.number, null(), true()),
+    select(_fresh.c.position, _fresh.c.number, null(), _fresh.c.given, true()),
 ).add_cte(_minted)
 
 _named = (
@@ -160,7 +163,7 @@ _named = (
 # The mapping of that number or the next higher one, for each: the order leaves no choice of index,
 # which would be a guess where the server has no statistics yet.
 _meant = (
-    select(mappings.c.number, mappings.c.key, mappings.c.gone)
+    select(mappings.c.number, mappings.c.key, mappings.c.gone, mappings.c.label)
     .where(
         mappings.c.conversation == p.conversation,
         mappings.c.kind == counters.c.kind,
@@ -174,7 +177,8 @@ _meant = (
 
 resolve = (
     select(p.is_mine.label("mine"), p.is_unnoted.label("unnoted"))
-    .add_columns(_named.c.entity, _named.c.number, _meant.c.key, _meant.c.gone)
+    .add_columns(_named.c.entity, _named.c.number)
+    .add_columns(_meant.c.key, _meant.c.gone, _meant.c.label)
     .select_from(conversations)
     .join(_named, literal_column("true"))
     .outerjoin(
@@ -192,17 +196,31 @@ _there = and_(
     p.mine,
 )
 _number_column = mappings.c.number
-_below = select(_number_column).where(_there, _number_column < p.number)
-_above = select(_number_column).where(_there, _number_column >= p.number)
+_listed = select(_number_column, mappings.c.label)
+_below = _listed.where(_there, _number_column < p.number)
+_above = _listed.where(_there, _number_column >= p.number)
 _around = union_all(
     _below.order_by(_number_column.desc()).limit(p.limit).subquery().select(),
     _above.order_by(_number_column).limit(p.limit).subquery().select(),
 ).subquery()
 
 known = (
-    select(_around.c.number)
+    select(_around.c.number, _around.c.label)
     .order_by(func.abs(_around.c.number - p.number), _around.c.number)
     .limit(p.limit)
+)
+
+_last = (
+    select(_number_column, mappings.c.label, mappings.c.gone)
+    .where(mappings.c.conversation == p.conversation, mappings.c.kind == p.kind, p.mine)
+    .order_by(_number_column.desc())
+    .limit(p.limit)
+    .subquery()
+)
+labelled = (
+    select(_last.c.number, _last.c.label)
+    .where(_last.c.label.is_not(None), _last.c.gone.is_(None))
+    .order_by(_last.c.number.desc())
 )
 
 entities = (
@@ -229,6 +247,13 @@ mark = (
         _counter_of_wanted, _mapping_of_wanted, mappings.c.gone.is_distinct_from(p.gone), p.mine
     )
     .values(gone=p.gone)
+)
+
+label = (
+    update(mappings)
+    .where(_counter_of_wanted, _mapping_of_wanted, p.mine)
+    .where(mappings.c.label.is_distinct_from(_wanted.c.label))
+    .values(label=_wanted.c.label)
 )
 
 _first_turn = insert(conversations).values(

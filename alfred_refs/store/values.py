@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import Any, Literal
 
 from alfred_refs.errors import ConversationIdError
@@ -18,6 +19,8 @@ EntityKey = tuple[str, Key]
 
 Gone = Literal["was deleted", "was never saved"]
 """Why a ref has no row."""
+
+NO_LABELS: Mapping[EntityKey, str] = MappingProxyType({})
 
 _LONGEST = 255
 
@@ -64,6 +67,7 @@ class Entry:
         ref: never a draft's.
         key: the same for ever.
         gone: why there is no row, `None` as long as there may be one.
+        label: what people call the row, in one line; `None` where that is not known.
         minted: whether the call that returned it gave the ref its number, as far as the store
             tells; of the call and not of the ref, it does not count when entries are compared.
     """
@@ -71,6 +75,7 @@ class Entry:
     ref: Ref
     key: Key = field(repr=False)
     gone: Gone | None = None
+    label: str | None = None
     minted: bool = field(default=False, compare=False)
 
 

@@ -1,0 +1,490 @@
+"""Labels: what people call a row, beside its ref, in the registry and in errors."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import ForeignKey, Text, Uuid, select
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    defer,
+    joinedload,
+    mapped_column,
+    relationship,
+    sessionmaker,
+)
+
+from alfred_refs import (
+    AsyncRefSession,
+    BadRefError,
+    LabelError,
+    RefPolicy,
+    RefRegistry,
+    RefSession,
+    UnknownRefError,
+)
+from alfred_refs.entities import Entities
+from alfred_refs.labels import LONGEST, clean
+from tests.fix_session import TravelLog
+from tests.models import Guest, MealPlan, Order, Person, Recipe
+
+KEY = "a508000d-9b55-40f0-8886-dbdd88bd2de2"
+
+
+def day_and_recipe(plan: Any) -> str:
+    """Call a meal plan by its day and its recipe."""
+    return f"{plan.day}: {plan.recipe.name}"
+
+
+POLICY = RefPolicy(labels={Recipe: "name", MealPlan: day_and_recipe, Order: "number"})
+
+
+@pytest.fixture
+def registry(store: TravelLog) -> RefRegistry:
+    """A registry whose recipes, meal plans and orders have labels."""
+    return RefRegistry(store=store, policy=POLICY)
+
+
+def labels(session: RefSession) -> dict[str, str | None]:
+    """Return the labels that the registry has."""
+    assert session.conversation is not None
+    return {entry.ref: entry.label for entry in session.conversation.entries()}
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("Butter Chicken", "Butter Chicken"),
+        ("  Soup\r\n\tof\u2028the\xa0day ", "Soup of the day"),
+        ("a\0b\x1b[31mc\u202ed\ud800e", "ab[31mcde"),
+        ("Crème brûlée 🍮", "Crème brûlée 🍮"),
+        ("'; drop table -- `x` | # y", "'; drop table -- `x` | # y"),
+        (f"Soup {KEY}", "Soup <key>"),
+        (f"Soup {KEY[:8]}\u200b{KEY[8:]}", "Soup <key>"),
+        ("", None),
+        (" \n\0 ", None),
+        ("x" * LONGEST, "x" * LONGEST),
+        ("x" * 100_000, "x" * (LONGEST - 1) + "…"),
+    ],
+)
+def test_a_label_is_one_short_line_without_keys(text: str, label: str | None) -> None:
+    """Whatever is in the attribute: it was written by somebody."""
+    assert clean(text) == label
+
+
+class Base(DeclarativeBase):
+    """Declarative base of classes that say what their labels are."""
+
+
+class Dish(Base):
+    """Says it by a name, which a subclass inherits."""
+
+    __tablename__ = "dishes"
+    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "dish"}  # noqa: RUF012
+    __ref_label__ = "name"
+
+    id: Mapped[Any] = mapped_column(Uuid, primary_key=True)
+    kind: Mapped[str]
+    name: Mapped[str]
+    twin: Mapped[uuid.UUID | None]
+    cook_id: Mapped[Any] = mapped_column(Uuid, ForeignKey("cooks.id"), info={"ref": None})
+
+
+class Soup(Dish):
+    """Inherits the label."""
+
+    __mapper_args__ = {"polymorphic_identity": "soup"}  # noqa: RUF012
+
+
+class Stew(Dish):
+    """Has a label of its own."""
+
+    __mapper_args__ = {"polymorphic_identity": "stew"}  # noqa: RUF012
+
+    def __ref_label__(self) -> str:  # type: ignore[override]
+        """Call it a stew."""
+        return f"stew of {self.name}"
+
+
+class Cook(Base):
+    """Has no label, unless the policy says one."""
+
+    __tablename__ = "cooks"
+
+    id: Mapped[Any] = mapped_column(Uuid, primary_key=True)
+    name: Mapped[str] = mapped_column(Text)
+    dishes: Mapped[list[Dish]] = relationship()
+
+    @property
+    def title(self) -> str:
+        """Read something that may not be loaded."""
+        return self.name
+
+
+def label_of(class_: type[Any], loaded: dict[str, Any], policy: RefPolicy | None = None) -> Any:
+    """Return the label of an instance that has these attributes loaded."""
+    label = Entities(policy or RefPolicy()).of_class(class_).label
+    return None if label is None else label.of(loaded)
+
+
+@pytest.mark.parametrize("class_", [Dish, Soup])
+def test_a_class_says_which_attribute_is_its_label(class_: type[Any]) -> None:
+    """A subclass says the same, unless it says otherwise."""
+    assert label_of(class_, {"name": "Goulash"}) == "Goulash"
+    assert label_of(class_, {"name": None}) is None
+    assert label_of(class_, {}) is None
+    assert label_of(Stew, {"name": "Goulash"}) == "stew of Goulash"
+    assert label_of(Cook, {"name": "Ann"}) is None
+
+
+def test_the_policy_goes_before_the_class() -> None:
+    """For a class and its subclasses; `None` takes the label away."""
+    assert label_of(Soup, {"name": "x"}, RefPolicy(labels={Dish: lambda _: "D"})) == "D"
+    assert label_of(Soup, {"name": "x"}, RefPolicy(labels={Soup: "kind"})) is None
+    assert label_of(Soup, {"name": "x"}, RefPolicy(labels={Dish: None})) is None
+    assert label_of(Cook, {"name": "Ann"}, RefPolicy(labels={Cook: "name"})) == "Ann"
+
+
+@pytest.mark.parametrize(
+    ("class_", "given", "fact"),
+    [
+        (Dish, "nmae", "'Dish' is 'nmae', which is no attribute with a column"),
+        (Cook, "dishes", "'Cook' is 'dishes', which is no attribute with a column"),
+        (Cook, "title", "'Cook' is 'title', which is no attribute with a column"),
+        (Dish, "id", "'Dish' is 'id', which may hold keys"),
+        (Dish, "cook_id", "'Dish' is 'cook_id', which may hold keys"),
+        (Dish, "twin", "'Dish' is 'twin', which may hold keys"),
+        (Dish, 7, "'Dish' is a int"),
+        (Dish, Dish.name, "'Dish' is a InstrumentedAttribute"),
+    ],
+)
+def test_a_label_that_cannot_be_is_refused_at_set_up(
+    class_: type[Any], given: Any, fact: str
+) -> None:
+    """The error names the class, and says what would do."""
+    with pytest.raises(LabelError) as caught:
+        label_of(class_, {}, RefPolicy(labels={class_: given}))
+    assert str(caught.value) == (
+        f"the label of class {fact}; name an attribute with a plain column, or give a function of "
+        "loaded attributes that returns text, in __ref_label__ or RefPolicy(labels={...})"
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "fact"),
+    [
+        (lambda dish: f"{dish.id}", "of 'id', which may hold keys"),
+        (lambda dish: dish.cook_id, "of 'cook_id', which may hold keys"),
+        (lambda dish: dish.nmae, "of 'nmae', which is no mapped attribute"),
+        (lambda dish: dish.name + 1, "that raised TypeError"),
+        (lambda _: 7, "that returned a int"),
+    ],
+)
+def test_a_function_sees_no_key_and_returns_text(
+    function: Callable[[Any], str | None], fact: str
+) -> None:
+    """What it does wrong is told the first time it is asked."""
+    loaded = {"id": uuid.UUID(KEY), "cook_id": uuid.UUID(KEY), "name": "Soup"}
+    with pytest.raises(LabelError, match=f"'Dish' is a function {fact}; ") as caught:
+        label_of(Dish, loaded, RefPolicy(labels={Dish: function}))
+    assert KEY not in str(caught.value)
+
+
+def test_a_function_sees_what_is_loaded_and_nothing_else() -> None:
+    """Related instances too are seen as far as they are loaded: nothing that could load."""
+    dish = Dish(id=uuid.uuid4(), name="Soup")
+    policy = RefPolicy(labels={Cook: lambda cook: "; ".join(dish.name for dish in cook.dishes)})
+    by_key = RefPolicy(labels={Cook: lambda cook: str(cook.dishes[0].id)})
+
+    assert label_of(Cook, {"dishes": [dish, dish]}, policy) == "Soup; Soup"
+    assert label_of(Cook, {}, policy) is None
+    assert label_of(Cook, {"dishes": [Dish()]}, policy) is None
+    with pytest.raises(LabelError, match="label of class 'Dish' is a function of 'id', which may"):
+        label_of(Cook, {"dishes": [dish]}, by_key)
+
+
+def test_a_label_rides_along_when_keys_are_minted(
+    session: RefSession, recipes: list[Recipe], store: TravelLog, sent: list[str]
+) -> None:
+    """One trip for refs and labels, and no statement on the application's connection."""
+    found = session.scalars(select(Recipe).order_by(Recipe.name)).all()
+    before = list(sent)
+    assert [recipe.id for recipe in found] == [f"recipe_{n}" for n in range(1, 6)]
+    session.rollback()
+
+    assert store.trips == ["refer"]
+    assert sent == before
+    assert labels(session) == {f"recipe_{n}": name for n, name in enumerate("ABCDE", start=1)}
+    assert len(recipes) == 5
+
+
+@pytest.mark.usefixtures("recipes")
+def test_what_is_not_loaded_is_not_loaded_for_a_label(
+    session: RefSession, sent: list[str]
+) -> None:
+    """A deferred attribute, a relationship and an expired instance stay as they are."""
+    recipe = session.scalars(select(Recipe).options(defer(Recipe.name)).limit(1)).one()
+    plan = MealPlan(recipe_id=recipe.id, day=dt.date(2026, 11, 22))
+    session.add(plan)
+    session.flush()
+    before = list(sent)
+    assert (plan.id, recipe.id) == ("meal_plan_1", "recipe_1")
+
+    assert sent == before
+    assert labels(session) == {"meal_plan_1": None, "recipe_1": None}
+
+
+def test_what_is_inserted_has_its_label(session: RefSession, store: TravelLog) -> None:
+    """A function of what is loaded says it with what a relationship has loaded."""
+    recipe = Recipe(name="Butter Chicken")
+    plan = MealPlan(recipe=recipe, day=dt.date(2026, 11, 22))
+    order = Order(number=5)
+    session.add_all([plan, order])
+    session.flush()
+    assert (plan.id, order.id) == ("meal_plan_1", "order_1")
+    session.commit()
+
+    assert store.trips == ["refer"]
+    assert labels(session) == {
+        "meal_plan_1": "2026-11-22: Butter Chicken",
+        "order_1": "5",
+        "recipe_1": "Butter Chicken",
+    }
+
+
+def test_a_ref_that_came_without_a_label_gets_it_when_its_row_is_read(
+    sessions: sessionmaker[RefSession], registry: RefRegistry, recipes: list[Recipe]
+) -> None:
+    """At the end of the transaction, in one trip for all; and never again."""
+    with sessions() as plain:
+        plain.add_all([MealPlan(recipe_id=recipe.id) for recipe in recipes[:2]])
+        plain.commit()
+    store = registry._store
+    assert isinstance(store, TravelLog)
+    chat = registry.conversation("chat-7")
+    with sessions(conversation=chat) as session:
+        plans = session.scalars(select(MealPlan)).all()
+        assert {plan.recipe_id for plan in plans} == {"recipe_1", "recipe_2"}
+        assert set(labels(session).values()) == {None}
+        store.trips.clear()
+    for trips in (["label"], []):
+        with sessions(conversation=registry.conversation("chat-7")) as session:
+            found = session.scalars(select(Recipe).where(Recipe.name.in_(["A", "B"]))).all()
+            assert {recipe.id for recipe in found} == {"recipe_1", "recipe_2"}
+        assert store.trips == trips
+        store.trips.clear()
+
+    shown = {entry.label for entry in chat.entries(Recipe)}
+    assert shown == {"A", "B"}
+
+
+@pytest.fixture
+def soup(session: RefSession, store: TravelLog) -> Recipe:
+    """A saved recipe that is `recipe_1` and called Soup."""
+    soup = Recipe(name="Soup")
+    session.add(soup)
+    session.commit()
+    assert soup.id == "recipe_1"
+    store.trips.clear()
+    return soup
+
+
+def test_a_changed_label_is_told_when_it_is_committed(
+    session: RefSession, soup: Recipe, store: TravelLog
+) -> None:
+    """In one trip, however often it was flushed, and not before."""
+    for name in ("Stew", "Salad"):
+        soup.name = name
+        session.flush()
+    assert (store.trips, labels(session)) == ([], {"recipe_1": "Soup"})
+    session.commit()
+
+    assert (store.trips, labels(session)) == (["label"], {"recipe_1": "Salad"})
+
+
+def test_a_change_that_does_not_come_to_stay_is_not_told(
+    session: RefSession, soup: Recipe, store: TravelLog
+) -> None:
+    """A transaction or a savepoint that is rolled back takes its labels along."""
+    soup.name = "Stew"
+    session.flush()
+    session.rollback()
+    with session.begin_nested() as savepoint:
+        soup.name = "Salad"
+        session.flush()
+        savepoint.rollback()
+    with session.begin_nested():
+        soup.name = "Curry"
+    session.commit()
+
+    assert (store.trips, labels(session)) == (["label"], {"recipe_1": "Curry"})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda soup: setattr(soup, "name", "Soup"),
+        lambda soup: setattr(soup, "parent_recipe_id", "recipe_1"),
+        lambda soup: setattr(soup, "name", "\n"),
+    ],
+)
+def test_nothing_is_told_where_no_label_changed(
+    session: RefSession, soup: Recipe, store: TravelLog, change: Callable[[Recipe], None]
+) -> None:
+    """Nor where there is none any more: a poorer value never takes a label's place."""
+    change(soup)
+    session.commit()
+
+    assert (store.trips, labels(session)) == ([], {"recipe_1": "Soup"})
+
+
+def test_a_relationship_that_changes_changes_the_label_of_its_function(
+    session: RefSession, soup: Recipe, store: TravelLog
+) -> None:
+    """The label before is told from the label after by what was loaded before."""
+    plan = MealPlan(recipe=soup, day=dt.date(2026, 11, 22))
+    session.add(plan)
+    session.commit()
+    assert plan.id == "meal_plan_1"
+    [plan] = session.scalars(select(MealPlan).options(joinedload(MealPlan.recipe))).all()
+    plan.recipe = Recipe(name="Stew")
+    session.commit()
+
+    assert store.trips == ["refer", "label"]
+    assert labels(session)["meal_plan_1"] == "2026-11-22: Stew"
+
+
+@pytest.mark.usefixtures("soup")
+def test_a_key_in_a_name_does_not_get_into_the_registry(session: RefSession) -> None:
+    """Neither when it is minted nor when it is changed."""
+    stew = Recipe(name=f"Stew {KEY}")
+    session.add(stew)
+    session.commit()
+    assert stew.id == "recipe_2"
+    assert labels(session)["recipe_2"] == "Stew <key>"
+
+
+def test_a_class_without_a_label_costs_nothing(
+    session: RefSession, soup: Recipe, store: TravelLog
+) -> None:
+    """Rows of other classes are written and read beside without a trip for labels."""
+    guest = Guest(mentor_id=None)
+    session.add(guest)
+    session.commit()
+    assert guest.id == "person_1"
+    assert session.get(Person, "person_1") is guest
+    session.commit()
+
+    assert (soup.name, store.trips) == ("Soup", ["refer"])
+    assert session._boundary is not None
+    assert set(session._boundary.labelled) == {Recipe}
+
+
+@pytest.fixture
+def cooked(session: RefSession) -> RefSession:
+    """A session in which some recipes are known by name."""
+    names = ("Butter Chicken", "Pad Thai", "Soup", "soup", "Say 'hi', \"you\"")
+    session.add_all([Recipe(name=name) for name in names])
+    session.commit()
+    found = session.scalars(select(Recipe).order_by(Recipe.name.collate("C").desc())).all()
+    assert [recipe.id for recipe in found][-1] == "recipe_5"
+    return session
+
+
+def asked(session: RefSession, text: str) -> BadRefError:
+    """Return what is said to somebody who asks for a recipe in this way."""
+    with pytest.raises(BadRefError) as caught:
+        session.get(Recipe, text)
+    return caught.value
+
+
+def test_an_unknown_ref_is_answered_with_refs_and_labels(cooked: RefSession) -> None:
+    """Whoever reads it can choose; a label stays one inert line."""
+    error = asked(cooked, "recipe_9")
+
+    assert str(error) == (
+        "'recipe_9' is not a known recipe; known: 'recipe_1' (soup), 'recipe_2' (Soup), "
+        "'recipe_3' (Say \\'hi\\', \\\"you\\\"), 'recipe_4' (Pad Thai), "
+        "'recipe_5' (Butter Chicken)"
+    )
+    assert error.labels["recipe_5"] == "Butter Chicken"
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        ("Butter Chicken", "recipe_5"),
+        ("butter  CHICKEN", "recipe_5"),
+        ("buttr chiken", "recipe_5"),
+        ("pad-thai", "recipe_4"),
+        ("soup", None),  # there are two
+        ("Ravioli", None),
+        ("recipe_9", None),
+        ("recipe 4", "recipe_4"),
+    ],
+)
+def test_a_name_in_place_of_a_ref_is_answered_with_the_ref(
+    cooked: RefSession, text: str, near: str | None
+) -> None:
+    """Where one row is called so, or nearly so; nothing is resolved for that."""
+    error = asked(cooked, text)
+
+    assert isinstance(error, UnknownRefError)
+    assert error.near == near
+    if near == "recipe_5":
+        assert "; did you mean 'recipe_5' (Butter Chicken)? known: " in str(error)
+
+
+def test_the_row_that_is_meant_is_among_the_known(cooked: RefSession) -> None:
+    """However far away its number is."""
+    cooked.add_all([Recipe(name=f"Bread No. {number}") for number in range(20)])
+    cooked.commit()
+    loaves = cooked.scalars(select(Recipe).where(Recipe.name.like("Bread%"))).all()
+    assert {loaf.id for loaf in loaves} == {f"recipe_{number}" for number in range(6, 26)}
+
+    error = asked(cooked, "butter chicken 24")
+    assert (error.near, len(error.known)) == ("recipe_5", 10)
+    assert error.labels["recipe_5"] == "Butter Chicken"
+
+
+def test_another_conversations_labels_are_not_offered(
+    cooked: RefSession, sessions: sessionmaker[RefSession], registry: RefRegistry
+) -> None:
+    """Not even that something is called so."""
+    assert asked(cooked, "butter chicken").known
+    with sessions(conversation=registry.conversation("chat-8")) as other:
+        error = asked(other, "butter chicken")
+
+    assert (error.near, error.known, error.labels) == (None, (), {})
+
+
+async def test_labels_ride_along_in_async_sessions(
+    async_engine: AsyncEngine, recipes: list[Recipe]
+) -> None:
+    """They are told inside awaited calls, and so is what changes."""
+    registry = RefRegistry(async_engine, policy=POLICY)
+    chat = registry.conversation("chat-7")
+    async with AsyncRefSession(async_engine, conversation=chat) as session:
+        found = (await session.scalars(select(Recipe).order_by(Recipe.name))).all()
+        found[0].name = "Soup"
+        await session.commit()
+
+    async with async_engine.connect() as connection:
+        entries = await connection.run_sync(lambda _: list(chat.entries()))
+    assert [entry.label for entry in entries] == ["Soup", "B", "C", "D", "E"]
+    assert len(recipes) == 5
+
+
+def test_a_plain_session_tells_nothing(tables: Any, recipes: list[Recipe]) -> None:
+    """The registry hears of labels by the sessions that have a conversation."""
+    with Session(tables) as plain:
+        plain.merge(recipes[0]).name = "Soup"
+        plain.commit()
+        assert list(RefRegistry(tables).conversation("chat-7").entries()) == []
