@@ -259,6 +259,8 @@ def test_mappings_survive_going_down_and_up(
     schema.migrate(database_url)
 
     command.check(schema.configuration(connection))
+    # of a conversation's own, from 1: numbers of all would soon be too many for two bytes
+    assert connection.scalar(text("select max(kind) from alfred_refs_counter")) == 4
     after = RefRegistry(engine)
     assert after.conversation("chat-7").export() == before
     assert after.conversation("chat-7").resolve_all([*refs[1:], *others]) == [*KEYS[1:], 7, 7, 7]
