@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import sys
 import threading
 import time
 import uuid
@@ -129,18 +130,41 @@ def test_a_gone_row_that_is_read_is_back_in_every_cache(chat: Conversation) -> N
     assert cache is not chat._cache
 
 
-def test_a_row_that_another_process_read_again_is_there(memory: RefRegistry) -> None:
+def test_a_row_that_another_process_read_again_is_there(store: TravelLog) -> None:
     """The store says so each time that it is asked, until this process reads the row too."""
-    here = memory.conversation("chat-7")
+    here = RefRegistry(store=store).conversation("chat-7")
     here.refer("recipe", KEYS[0])
     here.note_gone([("recipe", KEYS[0])], "was deleted")
-    RefRegistry(store=memory._store).conversation("chat-7").refer("recipe", KEYS[0])
+    RefRegistry(store=store).conversation("chat-7").refer("recipe", KEYS[0])
+    store.trips.clear()
 
-    assert here.resolve("recipe_1") == KEYS[0]
-    assert here.lost[0]
+    assert [here.resolve("recipe_1"), here.resolve("recipe_1")] == [KEYS[0]] * 2
+    assert store.trips == ["resolve"] * 2
     here.note_read([("recipe", KEYS[0])])
-    assert here.resolve("recipe_1") == KEYS[0]
+    assert [here.resolve("recipe_1"), here.resolve("recipe_1")] == [KEYS[0]] * 2
+    assert store.trips == ["resolve"] * 2 + ["mark"]
     assert not any(here.lost)
+
+
+def test_a_row_that_goes_while_the_store_is_asked_for_its_ref_is_gone(
+    chat: Conversation, memory: RefRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store calls it gone, and it was not read since: another thread has just said so."""
+    chat.refer("recipe", KEYS[0])
+    cache = chat._cache
+    for key in KEYS[1 : CAPACITY + 1]:
+        chat.refer("recipe", key)
+    assert cache is not chat._cache
+    refer = memory._store.refer
+
+    def refer_late(*asked: Any) -> Any:
+        chat.note_gone([("recipe", KEYS[0])], "was deleted")
+        return refer(*asked)
+
+    monkeypatch.setattr(memory._store, "refer", refer_late)
+    assert chat.refer("recipe", KEYS[0]) == "recipe_1"
+    with pytest.raises(GoneRefError):
+        chat.resolve("recipe_1")
 
 
 def test_a_row_that_is_noted_gone_while_the_store_hears_that_it_is_back_is_gone(
@@ -231,13 +255,23 @@ def test_conversations_opened_at_once_share_their_caches(memory: RefRegistry) ->
     """A mark that one of them makes is seen by all."""
     together = threading.Barrier(8)
 
-    def open_(_: int) -> Conversation:
+    def open_at_once(number: int) -> Conversation:
         together.wait()
-        return memory.conversation("chat-9")
+        return memory.conversation(f"chat-{number}")
 
-    with ThreadPoolExecutor(8) as threads:
-        opened = list(threads.map(open_, range(8)))
-    assert len({id(conversation._caches) for conversation in opened}) == 1
+    def open_(_: int) -> list[Conversation]:
+        return [open_at_once(number) for number in range(300)]
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            opened = list(threads.map(open_, range(8)))
+    finally:
+        sys.setswitchinterval(before)
+    assert [len({id(each._caches) for each in same}) for same in zip(*opened, strict=True)] == (
+        [1] * 300
+    )
 
 
 def test_opening_costs_the_same_however_many_refs_there_are(

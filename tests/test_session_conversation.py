@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, Select, insert, select
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import Session, selectinload, sessionmaker
 
 from alfred_refs import (
     AsyncRefSession,
@@ -108,6 +108,30 @@ async def test_an_async_stream_leaves_nothing_behind(aio: AsyncRefSession, log: 
         assert kept(aio.conversation) <= 2 * (CAPACITY + 10)
 
     assert log.trips == ["refer"] * (MANY // 10)
+
+
+async def test_caches_do_not_change_in_the_midst_of_a_fetch(
+    aio: AsyncRefSession, log: TravelLog
+) -> None:
+    """What `selectinload()` reads for a chunk is met with it, in the one trip of the chunk."""
+    chunks = CHUNKS.options(selectinload(Recipe.plans))
+    async for recipe in await aio.stream_scalars(chunks):
+        assert [plan.recipe_id for plan in recipe.plans] == [ref(recipe)]
+
+    assert log.trips == ["refer"] * (MANY // 10)
+
+
+def test_a_session_that_holds_little_goes_on_in_the_cache_that_all_share(
+    session: RefSession, sessions: sessionmaker[RefSession], store: TravelLog
+) -> None:
+    """What it has met last costs others no round trip."""
+    streamed = session.scalars(BY_NAME.with_only_columns(Recipe.id).execution_options(yield_per=7))
+    last = list(streamed)[-1]
+    store.trips.clear()
+
+    with sessions(conversation=session.conversation) as other:
+        assert other.scalars(select(Recipe.id).where(Recipe.name == f"{MANY}")).one() == last
+    assert store.trips == []
 
 
 def test_refs_that_go_in_leave_nothing_behind(session: RefSession, keys: list[uuid.UUID]) -> None:
