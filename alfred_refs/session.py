@@ -198,6 +198,7 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
     boundary.alternates.begin(reads=execution.is_select)
     boundary.make_room()
     if _is_raw(execution):
+        sqla.load_whole(execution)
         return _met(execution, execution.invoke_statement()) if boundary.looks_ahead else None
     execution.statement, plan, values = boundary.conversation.plans.of(execution.statement)
     named = _put_keys(execution, plan, values)

@@ -19,6 +19,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     Executable,
+    Result,
     Uuid,
     and_,
     bindparam,
@@ -512,6 +513,28 @@ def test_the_statements_of_the_orm_itself_are_told_from_the_programs(
 def _both_ways(execution: ORMExecuteState) -> tuple[bool, bool]:
     theirs = execution.is_column_load or execution.is_relationship_load
     return sqla.loads_by_itself(execution), theirs
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_an_eager_loader_loads_the_whole_for_a_chunk_of_rows(tables: Engine, within: bool) -> None:
+    """Also where a listener invokes its statement, to which the size of chunks leaks."""
+
+    def invoke(execution: ORMExecuteState) -> Result[Any]:
+        sqla.load_whole(execution)
+        return execution.invoke_statement()
+
+    loader = selectinload(Recipe.plans)
+    if within:  # a collection of one row each: the loader asks that rows be unique
+        loader = loader.joinedload(MealPlan.recipe).joinedload(Recipe.plans)
+    with Session(tables) as session:
+        session.add_all([Recipe(name="Soup", plans=[MealPlan(), MealPlan()]) for _ in range(3)])
+        session.commit()
+        session.expunge_all()
+        event.listen(session, "do_orm_execute", invoke, retval=True)
+        chunks = select(Recipe).where(Recipe.name == "Soup").options(loader)
+        read = session.scalars(chunks.execution_options(yield_per=2))
+
+        assert [len(recipe.plans) for recipe in read] == [2, 2, 2]
 
 
 def test_a_session_knows_that_it_is_in_a_flush(tables: Engine) -> None:

@@ -50,6 +50,7 @@ from .sessions import (
     WatchedSession as WatchedSession,
     autoflush as autoflush,
     is_flushing as is_flushing,
+    load_whole as load_whole,
     loads_by_itself as loads_by_itself,
     watch_adding as watch_adding,
     watch_loading as watch_loading,

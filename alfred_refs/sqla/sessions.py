@@ -77,6 +77,18 @@ def loads_by_itself(execution: ORMExecuteState) -> bool:
     return bool(options._for_refresh_state or not options._current_path.is_root)
 
 
+def load_whole(execution: ORMExecuteState) -> None:
+    """Have what an eager loader executes for a chunk of rows fetched whole, whoever invokes it.
+
+    Its options are those of the statement it belongs to, `yield_per` among them, which the loader
+    then refuses: https://github.com/sqlalchemy/sqlalchemy/issues/13301, mended only for what no
+    listener invokes.
+    """
+    options = execution.local_execution_options
+    if "sa_top_level_orm_context" in options and options.get("yield_per"):
+        execution.update_execution_options(yield_per=None)
+
+
 def is_flushing(session: Session | None) -> bool:
     """Tell whether a session is in a flush, of which `before_flush` is the first thing."""
     return session is not None and session._flushing
