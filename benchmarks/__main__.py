@@ -24,7 +24,7 @@ from benchmarks import (
     report,
 )
 from benchmarks.population import Populated
-from benchmarks.setting import set_up
+from benchmarks.setting import SERVER, set_up
 from tests.postgres.server import embedded_server
 
 ROWS = (
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     """Measure what `arguments` ask for, on a server of our own."""
     options = _parser().parse_args(arguments)
     begun = _load()
-    with embedded_server(durable=True) as url:
+    with embedded_server(durable=True, settings=SERVER) as url:
         engine, bare = create_engine(url), create_engine(url)
         populated = Populated(engine, options.mappings, Console(stderr=True))
         setting = set_up(

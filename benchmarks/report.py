@@ -36,11 +36,13 @@ def described(engine: Engine) -> str:
     """Return what the figures were measured on."""
     with engine.connect() as connection:
         server = connection.exec_driver_sql("show server_version").scalar_one().split()[0]
+        buffers = connection.exec_driver_sql("show shared_buffers").scalar_one()
     return (
         f"{_CORES} cores ({platform.machine()}), {platform.system()}, "
         f"{platform.python_implementation()} {platform.python_version()}, "
         f"SQLAlchemy {sqlalchemy.__version__}, psycopg {psycopg.__version__}, "
-        f"PostgreSQL {server} on the same machine, fsync on"
+        f"PostgreSQL {server} on the same machine, fsync on, "
+        f"shared_buffers {buffers}"
     )
 
 

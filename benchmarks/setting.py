@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,10 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from alfred_refs import Conversation, RefRegistry, RefSession
 from benchmarks.population import Populated
+
+# PostgreSQL's manual has a quarter of a server's memory; by default it is 128 MB, and of a full
+# registry less would be in it than a conversation of a million has
+SERVER: Mapping[str, str] = {"shared_buffers": "2GB"}
 
 _DAY = dt.date(2026, 5, 1)
 

