@@ -21,7 +21,7 @@ from alfred_refs import (
     RefRegistry,
     RefSession,
     UnknownRefError,
-    boundary,
+    loaded,
     sqla,
 )
 from alfred_refs.instances import RefAttribute, boundary_of
@@ -200,7 +200,7 @@ def test_what_is_remembered_of_rows_not_looked_at_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Reading on and on without looking at a key does not fill the memory."""
-    monkeypatch.setattr(boundary, "_FEW", 10)
+    monkeypatch.setattr(loaded, "_FEW", 10)
     session = sessions(conversation=conversation)
     for _ in range(20):
         names = [recipe.name for recipe in session.scalars(select(Recipe))]

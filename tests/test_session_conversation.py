@@ -44,7 +44,7 @@ PAIRS = (
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caches of twenty mappings, and few instances remembered before looking who lives."""
     monkeypatch.setattr("alfred_refs.registry.CAPACITY", CAPACITY)
-    monkeypatch.setattr("alfred_refs.boundary._FEW", 10)
+    monkeypatch.setattr("alfred_refs.loaded._FEW", 10)
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +88,7 @@ def test_a_stream_of_instances_leaves_nothing_behind(
         assert recipe.id == ref(recipe)
         assert kept(session.conversation) <= 2 * CAPACITY
 
-    assert len(boundary(session)._known) <= CAPACITY
+    assert len(boundary(session)._instances._known) <= CAPACITY
     assert store.trips == ["refer"] * (MANY // 10)
 
 
@@ -269,7 +269,7 @@ async def test_reading_the_same_over_and_over_remembers_it_once(aio: AsyncRefSes
     for _ in range(30):
         assert len((await aio.scalars(BY_NAME.limit(10))).all()) == 10
 
-    assert len(boundary(aio.sync_session)._known) <= 2 * CAPACITY
+    assert len(boundary(aio.sync_session)._instances._known) <= 2 * CAPACITY
     assert [recipe.id for recipe in held] == list(map(ref, held))
 
 
