@@ -1,0 +1,37 @@
+"""Every error of the package: each carries its data and words its own message.
+
+Two families hang under one root. A *bad ref* is a mistake the model can correct from the message
+alone; a *bad set-up* is one the developer must correct. A message states the fact, then the
+remedy, and never shows a key.
+"""
+
+from .bad_refs import (
+    BadRefError as BadRefError,
+    DraftRefError as DraftRefError,
+    GoneRefError as GoneRefError,
+    Known as Known,
+    RawKeyError as RawKeyError,
+    UnknownRefError as UnknownRefError,
+    WrongEntityError as WrongEntityError,
+)
+from .registry import (
+    ConversationExistsError as ConversationExistsError,
+    RegistryBusyError as RegistryBusyError,
+    RegistryFailedError as RegistryFailedError,
+    RegistryTablesError as RegistryTablesError,
+    RegistryUnreachableError as RegistryUnreachableError,
+    UnknownConversationError as UnknownConversationError,
+)
+from .root import RefError as RefError
+from .setup import (
+    ConversationIdError as ConversationIdError,
+    EntityNameError as EntityNameError,
+    ExportFormatError as ExportFormatError,
+    KeyColumnError as KeyColumnError,
+    KeyTypeError as KeyTypeError,
+    LabelError as LabelError,
+    RefNotCarriedError as RefNotCarriedError,
+    RetentionError as RetentionError,
+    SetupError as SetupError,
+    UntranslatableError as UntranslatableError,
+)

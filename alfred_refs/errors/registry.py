@@ -1,0 +1,125 @@
+"""What the registry cannot do: its conversation is not there, or its database will not."""
+
+from __future__ import annotations
+
+from .root import RefError
+from .setup import SetupError
+
+
+class UnknownConversationError(RefError):
+    """The conversation does not exist for this owner.
+
+    A conversation that belongs to somebody else reads the same as one that does not exist.
+    """
+
+    def __init__(self, conversation: str) -> None:
+        self.conversation = conversation
+        super().__init__(conversation)
+
+    def _message(self) -> str:
+        return (
+            f"conversation {self.conversation!r} is not known for this owner; "
+            "open it with the owner it was begun for, or begin another"
+        )
+
+
+class ConversationExistsError(RefError):
+    """A conversation cannot be made under this id, because it is taken or was used before.
+
+    It reads the same whoever has it. After a conversation is forgotten, its numbers are still not
+    given to other rows, because a model may remember its refs.
+    """
+
+    def __init__(self, conversation: str) -> None:
+        self.conversation = conversation
+        super().__init__(conversation)
+
+    def _message(self) -> str:
+        return (
+            f"conversation {self.conversation!r} cannot be made, because its id is taken or was "
+            "used before; choose an id that never was"
+        )
+
+
+class RegistryTablesError(SetupError):
+    """The registry's tables are missing, or older than this version of the package."""
+
+    def __init__(self, database: str) -> None:
+        self.database = database
+        super().__init__(
+            f"the registry's tables are missing or out of date in database {database!r}",
+            "run `alfred-refs migrate URL`; where there are none yet, RefRegistry.create_tables() "
+            "does too",
+        )
+        self._data = (database,)
+
+
+class RegistryUnreachableError(SetupError):
+    """The registry's database cannot be reached; the driver's error is the `__cause__`."""
+
+    def __init__(self, database: str) -> None:
+        self.database = database
+        super().__init__(
+            f"the registry's database {database!r} cannot be reached",
+            "check that the server runs and takes more connections, and that the engine's URL "
+            "and credentials are right; the cause tells more",
+        )
+        self._data = (database,)
+
+
+class RegistryBusyError(RefError):
+    """All connections of the registry's own pool were in use for as long as it waits for one."""
+
+    def __init__(self, database: str) -> None:
+        self.database = database
+        super().__init__(database)
+
+    def _message(self) -> str:
+        return (
+            f"no connection to the registry's database {self.database!r} became free in time; try "
+            "again, or raise the engine's pool_size or pool_timeout, which the registry's own "
+            "pool has too"
+        )
+
+
+# How a SQLSTATE begins -> what to do; the first that fits. Asked in vain, a server that takes no
+# writes or a role that may not write will say the same again.
+_REMEDIES = {
+    "0A000": "it may be a standby, which takes no writes: give RefRegistry the primary's engine",
+    "25006": "it takes no writes: give RefRegistry the primary's engine",
+    "26000": "give psycopg's connections prepare_threshold=None behind a pooler such as PgBouncer",
+    "42P05": "give psycopg's connections prepare_threshold=None behind a pooler such as PgBouncer",
+    "40": "it put another transaction first: try again",
+    "42501": "grant the engine's user all rights on the registry's tables",
+    "53100": "make room on the server's disk, then try again",
+    "53": "give the server more of what it lacks, then try again",
+    "55P03": "another transaction held the conversation beyond lock_timeout: try again",
+    "57014": "somebody cancelled it, or it took longer than statement_timeout allows: try again",
+    "": "mend what the message names, then try again",
+}
+
+
+class RegistryFailedError(RefError):
+    """The registry's database refused a statement of ours.
+
+    The driver's own error is left out: it prints parameters and details, which may be keys.
+
+    Attributes:
+        reason: the database's one-line message.
+        sqlstate: its error code, `None` if the driver gives none.
+    """
+
+    def __init__(self, reason: str, sqlstate: str | None) -> None:
+        self.reason = reason
+        self.sqlstate = sqlstate
+        super().__init__(reason, sqlstate)
+
+    def _message(self) -> str:
+        return (
+            f"the registry's database refused a statement: {self.reason} (SQLSTATE "
+            f"{self.sqlstate}); nothing was changed; {self._remedy()}"
+        )
+
+    def _remedy(self) -> str:
+        state = self.sqlstate or ""
+        return next(_REMEDIES[start] for start in _REMEDIES if state.startswith(start))
