@@ -23,9 +23,9 @@ from sqlalchemy.exc import SQLAlchemyError, StatementError
 from . import sqla
 from .boundary import Boundary
 from .catalogue import Catalogue, Fault
-from .conversation import Conversation
 from .errors import RefError
 from .keys import Key
+from .refmap import RefMap
 from .wording import Names, Say, Wording
 
 # The option of a connection that says which sessions are at work on it.
@@ -111,7 +111,7 @@ def hide_keys(context: ExceptionContext) -> None:
 def _hide(
     errors: Iterable[BaseException | None],
     names: Names,
-    conversation: Conversation,
+    conversation: RefMap,
     positions: Sequence[str] | None = None,
     *,
     sent: bool = False,

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from .cache import RefCache
 from .conversation import Conversation
+from .refmap import RefMap
 from .store import EntityKey, Entry
 
 
@@ -31,7 +32,7 @@ class Viewer(Protocol):
         ...
 
 
-class SessionConversation(Conversation):
+class SessionConversation(RefMap):
     """One session's side of a conversation.
 
     Args:

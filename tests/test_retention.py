@@ -26,7 +26,7 @@ from alfred_refs import (
     SetupError,
     UnknownConversationError,
     UnknownRefError,
-    conversation,
+    refmap,
 )
 from alfred_refs.testing import MemoryStore
 from tests.models import Recipe
@@ -63,7 +63,7 @@ def test_refs_that_are_at_hand_are_used_too(
     clock = time.monotonic()
 
     for minutes in (59, 61, 90, 119, 122):
-        monkeypatch.setattr(conversation, "monotonic", lambda at=clock + minutes * 60: at)
+        monkeypatch.setattr(refmap, "monotonic", lambda at=clock + minutes * 60: at)
         assert chat.resolve("recipe_1") == KEYS[0]
         asked.append(str(minutes))
 
