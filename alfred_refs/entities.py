@@ -10,28 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
-from sqlalchemy import ARRAY, Column, ColumnElement, Table, inspect
-from sqlalchemy.orm import ColumnProperty, CompositeProperty, Mapper, QueryableAttribute
+from sqlalchemy import Column, ColumnElement, Table, inspect
+from sqlalchemy.orm import ColumnProperty, CompositeProperty, Mapper
 
 from . import sqla
-from .columns import AlternateKey, KeyColumn, is_ambiguous, is_text_uuid, key_type_of
+from .columns import KeyColumn, key_type_of
 from .errors import KeyColumnError, UntranslatableError
 from .exposure import Exposure
+from .key_columns import KeyColumns
 from .labels import Label, label_of
 from .naming import EntityNames
 from .policy import KeyType, RefPolicy
 from .references import (
-    column_named,
     is_in_table,
-    is_unique,
     item_type,
     key_table,
     names_other_column,
     primary_key,
     referenced,
-    references_alone,
 )
 from .shown import UNKNOWN, columns_in, unknowns_in
 
@@ -72,8 +70,8 @@ class Entities:
     def __init__(self, policy: RefPolicy) -> None:
         self.names = EntityNames(policy)
         self.policy = policy
-        self.alternates: dict[str, AlternateKey] = {}
-        self._columns: dict[Column[Any], KeyColumn | None] = {}
+        self._columns = KeyColumns(policy, self.names)
+        self.alternates = self._columns.alternates
         self._classes: dict[type[Any], ClassKeys] = {}
         self._held: tuple[int, frozenset[KeyType]] = (0, frozenset({"uuid"}))
         self._alternates_found = (0, False)
@@ -106,7 +104,7 @@ class Entities:
 
     def met_tables(self) -> list[Table]:
         """Return the tables used so far, and those beside them in their metadata."""
-        used = {column.table.metadata for column in list(self._columns)}
+        used = {column.table.metadata for column in self._columns}
         return [table for metadata in used for table in metadata.tables.values()]
 
     def of_class(self, class_: type[Any]) -> ClassKeys:
@@ -134,7 +132,7 @@ class Entities:
         """
         element = sqla.selected_from_union(element)
         bases = [c for c in element.base_columns if is_in_table(c)]
-        known = [self._of_base_column(column) for column in bases]
+        known = [self._columns.of(column) for column in bases]
         alike = {column and replace(column, name="") for column in known}
         return known[0] if len(alike) == 1 else None
 
@@ -158,21 +156,8 @@ class Entities:
     def key_types_in(self, tables: Iterable[Table]) -> frozenset[KeyType]:
         """Return the types of key that these tables may hold."""
         columns = (column for table in tables for column in table.columns)
-        held = {key_type_of(item_type(c)) for c in columns if self._may_hold_keys(c)}
+        held = {key_type_of(item_type(c)) for c in columns if self._columns.may_hold(c)}
         return frozenset(key_type for key_type in held if key_type is not None)
-
-    def _may_hold_keys(self, column: Column[Any]) -> bool:
-        """Tell whether a column holds keys, as far as that can be told without its table's name.
-
-        Text is suspected only where the policy makes keys of it: it is everywhere.
-        """
-        key_type = key_type_of(item_type(column))
-        if "ref" in column.info:
-            declared = column.info["ref"] is not None
-            return declared and (key_type != "string" or "string" in self.policy.key_types)
-        is_key = column.primary_key or bool(column.foreign_keys)
-        is_excluded = self._is_excluded(column, column)
-        return is_key and key_type in self.policy.key_types and not is_excluded
 
     def is_named(self, column: Column[Any]) -> bool:
         """Tell whether no library must be imported to say of which entity a column's keys are.
@@ -190,16 +175,9 @@ class Entities:
         tables = list(sqla.tables())
         if self._alternates_found[0] != len(tables):
             columns = (column for table in tables for column in table.columns)
-            found = any(self._may_hold_keys(c) and names_other_column(c) for c in columns)
+            found = any(self._columns.may_hold(c) and names_other_column(c) for c in columns)
             self._alternates_found = len(tables), found
         return self._alternates_found[1]
-
-    def _of_base_column(self, column: Column[Any]) -> KeyColumn | None:
-        try:
-            return self._columns[column]
-        except KeyError:
-            known = self._columns[column] = self._read_column(column)
-            return known
 
     def _read_class(self, mapper: Mapper[Any]) -> ClassKeys:
         held = {
@@ -250,99 +228,6 @@ class Entities:
             )
         return None
 
-    def _read_column(self, column: Column[Any]) -> KeyColumn | None:
-        if "ref" in column.info:
-            return self._declared(column)
-        target = referenced(column)
-        if is_ambiguous(column.type) and not self._is_excluded(column, target):
-            self._refuse_ambiguous(column, target)
-        key_type = key_type_of(column.type)
-        if key_type not in self.policy.key_types or self._is_excluded(column, target):
-            return None
-        by = None
-        if target is not column and target not in primary_key(target.table):
-            by = self._alternate(column, target, key_type, references_alone(column, target))
-        elif not self._is_key(target, key_type):
-            return None
-        entity = self.names.of_table(target.table) if by is None else by.rows.entity
-        return KeyColumn(str(column), entity, key_type, is_text_uuid(column.type), by=by)
-
-    def _refuse_ambiguous(self, column: Column[Any], target: Column[Any]) -> None:
-        if target is not column or target in primary_key(target.table):
-            raise KeyColumnError(
-                f"key column {column} has the type {type(column.type).__name__}, which does not "
-                "say what its values are in Python",
-                'give the type a python_type, or the column info={"ref": None}',
-            )
-
-    def _is_key(self, target: Column[Any], key_type: KeyType) -> bool:
-        """Tell whether the referenced column, or the column itself, identifies its table's rows.
-
-        Of a composite primary key a UUID is a key by itself; an integer, such as a line number,
-        is data.
-        """
-        primary = primary_key(target.table)
-        return target in primary and (len(primary) == 1 or key_type == "uuid")
-
-    def _alternate(
-        self, column: Column[Any], target: Column[Any], key_type: KeyType | None, unique: bool
-    ) -> AlternateKey:
-        """Return the alternate key that a column has values of.
-
-        Raises:
-            KeyColumnError: its values cannot be told to name one row each, of one ref.
-        """
-        primary = primary_key(target.table)
-        rows = self._of_base_column(primary[0]) if len(primary) == 1 else None  # type: ignore[arg-type]
-        same_type = key_type_of(target.type) == key_type and not is_ambiguous(target.type)
-        if rows is None or rows.by is not None or rows.array or not (unique and same_type):
-            raise KeyColumnError(
-                f"foreign key {column} references {target}, which is not the primary key, and its "
-                "values cannot be told to name one row each that has a ref",
-                'declare the column with info={"ref": None} to leave its values as they are',
-            )
-        values = KeyColumn(str(target), rows.entity, rows.key_type, is_text_uuid(target.type))
-        space = f"{rows.entity} by {target}"  # no entity's name: it has spaces
-        values = replace(values, key_type=cast(KeyType, key_type))
-        found = AlternateKey(space, target, values, cast("Column[Any]", primary[0]), rows)
-        return self.alternates.setdefault(space, found)
-
-    def _declared(self, column: Column[Any]) -> KeyColumn | None:
-        """Follow `info={"ref": ...}`: `None`, a mapped class, or `"table.column"`."""
-        declared = column.info["ref"]
-        if declared is None:
-            return None
-        array = isinstance(column.type, ARRAY)
-        type_ = item_type(column)
-        key_type = key_type_of(type_)
-        if key_type is None:
-            raise KeyColumnError(
-                f"column {column} is declared to hold keys and has the type {column.type!r}",
-                "give it a UUID, integer or string type, or an array of one",
-            )
-        table = self._declared_target(column, declared)
-        target = None if not isinstance(declared, str) else column_named(table, declared)
-        by = None
-        if target is not None and target not in primary_key(table):
-            by = self._alternate(column, target, key_type, is_unique(target))
-        entity = self.names.of_table(table) if by is None else by.rows.entity
-        return KeyColumn(str(column), entity, key_type, is_text_uuid(type_), array, by)
-
-    def _declared_target(self, column: Column[Any], declared: Any) -> Table:
-        if not isinstance(declared, str):
-            return cast(Table, key_table(inspect(declared).mapper))
-        table = column.table.metadata.tables.get(declared.rpartition(".")[0])
-        if table is None:
-            raise KeyColumnError(
-                f"column {column} declares keys of {declared!r}, no column of its metadata",
-                'write "table.column" as a foreign key does, or give the mapped class',
-            )
-        return table
-
-    def _is_excluded(self, column: Column[Any], target: Column[Any]) -> bool:
-        excluded = {_excluded_name(item) for item in self.policy.exclude}
-        return not excluded.isdisjoint({str(column), column.table.fullname, target.table.fullname})
-
 
 def _refuse_composite(composite: CompositeProperty[Any], held: Mapping[str, KeyColumn]) -> None:
     names = [attribute.key for attribute in composite.props]
@@ -358,11 +243,3 @@ def _expression(attribute: ColumnProperty[Any], fact: str) -> KeyColumnError:
         f"attribute {attribute} is an expression over key columns, and {fact}",
         'map the key column itself, or give the attribute info={"ref": None} to show it as it is',
     )
-
-
-def _excluded_name(item: Any) -> str:
-    if isinstance(item, str):
-        return item
-    if isinstance(item, QueryableAttribute):
-        return str(item.property.columns[0])
-    return str(key_table(inspect(item).mapper).fullname)
