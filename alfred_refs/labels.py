@@ -43,9 +43,11 @@ class Label:
 
     Attributes:
         read: gives the value from attributes as they are loaded.
+        attribute: the name of the one attribute that it is; `None` where a function makes it.
     """
 
     read: Callable[[Mapping[str, Any]], Any]
+    attribute: str | None = None
 
     def of(self, loaded: Mapping[str, Any]) -> str | None:
         """Return the label of an instance, from its attributes by their names.
@@ -81,7 +83,7 @@ def label_of(mapper: Mapper[Any], given: Any) -> Label:
         raise _wrong(mapper, f"is {given!r}, which is no attribute with a column")
     if _may_hold_keys(attribute):
         raise _wrong(mapper, f"is {given!r}, which may hold keys")
-    return Label(lambda loaded: loaded.get(given))
+    return Label(lambda loaded: loaded.get(given), given)
 
 
 def _called(

@@ -1,0 +1,29 @@
+"""Tools that a model may call on the application's tables, in refs.
+
+`Toolset` is made once, of mapped classes; `call` takes a tool's name and JSON arguments, works
+through a `RefSession`, and returns JSON. `Hooks` are what the application adds.
+"""
+
+from .arguments import (
+    DbCreate as DbCreate,
+    DbDelete as DbDelete,
+    DbRead as DbRead,
+    DbUpdate as DbUpdate,
+)
+from .errors import ToolError as ToolError
+from .hooks import Hooks as Hooks, Reading as Reading, Writing as Writing
+from .results import Limits as Limits
+from .toolset import Toolset as Toolset
+
+__all__ = [
+    "DbCreate",
+    "DbDelete",
+    "DbRead",
+    "DbUpdate",
+    "Hooks",
+    "Limits",
+    "Reading",
+    "ToolError",
+    "Toolset",
+    "Writing",
+]

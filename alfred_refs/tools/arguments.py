@@ -1,0 +1,161 @@
+"""What a model calls the tools with: one pydantic model a tool, unknown fields refused.
+
+JSON comes in; arguments of the right shape go out, or pydantic's `ValidationError`. Nothing here
+knows of tables: what a field or a value means is told by `tables` and `values`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+Operator = Literal[
+    "=",
+    "!=",
+    "neq",
+    ">",
+    "<",
+    ">=",
+    "<=",
+    "in",
+    "not_in",
+    "ilike",
+    "is_null",
+    "is_not_null",
+    "contains",
+    "similar",
+]
+
+SEMANTIC = "_semantic"
+"""The field of a search by meaning, which a hook answers."""
+
+
+class _Arguments(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class FilterClause(_Arguments):
+    """One condition on a column, or on a column of related rows by a path such as `lines.note`.
+
+    A path holds if at least one related row meets the condition. A column without value (null)
+    meets no comparison but `is_null`, as in SQL.
+    """
+
+    field: str = Field(description="column, or path to a column of related rows: 'lines.note'")
+    op: Operator = Field(
+        description="'in' and 'not_in' take a list; 'ilike' takes a pattern with % and _; "
+        "'contains' takes a list of elements; 'is_null' and 'is_not_null' take no value"
+    )
+    value: Any = Field(default=None, description="refs such as 'recipe_1' in columns of refs")
+
+
+class AndGroup(_Arguments):
+    """Holds if all of its filters hold."""
+
+    all_of: list[Filter] = Field(alias="and", min_length=1)
+
+
+class OrGroup(_Arguments):
+    """Holds if at least one of its filters holds."""
+
+    any_of: list[Filter] = Field(alias="or", min_length=1)
+
+
+class NotGroup(_Arguments):
+    """Holds if its filter does not hold."""
+
+    negated: Filter = Field(alias="not")
+
+
+def _kind(given: Any) -> str:
+    """Tell which kind of filter is meant, so that only its own mistakes are told."""
+    if isinstance(given, _Arguments):
+        return type(given).__name__
+    groups = {"and": "AndGroup", "or": "OrGroup", "not": "NotGroup"}
+    named = [each for name, each in groups.items() if isinstance(given, dict) and name in given]
+    return named[0] if named else "FilterClause"
+
+
+Filter = Annotated[
+    Annotated[FilterClause, Tag("FilterClause")]
+    | Annotated[AndGroup, Tag("AndGroup")]
+    | Annotated[OrGroup, Tag("OrGroup")]
+    | Annotated[NotGroup, Tag("NotGroup")],
+    Discriminator(_kind),
+]
+"""A condition on a row."""
+
+KINDS = ("FilterClause", "AndGroup", "OrGroup", "NotGroup")
+"""What pydantic puts into the path of a mistake for a kind of filter."""
+
+Filters = Annotated[list[Filter], Field(min_length=1)]
+
+
+class DbRead(_Arguments):
+    """Read rows of a table."""
+
+    table: str
+    filters: list[Filter] = Field(default=[], description="all of these must hold")
+    or_filters: list[Filter] = Field(default=[], description="and at least one of these")
+    columns: list[str] | None = Field(
+        default=None,
+        description="columns to show, and relationships whose rows to include; all columns by "
+        "default",
+    )
+    limit: int | None = Field(default=None, ge=0, description="at most this many rows")
+    order_by: str | list[str] | None = Field(default=None, description="columns to order by")
+    order_dir: Literal["asc", "desc"] = "asc"
+    cursor: str | None = Field(
+        default=None, description="from the last answer, to go on with the same question"
+    )
+
+
+class DbCreate(_Arguments):
+    """Create one row or several."""
+
+    table: str
+    data: dict[str, Any] | Annotated[list[dict[str, Any]], Field(min_length=1)] = Field(
+        description="a row, or a list of rows: values by column"
+    )
+
+
+class DbUpdate(_Arguments):
+    """Change the rows that meet all filters."""
+
+    table: str
+    filters: Filters = Field(description="all of these must hold; at least one")
+    data: Annotated[dict[str, Any], Field(min_length=1)] = Field(
+        description="new values by column"
+    )
+    expect: str | dict[str, Any] | None = Field(
+        default=None,
+        description="what every row that is hit must have now: its label, or values by column; "
+        "otherwise nothing is changed",
+    )
+
+
+class DbDelete(_Arguments):
+    """Delete the rows that meet all filters."""
+
+    table: str
+    filters: Filters = Field(description="all of these must hold; at least one")
+    expect: str | dict[str, Any] | None = Field(
+        default=None,
+        description="what every row that is hit must have now: its label, or values by column; "
+        "otherwise nothing is deleted",
+    )
+
+
+Arguments = DbRead | DbCreate | DbUpdate | DbDelete
+
+# what a tool is called -> what it is called with
+TOOLS: dict[str, type[Arguments]] = {
+    "db_read": DbRead,
+    "db_create": DbCreate,
+    "db_update": DbUpdate,
+    "db_delete": DbDelete,
+}
+
+for _model in (AndGroup, OrGroup, NotGroup, *TOOLS.values()):
+    _model.model_rebuild()

@@ -1,0 +1,134 @@
+"""One call of a tool: what all verbs need of the session and its conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import inspect, select, tuple_
+
+from alfred_refs import guard, sqla
+from alfred_refs.conversation import Conversation
+from alfred_refs.keys import Key
+from alfred_refs.session import RefSession
+
+from .filters import Keys
+from .foreign import labelled
+from .results import Rendering, Shape
+from .setting import Setting
+from .tables import ToolTable
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a tool.
+
+    Attributes:
+        setting: what all calls of the toolset share.
+        session: that does it.
+        conversation: in which its refs are valid.
+    """
+
+    setting: Setting
+    session: RefSession
+    conversation: Conversation
+
+    def resolved(self, wanted: Iterable[tuple[str, str]]) -> Keys:
+        """Return the keys of refs that are needed for entities: at most one round trip.
+
+        Raises:
+            BadRefError: one cannot be used.
+        """
+        distinct = list(dict.fromkeys(wanted))
+        keys = self.conversation.resolve_wanted(distinct)
+        return dict(zip(distinct, keys, strict=True))
+
+    def refs_of(self, instances: Sequence[Any], table: ToolTable) -> list[str]:
+        """Return the refs of saved rows, minting those that are new: at most one round trip."""
+        if table.own is not None:
+            return [getattr(instance, table.own) for instance in instances]
+        return self.conversation.refer_all(table.entity, [_key_of(i, table) for i in instances])
+
+    def refs_given(self, given: Iterable[Any], table: ToolTable) -> list[str]:
+        """Return the refs of what a hook gave, keys or refs, in its order and each once."""
+        distinct = list(dict.fromkeys(given))
+        keys = [key for key in distinct if not isinstance(key, str)]
+        refs = dict(zip(keys, self.conversation.refer_all(table.model, keys), strict=True))
+        return list(dict.fromkeys(refs.get(key, key) for key in distinct))
+
+    def read_again(self, instances: Sequence[Any], shape: Shape) -> list[Any]:
+        """Return the rows of instances as the database has them now: one statement."""
+        if not instances:
+            return []
+        model = shape.table.model
+        mapper = inspect(model).mapper
+        keys = [mapper.primary_key_from_instance(instance) for instance in instances]
+        columns = [getattr(model, name) for name in shape.table.identity]
+        among = columns[0].in_([key[0] for key in keys])
+        if len(columns) > 1:
+            among = tuple_(*columns).in_([tuple(key) for key in keys])
+        statement = (
+            select(model)
+            .where(among)
+            .options(*shape.loaders())
+            # the keys are keys, though some may be text
+            .execution_options(raw_keys=True, populate_existing=True)
+        )
+        found = {sqla.state_of(each).key: each for each in self.session.scalars(statement)}
+        states = [sqla.state_of(instance) for instance in instances]
+        return [found[state.key] for state in states if state.key in found]
+
+    def rendering(self, instances: Sequence[Any], table: ToolTable) -> Rendering:
+        """Return what makes rows of instances."""
+        known = {}
+        if table.own is None:
+            refs = self.refs_of(instances, table)
+            known = {id(each): ref for each, ref in zip(instances, refs, strict=True)}
+
+        def ref_of(instance: Any, of: ToolTable) -> str:
+            known_ref = known.get(id(instance))
+            return self.refs_of([instance], of)[0] if known_ref is None else known_ref
+
+        return Rendering(self.setting.limits, ref_of, self.scrub)
+
+    def finished(
+        self, answer: dict[str, Any], rendering: Rendering, notes: Sequence[str]
+    ) -> dict[str, Any]:
+        """Return an answer with labels, notes, and what was left out of it."""
+        mode = self.setting.labels
+        legend = labelled(self.session, rendering.shown, self.setting.tables, mode)
+        if mode == "legend":
+            answer["labels"] = self.clean(legend)
+        if notes:
+            answer["notes"] = self.clean(list(notes))
+        if rendering.cut:
+            answer["cut"] = rendering.cut
+        return answer
+
+    def clean(self, value: Any) -> Any:
+        """Return a JSON value with refs, or a placeholder, in place of keys in its texts."""
+        if isinstance(value, str):
+            return self.scrub(value)
+        if isinstance(value, dict):
+            return {self.scrub(name): self.clean(each) for name, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.clean(each) for each in value]
+        return value
+
+    def scrub(self, text: str) -> str:
+        """Return a text with refs, or a placeholder, in place of keys."""
+        return guard.scrub(text, self._name)
+
+    def _name(self, key: Key) -> str | None:
+        return next(iter(self.conversation.names_of(key).values()), None)
+
+
+def _key_of(instance: Any, table: ToolTable) -> Key:
+    """Return the key of a saved row: a tuple, because its table has several key columns."""
+    identity = inspect(table.model).mapper.primary_key_from_instance(instance)
+    parts = [
+        value if column is None else column.to_key(value)
+        for column, value in zip(table.keys.identity, identity, strict=True)
+    ]
+    return parts[0] if len(parts) == 1 else tuple(parts)

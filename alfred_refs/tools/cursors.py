@@ -1,0 +1,67 @@
+"""How a read goes on after its last row: a text that the model gives back, and that has no key.
+
+The order of a read and the last row shown come in; a cursor goes out, and comes back as what the
+next rows are beyond. It belongs to one question: a digest tells whether it comes with another one.
+It is no secret, and is checked like any other value of a model's.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from .arguments import DbRead
+from .errors import InvalidCursorError
+
+
+class Cursor(BaseModel):
+    """Where a read stopped.
+
+    Attributes:
+        question: a digest of what was asked.
+        after: what the last row had in the columns of the order, as JSON.
+        ref: the last row's ref.
+        shown: how many rows were shown, where a hook gave the order.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    question: str
+    after: list[Any] = []
+    ref: str | None = None
+    shown: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    version: Literal[1] = 1
+
+    def __str__(self) -> str:
+        text = self.model_dump_json(exclude_defaults=True)
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def question_of(read: DbRead) -> str:
+    """Return a digest of what a cursor belongs to: all but how much is shown of it."""
+    asked = read.model_dump(exclude={"cursor", "limit", "columns"}, mode="json")
+    text = json.dumps(asked, sort_keys=True)
+    return hashlib.blake2s(text.encode(), digest_size=8).hexdigest()
+
+
+def cursor_of(read: DbRead) -> Cursor | None:
+    """Return the cursor that a read goes on from.
+
+    Raises:
+        InvalidCursorError: it is none, or belongs to another question.
+    """
+    if read.cursor is None:
+        return None
+    try:
+        text = base64.urlsafe_b64decode(read.cursor + "=" * (-len(read.cursor) % 4))
+        cursor = Cursor.model_validate_json(text)
+    except (binascii.Error, ValueError, ValidationError):
+        raise InvalidCursorError from None
+    if cursor.question != question_of(read):
+        raise InvalidCursorError
+    return cursor

@@ -1,0 +1,262 @@
+"""What a model is told when its call cannot be done: a code, a message, and the data in it.
+
+Each fault is an exception that words its own message: the fact, then how to go on. It holds what
+the model gave and names of tables and columns that the model may use, never a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from alfred_refs.errors import RefError
+
+
+class ToolError(RefError):
+    """A call of a tool that a model can correct from the message; nothing was changed.
+
+    Hooks raise it to refuse a call.
+
+    Args:
+        code: what kind of fault it is, in `snake_case`: `docs/tools.md` lists ours.
+        message: the fact, then the remedy, without keys.
+        data: what the message speaks of, as JSON values.
+
+    Attributes:
+        code: the same.
+        message: the same.
+        data: the same.
+    """
+
+    def __init__(self, code: str, message: str, **data: Any) -> None:
+        self.code = code
+        self.message = message
+        self.data = data
+        super().__init__(code, message, data)
+
+    def _message(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.code, self.message, self.data)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the model is told."""
+        return {"error": {"code": self.code, "message": self.message, **self.data}}
+
+
+def _again(class_: type[ToolError], code: str, message: str, data: dict[str, Any]) -> ToolError:
+    error = class_.__new__(class_)
+    ToolError.__init__(error, code, message, **data)
+    return error
+
+
+class InvalidArgumentsError(ToolError):
+    """The arguments have another shape than the tool's schema says."""
+
+    def __init__(self, fact: str, field: str | None = None) -> None:
+        data = {} if field is None else {"field": field}
+        where = "" if field is None else f" at {field!r}"
+        super().__init__(
+            "invalid_arguments",
+            f"the arguments do not fit the tool{where}: {fact}; look at its schema and call again",
+            **data,
+        )
+
+
+class UnknownToolError(ToolError):
+    """There is no tool of this name."""
+
+    def __init__(self, tool: str, tools: Iterable[str]) -> None:
+        names = list(tools)
+        super().__init__(
+            "unknown_tool",
+            f"there is no tool {tool!r}; use one of {_listed(names)}",
+            tool=tool,
+            tools=names,
+        )
+
+
+class UnknownTableError(ToolError):
+    """The model may not use a table of this name, or there is none: it reads the same."""
+
+    def __init__(self, table: str, tables: Sequence[str]) -> None:
+        super().__init__(
+            "unknown_table",
+            f"there is no table {table!r}; use one of {_listed(tables)}",
+            table=table,
+            tables=list(tables),
+        )
+
+
+class UnknownColumnError(ToolError):
+    """The model may not use a column of this name here, or there is none: it reads the same."""
+
+    def __init__(self, table: str, column: str, columns: Sequence[str]) -> None:
+        super().__init__(
+            "unknown_column",
+            f"table {table!r} has no column {column!r} to use here; use one of {_listed(columns)}",
+            table=table,
+            column=column,
+            columns=list(columns),
+        )
+
+
+class ReadOnlyTableError(ToolError):
+    """The model may read a table and not write it."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(
+            "read_only_table",
+            f"table {table!r} can be read and not changed; read it, or change another table",
+            table=table,
+        )
+
+
+class InvalidFilterError(ToolError):
+    """A filter says nothing that can be decided of a row; it is never left out."""
+
+    def __init__(self, field: str, fact: str, remedy: str) -> None:
+        super().__init__(
+            "invalid_filter", f"the filter on {field!r} {fact}; {remedy}", field=field
+        )
+
+
+class MissingFilterError(ToolError):
+    """A write that would touch every row of a table."""
+
+    def __init__(self, tool: str) -> None:
+        super().__init__(
+            "missing_filter",
+            f"{tool} needs at least one filter, so that it cannot touch every row; say which "
+            "rows, for example by their id",
+        )
+
+
+class InvalidValueError(ToolError):
+    """A value that its column cannot have; it is not repeated."""
+
+    def __init__(self, field: str, wanted: str) -> None:
+        super().__init__(
+            "invalid_value",
+            f"the value given for {field!r} does not fit; it takes {wanted}",
+            field=field,
+        )
+
+
+class MissingValueError(ToolError):
+    """A new row lacks what it must have, or a row would lose it."""
+
+    def __init__(self, table: str, columns: Sequence[str]) -> None:
+        super().__init__(
+            "missing_value",
+            f"a row of {table!r} needs a value for {_listed(columns)}; give it and call again",
+            table=table,
+            columns=list(columns),
+        )
+
+
+class InvalidOrderError(ToolError):
+    """Rows cannot be put in this order."""
+
+    def __init__(self, column: str, fact: str, columns: Sequence[str]) -> None:
+        super().__init__(
+            "invalid_order",
+            f"rows cannot be ordered by {column!r}, which {fact}; use one of {_listed(columns)}",
+            column=column,
+            columns=list(columns),
+        )
+
+
+class InvalidCursorError(ToolError):
+    """The cursor belongs to another question, or was changed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "invalid_cursor",
+            "the cursor does not belong to this read; give the cursor of the last answer with the "
+            "same table, filters and order, or read again from the start without one",
+        )
+
+
+class TooManyRowsError(ToolError):
+    """A write matches more rows than one call may change."""
+
+    def __init__(self, tool: str, most: int) -> None:
+        super().__init__(
+            "too_many_rows",
+            f"more than {most} rows match, and one {tool} changes at most {most}; nothing was "
+            "changed; narrow the filters",
+            most=most,
+        )
+
+
+class UnexpectedRowError(ToolError):
+    """A write would hit another row than the model thinks."""
+
+    def __init__(self, ref: str, column: str, actual: Any, expected: Any) -> None:
+        super().__init__(
+            "unexpected_row",
+            f"{ref!r} was expected to have {column} {expected!r} and has {actual!r}; nothing was "
+            "changed; read the row again and call with what it has now, or without expect",
+            ref=ref,
+            column=column,
+            actual=actual,
+            expected=expected,
+        )
+
+
+class ConflictError(ToolError):
+    """A row of the same values is there, and a constraint allows one only."""
+
+    def __init__(self, table: str, columns: Sequence[str]) -> None:
+        same = f"the same {_listed(columns)}" if columns else "values that exclude this one"
+        super().__init__(
+            "conflict",
+            f"a row of {table!r} with {same} is there already; nothing was changed; read it and "
+            "update it, or give other values",
+            table=table,
+            columns=list(columns),
+        )
+
+
+class StillReferencedError(ToolError):
+    """A row cannot be deleted because others name it."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(
+            "still_referenced",
+            f"rows of {table!r} still refer to it; nothing was changed; delete or change those "
+            "first",
+            table=table,
+        )
+
+
+class CheckFailedError(ToolError):
+    """A rule of the database forbids the values."""
+
+    def __init__(self, table: str, constraint: str | None) -> None:
+        rule = "" if constraint is None else f" ({constraint})"
+        super().__init__(
+            "check_failed",
+            f"a rule of table {table!r}{rule} forbids these values; nothing was changed; give "
+            "others",
+            table=table,
+            constraint=constraint,
+        )
+
+
+class NoSemanticSearchError(ToolError):
+    """Nothing answers a search by meaning in this table."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(
+            "no_semantic_search",
+            f"table {table!r} cannot be searched by meaning; filter by its columns, for example "
+            "with ilike",
+            table=table,
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names)) or "none"

@@ -1,0 +1,281 @@
+"""From a model's filters to one SQL condition: the same for reading, updating and deleting.
+
+Filters come in, checked against a table; a SQLAlchemy expression goes out, in which refs stand as
+the model gave them: the session puts keys in their place. A filter that cannot be decided raises;
+none is left out, and none is widened. Pure.
+
+A condition on related rows is an EXISTS, so that no row is found twice. Null is asked for by
+`is_null`, or as a value: `=` null, or null in a list, is the same. As in SQL, no other comparison
+holds where the column is null, nor does its negation.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, cast, not_, null, or_
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import aliased
+
+from alfred_refs.keys import Key
+
+from .arguments import SEMANTIC, AndGroup, Filter, FilterClause, NotGroup, OrGroup
+from .errors import InvalidFilterError, UnknownColumnError
+from .tables import ROW_REF, ToolColumn, ToolTable
+
+Condition = ColumnElement[bool]
+
+Keys = Mapping[tuple[str, str], Key]
+"""The keys that refs name, by ref and the entity that was needed."""
+
+# what a model writes -> what Python calls it
+_COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "neq": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+    ">=": operator.ge,
+    "<=": operator.le,
+}
+
+
+class Conditions:
+    """Makes conditions of filters.
+
+    Args:
+        keys: what the refs of rows with several key columns name.
+    """
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+
+    def all_of(self, filters: Iterable[Filter], table: ToolTable) -> list[Condition]:
+        """Return one condition for each filter on rows of a table.
+
+        Raises:
+            ToolError: a filter cannot be decided.
+        """
+        return [self._condition(each, table, table.model) for each in filters]
+
+    def _condition(self, given: Filter, table: ToolTable, entity: Any) -> Condition:
+        match given:
+            case AndGroup():
+                return and_(*(self._condition(each, table, entity) for each in given.all_of))
+            case OrGroup():
+                return or_(*(self._condition(each, table, entity) for each in given.any_of))
+            case NotGroup():
+                return not_(self._condition(given.negated, table, entity))
+            case FilterClause():
+                return self._clause(given, given.field.split("."), table, entity)
+
+    def _clause(
+        self, clause: FilterClause, path: Sequence[str], table: ToolTable, entity: Any
+    ) -> Condition:
+        name, *rest = path
+        if rest:
+            return self._related(clause, name, rest, table, entity)
+        if name == SEMANTIC or clause.op == "similar":
+            raise _misplaced(clause)
+        if name == ROW_REF and table.own is None:
+            return self._is_row(clause, table, entity)
+        return compared(clause, table.column(name), getattr(entity, name))
+
+    def _related(
+        self, clause: FilterClause, name: str, rest: Sequence[str], table: ToolTable, entity: Any
+    ) -> Condition:
+        """Return that there is a related row which meets the rest of the path."""
+        target = table.targets.get(name)
+        if target is None:
+            raise UnknownColumnError(table.name, name, table.fields)
+        other = aliased(target.model)
+        met = self._clause(clause, rest, target, other)
+        relationship = getattr(entity, name).of_type(other)
+        many = table.relationship(name).uselist
+        exists: Condition = relationship.any(met) if many else relationship.has(met)
+        return exists
+
+    def _is_row(self, clause: FilterClause, table: ToolTable, entity: Any) -> Condition:
+        """Return that a row with several key columns is, or is not, one of those named."""
+        if clause.op not in ("=", "!=", "neq", "in", "not_in"):
+            raise InvalidFilterError(clause.field, f"cannot be {clause.op!r}", "use '=' or 'in'")
+        refs = texts_in(clause)
+        if not refs:
+            raise InvalidFilterError(
+                clause.field, "names no row", f"give a ref, such as '{table.entity}_1'"
+            )
+        named = [self._keys[ref, table.entity] for ref in refs]
+        columns = [getattr(entity, name) for name in table.identity]
+        met = or_(
+            *(
+                and_(*(c == part for c, part in zip(columns, key, strict=True)))
+                for key in named
+                if isinstance(key, tuple)
+            )
+        )
+        return not_(met) if clause.op in ("!=", "neq", "not_in") else met
+
+
+def refs_of(filters: Iterable[Filter], table: ToolTable) -> Iterator[tuple[str, str]]:
+    """Yield the refs that filters name, each with the entity that is needed.
+
+    What is wrong with a filter is for `Conditions` to say.
+    """
+    for given in filters:
+        match given:
+            case AndGroup():
+                yield from refs_of(given.all_of, table)
+            case OrGroup():
+                yield from refs_of(given.any_of, table)
+            case NotGroup():
+                yield from refs_of([given.negated], table)
+            case FilterClause():
+                entity = _entity_at(given.field.split("."), table)
+                yield from ((text, entity) for text in texts_in(given) if entity is not None)
+
+
+def texts_in(clause: FilterClause) -> list[str]:
+    """Return the texts that a clause gives, as one value or in a list."""
+    given = clause.value if isinstance(clause.value, list) else [clause.value]
+    return [each for each in given if isinstance(each, str) and each]
+
+
+def _entity_at(path: Sequence[str], table: ToolTable) -> str | None:
+    """Return the entity of the refs in a column, `None` if that has none."""
+    *relationships, name = path
+    found: ToolTable | None = table
+    for each in relationships:
+        found = None if found is None else found.targets.get(each)
+    if found is None:
+        return None
+    if name == ROW_REF and found.own is None:
+        return found.entity
+    column = found.columns.get(name)
+    return column.entity if column is not None else None
+
+
+def compared(clause: FilterClause, column: ToolColumn, attribute: Any) -> Condition:
+    """Return that a column's value is as a clause says.
+
+    Raises:
+        ToolError: the clause cannot be decided of such values.
+    """
+    if clause.op not in column.values.operators:
+        usable = ", ".join(map(repr, column.values.operators))
+        raise InvalidFilterError(
+            clause.field,
+            f"cannot be {clause.op!r}: the column has {column.values.wanted}",
+            f"use one of {usable}",
+        )
+    match clause.op:
+        case "is_null" | "is_not_null":
+            return _is_null(clause, attribute)
+        case "in" | "not_in":
+            return _is_in(clause, column, attribute)
+        case "contains":
+            return _contains(clause, column, attribute)
+        case "ilike":
+            return _matches(clause, column, attribute)
+    value = column.values.accept(clause.field, clause.value)
+    if value is None:
+        return _equals_null(clause, attribute)
+    met: Condition = _COMPARISONS[clause.op](attribute, value)
+    return met
+
+
+def _is_null(clause: FilterClause, attribute: Any) -> Condition:
+    if clause.value not in (None, True, False) or isinstance(clause.value, int) != isinstance(
+        clause.value, bool
+    ):
+        raise InvalidFilterError(
+            clause.field,
+            f"has a value beside {clause.op!r}",
+            "leave it out, or give true or false",
+        )
+    wanted = (clause.op == "is_null") == (clause.value is not False)
+    met: Condition = attribute.is_(null()) if wanted else attribute.is_not(null())
+    return met
+
+
+def _equals_null(clause: FilterClause, attribute: Any) -> Condition:
+    if clause.op not in ("=", "!=", "neq"):
+        raise InvalidFilterError(
+            clause.field,
+            f"compares by {clause.op!r} with nothing",
+            "give a value, or use 'is_null'",
+        )
+    met: Condition = attribute.is_(null()) if clause.op == "=" else attribute.is_not(null())
+    return met
+
+
+def _is_in(clause: FilterClause, column: ToolColumn, attribute: Any) -> Condition:
+    values = _elements(clause, column.values.accept)
+    given = [value for value in values if value is not None]
+    has_null = len(given) < len(values)
+    if clause.op == "in":
+        choices = [attribute.in_(given)] if given else []
+        return or_(*choices, *([attribute.is_(null())] if has_null else []))
+    # SQL's NOT IN holds for no row at all if there is a null in the list
+    others = [attribute.not_in(given)] if given else []
+    return and_(*others, *([attribute.is_not(null())] if has_null else []))
+
+
+def _elements(clause: FilterClause, accept: Callable[[str, Any], Any]) -> list[Any]:
+    if not isinstance(clause.value, list) or not clause.value:
+        raise InvalidFilterError(
+            clause.field,
+            f"needs a list with at least one value for {clause.op!r}",
+            "give the values as a list",
+        )
+    return [accept(clause.field, each) for each in clause.value]
+
+
+def _contains(clause: FilterClause, column: ToolColumn, attribute: Any) -> Condition:
+    if column.values.family == "json":
+        if clause.value is None:
+            raise InvalidFilterError(clause.field, "contains nothing", "give a value")
+        met: Condition = cast(attribute, JSONB).contains(clause.value)
+        return met
+    item = column.values.item
+    if item is None or item.family in ("list", "opaque"):
+        raise InvalidFilterError(clause.field, "is of lists in lists", "use '=' with the whole")
+    one = FilterClause(field=clause.field, op="contains", value=clause.value)
+    if not isinstance(clause.value, list):
+        one = FilterClause(field=clause.field, op="contains", value=[clause.value])
+    values = _elements(one, item.accept)
+    if None in values:
+        raise InvalidFilterError(clause.field, "contains null", "give values only")
+    held: Condition = attribute.contains(values)
+    return held
+
+
+def _matches(clause: FilterClause, column: ToolColumn, attribute: Any) -> Condition:
+    pattern = column.values.accept(clause.field, clause.value)
+    if pattern is None:
+        raise InvalidFilterError(clause.field, "has no pattern", "give one, such as '%soup%'")
+    if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
+        raise InvalidFilterError(
+            clause.field,
+            "has a pattern that ends in one backslash",
+            "write two for a backslash itself",
+        )
+    met: Condition = attribute.ilike(pattern)
+    return met
+
+
+def _misplaced(clause: FilterClause) -> InvalidFilterError:
+    if clause.field == SEMANTIC and clause.op == "similar":
+        return InvalidFilterError(
+            clause.field,
+            "stands inside a group or a path, where it cannot be answered",
+            "give it once, directly in filters",
+        )
+    if clause.field == SEMANTIC:
+        return InvalidFilterError(
+            clause.field, f"cannot be {clause.op!r}", "use 'similar' with a text"
+        )
+    return InvalidFilterError(
+        clause.field, "cannot be 'similar'", f"use field {SEMANTIC!r}, or 'ilike' on a text column"
+    )

@@ -1,0 +1,109 @@
+"""What a model wants to store: checked by column, as Python values, with refs as it gave them.
+
+Payloads come in; records go out, by attribute. A column that is not there, or is not for the model
+to write, refuses the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from .errors import InvalidValueError, MissingValueError, UnknownColumnError
+from .tables import ToolColumn, ToolTable
+
+Record = dict[str, Any]
+"""Values of a row by attribute; refs are text."""
+
+
+def new_records(table: ToolTable, payloads: Sequence[Mapping[str, Any]]) -> list[Record]:
+    """Return the records of new rows.
+
+    Raises:
+        ToolError: a payload cannot be stored.
+    """
+    usable = {column.name: column for column in table.columns.values() if column.creatable}
+    return [_record(table, payload, usable) for payload in payloads]
+
+
+def check_complete(table: ToolTable, records: Iterable[Record], stamped: str | None) -> None:
+    """Check that new rows have what they must have, once hooks have enriched them.
+
+    Args:
+        table: whose rows.
+        records: of the rows.
+        stamped: the column that the session fills in, if there is one.
+
+    Raises:
+        MissingValueError: one lacks a value.
+    """
+    required = [c.name for c in table.columns.values() if c.required and c.name != stamped]
+    for record in records:
+        missing = [name for name in required if record.get(name) is None]
+        if missing:
+            raise MissingValueError(table.name, missing)
+
+
+def changes(table: ToolTable, payload: Mapping[str, Any]) -> Record:
+    """Return the record of what is to be changed.
+
+    Raises:
+        ToolError: it cannot be stored.
+    """
+    usable = {column.name: column for column in table.columns.values() if column.updatable}
+    record = _record(table, payload, usable)
+    emptied = [
+        name for name, value in record.items() if value is None and not _may_be_null(table, name)
+    ]
+    if emptied:
+        raise MissingValueError(table.name, emptied)
+    return record
+
+
+def _may_be_null(table: ToolTable, name: str) -> bool:
+    return table.columns[name].nullable
+
+
+def _record(
+    table: ToolTable, payload: Mapping[str, Any], usable: Mapping[str, ToolColumn]
+) -> Record:
+    record: Record = {}
+    for name, value in payload.items():
+        column = usable.get(name)
+        if column is None:
+            raise UnknownColumnError(table.name, name, list(usable))
+        accepted = column.values.accept(name, value)
+        longest = column.values.longest
+        if longest is not None and accepted is not None and len(accepted) > longest:
+            raise InvalidValueError(name, f"at most {longest} characters")
+        record[name] = accepted
+    return record
+
+
+def refs_of_records(table: ToolTable, records: Iterable[Record]) -> Iterator[tuple[str, str]]:
+    """Yield the refs in records, each with the entity that is needed."""
+    for record in records:
+        for name, value in record.items():
+            column = table.columns.get(name)
+            if column is not None and column.entity is not None:
+                texts = value if isinstance(value, list) else [value]
+                yield from ((text, column.entity) for text in texts if isinstance(text, str))
+
+
+def deduplicated(
+    records: Sequence[Record], names: Sequence[str]
+) -> tuple[list[Record], list[list[int]]]:
+    """Return records without those that a later one repeats: the last wins, where the first stood.
+
+    Args:
+        records: of new rows.
+        names: of the attributes that tell rows apart.
+
+    Returns:
+        the records, and which of the given ones became one, counted from 1.
+    """
+    places: dict[str, list[int]] = {}
+    for n, record in enumerate(records, start=1):
+        places.setdefault(repr([record.get(name) for name in names]), []).append(n)
+    kept = [records[numbers[-1] - 1] for numbers in places.values()]
+    return kept, [numbers for numbers in places.values() if len(numbers) > 1]

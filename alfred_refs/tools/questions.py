@@ -1,0 +1,129 @@
+"""From a read to its statement: which rows, in which order, how many.
+
+Checked arguments and what hooks added come in; a `Select` of the class goes out, in refs. One row
+more is asked for than is shown, which tells whether there are more. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, null, or_, select
+
+from alfred_refs.keys import Key
+
+from .cursors import Cursor
+from .errors import InvalidCursorError, InvalidOrderError, ToolError
+from .filters import Condition, Conditions
+from .hooks import Reading
+from .tables import ToolColumn, ToolTable
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """In which order rows are read: by columns, then by primary key, so that no two are equal.
+
+    Attributes:
+        columns: the first of the order.
+        descending: whether the greatest comes first; rows without a value come last either way.
+    """
+
+    table: ToolTable
+    columns: Sequence[ToolColumn]
+    descending: bool
+
+    def by(self) -> list[ColumnElement[Any]]:
+        """Return what a statement is ordered by."""
+        model = self.table.model
+        given = [self._directed(getattr(model, c.name)).nulls_last() for c in self.columns]
+        return [*given, *(self._directed(getattr(model, n)) for n in self.table.identity)]
+
+    def beyond(self, cursor: Cursor, key: Key) -> Condition:
+        """Return that a row comes after the one where a read stopped.
+
+        Raises:
+            InvalidCursorError: the cursor has not what this order needs.
+        """
+        values = self._values(cursor)
+        parts = key if isinstance(key, tuple) else (key,)
+        model = self.table.model
+        beyond: Condition = self._after_all(
+            [getattr(model, name) for name in self.table.identity], parts
+        )
+        for column, value in reversed([*zip(self.columns, values, strict=True)]):
+            beyond = self._after(getattr(model, column.name), value, beyond)
+        return beyond
+
+    def _values(self, cursor: Cursor) -> list[Any]:
+        if len(cursor.after) != len(self.columns):
+            raise InvalidCursorError
+        try:
+            return [
+                column.values.accept(column.name, value)
+                for column, value in zip(self.columns, cursor.after, strict=True)
+            ]
+        except ToolError:
+            raise InvalidCursorError from None
+
+    def _directed(self, attribute: Any) -> Any:
+        return attribute.desc() if self.descending else attribute.asc()
+
+    def _after(self, attribute: Any, value: Any, rest: Condition) -> Condition:
+        if value is None:
+            return and_(attribute.is_(null()), rest)
+        further = attribute < value if self.descending else attribute > value
+        return or_(further, attribute.is_(null()), and_(attribute == value, rest))
+
+    def _after_all(self, attributes: Sequence[Any], parts: Sequence[Any]) -> Condition:
+        first, *others = attributes
+        value, *rest = parts
+        further: Condition = first < value if self.descending else first > value
+        if not others:
+            return further
+        return or_(further, and_(first == value, self._after_all(others, rest)))
+
+
+def order_of(read: Reading, table: ToolTable) -> Order:
+    """Return the order that a model asked for.
+
+    Raises:
+        ToolError: rows cannot be ordered so.
+    """
+    asked = read.arguments.order_by or []
+    names = dict.fromkeys([asked] if isinstance(asked, str) else asked)
+    columns = [_orderable(name, table) for name in names if [name] != [table.own]]
+    return Order(table, columns, read.arguments.order_dir == "desc")
+
+
+def _orderable(name: str, table: ToolTable) -> ToolColumn:
+    column = table.column(name)
+    if not column.values.ordered:
+        usable = [each.name for each in table.columns.values() if each.values.ordered]
+        fact = "holds refs" if column.values.family == "ref" else "has values without an order"
+        raise InvalidOrderError(name, fact, usable)
+    return column
+
+
+def rows_asked_for(read: Reading, table: ToolTable, conditions: Conditions) -> list[Condition]:
+    """Return what rows must meet: filters, or-filters, and what hooks added.
+
+    Raises:
+        ToolError: a filter cannot be decided.
+    """
+    arguments = read.arguments
+    asked = conditions.all_of(arguments.filters, table)
+    if arguments.or_filters:
+        asked.append(or_(*conditions.all_of(arguments.or_filters, table)))
+    if read.or_conditions and asked:
+        asked = [or_(and_(*asked), *read.or_conditions)]
+    return [*asked, *read.conditions]
+
+
+def statement_of(
+    table: ToolTable, conditions: Sequence[Condition], order: Order, limit: int | None
+) -> Select[tuple[Any]]:
+    """Return the statement that reads rows, and one more than the limit."""
+    statement = select(table.model).where(*conditions).order_by(*order.by())
+    return statement if limit is None else statement.limit(limit + 1)

@@ -1,0 +1,186 @@
+"""From instances to the rows that a model sees: JSON values, with refs at every level.
+
+Instances that a session loaded come in, and what of them is to be shown; dictionaries go out. The
+ref of a row is always among its values. Texts are looked through for keys, and what is too long is
+cut and said to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import inspect
+from sqlalchemy.orm import lazyload, load_only, selectinload
+from sqlalchemy.orm.strategy_options import _AbstractLoad
+
+from .errors import UnknownColumnError
+from .hooks import Row
+from .tables import ROW_REF, ToolColumn, ToolTable
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is shown of the rows of a table.
+
+    Attributes:
+        table: whose rows.
+        columns: what is shown of each.
+        children: by relationship, what is shown of the related rows.
+    """
+
+    table: ToolTable
+    columns: Sequence[ToolColumn]
+    children: Mapping[str, Shape] = field(default_factory=dict)
+
+    def loaders(self) -> list[_AbstractLoad]:
+        """Return the loader options that load this and nothing else."""
+        model = self.table.model
+        names = dict.fromkeys([*self.table.identity, *(c.name for c in self.columns)])
+        return [
+            load_only(*(getattr(model, name) for name in names)),
+            lazyload("*"),
+            *(
+                selectinload(getattr(model, name)).options(*shape.loaders())
+                for name, shape in self.children.items()
+            ),
+        ]
+
+    def tables(self) -> Iterable[Shape]:
+        """Yield this and what is shown inside it."""
+        yield self
+        for shape in self.children.values():
+            yield from shape.tables()
+
+
+def shape_of(table: ToolTable, names: Sequence[str] | None, include: Iterable[str] = ()) -> Shape:
+    """Return what is shown of a table's rows.
+
+    Args:
+        table: whose rows.
+        names: of columns, and of relationships whose rows are shown inside, which may be paths;
+            `None` for all columns that are shown unless they are named.
+        include: more paths of relationships.
+
+    Raises:
+        UnknownColumnError: a name is none that a model may use.
+    """
+    own = [c for c in (table.columns.get(n) for n in table.identity) if c is not None]
+    paths = [path.split(".") for path in include]
+    columns = dict.fromkeys(own)
+    if names is None:
+        columns |= dict.fromkeys(column for column in table.columns.values() if column.shown)
+    for name in names or ():
+        if name in table.columns:
+            columns[table.columns[name]] = None
+        elif not (name == ROW_REF and table.own is None):
+            paths.append(name.split("."))
+    return Shape(table, list(columns), _children(table, paths))
+
+
+def _children(table: ToolTable, paths: Iterable[Sequence[str]]) -> dict[str, Shape]:
+    within: dict[str, list[str]] = {}
+    for name, *rest in paths:
+        if name not in table.targets:
+            raise UnknownColumnError(table.name, name, table.fields)
+        within.setdefault(name, []).extend([".".join(rest)] if rest else [])
+    return {name: _child(table.targets[name], rest) for name, rest in within.items()}
+
+
+def _child(table: ToolTable, rest: Sequence[str]) -> Shape:
+    columns = [name for name in rest if name in table.columns]
+    return shape_of(table, columns or None, [name for name in rest if name not in columns])
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of a result is shown.
+
+    Attributes:
+        rows: at most so many, and at most so many related ones in each.
+        characters: of the texts of one result, about; rows beyond are left for the next read.
+        text: characters of one text.
+    """
+
+    rows: int = 100
+    characters: int = 100_000
+    text: int = 20_000
+
+
+@dataclass(slots=True)
+class Rendering:
+    """One result on its way to JSON.
+
+    Attributes:
+        limits: how much of it is shown.
+        ref_of: gives the ref of a row that has several key columns.
+        scrub: puts something else in place of keys in a text.
+        cut: where something was left out, as paths in the rows.
+        shown: the rows with the instances and shapes that they are of, nested ones included.
+    """
+
+    limits: Limits
+    ref_of: Callable[[Any, ToolTable], str]
+    scrub: Callable[[str], str]
+    cut: list[str] = field(default_factory=list)
+    shown: list[tuple[Row, Any, Shape]] = field(default_factory=list)
+
+    def row(self, instance: Any, shape: Shape, path: str = "") -> Row:
+        """Return one row."""
+        row: Row = {}
+        if shape.table.own is None:
+            row[ROW_REF] = self.ref_of(instance, shape.table)
+        name = row.get(ROW_REF) or getattr(instance, shape.table.own or "", "")
+        path = path or str(name)
+        for column in shape.columns:
+            value = column.values.show(getattr(instance, column.name))
+            row[column.name] = self._clean(value, f"{path}.{column.name}")
+        self.shown.append((row, instance, shape))
+        for name, child in shape.children.items():
+            row[name] = self._related(getattr(instance, name), child, f"{path}.{name}")
+        return row
+
+    def _related(self, related: Any, shape: Shape, path: str) -> Any:
+        if related is None:
+            return None
+        if inspect(related, raiseerr=False) is not None:
+            return self.row(related, shape, path)
+        rows = list(related.values() if isinstance(related, Mapping) else related)
+        if len(rows) > self.limits.rows:
+            self.cut.append(f"{path}: {len(rows) - self.limits.rows} more rows")
+        return [
+            self.row(each, shape, f"{path}[{n}]")
+            for n, each in enumerate(rows[: self.limits.rows], start=1)
+        ]
+
+    def _clean(self, value: Any, path: str) -> Any:
+        """Return a JSON value without keys in its texts, and with no text that is too long."""
+        if isinstance(value, str):
+            return self._text(value, path)
+        if isinstance(value, list):
+            return [self._clean(each, path) for each in value]
+        if isinstance(value, dict):
+            return {
+                self.scrub(name): self._clean(each, f"{path}.{name}")
+                for name, each in value.items()
+            }
+        return value
+
+    def _text(self, text: str, path: str) -> str:
+        more = len(text) - self.limits.text
+        if more > 0:
+            self.cut.append(f"{path}: {more} more characters")
+            text = text[: self.limits.text]
+        return self.scrub(text)
+
+
+def size_of(value: Any) -> int:
+    """Return about how many characters a JSON value has."""
+    if isinstance(value, str):
+        return len(value) + 2
+    if isinstance(value, list):
+        return 2 + sum(map(size_of, value))
+    if isinstance(value, dict):
+        return 2 + sum(len(name) + 4 + size_of(each) for name, each in value.items())
+    return 6

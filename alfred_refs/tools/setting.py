@@ -1,0 +1,56 @@
+"""What all calls of one toolset share, and what is said before any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from alfred_refs.errors import SetupError
+
+from .foreign import Mode
+from .hooks import Hooks
+from .results import Limits
+from .tables import ToolTable, ToolTables
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all calls of one toolset share.
+
+    Attributes:
+        tables: what a model may use.
+        hooks: what the application adds, by class.
+        labels: where the labels of refs go.
+        deduplicate: by class, what tells new rows of one call apart.
+        limits: how much an answer shows.
+        max_written: how many rows one call may change.
+    """
+
+    tables: ToolTables
+    hooks: Mapping[type[Any], Sequence[Hooks]]
+    labels: Mode
+    deduplicate: Mapping[type[Any], Sequence[str]]
+    limits: Limits
+    max_written: int
+
+    def check(self) -> None:
+        """Check that what is given goes together.
+
+        Raises:
+            SetupError: something is said of a class that no model may use, or cannot be used.
+        """
+        models = {table.model for table in self.tables}
+        for said, classes in (("hooks", self.hooks), ("deduplicate", self.deduplicate)):
+            for other in classes.keys() - models:
+                raise SetupError(
+                    f"{said} lists {other!r}, which is not among the models", "add it to models"
+                )
+        if self.labels not in ("inline", "legend", "none"):
+            raise SetupError(
+                f"labels is {self.labels!r}", "choose one of 'inline', 'legend', 'none'"
+            )
+
+    def hooks_of(self, table: ToolTable) -> Sequence[Hooks]:
+        """Return what the application adds to a table, in order."""
+        return self.hooks.get(table.model, ())

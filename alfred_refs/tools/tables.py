@@ -1,0 +1,261 @@
+"""What a model may use: tables, their columns, and the relationships between them.
+
+Mapped classes come in, with what is hidden or read-only; `ToolTables` go out, by the names that
+models use. What is not listed is refused in the words for what does not exist. Read once, when the
+toolset is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Column, inspect
+from sqlalchemy.orm import ColumnProperty, Mapper, RelationshipProperty
+
+from alfred_refs.columns import KeyColumn
+from alfred_refs.entities import ClassKeys, Entities
+from alfred_refs.errors import SetupError
+
+from .errors import ReadOnlyTableError, UnknownColumnError, UnknownTableError
+from .values import Values, values_of
+
+ROW_REF = "_ref"
+"""The field that has the ref of a row whose primary key is of several columns."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToolColumn:
+    """One attribute of a class that a model may use.
+
+    Attributes:
+        name: of the mapped attribute.
+        values: what it takes and gives.
+        key: the keys it holds, `None` for data.
+        shown: whether it is shown unless it is named.
+        creatable: whether a new row may be given it.
+        updatable: whether a row that is there may be given another one.
+        required: whether a new row must be given it.
+        nullable: whether it may be null.
+        doc: what the mapping says of it.
+    """
+
+    name: str
+    values: Values
+    key: KeyColumn | None
+    shown: bool
+    creatable: bool
+    updatable: bool
+    required: bool
+    nullable: bool
+    doc: str | None
+
+    @property
+    def entity(self) -> str | None:
+        """The entity of the refs that it takes; `None` for data and for alternate keys."""
+        return None if self.key is None or self.key.by is not None else self.key.entity
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToolTable:
+    """One mapped class that a model may use.
+
+    Attributes:
+        name: what the model calls it.
+        model: the class.
+        keys: its key attributes.
+        columns: by name, those of the primary key first.
+        identity: the names of the primary key's attributes.
+        read_only: whether a model may read it only.
+        targets: by the name of a relationship, the table of the related rows.
+        entity: what the refs of its rows begin with.
+    """
+
+    name: str
+    model: type[Any]
+    keys: ClassKeys
+    columns: Mapping[str, ToolColumn]
+    identity: tuple[str, ...]
+    entity: str
+    read_only: bool
+    targets: dict[str, ToolTable] = field(default_factory=dict)
+
+    @property
+    def own(self) -> str | None:
+        """The column that has each row's own ref; `None` where that is `ROW_REF`."""
+        return self.identity[0] if self.keys.own is not None else None
+
+    @property
+    def fields(self) -> list[str]:
+        """What a filter or a list of columns may name."""
+        own = [] if self.own is not None else [ROW_REF]
+        return [*own, *self.columns, *self.targets]
+
+    def column(self, name: str) -> ToolColumn:
+        """Return a column.
+
+        Raises:
+            UnknownColumnError: there is none that a model may use.
+        """
+        found = self.columns.get(name)
+        if found is None:
+            raise UnknownColumnError(self.name, name, self.fields)
+        return found
+
+    def relationship(self, name: str) -> RelationshipProperty[Any]:
+        """Return a relationship that leads to a table which a model may use."""
+        found: RelationshipProperty[Any] = inspect(self.model).mapper.relationships[name]
+        return found
+
+
+class ToolTables:
+    """The tables of one toolset, by name.
+
+    Args:
+        models: mapped classes, or such by the name that models are to use.
+        entities: what is known of the application's tables.
+        read_only: classes that a model may only read.
+        hidden: mapped attributes that a model never sees.
+
+    Raises:
+        SetupError: two classes have one name, or what is listed is no class or attribute of these.
+    """
+
+    def __init__(
+        self,
+        models: Iterable[type[Any]] | Mapping[str, type[Any]],
+        entities: Entities,
+        *,
+        read_only: Collection[type[Any]] = (),
+        hidden: Iterable[Any] = (),
+    ) -> None:
+        self._tables: dict[str, ToolTable] = {}
+        hidden_names = {_attribute_of(each) for each in hidden}
+        for name, model in _named(models):
+            if name in self._tables:
+                raise SetupError(
+                    f"classes {self._tables[name].model.__qualname__!r} and "
+                    f"{model.__qualname__!r} are both table {name!r} to a model",
+                    "give models by name: Toolset(models={'guests': Guest, ...})",
+                )
+            self._tables[name] = _table(name, model, entities, model in read_only, hidden_names)
+        self._by_model = {table.model: table for table in self._tables.values()}
+        unknown = [model for model in read_only if model not in self._by_model]
+        if unknown:
+            raise SetupError(
+                f"read_only lists {unknown[0]!r}, which is not among the models",
+                "add it to models",
+            )
+        for table in self._tables.values():
+            table.targets.update(self._targets(table, hidden_names))
+
+    def __iter__(self) -> Any:
+        return iter(self._tables.values())
+
+    @property
+    def names(self) -> list[str]:
+        """What the tables are called."""
+        return list(self._tables)
+
+    def named(self, name: str, *, write: bool = False) -> ToolTable:
+        """Return the table of a name.
+
+        Raises:
+            UnknownTableError: there is none that a model may use.
+            ReadOnlyTableError: it is to be written, and may only be read.
+        """
+        table = self._tables.get(name)
+        if table is None:
+            raise UnknownTableError(name, self.names)
+        if write and table.read_only:
+            raise ReadOnlyTableError(name)
+        return table
+
+    def of_model(self, model: type[Any]) -> ToolTable | None:
+        """Return the table of a class, or of the nearest class it inherits from."""
+        return next((self._by_model[c] for c in model.__mro__ if c in self._by_model), None)
+
+    def of_entity(self, entity: str) -> ToolTable | None:
+        """Return the table whose rows an entity's refs name."""
+        found = (table for table in self if table.entity == entity)
+        return next(found, None)
+
+    def _targets(
+        self, table: ToolTable, hidden: Collection[tuple[Mapper[Any], str]]
+    ) -> Mapping[str, ToolTable]:
+        mapper: Mapper[Any] = inspect(table.model).mapper
+        return {
+            relationship.key: target
+            for relationship in mapper.relationships
+            if (mapper, relationship.key) not in hidden
+            and (target := self.of_model(relationship.mapper.class_)) is not None
+        }
+
+
+def _named(
+    models: Iterable[type[Any]] | Mapping[str, type[Any]],
+) -> list[tuple[str, type[Any]]]:
+    if isinstance(models, Mapping):
+        return list(models.items())
+    return [(inspect(model).mapper.local_table.name, model) for model in models]
+
+
+def _attribute_of(attribute: Any) -> tuple[Mapper[Any], str]:
+    try:
+        return attribute.parent.mapper, attribute.key
+    except AttributeError:
+        raise SetupError(
+            f"hidden lists {attribute!r}, which is no mapped attribute",
+            "give attributes of the models: Toolset(hidden=[Recipe.embedding])",
+        ) from None
+
+
+def _table(
+    name: str,
+    model: type[Any],
+    entities: Entities,
+    read_only: bool,
+    hidden: Collection[tuple[Mapper[Any], str]],
+) -> ToolTable:
+    mapper: Mapper[Any] = inspect(model).mapper
+    keys = entities.of_class(model)
+    identity = tuple(mapper.get_property_by_column(column).key for column in mapper.primary_key)
+    attributes = sorted(mapper.column_attrs, key=lambda attribute: attribute.key not in identity)
+    columns = {
+        attribute.key: _column(attribute, keys, attribute.key in identity)
+        for attribute in attributes
+        if (mapper, attribute.key) not in hidden
+    }
+    return ToolTable(
+        name, model, keys, columns, identity, entities.name_of(model), read_only=read_only
+    )
+
+
+def _column(attribute: ColumnProperty[Any], keys: ClassKeys, is_identity: bool) -> ToolColumn:
+    column, key = attribute.columns[0], keys.all.get(attribute.key)
+    values = values_of(column.type, key)
+    # what the database or the mapping makes is not for a model to give
+    is_own = is_identity and keys.own is not None
+    stored = isinstance(column, Column) and column.computed is None
+    takes = stored and not is_own and values.family != "opaque"
+    nullable = not isinstance(column, Column) or bool(column.nullable)
+    return ToolColumn(
+        attribute.key,
+        values,
+        key,
+        shown=values.family != "opaque" and not attribute.deferred,
+        creatable=takes,
+        updatable=takes and not is_identity,
+        required=takes and not nullable and not _is_made(column),
+        nullable=nullable,
+        doc=attribute.doc or (column.comment if isinstance(column, Column) else None),
+    )
+
+
+def _is_made(column: Any) -> bool:
+    """Tell whether a column has a value though a new row is given none."""
+    made: Sequence[Any] = (column.default, column.server_default, column.identity)
+    return any(each is not None for each in made) or (
+        column.primary_key and column.autoincrement is True
+    )

@@ -1,0 +1,198 @@
+"""`Toolset`: what a model may call. One path for all verbs.
+
+    arguments ──repair, check──▶ refs ──resolve: ≤ 1 query──▶ hooks ──▶ statement ──▶ session
+                                                                                         │
+    answer ◀──labels: ≤ 1 query a table──◀ rows with refs ◀──────────────────────────────┘
+
+A call comes in as a tool's name and JSON; an answer goes out as JSON. A `RefSession` runs the
+statements, and puts keys in place of refs and refs in place of keys; a call is one transaction.
+A fault of the model's comes back as an answer with an error in it, from which it can go on; any
+other is raised, and nothing was changed.
+
+    toolset = Toolset(models=[Recipe, MealPlan])
+    with sessions(conversation="chat-7") as session:
+        toolset.call(session, "db_read", {"table": "recipes", "limit": 3})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+from sqlalchemy import inspect
+
+from alfred_refs.conversation import Conversation
+from alfred_refs.entities import Entities
+from alfred_refs.errors import SetupError
+from alfred_refs.policy import RefPolicy
+from alfred_refs.session import RefSession
+
+from .arguments import KINDS, TOOLS, Arguments, DbCreate, DbDelete, DbRead, DbUpdate
+from .calls import Call
+from .errors import InvalidArgumentsError, MissingFilterError, ToolError, UnknownToolError
+from .faults import fault_of, table_of
+from .foreign import Mode
+from .hooks import Hooks
+from .reading import Reader
+from .repair import parsed, repaired
+from .results import Limits
+from .setting import Setting
+from .tables import ToolTables
+from .writing import Writer
+
+if TYPE_CHECKING:
+    from alfred_refs.asyncio import AsyncRefSession
+
+Answer = dict[str, Any]
+"""What a model is told: JSON values."""
+
+
+class Toolset:
+    """The tools that a model may call on some mapped classes.
+
+    Args:
+        models: the classes, or such by the name that models are to use; otherwise that is the name
+            of the table.
+        policy: the registry's, if it has one of its own.
+        hooks: what the application adds, by class.
+        read_only: classes that a model may only read.
+        hidden: mapped attributes that a model never sees.
+        labels: whether refs to other rows come with these rows' labels beside them, once for each
+            answer, or not at all.
+        deduplicate: by class, the attributes that tell new rows of one call apart: of several that
+            are the same, the last wins.
+        limits: how much an answer shows.
+        max_written: how many rows one call may change.
+
+    Raises:
+        SetupError: what is given does not go together.
+    """
+
+    def __init__(
+        self,
+        models: Iterable[type[Any]] | Mapping[str, type[Any]],
+        *,
+        policy: RefPolicy | None = None,
+        hooks: Mapping[type[Any], Sequence[Hooks]] | None = None,
+        read_only: Collection[type[Any]] = (),
+        hidden: Iterable[Any] = (),
+        labels: Mode = "inline",
+        deduplicate: Mapping[type[Any], Sequence[str]] | None = None,
+        limits: Limits | None = None,
+        max_written: int = 100,
+    ) -> None:
+        self._policy = policy or RefPolicy()
+        self.tables = ToolTables(
+            models, Entities(self._policy), read_only=read_only, hidden=hidden
+        )
+        self._setting = Setting(
+            self.tables,
+            dict(hooks or {}),
+            labels,
+            dict(deduplicate or {}),
+            limits or Limits(),
+            max_written,
+        )
+        self._setting.check()
+
+    def call(self, session: RefSession, tool: str, arguments: Any) -> Answer:
+        """Do what a model asks for, in one transaction, and return what it is told.
+
+        Args:
+            session: a session in a conversation. If it is in a transaction, the call is a
+                savepoint of that; otherwise it is a transaction, and is committed.
+            tool: the name of the tool.
+            arguments: JSON values, or their text.
+
+        Raises:
+            SetupError: the session is in no conversation, or of a registry with another policy.
+        """
+        call = Call(self._setting, session, self._conversation_of(session))
+        table = None
+        try:
+            checked = _checked(tool, arguments)
+            table = self.tables.named(checked.table, write=not isinstance(checked, DbRead))
+            with _transaction(session):
+                return _answer(call, checked)
+        except Exception as error:
+            fault = fault_of(error, None if table is None else table_of(inspect(table.model)))
+            if fault is None:
+                raise
+            return _as_answer(call, fault)
+
+    async def call_async(self, session: AsyncRefSession, tool: str, arguments: Any) -> Answer:
+        """Do what `call` does, with an asynchronous session."""
+        return await session.run_sync(lambda _: self.call(session.sync_session, tool, arguments))
+
+    def _conversation_of(self, session: RefSession) -> Conversation:
+        conversation = session.conversation
+        if conversation is None:
+            raise SetupError(
+                "a tool was called on a session without conversation",
+                "make the session with conversation=...",
+            )
+        if conversation.plans.entities.policy != self._policy:
+            raise SetupError(
+                "the toolset and the session's registry have different policies",
+                "give Toolset the registry's: Toolset(..., policy=policy)",
+            )
+        return conversation
+
+
+def _answer(call: Call, arguments: Arguments) -> Answer:
+    match arguments:
+        case DbRead():
+            return Reader(call).read(arguments)
+        case DbCreate():
+            return Writer(call).create(arguments)
+        case DbUpdate():
+            return Writer(call).update(arguments)
+        case DbDelete():
+            return Writer(call).delete(arguments)
+
+
+def _as_answer(call: Call, fault: ToolError) -> Answer:
+    answer: Answer = call.clean(fault.to_json())
+    return answer
+
+
+def _checked(tool: str, arguments: Any) -> Arguments:
+    """Return the arguments of a call.
+
+    Raises:
+        ToolError: there is no such tool, or they have not its shape.
+    """
+    model = TOOLS.get(tool)
+    if model is None:
+        raise UnknownToolError(tool, TOOLS)
+    given = repaired(parsed(arguments))
+    if not isinstance(given, dict):
+        raise InvalidArgumentsError("they are no object")
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise _misshapen(tool, error) from None
+
+
+def _misshapen(tool: str, error: ValidationError) -> ToolError:
+    """Return the first mistake in the shape of arguments, in words of our own."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = [part for part in first["loc"] if part not in KINDS]
+    field = ".".join(str(part) for part in place)
+    match first["type"]:
+        case "missing" | "too_short" if place == ["filters"]:
+            return MissingFilterError(tool)
+        case "missing":
+            return InvalidArgumentsError("it is missing", field)
+        case "extra_forbidden":
+            return InvalidArgumentsError("there is no such field", field)
+    return InvalidArgumentsError(first["msg"][:1].lower() + first["msg"][1:], field)
+
+
+@contextmanager
+def _transaction(session: RefSession) -> Iterator[None]:
+    """Have all that is done inside the `with` done or undone together."""
+    with session.begin_nested() if session.in_transaction() else session.begin():
+        yield

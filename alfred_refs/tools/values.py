@@ -1,0 +1,269 @@
+"""What values a column takes from a model and gives to it: JSON on one side, Python on the other.
+
+A column's SQL type comes in; `Values` go out, which say in words what is wanted, check and convert
+what a model gave, and turn what the database holds into JSON. Refs stay text: the session knows
+what they name. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import math
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
+from sqlalchemy import ARRAY, BigInteger, DateTime, Enum, Integer, SmallInteger, String
+from sqlalchemy.types import TypeEngine
+
+from alfred_refs.columns import KeyColumn, is_ambiguous
+
+from .errors import InvalidValueError
+
+Family = Literal[
+    "ref", "text", "number", "boolean", "time", "choice", "uuid", "json", "list", "opaque"
+]
+
+_COMPARED = ("=", "!=", "neq", "in", "not_in")
+_ORDERED = (">", "<", ">=", "<=")
+_NULL = ("is_null", "is_not_null")
+
+# family of values -> what a filter may ask of them
+_OPERATORS: Mapping[Family, tuple[str, ...]] = {
+    "ref": (*_COMPARED, *_NULL),
+    "text": (*_COMPARED, *_ORDERED, "ilike", *_NULL),
+    "number": (*_COMPARED, *_ORDERED, *_NULL),
+    "boolean": (*_COMPARED, *_NULL),
+    "time": (*_COMPARED, *_ORDERED, *_NULL),
+    "choice": (*_COMPARED, *_NULL),
+    "uuid": (*_COMPARED, *_NULL),
+    "json": ("contains", *_NULL),
+    "list": ("=", "!=", "neq", "contains", *_NULL),
+    "opaque": _NULL,
+}
+
+# widest type first: `SmallInteger` and `BigInteger` are integers too
+_INTEGER_BITS = ((SmallInteger, 16), (BigInteger, 64), (Integer, 32))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Values:
+    """The values of one column.
+
+    Attributes:
+        family: what kind they are of.
+        wanted: what a model is to give, in words: "an integer".
+        schema: the same as JSON schema.
+        item: what the elements of a list are.
+        longest: characters that fit, where the type says so.
+    """
+
+    family: Family
+    wanted: str
+    schema: Mapping[str, Any]
+    accept_one: Callable[[Any], Any]
+    show_one: Callable[[Any], Any]
+    item: Values | None = None
+    longest: int | None = None
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """What a filter may ask of these values."""
+        return _OPERATORS[self.family]
+
+    @property
+    def ordered(self) -> bool:
+        """Whether rows can be put in their order."""
+        return self.family in ("text", "number", "boolean", "time", "choice")
+
+    def accept(self, field: str, given: Any) -> Any:
+        """Return what a model gave as the column has it in Python; refs stay text.
+
+        Raises:
+            InvalidValueError: it does not fit.
+        """
+        if given is None or (self.family == "ref" and given == ""):
+            return None
+        try:
+            return self.accept_one(given)
+        except (ValidationError, KeyError, TypeError, OverflowError):
+            raise InvalidValueError(field, self.wanted) from None
+
+    def show(self, value: Any) -> Any:
+        """Return a value of the column as JSON; refs are text already."""
+        return None if value is None else self.show_one(value)
+
+
+def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
+    """Return what values a column of a SQL type has, and of what entity if they are keys."""
+    if key is not None:
+        return _lists(_refs(key)) if key.array else _refs(key)
+    if isinstance(type_, ARRAY):
+        item = values_of(type_.item_type, None)
+        for _ in range(type_.dimensions or 1):
+            item = _lists(item)
+        return item
+    if isinstance(type_, Enum):
+        return _choices(type_)
+    python = None if is_ambiguous(type_) else _python_type(type_)
+    make = _BY_PYTHON_TYPE.get(python) if python is not None else None
+    return _opaque() if make is None else make(type_)
+
+
+def _python_type(type_: TypeEngine[Any]) -> type[Any] | None:
+    try:
+        return type_.python_type
+    except NotImplementedError:  # SQLAlchemy's answer for a type without one
+        return None
+
+
+def _refs(key: KeyColumn) -> Values:
+    wanted = f"a ref of {key.entity}, such as '{key.entity}_1'"
+    schema = {"type": "string", "description": f"{key.entity} ref, such as '{key.entity}_1'"}
+    accept = TypeAdapter(Annotated[str, Field(strict=True)]).validate_python
+    return Values("ref", wanted, schema, accept, lambda ref: ref)
+
+
+def _lists(item: Values) -> Values:
+    def accept(given: Any) -> list[Any]:
+        if not isinstance(given, list):
+            raise TypeError
+        return [None if each is None else item.accept_one(each) for each in given]
+
+    def show(value: Any) -> list[Any]:
+        return [item.show(each) for each in value]
+
+    schema = {"type": "array", "items": dict(item.schema)}
+    family: Family = "list" if item.family != "opaque" else "opaque"
+    return Values(family, f"a list, each element {item.wanted}", schema, accept, show, item)
+
+
+def _choices(type_: Enum) -> Values:
+    class_ = type_.enum_class
+    members = dict(zip(type_.enums, type_.enums if class_ is None else class_, strict=True))
+    names = {member: name for name, member in members.items()}
+    wanted = "one of " + ", ".join(map(repr, members))
+    schema = {"type": "string", "enum": list(members)}
+    return Values("choice", wanted, schema, members.__getitem__, lambda v: names.get(v, str(v)))
+
+
+def _opaque(_: object = None) -> Values:
+    def refuse(_: Any) -> Any:
+        raise TypeError
+
+    return Values("opaque", "no value from you", {}, refuse, _plain)
+
+
+def _plain(value: Any) -> Any:
+    """Return any value as JSON: bytes in base64, what has no form of its own as text."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(bytes(value)).decode()
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return to_jsonable_python(value, fallback=str)
+
+
+def _no_number(value: Any) -> Any:
+    if isinstance(value, bool | int | float):
+        raise TypeError
+    return value
+
+
+def _no_boolean(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _checked(type_: Any, *more: Any) -> Callable[[Any], Any]:
+    annotated: Any = type_
+    for each in more:
+        annotated = Annotated[annotated, each]
+    return TypeAdapter(annotated).validate_python
+
+
+def _texts(type_: TypeEngine[Any]) -> Values:
+    longest = type_.length if isinstance(type_, String) else None
+    return Values("text", "text", {"type": "string"}, _checked(str), lambda v: v, longest=longest)
+
+
+def _integers(type_: TypeEngine[Any]) -> Values:
+    bits = next((bits for class_, bits in _INTEGER_BITS if isinstance(type_, class_)), 32)
+    most = 2 ** (bits - 1)
+    accept = _checked(int, Field(ge=-most, lt=most), BeforeValidator(_no_boolean))
+    return Values("number", f"an integer of {bits} bits", {"type": "integer"}, accept, int)
+
+
+def _numbers(python: type[Any]) -> Callable[[TypeEngine[Any]], Values]:
+    def make(_: TypeEngine[Any]) -> Values:
+        accept = _checked(python, Field(allow_inf_nan=False), BeforeValidator(_no_boolean))
+        return Values("number", "a number", {"type": "number"}, accept, _number)
+
+    return make
+
+
+def _number(value: Any) -> Any:
+    """Return a number as JSON has it, as text where that would change it."""
+    if isinstance(value, Decimal):
+        near = float(value)
+        return near if math.isfinite(near) and Decimal(repr(near)) == value else str(value)
+    return value if math.isfinite(value) else str(value)
+
+
+def _booleans(_: TypeEngine[Any]) -> Values:
+    return Values("boolean", "true or false", {"type": "boolean"}, _checked(bool), bool)
+
+
+def _times(python: type[Any], wanted: str, form: str) -> Callable[[TypeEngine[Any]], Values]:
+    def make(type_: TypeEngine[Any]) -> Values:
+        accept = _checked(python, BeforeValidator(_no_number))
+        if isinstance(type_, DateTime):
+            accept = _in_zone(accept, aware=type_.timezone)
+        schema = {"type": "string", "format": form}
+        return Values("time", wanted, schema, accept, to_jsonable_python)
+
+    return make
+
+
+def _in_zone(accept: Callable[[Any], Any], *, aware: bool) -> Callable[[Any], Any]:
+    """Give a time the zone that its column needs: UTC where none was said, none for none."""
+
+    def convert(given: Any) -> dt.datetime:
+        moment: dt.datetime = accept(given)
+        if aware:
+            return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+        return moment.astimezone(dt.UTC).replace(tzinfo=None) if moment.tzinfo else moment
+
+    return convert
+
+
+def _uuids(_: TypeEngine[Any]) -> Values:
+    schema = {"type": "string", "format": "uuid"}
+    return Values("uuid", "a UUID", schema, _checked(uuid.UUID), str)
+
+
+def _documents(_: TypeEngine[Any]) -> Values:
+    return Values("json", "any JSON value", {}, lambda given: given, _plain)
+
+
+# the Python type of a column's values -> what makes their `Values`
+_BY_PYTHON_TYPE: Mapping[type[Any], Callable[[TypeEngine[Any]], Values]] = {
+    str: _texts,
+    int: _integers,
+    float: _numbers(float),
+    Decimal: _numbers(Decimal),
+    bool: _booleans,
+    dt.date: _times(dt.date, "a date such as '2026-05-01'", "date"),
+    dt.datetime: _times(
+        dt.datetime, "a date and time such as '2026-05-01T18:30:00Z'", "date-time"
+    ),
+    dt.time: _times(dt.time, "a time such as '18:30:00'", "time"),
+    dt.timedelta: _times(dt.timedelta, "a duration such as 'PT45M'", "duration"),
+    uuid.UUID: _uuids,
+    dict: _documents,
+}

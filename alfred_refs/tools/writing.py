@@ -1,0 +1,197 @@
+"""Create, change and delete rows for a model: what it wants in, what was done out.
+
+Rows that are to be changed are found by the filters that a read has, and locked; then they are
+changed one by one through the unit of work, so that cascades, versions and events of the ORM hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from sqlalchemy import select
+from sqlalchemy.orm import lazyload
+
+from alfred_refs import sqla
+
+from .arguments import DbCreate, DbDelete, DbUpdate
+from .calls import Call
+from .errors import InvalidArgumentsError, TooManyRowsError, UnexpectedRowError
+from .filters import Conditions, refs_of
+from .hooks import Row, Writing
+from .payloads import (
+    Record,
+    changes,
+    check_complete,
+    deduplicated,
+    new_records,
+    refs_of_records,
+)
+from .results import shape_of
+from .tables import ToolTable
+
+_NOTHING = "no row matches the filters; nothing was changed"
+
+
+class Writer:
+    """Writes for one call.
+
+    Args:
+        call: that is done.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._setting = call.setting
+        self._session = call.session
+
+    def create(self, arguments: DbCreate) -> dict[str, Any]:
+        """Create rows, and return them.
+
+        Raises:
+            ToolError: they cannot be created.
+            BadRefError: a ref in them cannot be used.
+        """
+        table = self._setting.tables.named(arguments.table, write=True)
+        payloads = arguments.data if isinstance(arguments.data, list) else [arguments.data]
+        if len(payloads) > self._setting.max_written:
+            raise TooManyRowsError("db_create", self._setting.max_written)
+        records = new_records(table, payloads)
+        self._call.resolved(refs_of_records(table, records))
+        writing = self._begun("create", table, arguments, records)
+        names = self._setting.deduplicate.get(table.model)
+        merged: list[list[int]] = []
+        if names is not None:
+            writing.records, merged = deduplicated(writing.records, names)
+        check_complete(table, writing.records, None)
+        instances = [table.model(**record) for record in writing.records]
+        self._session.add_all(instances)
+        answer = self._written(writing, table, instances)
+        if merged:
+            answer["merged"] = merged
+        return answer
+
+    def update(self, arguments: DbUpdate) -> dict[str, Any]:
+        """Change rows, and return them as they are then.
+
+        Raises:
+            ToolError: they cannot be changed.
+            BadRefError: a ref cannot be used.
+        """
+        table = self._setting.tables.named(arguments.table, write=True)
+        record = changes(table, arguments.data)
+        instances = self._locked("db_update", table, arguments, [record])
+        writing = self._begun("update", table, arguments, [record])
+        for instance in instances:
+            for name, value in writing.records[0].items():
+                setattr(instance, name, value)
+        return self._written(writing, table, instances)
+
+    def delete(self, arguments: DbDelete) -> dict[str, Any]:
+        """Delete rows, and return their refs.
+
+        Raises:
+            ToolError: they cannot be deleted.
+            BadRefError: a ref cannot be used.
+        """
+        table = self._setting.tables.named(arguments.table, write=True)
+        instances = self._locked("db_delete", table, arguments, [])
+        writing = self._begun("delete", table, arguments, [])
+        refs = self._call.refs_of(instances, table)
+        for instance in instances:
+            self._session.delete(instance)
+        self._session.flush()
+        self._ended(writing, table, [])
+        answer: dict[str, Any] = {"table": table.name, "deleted": refs, "count": len(refs)}
+        return self._call.finished(
+            answer, self._call.rendering([], table), _notes(writing, changed=bool(refs))
+        )
+
+    def _begun(
+        self,
+        verb: Literal["create", "update", "delete"],
+        table: ToolTable,
+        arguments: DbCreate | DbUpdate | DbDelete,
+        records: list[Record],
+    ) -> Writing:
+        writing = Writing(self._session, table.model, verb, arguments, records)
+        for hooks in self._setting.hooks_of(table):
+            hooks.before_write(writing)
+        return writing
+
+    def _ended(self, writing: Writing, table: ToolTable, rows: list[Row]) -> None:
+        for hooks in self._setting.hooks_of(table):
+            hooks.after_write(writing, rows)
+
+    def _written(
+        self, writing: Writing, table: ToolTable, instances: Sequence[Any]
+    ) -> dict[str, Any]:
+        """Save what was changed, and return it as the database has it then."""
+        self._session.flush()
+        shape = shape_of(table, None)
+        saved = self._call.read_again(instances, shape)
+        rendering = self._call.rendering(saved, table)
+        rows = [rendering.row(instance, shape) for instance in saved]
+        self._ended(writing, table, rows)
+        answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
+        return self._call.finished(answer, rendering, _notes(writing, changed=bool(rows)))
+
+    def _locked(
+        self, tool: str, table: ToolTable, arguments: DbUpdate | DbDelete, records: list[Record]
+    ) -> list[Any]:
+        """Return the rows that filters match, locked, once they are what the model expects."""
+        refs = [*refs_of(arguments.filters, table), *refs_of_records(table, records)]
+        conditions = Conditions(self._call.resolved(refs))
+        statement = (
+            select(table.model)
+            .where(*conditions.all_of(arguments.filters, table))
+            .order_by(*(getattr(table.model, name) for name in table.identity))
+            .limit(self._setting.max_written + 1)
+            .options(lazyload("*"))
+            .with_for_update(of=table.model)
+            .execution_options(populate_existing=True)
+        )
+        instances = list(self._session.scalars(statement))
+        if len(instances) > self._setting.max_written:
+            raise TooManyRowsError(tool, self._setting.max_written)
+        self._check_expected(table, instances, arguments.expect)
+        return instances
+
+    def _check_expected(
+        self, table: ToolTable, instances: Sequence[Any], expect: str | dict[str, Any] | None
+    ) -> None:
+        """Check that rows are those that the model thinks of.
+
+        Raises:
+            UnexpectedRowError: one is another.
+            ToolError: what is expected cannot be told of such rows.
+        """
+        if expect is None:
+            return
+        for instance in instances:
+            for column, expected, actual in _compared(table, instance, expect):
+                if expected != actual:
+                    [ref] = self._call.refs_of([instance], table)
+                    raise UnexpectedRowError(ref, column, actual, expected)
+
+
+def _compared(
+    table: ToolTable, instance: Any, expect: str | dict[str, Any]
+) -> list[tuple[str, Any, Any]]:
+    """Return what is expected of a row and what it has, as JSON, by column."""
+    if isinstance(expect, dict):
+        found = []
+        for name, given in expect.items():
+            values = table.column(name).values
+            expected = values.show(values.accept(name, given))
+            found.append((name, expected, values.show(getattr(instance, name))))
+        return found
+    if table.keys.label is None:
+        raise InvalidArgumentsError(
+            f"rows of {table.name!r} have no label: give values by column", "expect"
+        )
+    return [("label", expect, table.keys.label.of(sqla.state_of(instance).dict))]
+
+
+def _notes(writing: Writing, *, changed: bool) -> list[str]:
+    return [*writing.notes, *([] if changed else [_NOTHING])]

@@ -1,0 +1,53 @@
+"""Fixtures: tables of dishes, and a toolset on them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from alfred_refs import RefSession
+from alfred_refs.tools import Toolset
+from tests.tools.models import Cuisine, Dish, Part, Serving
+
+MODELS = [Dish, Part, Cuisine, Serving]
+
+Call = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def toolset() -> Toolset:
+    """A toolset on all tables but the secret one."""
+    return Toolset(MODELS)
+
+
+@pytest.fixture
+def call(toolset: Toolset, session: RefSession) -> Call:
+    """Call a tool with its arguments by name."""
+
+    def call(tool: str, /, **arguments: Any) -> dict[str, Any]:
+        return toolset.call(session, tool, arguments)
+
+    return call
+
+
+@pytest.fixture
+def dishes(tables: Engine) -> dict[str, uuid.UUID]:
+    """Three dishes and two cuisines with their keys by name, saved by a plain session."""
+    with Session(tables, expire_on_commit=False) as plain:
+        indian, thai = Cuisine(name="Indian"), Cuisine(name="Thai")
+        plain.add_all([indian, thai])
+        plain.flush()
+        korma = Dish(name="Korma", cuisine=indian, servings=4, tags=["mild", "hot"])
+        curry = Dish(name="Curry", cuisine=thai, servings=2, tags=["hot"], parent=korma)
+        soup = Dish(name="Soup", servings=None, extra={"kcal": 100})
+        plain.add_all([korma, curry, soup])
+        plain.flush()
+        korma.parts = [Part(position=1, note="rice"), Part(position=2, note="sauce")]
+        plain.add(Serving(dish_id=korma.id, place=1, note="first"))
+        plain.commit()
+        return {row.name or "": row.id for row in (indian, thai, korma, curry, soup)}
