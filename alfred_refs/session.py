@@ -4,7 +4,8 @@ The whole path is on this page. Statements pass through `translate`: refs in it 
 (`criteria`), SQLAlchemy executes it, keys in its rows become refs (`rows`). Instances belong to
 the session's `Boundary`: they keep their keys, their attributes show refs (`instances`). Between
 the two everything works on keys: identity map, unit of work, cascades and lazy loading are
-SQLAlchemy's own, untouched. Errors that pass out are worded anew (`failures`).
+SQLAlchemy's own, untouched. Errors that pass out are worded anew (`failures`). What happens to
+instances and transactions besides is in `lifecycle`.
 
     sessions = sessionmaker(engine, class_=RefSession)
     with sessions(conversation=registry.conversation("chat-7")) as session:
@@ -24,28 +25,22 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import ClauseElement, Connection, Result, event, inspect, select
-from sqlalchemy.orm import InstanceState, ORMExecuteState, SessionTransaction
+from sqlalchemy import ClauseElement, Result, event, inspect, select
+from sqlalchemy.orm import ORMExecuteState
 
-from . import criteria, origins, rows, sqla, written
-from .alternates import Alternates
-from .boundary import Boundary, holds_key
-from .columns import KeyColumn
+from . import origins, rows, sqla, written
+from .boundary import Boundary
 from .conversation import Conversation
-from .criteria import Single
 from .errors import SetupError
-from .failures import Failures
-from .outcome import Outcome, reading
-from .plans import Plan
+from .lifecycle import InterpretedSession, Interpreter
+from .outcome import reading
 from .registry import RefRegistry
+from .resolving import Named, alternates_of, put_keys
 
 T = TypeVar("T")
 
-Named = Sequence[tuple[KeyColumn, Any]]
-"""The keys that the refs in a statement name, each with the column that it meets."""
 
-
-class RefSession(sqla.WatchedSession):
+class RefSession(InterpretedSession):
     """A `Session` in which a language model's refs stand for keys.
 
     Args:
@@ -77,22 +72,11 @@ class RefSession(sqla.WatchedSession):
                 )
             conversation = registry.conversation(conversation)
         self._conversation = conversation
-        self._boundary = None if conversation is None else Boundary(conversation, self)
-        self._outcome = None if self._boundary is None else Outcome(self._boundary.conversation)
-        self._failures = None if self._boundary is None else Failures(self._boundary)
-        self._see = None if self._failures is None else self._failures.hide
-        self._intake = self._boundary
-        self._watch_identities()
+        self._interpret(conversation)
 
-    def expunge_all(self) -> None:
-        """See `Session.expunge_all`."""
-        super().expunge_all()
-        self._watch_identities()
-
-    def _watch_identities(self) -> None:
-        if self._boundary is not None and self._see is not None:
-            sqla.watch_loading(self, self._boundary)
-            sqla.watch_adding(self, self._see)
+    @property
+    def _boundary(self) -> Boundary | None:
+        return None if self._interpreter is None else self._interpreter.boundary
 
     @property
     def conversation(self) -> Conversation | None:
@@ -115,14 +99,15 @@ class RefSession(sqla.WatchedSession):
     @contextmanager
     def raw_keys(self) -> Iterator[None]:
         """Show and accept keys as they are inside the `with`: for trusted application code."""
-        if self._boundary is None:
+        boundary = self._boundary
+        if boundary is None:
             yield
             return
-        before, self._boundary.raw = self._boundary.raw, True
+        before, boundary.raw = boundary.raw, True
         try:
             yield
         finally:
-            self._boundary.raw = before
+            boundary.raw = before
 
     def get(self, entity: Any, ident: Any, **options: Any) -> Any:
         """See `Session.get`; the identity may be a ref, or have refs in it.
@@ -130,12 +115,13 @@ class RefSession(sqla.WatchedSession):
         Raises:
             BadRefError: a ref in the identity cannot be used.
         """
-        if self._boundary is None:
+        boundary = self._boundary
+        if boundary is None:
             return super().get(entity, ident, **options)
         asked = options.pop("execution_options", None) or {}
-        if not self._boundary.raw and not asked.get("raw_keys"):
-            ident = self._boundary.identity(inspect(entity).mapper.class_, ident)
-            self._boundary.conversation.plans.check(options.get("options") or ())
+        if not boundary.raw and not asked.get("raw_keys"):
+            ident = boundary.identity(inspect(entity).mapper.class_, ident)
+            boundary.conversation.plans.check(options.get("options") or ())
         # SQLAlchemy loads by the key, which may be text: it is not to be taken for a ref
         raw = {**asked, "raw_keys": True}
         return super().get(entity, ident, execution_options=raw, **options)
@@ -146,11 +132,13 @@ class RefSession(sqla.WatchedSession):
         Raises:
             BadRefError: one of them cannot be used.
         """
-        if self._boundary is None or self._failures is None or self._boundary.raw:
+        interpreter = self._interpreter
+        if interpreter is None or interpreter.boundary.raw:
             return super().merge(instance, **options)
         state = sqla.state_of(instance)
         states = [state, *(r[2] for r in state.mapper.cascade_iterator("merge", state))]
-        with self._failures.hidden(), self._boundary.lent_keys(states), self.raw_keys():
+        lent = interpreter.boundary.lent_keys(states)
+        with interpreter.failures.hidden(), lent, self.raw_keys():
             return super().merge(instance, **options)
 
     def merge_all(self, instances: Iterable[T], **options: Any) -> Sequence[T]:
@@ -190,18 +178,18 @@ class RefSession(sqla.WatchedSession):
 def translate(execution: ORMExecuteState) -> Result[Any] | None:
     """Execute a statement with keys in place of its refs, and return rows with refs for keys."""
     session = cast(RefSession, execution.session)
-    boundary, outcome = session._boundary, session._outcome
-    if boundary is None or outcome is None:
+    if session._interpreter is None:
         return None
-    if outcome.must_watch():
-        event.listen(session, "loaded_as_persistent", _loaded, raw=True)
+    boundary = session._interpreter.boundary
+    if session._interpreter.outcome.must_watch():
+        session._watch_rows()
     boundary.alternates.begin(reads=execution.is_select)
     boundary.make_room()
     if _is_raw(execution):
         sqla.load_whole(execution)
         return _met(execution, execution.invoke_statement()) if boundary.looks_ahead else None
     execution.statement, plan, values = boundary.conversation.plans.of(execution.statement)
-    named = _put_keys(execution, plan, values)
+    named = put_keys(execution, plan, values, boundary)
     if not (plan.outputs or _is_watched(execution) or (named and execution.parameters)):
         return None
     result = execution.invoke_statement()
@@ -209,7 +197,7 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
         _wrote(execution, result, named)
     if not plan.outputs or not getattr(result, "returns_rows", True):
         return _met(execution, result)
-    alternates = _alternates(execution)
+    alternates = alternates_of(execution, boundary)
     also = partial(boundary.new_keys, alternates) if boundary.eager else tuple
     outputs = plan.outputs.named(values)
     if outputs.unknown:
@@ -219,9 +207,14 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
     return _met(execution, sqla.rewrite_rows(result, partial(map, rewrite)))
 
 
+def _interpreter(execution: ORMExecuteState) -> Interpreter:
+    """Return what interprets for the session of an execution, which is in a conversation."""
+    return cast(Interpreter, cast(RefSession, execution.session)._interpreter)
+
+
 def _is_watched(execution: ORMExecuteState) -> bool:
     """Tell whether something is to be done once a statement is executed, whatever it returns."""
-    boundary = cast(Boundary, cast(RefSession, execution.session)._boundary)
+    boundary = _interpreter(execution).boundary
     if execution.is_select:  # the common way
         return boundary.looks_ahead
     is_write = execution.is_insert or execution.is_update or execution.is_delete
@@ -231,10 +224,10 @@ def _is_watched(execution: ORMExecuteState) -> bool:
 
 def _wrote(execution: ORMExecuteState, result: Result[Any], named: Named) -> None:
     """Cover what a write tells beside its rows, and note which rows it deleted."""
-    session = cast(RefSession, execution.session)
-    boundary = cast(Boundary, session._boundary)
+    boundary = _interpreter(execution).boundary
     boundary.alternates.forget()
-    entities, seen = boundary.conversation.plans.entities, reading(_alternates(execution), [])
+    entities = boundary.conversation.plans.entities
+    seen = reading(alternates_of(execution, boundary), [])
     written.cover(result, execution.statement, entities, seen, now=boundary.eager)
     if named and execution.is_delete:
         _note_deleted(execution, named)
@@ -242,171 +235,33 @@ def _wrote(execution: ORMExecuteState, result: Result[Any], named: Named) -> Non
 
 def _met(execution: ORMExecuteState, result: Result[Any]) -> Result[Any]:
     """Have the keys of a result minted as its rows are fetched, if the session wants that."""
-    boundary = cast(Boundary, cast(RefSession, execution.session)._boundary)
+    boundary = _interpreter(execution).boundary
     if not boundary.looks_ahead or not sqla.yields_chunks(result):
         return result
     now = bool(execution.execution_options.get("prebuffer_rows"))
-    met = partial(boundary.met, alternates=_alternates(execution))
+    met = partial(boundary.met, alternates=alternates_of(execution, boundary))
     return sqla.rewrite_rows(result, met, now=now)
-
-
-def _alternates(execution: ORMExecuteState) -> Alternates:
-    """Return the conversation in which a statement's alternate keys are keys like others."""
-    boundary = cast(Boundary, cast(RefSession, execution.session)._boundary)
-    return boundary.alternates.at(execution.execution_options, execution.bind_arguments)
-
-
-def _put_keys(execution: ORMExecuteState, plan: Plan, values: Sequence[Any]) -> Named:
-    """Put keys in place of the refs of one execution, and return them."""
-    named = _put_one(execution, plan.single, values) if plan.single is not None else None
-    named = _put_all(execution, plan, values) if named is None else named
-    # of a write, the ORM may look up the rows by a statement of its own, which has the keys
-    if named and not execution.is_select:
-        execution.update_execution_options(raw_keys=True)
-    return named
-
-
-def _put_one(execution: ORMExecuteState, single: Single, values: Sequence[Any]) -> Named | None:
-    """Put a key in place of the only ref, the common way; `None` if there is more to look at."""
-    statement = execution.statement
-    text = None if execution.parameters else single.text_in(statement, values)
-    if text is None:
-        return None
-    conversation = cast(Boundary, cast(RefSession, execution.session)._boundary).conversation
-    [key] = conversation.resolve_wanted([(text, single.column.entity)])
-    value = single.column.from_key(key)
-    execution.statement = single.with_key(statement, values, value)
-    return [(single.column, value)]
-
-
-def _put_all(execution: ORMExecuteState, plan: Plan, values: Sequence[Any]) -> Named:
-    """Put keys in place of all refs of one execution, wherever they stand."""
-    given = execution.statement, values, execution.parameters
-    inputs = plan.inputs.without([i for i in plan.inputs.positions if holds_key(values[i])])
-    texts = criteria.texts(inputs, *given)
-    if not texts:
-        return []
-    has_alternates = any(column.by for _, column in texts)
-    if has_alternates and execution.execution_options.get("autoflush", True):
-        sqla.autoflush(execution.session)
-    wanted = [(text, column.space) for text, column in texts]
-    keys = _alternates(execution).resolve_wanted(wanted)
-    swapped = {
-        (text, column): column.from_key(key)
-        for (text, column), key in zip(texts, keys, strict=True)
-    }
-    execution.statement, execution.parameters = criteria.with_keys(
-        inputs, *given, lambda text, col: swapped[text, col], in_where=plan.in_where
-    )
-    return [(column, value) for (_, column), value in swapped.items()]
 
 
 def _note_deleted(execution: ORMExecuteState, named: Named) -> None:
     """Note which of the rows that a DELETE names by their refs are gone: one more statement."""
-    session = cast(RefSession, execution.session)
     primary = list(cast(Any, execution.statement).table.primary_key)
     names = [str(column) for column in primary]
     values = [value for column, value in named if [column.name] == names]
-    if not values or session._outcome is None:
+    if not values:
         return
-    left = session.scalars(
+    left = execution.session.scalars(
         select(*primary).where(primary[0].in_(values)),
         execution_options={"raw_keys": True},
         bind_arguments=execution.bind_arguments,
     )
-    session._outcome.deleted_rows(primary[0], set(values).difference(left))
+    _interpreter(execution).outcome.deleted_rows(primary[0], set(values).difference(left))
 
 
 def _is_raw(execution: ORMExecuteState) -> bool:
     """Tell whether keys are wanted, or the ORM loads by keys on its own account."""
-    boundary = cast(RefSession, execution.session)._boundary
     return (
-        (boundary is not None and boundary.raw)
+        _interpreter(execution).boundary.raw
         or sqla.loads_by_itself(execution)
         or bool(execution.execution_options.get("raw_keys"))
     )
-
-
-def _loaded(session: RefSession, state: InstanceState[Any]) -> None:
-    """Note that a row is there: heard by the sessions that know of one which is gone."""
-    if session._outcome is not None:
-        session._outcome.loaded(state)
-
-
-@event.listens_for(RefSession, "before_attach", raw=True)
-def _attached(session: RefSession, state: InstanceState[Any]) -> None:
-    if session._boundary is not None:
-        session._boundary.enter_new(state, flushing=sqla.is_flushing(session))
-
-
-@event.listens_for(RefSession, "before_flush")
-def _flushing(session: RefSession, *_: object) -> None:
-    if session._boundary is not None:
-        session._boundary.resolve_new()
-        if session._boundary.looks_ahead:
-            session._boundary.enter_all(session.dirty)
-
-
-@event.listens_for(RefSession, "after_flush")
-def _changed(session: RefSession, *_: object) -> None:
-    if (
-        session._boundary is not None
-        and session._outcome is not None
-        and session._boundary.labelled
-    ):
-        session._outcome.labelled(session._boundary.changed_labels(session.dirty))
-
-
-@event.listens_for(RefSession, "after_flush_postexec")
-def _flushed(session: RefSession, *_: object) -> None:
-    if session._boundary is not None and session._boundary.looks_ahead:
-        session._boundary.alternates.forget()
-        session._boundary.look_ahead()
-
-
-@event.listens_for(RefSession, "pending_to_persistent", raw=True)
-def _inserted(session: RefSession, state: InstanceState[Any]) -> None:
-    if session._boundary is not None and session._outcome is not None:
-        session._boundary.enter(state)
-        session._outcome.inserted(state)
-
-
-@event.listens_for(RefSession, "persistent_to_deleted", raw=True)
-def _deleted(session: RefSession, state: InstanceState[Any]) -> None:
-    if session._outcome is not None:
-        session._outcome.deleted(state)
-
-
-@event.listens_for(RefSession, "after_begin")
-def _connected(session: RefSession, _: SessionTransaction, connection: Connection) -> None:
-    if session._failures is not None:
-        session._failures.watch(connection)
-
-
-@event.listens_for(RefSession, "after_transaction_create")
-def _begun(session: RefSession, transaction: SessionTransaction) -> None:
-    if session._outcome is not None and _is_boundary(transaction):
-        session._outcome.begun()
-
-
-@event.listens_for(RefSession, "after_commit")
-def _committed(session: RefSession) -> None:
-    if session._boundary is not None and session._outcome is not None:
-        session._boundary.learn_labels()
-        session._outcome.committed()
-
-
-@event.listens_for(RefSession, "after_transaction_end")
-def _ended(session: RefSession, transaction: SessionTransaction) -> None:
-    if session._boundary is not None and session._outcome is not None:
-        if _is_boundary(transaction):
-            session._boundary.learn_labels()
-            session._outcome.ended()
-        session._boundary.alternates.forget()
-    if session._failures is not None and transaction.parent is None:
-        session._failures.unwatch()
-
-
-def _is_boundary(transaction: SessionTransaction) -> bool:
-    """Tell a transaction or savepoint from what a flush begins inside it."""
-    return transaction.nested or transaction.parent is None

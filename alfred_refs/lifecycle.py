@@ -1,0 +1,155 @@
+"""What happens to a session's instances, rows and connections, on behalf of its conversation.
+
+Events of the session come in. Instances enter its `Boundary`, the fate of rows goes to its
+`Outcome`, connections to its `Failures`; nothing that SQLAlchemy does is changed. A session
+without a conversation has no interpreter, and each listener ends at its first line.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, event
+from sqlalchemy.orm import InstanceState, SessionTransaction
+
+from . import sqla
+from .boundary import Boundary
+from .conversation import Conversation
+from .failures import Failures
+from .outcome import Outcome
+
+State = InstanceState[Any]
+
+
+class Interpreter:
+    """What a session in a conversation has beside a plain one.
+
+    Args:
+        conversation: what its refs are valid in.
+        session: stays unchanged.
+
+    Attributes:
+        boundary: what the instances of the session show and accept.
+        outcome: the fate of its rows.
+        failures: words its errors anew.
+    """
+
+    __slots__ = ("boundary", "failures", "outcome")
+
+    def __init__(self, conversation: Conversation, session: InterpretedSession) -> None:
+        self.boundary = Boundary(conversation, session)
+        self.outcome = Outcome(self.boundary.conversation)
+        self.failures = Failures(self.boundary)
+
+
+class InterpretedSession(sqla.WatchedSession):
+    """A `Session` whose events are heard on behalf of a conversation, if it is in one."""
+
+    _interpreter: Interpreter | None = None
+
+    def _interpret(self, conversation: Conversation | None) -> None:
+        """Work in a conversation from now on."""
+        if conversation is not None:
+            self._interpreter = Interpreter(conversation, self)
+            self._see = self._interpreter.failures.hide
+            self._intake = self._interpreter.boundary
+            self._watch_identities()
+
+    def expunge_all(self) -> None:
+        """See `Session.expunge_all`."""
+        super().expunge_all()
+        self._watch_identities()
+
+    def _watch_identities(self) -> None:
+        if self._interpreter is not None:
+            sqla.watch_loading(self, self._interpreter.boundary)
+            sqla.watch_adding(self, self._interpreter.failures.hide)
+
+    def _watch_rows(self) -> None:
+        """Note of each instance that is loaded from now on that its row is there."""
+        event.listen(self, "loaded_as_persistent", _loaded, raw=True)
+
+
+def _loaded(session: InterpretedSession, state: State) -> None:
+    if session._interpreter is not None:
+        session._interpreter.outcome.loaded(state)
+
+
+@event.listens_for(InterpretedSession, "before_attach", raw=True)
+def _attached(session: InterpretedSession, state: State) -> None:
+    if session._interpreter is not None:
+        session._interpreter.boundary.enter_new(state, flushing=sqla.is_flushing(session))
+
+
+@event.listens_for(InterpretedSession, "before_flush")
+def _flushing(session: InterpretedSession, *_: object) -> None:
+    if session._interpreter is None:
+        return
+    boundary = session._interpreter.boundary
+    boundary.resolve_new()
+    if boundary.looks_ahead:
+        boundary.enter_all(session.dirty)
+
+
+@event.listens_for(InterpretedSession, "after_flush")
+def _changed(session: InterpretedSession, *_: object) -> None:
+    if session._interpreter is not None and session._interpreter.boundary.labelled:
+        changed = session._interpreter.boundary.changed_labels(session.dirty)
+        session._interpreter.outcome.labelled(changed)
+
+
+@event.listens_for(InterpretedSession, "after_flush_postexec")
+def _flushed(session: InterpretedSession, *_: object) -> None:
+    if session._interpreter is not None and session._interpreter.boundary.looks_ahead:
+        session._interpreter.boundary.alternates.forget()
+        session._interpreter.boundary.look_ahead()
+
+
+@event.listens_for(InterpretedSession, "pending_to_persistent", raw=True)
+def _inserted(session: InterpretedSession, state: State) -> None:
+    if session._interpreter is not None:
+        session._interpreter.boundary.enter(state)
+        session._interpreter.outcome.inserted(state)
+
+
+@event.listens_for(InterpretedSession, "persistent_to_deleted", raw=True)
+def _deleted(session: InterpretedSession, state: State) -> None:
+    if session._interpreter is not None:
+        session._interpreter.outcome.deleted(state)
+
+
+@event.listens_for(InterpretedSession, "after_begin")
+def _connected(session: InterpretedSession, _: SessionTransaction, connection: Connection) -> None:
+    if session._interpreter is not None:
+        session._interpreter.failures.watch(connection)
+
+
+@event.listens_for(InterpretedSession, "after_transaction_create")
+def _begun(session: InterpretedSession, transaction: SessionTransaction) -> None:
+    if session._interpreter is not None and _is_boundary(transaction):
+        session._interpreter.outcome.begun()
+
+
+@event.listens_for(InterpretedSession, "after_commit")
+def _committed(session: InterpretedSession) -> None:
+    if session._interpreter is not None:
+        session._interpreter.boundary.learn_labels()
+        session._interpreter.outcome.committed()
+
+
+@event.listens_for(InterpretedSession, "after_transaction_end")
+def _ended(session: InterpretedSession, transaction: SessionTransaction) -> None:
+    if session._interpreter is None:
+        return
+    boundary, outcome = session._interpreter.boundary, session._interpreter.outcome
+    if _is_boundary(transaction):
+        boundary.learn_labels()
+        outcome.ended()
+    boundary.alternates.forget()
+    if transaction.parent is None:
+        session._interpreter.failures.unwatch()
+
+
+def _is_boundary(transaction: SessionTransaction) -> bool:
+    """Tell a transaction or savepoint from what a flush begins inside it."""
+    return transaction.nested or transaction.parent is None
