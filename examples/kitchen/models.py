@@ -16,7 +16,6 @@ from typing import Annotated, Any
 
 from sqlalchemy import (
     ARRAY,
-    DDL,
     REAL,
     CheckConstraint,
     ForeignKey,
@@ -24,13 +23,14 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     Uuid,
-    event,
     func,
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.orderinglist import ordering_list
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+from examples.kitchen import server
 
 _RANDOM_KEY = text("gen_random_uuid()")
 Key = Annotated[uuid.UUID, mapped_column(primary_key=True, server_default=_RANDOM_KEY)]
@@ -271,39 +271,4 @@ class FlavorPreference(Base):
     ingredient: Mapped[Ingredient] = relationship()
 
 
-# Insertions only: a meal once cooked stays counted, even if its log entry or recipe goes.
-# It counts the lines the recipe has by then, so they are written before the log entry is.
-# The order of the insertion is the order of the row locks, so that two meals cannot deadlock.
-COUNT_FLAVORS = """
-CREATE FUNCTION count_flavors() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    INSERT INTO flavor_preferences AS counted (user_id, ingredient_id, times_cooked)
-    SELECT NEW.user_id, line.ingredient_id, 1
-    FROM recipe_ingredients AS line
-    WHERE line.recipe_id = NEW.recipe_id AND line.ingredient_id IS NOT NULL
-    GROUP BY line.ingredient_id
-    ORDER BY line.ingredient_id
-    ON CONFLICT (user_id, ingredient_id)
-    DO UPDATE SET times_cooked = counted.times_cooked + 1;
-    RETURN NULL;
-END
-$$
-"""
-COUNT_FLAVORS_TRIGGER = """
-CREATE TRIGGER count_flavors AFTER INSERT ON cooking_log
-FOR EACH ROW EXECUTE FUNCTION count_flavors()
-"""
-
-
-for moment, statement in (
-    ("after_create", COUNT_FLAVORS),
-    ("after_create", COUNT_FLAVORS_TRIGGER),
-    ("after_drop", "DROP FUNCTION count_flavors()"),
-):
-    event.listen(
-        Base.metadata.tables["cooking_log"],
-        moment,
-        DDL(statement).execute_if(  # type: ignore[no-untyped-call]  # so in SQLAlchemy
-            dialect="postgresql"
-        ),
-    )
+server.add_to(Base.metadata)
