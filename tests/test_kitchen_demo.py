@@ -24,6 +24,8 @@ from examples.kitchen.transcript import Exchange, Turn
 from examples.kitchen.turns import SCRIPT, TUESDAY
 from tests.fix_postgres import database_like
 
+pytest_plugins = ["tests.fix_kitchen"]
+
 KEY = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
 OTHER_KEY = uuid.UUID("c69607bb-2f0e-4d53-9a55-1f0b7c1f2a3d")
 
@@ -37,7 +39,7 @@ class Taken:
 
 
 @pytest.fixture(scope="module")
-def taken(administration: Engine) -> Iterator[Taken]:
+def taken(administration: Engine, extensions: None) -> Iterator[Taken]:  # noqa: ARG001
     """The turns, each taken once for all tests, none of which writes."""
     with database_like(administration) as url:
         engine = create_engine(url)
@@ -61,6 +63,7 @@ def _turn(seen: str, held: str = str(KEY)) -> Turn:
     return Turn(number=1, process=1, point="", user="What is there?", exchanges=[exchange])
 
 
+@pytest.mark.usefixtures("extensions")
 def test_the_demo_ends_well_in_a_pipe(engine: Engine, database_url: str) -> None:
     """It exits with 0, fits a page, shows all parties, and has looked for every key left."""
     demo = subprocess.run(
@@ -164,6 +167,7 @@ def test_refs_and_data_are_not_taken_for_keys() -> None:
     assert showing_keys(texts, [KEY]) == []
 
 
+@pytest.mark.usefixtures("extensions")
 def test_keys_are_found_in_every_column(engine: Engine) -> None:
     """Primary keys, foreign keys and the elements of arrays of keys are all looked for."""
     Base.metadata.create_all(engine)
@@ -175,11 +179,21 @@ def test_keys_are_found_in_every_column(engine: Engine) -> None:
     assert keys_in(engine) == expected
 
 
+@pytest.mark.usefixtures("extensions")
 def test_the_demo_wants_an_empty_database(engine: Engine) -> None:
     """A database with tables in it is left alone."""
     Base.metadata.create_all(engine)
     with pytest.raises(SystemExit, match="needs an empty database"):
         prepare(engine, _console())
+
+
+def test_the_demo_says_what_the_server_lacks(database_url: str) -> None:
+    """A user who cannot have an extension is told its name, and nothing is made."""
+    # pgvector is for superusers to install, unlike pg_trgm
+    engine = create_engine(database_url, connect_args={"options": "-c role=pg_monitor"})
+    with pytest.raises(SystemExit, match=r"no extension vector \(pgvector\)$"):
+        prepare(engine, _console())
+    engine.dispose()
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])

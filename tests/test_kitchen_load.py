@@ -24,12 +24,20 @@ from examples.kitchen.models import (
     User,
 )
 
+pytest_plugins = ["tests.fix_kitchen"]
+
 
 @pytest.fixture
-def session(engine: Engine) -> Iterator[Session]:
-    """Give a session on empty kitchen tables."""
+def kitchen(engine: Engine, extensions: None) -> Engine:  # noqa: ARG001
+    """Give an engine on empty kitchen tables."""
     Base.metadata.create_all(engine)
-    with Session(engine) as session:
+    return engine
+
+
+@pytest.fixture
+def session(kitchen: Engine) -> Iterator[Session]:
+    """Give a session on empty kitchen tables."""
+    with Session(kitchen) as session:
         yield session
 
 
@@ -192,10 +200,9 @@ def test_the_trigger_counts_flavors(session: Session, user: User) -> None:
     assert sorted(map(tuple, session.execute(counts))) == [("leek", 2), ("milk", 1)]
 
 
-def test_drop_all_leaves_nothing(engine: Engine) -> None:
+def test_drop_all_leaves_nothing(kitchen: Engine) -> None:
     """Dropping the tables drops the trigger's function too, so that they can be made again."""
-    Base.metadata.create_all(engine)
-    Base.metadata.drop_all(engine)
-    with engine.connect() as connection:
+    Base.metadata.drop_all(kitchen)
+    with kitchen.connect() as connection:
         function = connection.scalar(text("SELECT to_regproc('count_flavors')"))
     assert function is None

@@ -25,6 +25,7 @@ from examples.kitchen import CONVERSATION
 from examples.kitchen.checks import keys_by_ref, keys_in, showing_keys
 from examples.kitchen.load import load
 from examples.kitchen.models import Base
+from examples.kitchen.server import missing_extensions
 from examples.kitchen.show import show_check, show_command, show_heading, show_turn
 from examples.kitchen.transcript import Turn
 from examples.kitchen.turns import SCRIPT
@@ -56,10 +57,13 @@ def prepare(engine: Engine, console: Console) -> None:
     """Make the kitchen's tables and the registry's, and load the recipes.
 
     Raises:
-        SystemExit: the database is not empty.
+        SystemExit: the database is not empty, or its server lacks an extension.
     """
     if inspect(engine).get_table_names():
         sys.exit("the demo needs an empty database, and the one in DATABASE_URL has tables")
+    with engine.connect() as connection:
+        if missing := missing_extensions(connection):
+            sys.exit(f"the demo searches by meaning and by nearly the name: {missing}")
     Base.metadata.create_all(engine)
     console.print(alfred_refs(engine.url.render_as_string(hide_password=False), "migrate"))
     with Session(engine) as session, session.begin():

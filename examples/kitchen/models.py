@@ -4,26 +4,29 @@ Ordinary SQLAlchemy, with what breaks naive ref translation: a self-reference
 (``recipes.parent_recipe_id``), two foreign keys to different parents (``recipe_ingredients``,
 ``tasks``), a foreign key not named after its table (``cooking_log.from_meal_plan_id``), an array
 of keys without a constraint (``preferences.assumed_staples``), jsonb that may hold keys
-(``preferences.settings``), shared rows among owned ones (``recipes.user_id`` null) and a table
-that only a trigger writes (``flavor_preferences``).
+(``preferences.settings``), a vector (``recipes.embedding``), shared rows among owned ones
+(``recipes.user_id`` null) and a table that only a trigger writes (``flavor_preferences``).
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import uuid
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 
+from pgvector.sqlalchemy import Vector
 from sqlalchemy import (
     ARRAY,
-    REAL,
     CheckConstraint,
     ForeignKey,
     MetaData,
     Text,
     UniqueConstraint,
     Uuid,
+    event,
     func,
+    inspect,
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
@@ -31,6 +34,7 @@ from sqlalchemy.ext.orderinglist import ordering_list
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from examples.kitchen import server
+from examples.kitchen.embedding import DIMENSIONS, embed
 
 _RANDOM_KEY = text("gen_random_uuid()")
 Key = Annotated[uuid.UUID, mapped_column(primary_key=True, server_default=_RANDOM_KEY)]
@@ -50,6 +54,9 @@ SomeMealPlan = Annotated[
     uuid.UUID | None,
     mapped_column(ForeignKey("meal_plans.id", ondelete="SET NULL"), index=True),
 ]
+
+# what a recipe's vector is made of
+EMBEDDED: Final = ("name", "description", "tags")
 
 
 class Base(DeclarativeBase):
@@ -91,8 +98,17 @@ class Ingredient(Base):
     name: Mapped[str] = mapped_column(unique=True)
     aliases: Mapped[Texts]
     category: Mapped[str | None]
-    # an array, not pgvector's type, because a plain Postgres has no such extension
-    embedding: Mapped[list[float] | None] = mapped_column(ARRAY(REAL))
+
+
+def _embedding(recipe: Mapping[str, Any]) -> list[float] | None:
+    """Return the vector of what a recipe says of itself."""
+    tags = recipe.get("tags") or []
+    return embed(recipe["name"], recipe.get("description"), " ".join(tags))
+
+
+def _embedding_of_new(context: Any) -> list[float] | None:
+    """Return the vector of a row that is inserted, by the ORM or in bulk."""
+    return _embedding(context.get_current_parameters())
 
 
 class Recipe(Base):
@@ -113,6 +129,10 @@ class Recipe(Base):
     servings: Mapped[int | None]
     instructions: Mapped[Texts]
     tags: Mapped[Texts]
+    # without an index: of a few hundred rows the exact search is faster, and misses none
+    embedding: Mapped[list[float] | None] = mapped_column(
+        Vector(DIMENSIONS), default=_embedding_of_new, deferred=True
+    )
 
     user: Mapped[User | None] = relationship(back_populates="recipes")
     parent: Mapped[Recipe | None] = relationship(
@@ -269,6 +289,14 @@ class FlavorPreference(Base):
 
     user: Mapped[User] = relationship()
     ingredient: Mapped[Ingredient] = relationship()
+
+
+@event.listens_for(Recipe, "before_update")
+def _embed_again(_mapper: object, _connection: object, recipe: Recipe) -> None:
+    """Keep the vector in step with what it is made of; an `update()` statement does not."""
+    attributes = inspect(recipe).attrs
+    if any(attributes[name].history.has_changes() for name in EMBEDDED):
+        recipe.embedding = _embedding({name: getattr(recipe, name) for name in EMBEDDED})
 
 
 server.add_to(Base.metadata)

@@ -1,12 +1,25 @@
-"""What the kitchen has in PostgreSQL beside its tables: a function and its trigger.
+"""What the kitchen has in PostgreSQL beside its tables: extensions, a function and its trigger.
 
-In go the metadata; out come listeners on it, which make and drop these with the tables.
+In go the metadata; out come listeners on it, which make these with the tables, and drop them, but
+for the extensions: others may use them.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import DDL, MetaData, event
+from typing import Final
+
+from sqlalchemy import DDL, Connection, MetaData, event, text
 from sqlalchemy.schema import SchemaItem
+
+# extension → what provides it
+EXTENSIONS: Final = {"vector": "pgvector", "pg_trgm": "PostgreSQL's contrib modules"}
+
+# of an extension that is not trusted, a superuser must say CREATE EXTENSION
+USABLE = text("""
+SELECT name FROM pg_available_extension_versions
+WHERE installed OR trusted OR NOT superuser
+    OR (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
+""")
 
 # Insertions only: a meal once cooked stays counted, even if its log entry or recipe goes.
 # It counts the lines the recipe has by then, so they are written before the log entry is.
@@ -34,10 +47,19 @@ FOR EACH ROW EXECUTE FUNCTION count_flavors()
 
 def add_to(metadata: MetaData) -> None:
     """Have these made and dropped with the tables of `metadata`."""
+    for extension in EXTENSIONS:
+        _listen(metadata, "before_create", f"CREATE EXTENSION IF NOT EXISTS {extension}")
     cooking_log = metadata.tables["cooking_log"]
     _listen(cooking_log, "after_create", COUNT_FLAVORS)
     _listen(cooking_log, "after_create", COUNT_FLAVORS_TRIGGER)
     _listen(cooking_log, "after_drop", "DROP FUNCTION count_flavors()")
+
+
+def missing_extensions(connection: Connection) -> str | None:
+    """Say which extensions a user cannot have on a server, and where to get them, if any."""
+    missing = EXTENSIONS.keys() - connection.scalars(USABLE)
+    named = ", ".join(f"{name} ({EXTENSIONS[name]})" for name in sorted(missing))
+    return f"this server lets this user have no extension {named}" if missing else None
 
 
 def _listen(target: SchemaItem, moment: str, statement: str) -> None:
