@@ -247,7 +247,7 @@ def _contains(clause: FilterClause, column: ToolColumn, attribute: Any) -> Condi
     values = _elements(one, item.accept)
     if None in values:
         raise InvalidFilterError(clause.field, "contains null", "give values only")
-    held: Condition = attribute.contains(values)
+    held: Condition = attribute.bool_op("@>")(values)  # every ARRAY has it, not only the dialect's
     return held
 
 
