@@ -23,7 +23,7 @@ _LISTED = {
     "begun_at": "begun",
     "used_at": "used",
 }
-_SHOWN = {"ref": "ref", "gone": "row"}
+_SHOWN = {"ref": "ref", "label": "label", "gone": "row"}
 
 
 @click.command("list")
@@ -46,7 +46,8 @@ def list_(registry: RefRegistry, printer: Printer, older_than: timedelta | None)
 def show(registry: RefRegistry, printer: Printer, conversation: str, *, keys: bool) -> None:
     """Show a conversation and its refs.
 
-    Of each ref it tells whether its row is gone, and only with --keys its key.
+    Of each ref it tells what people call its row, as far as that is known, and whether the row is
+    gone; only with --keys its key.
     """
     info = registry.describe(conversation)
     entries = opened(registry, info).entries(keys=keys)
@@ -60,6 +61,7 @@ def _rows(entries: Iterator[RefEntry], printer: Printer, *, keys: bool) -> Itera
             "ref": entry.ref,
             "entity": entry.entity,
             "number": entry.number,
+            "label": entry.label,
             "gone": entry.gone,
         }
         if keys and entry.key is not None:

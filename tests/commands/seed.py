@@ -9,6 +9,7 @@ from sqlalchemy import Engine, text
 
 from alfred_refs import RefRegistry
 from alfred_refs.commands import alfred_refs
+from alfred_refs.store import Address, EntityKey
 
 KEYS = [uuid.UUID(int=0xA508000D9B5540F08886DBDD88BD2DE2 + n) for n in range(3)]
 
@@ -22,6 +23,11 @@ def seed(engine: Engine) -> RefRegistry:
     chat.begin_turn()
     chat.refer_all("recipe", KEYS)
     chat.refer("order_line", (12, 2))
+    labels: dict[EntityKey, str] = {
+        ("recipe", KEYS[0]): "Butter Chicken",
+        ("recipe", KEYS[2]): "Garlic Naan",
+    }
+    registry._store.label(Address("chat-7", "ann"), labels)
     chat.note_gone([("recipe", KEYS[1])], "was deleted")
     registry.conversation("chat-8").refer_all("recipe", KEYS[:2])
     registry.conversation("chat-1", owner="bob").begin_turn()

@@ -78,6 +78,24 @@ def test_keys_are_shown_where_they_are_asked_for(engine: Engine) -> None:
     ]
 
 
+def test_labels_are_shown_beside_their_refs(engine: Engine) -> None:
+    """Refs without one show none; JSON has them by their name."""
+    lines = run(engine, "show", "chat-7").stdout.splitlines()
+    entries = document(engine, "show", "chat-7")["entries"]
+
+    assert [line.split() for line in lines if line.startswith("recipe")] == [
+        ["recipe_1", "Butter", "Chicken", "-"],
+        ["recipe_2", "-", "was", "deleted"],
+        ["recipe_3", "Garlic", "Naan", "-"],
+    ]
+    assert [(each["ref"], each["label"]) for each in entries] == [
+        ("order_line_1", None),
+        ("recipe_1", "Butter Chicken"),
+        ("recipe_2", None),
+        ("recipe_3", "Garlic Naan"),
+    ]
+
+
 def test_a_long_conversation_is_shown_whole_and_in_order(
     engine: Engine, registry: RefRegistry
 ) -> None:
@@ -88,7 +106,7 @@ def test_a_long_conversation_is_shown_whole_and_in_order(
 
     refs = [line.split()[0] for line in lines[lines.index("") + 2 :]]
     assert refs == [f"recipe_{n}" for n in range(1, 1_202)]
-    assert [line.split() for line in lines].count(["ref", "row"]) == 1
+    assert [line.split() for line in lines].count(["ref", "label", "row"]) == 1
     assert len(document(engine, "show", "long")["entries"]) == 1_201
 
 
@@ -147,18 +165,27 @@ def test_what_others_wrote_into_the_tables_does_nothing_to_a_terminal(
     engine: Engine, registry: RefRegistry
 ) -> None:
     """Control characters come out as escapes, markup as it is; JSON has them all the same."""
-    registry.conversation("hostile", owner="eve").refer("recipe", HOSTILE)
-    change = "update alfred_refs_conversation set owner = :owner where id = 'hostile'"
+    registry.conversation("hostile", owner="eve").refer("recipe", 7)
+    registry.conversation("labelled").refer("recipe", 7)
+    owned = "update alfred_refs_conversation set owner = :text where id = 'hostile'"
+    labelled = (
+        "update alfred_refs_mapping set label = :text where conversation = "
+        "(select conversation from alfred_refs_conversation where id = 'labelled')"
+    )
     with engine.begin() as connection:
-        connection.execute(text(change), {"owner": HOSTILE})
+        for change in (owned, labelled):
+            connection.execute(text(change), {"text": HOSTILE})
 
-    listed = run(engine, "list")
-    stored = [each["owner"] for each in document(engine, "list")["conversations"]]
+    owners = [each["owner"] for each in document(engine, "list")["conversations"]]
+    [entry] = document(engine, "show", "labelled")["entries"]
 
-    assert listed.stdout.replace("\n", "").isprintable()
-    assert r"\x1b[31mred\x1b[0m\r\n\x7f\u202e[bold]x[/bold]" in listed.stdout
-    assert HOSTILE in stored
-    assert run(engine, "list", "--json").stdout.replace("\n", "").isprintable()
+    assert HOSTILE in owners
+    assert entry["label"] == HOSTILE
+    for command in (["list"], ["show", "labelled"]):
+        shown = run(engine, *command).stdout
+        assert shown.replace("\n", "").isprintable()
+        assert r"\x1b[31mred\x1b[0m\r\n\x7f\u202e[bold]x[/bold]" in shown
+        assert run(engine, *command, "--json").stdout.replace("\n", "").isprintable()
 
 
 def test_keys_that_are_text_do_nothing_to_a_terminal(
