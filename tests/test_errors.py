@@ -92,8 +92,8 @@ EXAMPLES = [
     (
         UnknownConversationError("chat-7"),
         (
-            "conversation 'chat-7' is not known for this owner; "
-            "open it with the owner it was begun for, or begin another"
+            "conversation 'chat-7' is not known here; check its id, and that it is opened for the "
+            "owner it was begun for, if it has one"
         ),
     ),
     (

@@ -201,7 +201,7 @@ def test_a_conversation_of_another_owner_is_not_known(
     """Whatever another owner tries, it reads as unknown, and nothing is changed."""
     store.refer(CHAT, [("recipe", 1)])
 
-    with pytest.raises(UnknownConversationError, match="'chat-7' is not known for this owner"):
+    with pytest.raises(UnknownConversationError, match="'chat-7' is not known here"):
         use(store)
     assert (store.entities(CHAT), store.turn(CHAT)) == ({"recipe": 1}, 0)
 
@@ -431,11 +431,15 @@ def test_a_conversation_is_not_forked_onto_another(store: Store, taken: Address)
 def test_what_is_not_there_or_not_ones_own_is_unknown(
     store: Store, use: Callable[[Store, Address], object], address: Address
 ) -> None:
-    """A conversation that was not begun and one of another owner read the same."""
+    """A conversation not begun and one of another owner read the same, to operators too."""
     begin(store)
+    with pytest.raises(UnknownConversationError) as none:
+        store.describe("nonesuch")
 
-    with pytest.raises(UnknownConversationError):
+    with pytest.raises(UnknownConversationError) as caught:
         use(store, address)
+
+    assert str(caught.value).replace(address.id, "nonesuch") == str(none.value)
 
     assert [info.id for info in store.conversations()] == ["chat-7"]
     assert len(refs_in(store, CHAT)) == 4

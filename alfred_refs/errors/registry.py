@@ -7,9 +7,10 @@ from .setup import SetupError
 
 
 class UnknownConversationError(RefError):
-    """The conversation does not exist for this owner.
+    """The conversation does not exist, or not for the owner it was opened for.
 
-    A conversation that belongs to somebody else reads the same as one that does not exist.
+    One that belongs to somebody else reads the same as one that does not exist, and the words are
+    right for an operator as well, who asks for no owner.
     """
 
     def __init__(self, conversation: str) -> None:
@@ -18,8 +19,8 @@ class UnknownConversationError(RefError):
 
     def _message(self) -> str:
         return (
-            f"conversation {self.conversation!r} is not known for this owner; "
-            "open it with the owner it was begun for, or begin another"
+            f"conversation {self.conversation!r} is not known here; check its id, and that it is "
+            "opened for the owner it was begun for, if it has one"
         )
 
 
