@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, null, or_, select
+from sqlalchemy import ColumnElement, Select, and_, literal, null, or_, select
 
 from alfred_refs.keys import Key
 
@@ -73,8 +73,9 @@ class Order:
     def _after(self, attribute: Any, value: Any, rest: Condition) -> Condition:
         if value is None:
             return and_(attribute.is_(null()), rest)
-        further = attribute < value if self.descending else attribute > value
-        return or_(further, attribute.is_(null()), and_(attribute == value, rest))
+        last = literal(value, attribute.type)  # a boolean by itself has no order to SQLAlchemy
+        further = attribute < last if self.descending else attribute > last
+        return or_(further, attribute.is_(null()), and_(attribute == last, rest))
 
     def _after_all(self, attributes: Sequence[Any], parts: Sequence[Any]) -> Condition:
         first, *others = attributes

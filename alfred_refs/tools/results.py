@@ -135,7 +135,9 @@ class Rendering:
         path = path or str(name)
         for column in shape.columns:
             value = column.values.show(getattr(instance, column.name))
-            row[column.name] = self._clean(value, f"{path}.{column.name}")
+            # UUIDs of a column that has no keys are data, and refs have no keys in them
+            is_free = column.values.family not in ("ref", "uuid")
+            row[column.name] = self._clean(value, f"{path}.{column.name}") if is_free else value
         self.shown.append((row, instance, shape))
         for name, child in shape.children.items():
             row[name] = self._related(getattr(instance, name), child, f"{path}.{name}")

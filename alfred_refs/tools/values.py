@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
-from sqlalchemy import ARRAY, BigInteger, DateTime, Enum, Integer, SmallInteger, String
+from sqlalchemy import ARRAY, JSON, BigInteger, DateTime, Enum, Integer, SmallInteger, String
 from sqlalchemy.types import TypeEngine
 
 from alfred_refs.columns import KeyColumn, is_ambiguous
@@ -110,6 +110,8 @@ def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
         return item
     if isinstance(type_, Enum):
         return _choices(type_)
+    if isinstance(type_, JSON):
+        return _documents()
     python = None if is_ambiguous(type_) else _python_type(type_)
     make = _BY_PYTHON_TYPE.get(python) if python is not None else None
     return _opaque() if make is None else make(type_)
@@ -247,7 +249,7 @@ def _uuids(_: TypeEngine[Any]) -> Values:
     return Values("uuid", "a UUID", schema, _checked(uuid.UUID), str)
 
 
-def _documents(_: TypeEngine[Any]) -> Values:
+def _documents() -> Values:
     return Values("json", "any JSON value", {}, lambda given: given, _plain)
 
 
@@ -265,5 +267,4 @@ _BY_PYTHON_TYPE: Mapping[type[Any], Callable[[TypeEngine[Any]], Values]] = {
     dt.time: _times(dt.time, "a time such as '18:30:00'", "time"),
     dt.timedelta: _times(dt.timedelta, "a duration such as 'PT45M'", "duration"),
     uuid.UUID: _uuids,
-    dict: _documents,
 }

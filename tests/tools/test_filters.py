@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -149,6 +149,14 @@ EACH_TIME = settings(
 )
 
 
+# what a model writes for a column -> what the column has
+_CONVERTED: dict[str, Callable[[Any], Any]] = {
+    "course": Course.__getitem__,
+    "cooked_on": dt.date.fromisoformat,
+    "price": lambda given: decimal.Decimal(str(given)),
+}
+
+
 class Kitchen:
     """The dishes as a plain session has them, and a session in which a model's tools work."""
 
@@ -177,14 +185,8 @@ class Kitchen:
             return None
         if name.endswith("id") or name == "alike":
             return self._conversation.resolve(given)
-        match name:
-            case "course":
-                return Course[given]
-            case "cooked_on":
-                return dt.date.fromisoformat(given)
-            case "price":
-                return decimal.Decimal(str(given))
-        return given
+        convert = _CONVERTED.get(name)
+        return given if convert is None else convert(given)
 
     def meant(self, *filters: Filter, either: list[Filter] | None = None) -> set[str]:
         """Return the codes of the dishes that filters mean."""
@@ -245,7 +247,11 @@ def test_an_update_changes_what_a_read_finds(kitchen: Kitchen, filters: list[Fil
 def test_a_delete_deletes_what_a_read_finds(kitchen: Kitchen, filter_: Filter) -> None:
     """As far as rows are not referred to by others."""
     leaves = {"not": {"field": "code", "op": "in", "value": ["c0"]}}
-    childless: list[Filter] = [{"field": "parent_id", "op": "is_not_null"}, leaves, filter_]
+    childless: list[Filter] = [
+        {"field": "parent_id", "op": "is_not_null", "value": None},
+        leaves,
+        filter_,
+    ]
     meant = kitchen.meant(*childless)
     with kitchen.session.begin() as transaction:
         answer = kitchen.toolset.call(

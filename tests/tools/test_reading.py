@@ -1,0 +1,371 @@
+"""Reading: columns, order, pages, related rows, and how much is shown."""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from sqlalchemy import Engine, func, select
+from sqlalchemy.orm import Session
+
+from alfred_refs import RefSession
+from alfred_refs.tools import Hooks, Limits, Reading, ToolError, Toolset
+from tests.tools.conftest import MODELS, Call
+from tests.tools.models import Dish, Part
+from tests.tools.test_filters import EACH_TIME, Kitchen, kitchen
+
+__all__ = ["kitchen"]
+
+SORTED = ["name", "servings", "spice", "rating", "price", "is_vegan", "course", "cooked_on"]
+
+
+def names(answer: dict[str, Any]) -> list[Any]:
+    """Return the names of the rows that were read."""
+    return [row["name"] for row in answer["rows"]]
+
+
+# Which rows, in which order
+
+
+@EACH_TIME
+@given(
+    by=st.lists(st.sampled_from(SORTED), max_size=3),
+    direction=st.sampled_from(["asc", "desc"]),
+    size=st.integers(1, 9),
+)
+def test_pages_are_the_whole_in_order(
+    kitchen: Kitchen, by: list[str], direction: str, size: int
+) -> None:
+    """Whatever the order, with nulls in it: each row once, and as if it were one page."""
+    asked = {"table": "dishes", "order_by": by, "order_dir": direction, "columns": ["code"]}
+    whole = kitchen.call("db_read", **asked)["rows"]
+    pages: list[Any] = []
+    answer = kitchen.call("db_read", **asked, limit=size)
+    while True:
+        pages += answer["rows"]
+        assert len(answer["rows"]) <= size
+        if not answer["more"]:
+            break
+        answer = kitchen.call("db_read", **asked, limit=size, cursor=answer["cursor"])
+
+    assert pages == whole
+    assert len(whole) == 24
+
+
+@settings(parent=EACH_TIME, max_examples=20)
+@given(by=st.sampled_from(SORTED), direction=st.sampled_from(["asc", "desc"]))
+def test_rows_without_value_come_last(kitchen: Kitchen, by: str, direction: str) -> None:
+    """In both directions."""
+    read = kitchen.call("db_read", table="dishes", order_by=by, order_dir=direction)
+    values = [row[by] for row in read["rows"]]
+    there = [value for value in values if value is not None]
+
+    assert values == [*there, *[None] * (len(values) - len(there))]
+    if by in ("servings", "spice", "cooked_on"):
+        assert there == sorted(there, reverse=direction == "desc")
+
+
+def test_a_cursor_has_no_key(kitchen: Kitchen) -> None:
+    """Only what the last row shows: its ref, and its values in the order."""
+    answer = kitchen.call("db_read", table="dishes", order_by=["name", "code"], limit=2)
+    cursor = json.loads(base64.urlsafe_b64decode(answer["cursor"] + "=="))
+    last = answer["rows"][-1]
+
+    assert cursor.pop("question").isalnum()
+    assert cursor == {"after": [last["name"], last["code"]], "ref": last["id"]}
+
+
+@pytest.mark.usefixtures("dishes")
+def test_a_cursor_belongs_to_its_question(call: Call) -> None:
+    """With another filter, order or table, or altered, it is refused."""
+    asked: dict[str, Any] = {"table": "dishes", "order_by": "name", "limit": 1}
+    cursor = call("db_read", **asked)["cursor"]
+
+    for other in (
+        {"table": "cuisines", "order_by": "name"},
+        {"table": "dishes", "order_by": "servings"},
+        {"table": "dishes", "order_by": "name", "order_dir": "desc"},
+        {**asked, "filters": [{"field": "name", "op": "is_not_null"}]},
+        {**asked, "cursor": cursor[:-3]},
+        {**asked, "cursor": "é"},
+        {**asked, "cursor": ""},
+    ):
+        error = call("db_read", **{"cursor": cursor, **other})["error"]
+        assert error["code"] == "invalid_cursor"
+    assert names(call("db_read", **{**asked, "limit": 5}, cursor=cursor)) == ["Korma", "Soup"]
+
+
+@pytest.mark.usefixtures("dishes")
+def test_a_limit_of_nothing_shows_nothing(call: Call) -> None:
+    """And tells whether there would be rows."""
+    assert call("db_read", table="dishes", limit=0) == {
+        "table": "dishes",
+        "rows": [],
+        "count": 0,
+        "more": True,
+    }
+
+
+@pytest.mark.parametrize(("column", "fact"), [("cuisine_id", "refs"), ("tags", "order")])
+def test_what_has_no_order_is_refused(call: Call, column: str, fact: str) -> None:
+    """Refs and lists: the message names columns that have one."""
+    error = call("db_read", table="dishes", order_by=column)["error"]
+
+    assert error["code"] == "invalid_order"
+    assert fact in error["message"]
+    assert "name" in error["columns"]
+
+
+# What is shown of them
+
+
+@pytest.mark.usefixtures("dishes")
+def test_a_row_read_without_its_key_has_its_ref(call: Call) -> None:
+    """Columns are what a model names, and the ref."""
+    [row] = call(
+        "db_read",
+        table="dishes",
+        columns=["servings"],
+        filters=[{"field": "name", "op": "=", "value": "Korma"}],
+    )["rows"]
+
+    assert row == {"id": "dish_1", "servings": 4}
+
+
+@pytest.mark.usefixtures("dishes")
+def test_a_row_with_several_key_columns_has_a_ref_of_its_own(call: Call) -> None:
+    """By which it is found, changed and deleted."""
+    [row] = call("db_read", table="servings")["rows"]
+    assert row == {
+        "_ref": "serving_1",
+        "dish_id": "dish_1",
+        "_dish_id_label": "Korma",
+        "place": 1,
+        "note": "first",
+    }
+    by_ref = [{"field": "_ref", "op": "=", "value": "serving_1"}]
+
+    assert call("db_read", table="servings", filters=by_ref)["rows"] == [row]
+    assert call("db_update", table="servings", filters=by_ref, data={"note": "x"})["count"] == 1
+    others = [{"not": by_ref[0]}]
+    assert call("db_read", table="servings", filters=others)["rows"] == []
+    assert call("db_delete", table="servings", filters=by_ref)["deleted"] == ["serving_1"]
+
+
+@pytest.mark.usefixtures("dishes")
+def test_related_rows_are_shown_inside(call: Call) -> None:
+    """With their refs and labels, at every level, and only the columns that are named."""
+    korma = [{"field": "name", "op": "=", "value": "Curry"}]
+    [row] = call(
+        "db_read",
+        table="dishes",
+        columns=["name", "parent", "parent.parts.note", "parent.name"],
+        filters=korma,
+    )["rows"]
+
+    assert row == {
+        "id": "dish_1",
+        "name": "Curry",
+        "parent": {
+            "id": "dish_2",
+            "name": "Korma",
+            "parts": [{"id": "part_1", "note": "rice"}, {"id": "part_2", "note": "sauce"}],
+        },
+    }
+
+
+@pytest.mark.usefixtures("dishes")
+def test_what_is_binary_is_shown_where_it_is_named(call: Call, tables: Engine) -> None:
+    """In base64."""
+    with Session(tables) as plain:
+        for dish in plain.scalars(select(Dish)):
+            dish.photo = b"\x00\xff"
+        plain.commit()
+
+    assert all("photo" not in row for row in call("db_read", table="dishes")["rows"])
+    named = call("db_read", table="dishes", columns=["photo"])
+    assert {row["photo"] for row in named["rows"]} == {"AP8="}
+
+
+def test_keys_in_texts_and_documents_are_hidden(
+    call: Call, dishes: dict[str, uuid.UUID], tables: Engine
+) -> None:
+    """A known one is its ref, any other a placeholder; UUIDs that are no keys are data."""
+    device = uuid.uuid4()
+    with Session(tables) as plain:
+        soup = plain.get_one(Dish, dishes["Soup"])
+        soup.name = f"like {dishes['Korma']}"
+        soup.extra = {str(dishes["Korma"]): [dishes["Korma"].hex, 7], "by": f"{uuid.uuid4()}"}
+        soup.device = device
+        plain.commit()
+    call("db_read", table="dishes", filters=[{"field": "name", "op": "=", "value": "Korma"}])
+    [row] = call(
+        "db_read", table="dishes", filters=[{"field": "device", "op": "=", "value": str(device)}]
+    )["rows"]
+
+    assert row["name"] == "like dish_1"
+    assert row["extra"] == {"dish_1": ["dish_1", 7], "by": "<key>"}
+    assert row["device"] == str(device)
+
+
+def test_results_are_capped_and_say_so(
+    session: RefSession, dishes: dict[str, uuid.UUID], tables: Engine
+) -> None:
+    """Rows, characters, the length of a text, and related rows: each with how to go on."""
+    with Session(tables) as plain:
+        korma = plain.get_one(Dish, dishes["Korma"])
+        korma.parts += [Part(position=n, note="more") for n in range(3, 6)]
+        korma.name = "Korma " + "x" * 50
+        plain.commit()
+    toolset = Toolset(MODELS, limits=Limits(rows=2, characters=10_000, text=10))
+    answer = toolset.call(
+        session, "db_read", {"table": "dishes", "columns": ["name", "parts"], "order_by": "name"}
+    )
+
+    assert names(answer) == ["Curry", "Korma xxxx"]
+    assert answer["more"]
+    assert answer["cut"] == ["dish_2.name: 46 more characters", "dish_2.parts: 3 more rows"]
+    short = Toolset(MODELS, limits=Limits(characters=10))
+    first = short.call(session, "db_read", {"table": "dishes", "order_by": "servings"})
+    assert (first["count"], first["more"]) == (1, True)
+    again = {"table": "dishes", "order_by": "servings", "cursor": first["cursor"]}
+    assert short.call(session, "db_read", again)["rows"] != first["rows"]
+
+
+# Labels
+
+
+@pytest.mark.usefixtures("dishes")
+@pytest.mark.parametrize("mode", ["legend", "none"])
+def test_labels_come_once_or_not_at_all(session: RefSession, mode: Any) -> None:
+    """A legend has each label once for the whole answer."""
+    toolset = Toolset(MODELS, labels=mode)
+    answer = toolset.call(
+        session, "db_read", {"table": "dishes", "columns": ["cuisine_id"], "order_by": "name"}
+    )
+
+    assert answer["rows"][0] == {"id": "dish_1", "cuisine_id": "cuisine_1"}
+    expected = {"cuisine_1": "Thai", "cuisine_2": "Indian"} if mode == "legend" else None
+    assert answer.get("labels") == expected
+
+
+@pytest.mark.usefixtures("dishes")
+def test_what_a_model_may_not_use_has_no_label(session: RefSession) -> None:
+    """The ref is shown, and no more."""
+    toolset = Toolset([Dish])
+    [row] = toolset.call(
+        session,
+        "db_read",
+        {"table": "dishes", "filters": [{"field": "name", "op": "=", "value": "Korma"}]},
+    )["rows"]
+
+    assert row["cuisine_id"] == "cuisine_1"
+    assert "_cuisine_id_label" not in row
+
+
+# Hooks
+
+
+class Found(Hooks):
+    """Answers a search by meaning with rows in an order of its own."""
+
+    def __init__(self, refs: list[Any]) -> None:
+        self.refs = refs
+
+    def before_read(self, read: Reading) -> None:
+        """Give the rows."""
+        if read.semantic == "nothing":
+            read.answer_empty("nothing is like that")
+        elif read.semantic is not None:
+            read.keys = self.refs
+        read.include.append("parts")
+
+    def after_read(self, _: Reading, rows: list[dict[str, Any]]) -> None:
+        """Add something."""
+        for place, row in enumerate(rows):
+            row["place"] = place
+
+
+def test_a_search_by_meaning_keeps_its_order(
+    session: RefSession, dishes: dict[str, uuid.UUID]
+) -> None:
+    """Of refs and keys alike, page by page, within the other filters."""
+    hooks = Found([dishes["Soup"], dishes["Korma"], dishes["Curry"]])
+    toolset = Toolset(MODELS, hooks={Dish: [hooks]})
+    asked = {
+        "table": "dishes",
+        "columns": ["name"],
+        "filters": [{"field": "_semantic", "op": "similar", "value": "warm"}],
+    }
+    first = toolset.call(session, "db_read", {**asked, "limit": 2})
+    rest = toolset.call(session, "db_read", {**asked, "cursor": first["cursor"]})
+    assert (names(first), names(rest)) == (["Soup", "Korma"], ["Curry"])
+    assert [row["place"] for row in first["rows"]] == [0, 1]
+    assert [len(row["parts"]) for row in first["rows"]] == [0, 2]
+
+    hooks.refs = [first["rows"][1]["id"], dishes["Soup"]]
+    narrow = {"field": "servings", "op": "is_not_null"}
+    both = toolset.call(session, "db_read", {**asked, "filters": [*asked["filters"], narrow]})
+    assert names(both) == ["Korma"]
+
+
+def test_a_hook_may_answer_without_rows(session: RefSession, sent: list[str]) -> None:
+    """No statement is executed, and the model reads why."""
+    toolset = Toolset(MODELS, hooks={Dish: [Found([])]})
+    similar = {"field": "_semantic", "op": "similar", "value": "nothing"}
+    answer = toolset.call(session, "db_read", {"table": "dishes", "filters": [similar]})
+
+    assert (answer["rows"], answer["notes"]) == ([], ["nothing is like that"])
+    assert sent == []
+
+
+@pytest.mark.usefixtures("dishes")
+def test_a_hook_widens_by_its_own_conditions_only(session: RefSession) -> None:
+    """Rows that meet the filters or its condition, within what it demands besides."""
+
+    class Nearly(Hooks):
+        def before_read(self, read: Reading) -> None:
+            read.or_conditions.append(func.lower(Dish.name) == "soup")
+            read.conditions.append(Dish.name != "Curry")
+
+    toolset = Toolset(MODELS, hooks={Dish: [Nearly()]})
+    spelled = [{"field": "name", "op": "in", "value": ["Curry", "Korma"]}]
+    answer = toolset.call(
+        session, "db_read", {"table": "dishes", "filters": spelled, "order_by": "name"}
+    )
+    assert names(answer) == ["Korma", "Soup"]
+
+
+@pytest.mark.usefixtures("dishes")
+def test_a_hook_refuses(session: RefSession) -> None:
+    """By an error of its own, which the model reads."""
+
+    class Closed(Hooks):
+        def before_read(self, _: Reading) -> None:
+            raise ToolError("closed", "the kitchen is closed; come back at six", opens="18:00")
+
+    toolset = Toolset(MODELS, hooks={Dish: [Closed()]})
+    assert toolset.call(session, "db_read", {"table": "dishes"}) == {
+        "error": {
+            "code": "closed",
+            "message": "the kitchen is closed; come back at six",
+            "opens": "18:00",
+        }
+    }
+
+
+@pytest.mark.usefixtures("dishes")
+def test_no_search_by_meaning_without_a_hook(call: Call) -> None:
+    """It is refused, not left out; nor inside a group."""
+    similar = {"field": "_semantic", "op": "similar", "value": "warm"}
+    assert call("db_read", table="dishes", filters=[similar])["error"]["code"] == (
+        "no_semantic_search"
+    )
+    inside = call("db_read", table="dishes", filters=[{"not": similar}])
+    assert inside["error"]["code"] == "invalid_filter"
+    written = call("db_delete", table="dishes", filters=[similar])
+    assert written["error"]["code"] == "invalid_filter"
