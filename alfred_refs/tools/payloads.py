@@ -95,6 +95,8 @@ def deduplicated(
 ) -> tuple[list[Record], list[list[int]]]:
     """Return records without those that a later one repeats: the last wins, where the first stood.
 
+    As in a unique constraint, no value is the same as no value: such records are all kept.
+
     Args:
         records: of new rows.
         names: of the attributes that tell rows apart.
@@ -104,6 +106,7 @@ def deduplicated(
     """
     places: dict[str, list[int]] = {}
     for n, record in enumerate(records, start=1):
-        places.setdefault(repr([record.get(name) for name in names]), []).append(n)
+        values = [record.get(name) for name in names]
+        places.setdefault(str(n) if None in values else repr(values), []).append(n)
     kept = [records[numbers[-1] - 1] for numbers in places.values()]
     return kept, [numbers for numbers in places.values() if len(numbers) > 1]
