@@ -50,12 +50,19 @@ class Call:
             return [getattr(instance, table.own) for instance in instances]
         return self.conversation.refer_all(table.entity, [_key_of(i, table) for i in instances])
 
-    def refs_given(self, given: Iterable[Any], table: ToolTable) -> list[str]:
-        """Return the refs of what a hook gave, keys or refs, in its order and each once."""
+    def keys_given(self, given: Iterable[Any], table: ToolTable) -> list[Any]:
+        """Return what a hook gave, each once, as a statement of the session takes it.
+
+        Refs and keys do as they are: a row that is not shown needs no ref. But keys that are text
+        would be taken for refs, so they get theirs.
+        """
         distinct = list(dict.fromkeys(given))
-        keys = [key for key in distinct if not isinstance(key, str)]
+        column = table.keys.identity[0]
+        if column is None or not column.holds(""):
+            return distinct
+        keys = [each for each in distinct if not isinstance(each, str)]
         refs = dict(zip(keys, self.conversation.refer_all(table.model, keys), strict=True))
-        return list(dict.fromkeys(refs.get(key, key) for key in distinct))
+        return [refs.get(each, each) for each in distinct]
 
     def read_again(self, instances: Sequence[Any], shape: Shape) -> list[Any]:
         """Return the rows of instances as the database has them now: one statement."""

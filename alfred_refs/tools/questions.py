@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, literal, null, or_, select
+from sqlalchemy import ColumnElement, Select, and_, case, literal, null, or_, select
 
 from alfred_refs.keys import Key
 
@@ -86,6 +86,19 @@ class Order:
         return or_(further, and_(first == value, self._after_all(others, rest)))
 
 
+@dataclass(frozen=True, slots=True)
+class GivenOrder:
+    """The order of keys or refs that a hook gave; decided by the database, as is what is shown."""
+
+    table: ToolTable
+    keys: Sequence[Any]
+
+    def by(self) -> list[ColumnElement[Any]]:
+        """Return what a statement is ordered by."""
+        own = getattr(self.table.model, self.table.own or "")
+        return [case(*((own == key, place) for place, key in enumerate(self.keys)))]
+
+
 def order_of(read: Reading, table: ToolTable) -> Order:
     """Return the order that a model asked for.
 
@@ -123,8 +136,7 @@ def rows_asked_for(read: Reading, table: ToolTable, conditions: Conditions) -> l
 
 
 def statement_of(
-    table: ToolTable, conditions: Sequence[Condition], order: Order, limit: int | None
+    table: ToolTable, conditions: Sequence[Condition], order: Order | GivenOrder, limit: int
 ) -> Select[tuple[Any]]:
     """Return the statement that reads rows, and one more than the limit."""
-    statement = select(table.model).where(*conditions).order_by(*order.by())
-    return statement if limit is None else statement.limit(limit + 1)
+    return select(table.model).where(*conditions).order_by(*order.by()).limit(limit + 1)

@@ -16,11 +16,11 @@ from .cursors import Cursor, cursor_of, question_of
 from .errors import InvalidCursorError, InvalidFilterError, NoSemanticSearchError
 from .filters import Condition, Conditions, Keys, refs_of
 from .hooks import Reading, Row
-from .questions import Order, order_of, rows_asked_for, statement_of
+from .questions import GivenOrder, order_of, rows_asked_for, statement_of
 from .results import Rendering, Shape, shape_of, size_of
 from .tables import ToolTable
 
-_MOST_KEYS = 1_000  # that a hook may give: they are all read, to be put in its order
+_MOST_KEYS = 1_000  # that a hook may give: each is a part of the statement
 
 
 class Reader:
@@ -104,22 +104,22 @@ class Reader:
         self, reading: Reading, page: _Page, conditions: Sequence[Condition]
     ) -> tuple[list[Any], bool]:
         table = page.shape.table
-        refs = self._refs_given(reading, table)
-        own = table.own or ""
-        among = getattr(table.model, own).in_(refs)
-        statement = statement_of(table, [*conditions, among], Order(table, [], False), None)
-        found = self._all(statement, reading, page) if refs else []
-        places = {ref: place for place, ref in enumerate(refs)}
-        found.sort(key=lambda instance: places[getattr(instance, own)])
-        return found[page.start : page.start + page.limit], len(found) > page.start + page.limit
+        keys = self._keys_given(reading, table)
+        if not keys:
+            return [], False
+        among = getattr(table.model, table.own or "").in_(keys)
+        order = GivenOrder(table, keys)
+        statement = statement_of(table, [*conditions, among], order, page.limit)
+        found = self._all(statement.offset(page.start), reading, page)
+        return found[: page.limit], len(found) > page.limit
 
-    def _refs_given(self, reading: Reading, table: ToolTable) -> list[str]:
+    def _keys_given(self, reading: Reading, table: ToolTable) -> list[Any]:
         if table.own is None:
             raise SetupError(
                 f"a hook gave keys of table {table.name!r}, whose rows have several key columns",
                 "let the hook set conditions",
             )
-        return self._call.refs_given(list(reading.keys or ())[:_MOST_KEYS], table)
+        return self._call.keys_given(list(reading.keys or ())[:_MOST_KEYS], table)
 
     def _resolved(self, asked: DbRead, table: ToolTable) -> Keys:
         return self._call.resolved(refs_of([*asked.filters, *asked.or_filters], table))
