@@ -9,6 +9,8 @@ from .arguments import (
     DbDelete as DbDelete,
     DbRead as DbRead,
     DbUpdate as DbUpdate,
+    Filter as Filter,
+    FilterClause as FilterClause,
 )
 from .errors import ToolError as ToolError
 from .hooks import Hooks as Hooks, Reading as Reading, Writing as Writing
@@ -20,6 +22,8 @@ __all__ = [
     "DbDelete",
     "DbRead",
     "DbUpdate",
+    "Filter",
+    "FilterClause",
     "Hooks",
     "Limits",
     "Reading",
