@@ -150,7 +150,8 @@ class MissingValueError(ToolError):
     def __init__(self, table: str, columns: Sequence[str]) -> None:
         super().__init__(
             "missing_value",
-            f"a row of {table!r} needs a value for {_listed(columns)}; give it and call again",
+            f"a row of {table!r} needs a value for {_listed(columns) if columns else 'a column'}; "
+            "give it and call again",
             table=table,
             columns=list(columns),
         )
@@ -226,9 +227,22 @@ class StillReferencedError(ToolError):
     def __init__(self, table: str) -> None:
         super().__init__(
             "still_referenced",
-            f"rows of {table!r} still refer to it; nothing was changed; delete or change those "
-            "first",
+            f"other rows still refer to this row of {table!r}; nothing was changed; delete or "
+            "change those first",
             table=table,
+        )
+
+
+class MissingReferenceError(ToolError):
+    """A row that is referred to is not there any more."""
+
+    def __init__(self, table: str, columns: Sequence[str]) -> None:
+        super().__init__(
+            "missing_reference",
+            f"what {_listed(columns) if columns else 'the row'} of {table!r} refers to is not "
+            "there any more; nothing was changed; read what there is, and refer to that",
+            table=table,
+            columns=list(columns),
         )
 
 

@@ -7,12 +7,18 @@ tell of tables and columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import Column, Table, UniqueConstraint
+from sqlalchemy import (
+    Column,
+    ForeignKeyConstraint,
+    PrimaryKeyConstraint,
+    Table,
+    UniqueConstraint,
+    inspect,
+)
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import Mapper
 
 from alfred_refs.errors import (
     BadRefError,
@@ -25,10 +31,12 @@ from alfred_refs.errors import (
 from .errors import (
     CheckFailedError,
     ConflictError,
+    MissingReferenceError,
     MissingValueError,
     StillReferencedError,
     ToolError,
 )
+from .tables import ToolTable
 
 # the class of a bad ref -> its code; the first that fits
 _REF_CODES: Mapping[type[BadRefError], str] = {
@@ -51,19 +59,20 @@ _REFUSED_VALUES: Mapping[str, str] = {
 }
 
 
-def fault_of(error: Exception, table: Table | None) -> ToolError | None:
+def fault_of(error: Exception, tool: str, table: ToolTable | None) -> ToolError | None:
     """Return what a model is told of an exception; `None` if it is not the model's fault.
 
     Args:
         error: that ended a call.
-        table: that was read or written.
+        tool: what was called.
+        table: that was read or written, if it is known.
     """
     if isinstance(error, ToolError):
         return error
     if isinstance(error, BadRefError):
         return _bad_ref(error)
     if isinstance(error, DBAPIError) and table is not None:
-        return _refused(error, table)
+        return _refused(_said(error), tool, table)
     return None
 
 
@@ -83,26 +92,31 @@ def _for_models(message: str, error: BadRefError) -> str:
     return message
 
 
-def _refused(error: DBAPIError, table: Table) -> ToolError | None:
+def _refused(said: Mapping[str, Any], tool: str, table: ToolTable) -> ToolError | None:
     """Return what a model is told of what the database refused."""
-    said = _said(error)
-    named = said.get("table_name")
-    name = table.name if named is None else str(named)
-    match said["sqlstate"]:
+    state = str(said["sqlstate"])
+    if state.startswith("22"):
+        fact = _REFUSED_VALUES.get(state, "a value does not fit its column")
+        message = f"{fact}; nothing was changed; give another value"
+        return ToolError("invalid_value", message, field=None)
+    return _violation(state, said.get("constraint_name"), said.get("column_name"), tool, table)
+
+
+def _violation(
+    state: str, constraint: str | None, column: str | None, tool: str, table: ToolTable
+) -> ToolError | None:
+    """Return what a model is told of a constraint that is not met."""
+    match state:
         case "23505" | "23P01":
-            return ConflictError(name, _columns_of(said.get("constraint_name"), table))
+            return ConflictError(table.name, _columns_of(constraint, table))
         case "23502":
-            column = said.get("column_name")
-            return MissingValueError(name, [] if column is None else [str(column)])
+            return MissingValueError(table.name, [n for n in table.columns if n == column])
+        case "23503" | "23001" if tool == "db_delete":
+            return StillReferencedError(table.name)
         case "23503":
-            return StillReferencedError(name)
+            return MissingReferenceError(table.name, _columns_of(constraint, table))
         case "23514":
-            return CheckFailedError(name, said.get("constraint_name"))
-        case str(state) if state.startswith("22"):
-            fact = _REFUSED_VALUES.get(state, "a value does not fit its column")
-            return ToolError(
-                "invalid_value", f"{fact}; nothing was changed; give another value", field=None
-            )
+            return CheckFailedError(table.name, constraint)
     return None
 
 
@@ -114,7 +128,7 @@ def _said(error: DBAPIError) -> dict[str, Any]:
         diagnosis: Any = getattr(each, "diag", each)
         state = getattr(each, "sqlstate", None) or getattr(each, "pgcode", None)
         found["sqlstate"] = found["sqlstate"] or state
-        for name in ("table_name", "column_name", "constraint_name"):
+        for name in ("column_name", "constraint_name"):
             value = getattr(diagnosis, name, None)
             if value is not None:
                 found.setdefault(name, value)
@@ -122,29 +136,37 @@ def _said(error: DBAPIError) -> dict[str, Any]:
     return found
 
 
-def _columns_of(constraint: str | None, table: Table) -> list[str]:
-    """Return the columns of what is unique, by its name or that which PostgreSQL gives it."""
-    if constraint is None:
-        return []
-    for columns in _unique(table):
-        names = [column.name for column in columns]
-        if constraint in (f"{table.name}_{'_'.join(names)}_key", f"{table.name}_pkey"):
-            return names
-    return next((names for name, names in _named(table) if name == constraint), [])
+def _columns_of(constraint: str | None, table: ToolTable) -> list[str]:
+    """Return those columns of a constraint or unique index that a model may use."""
+    mapper = inspect(table.model).mapper
+    for columns in _constrained(constraint, mapper.tables):
+        names = [mapper.get_property_by_column(column).key for column in columns]
+        return [name for name in names if name in table.columns]
+    return []
 
 
-def _unique(table: Table) -> Iterable[list[Column[Any]]]:
-    yield from ([*c.columns] for c in table.constraints if isinstance(c, UniqueConstraint))
+def _constrained(name: str | None, tables: Iterable[Any]) -> Iterator[list[Column[Any]]]:
+    """Yield the columns of what has a name, its own or that which PostgreSQL gives."""
+    for table in tables:
+        if not isinstance(table, Table) or name is None:
+            continue
+        for constraint in table.constraints:
+            columns = [*getattr(constraint, "columns", ())]
+            if columns and name in (constraint.name, _default_name(constraint, table, columns)):
+                yield columns
+        for index in table.indexes:
+            if name == index.name:
+                yield [*index.columns]
 
 
-def _named(table: Table) -> Iterable[tuple[str | None, list[str]]]:
-    for constraint in table.constraints:
-        if constraint.name is not None:
-            yield str(constraint.name), [c.name for c in getattr(constraint, "columns", ())]
-    for index in table.indexes:
-        yield index.name, [column.name for column in index.columns]
-
-
-def table_of(mapper: Mapper[Any]) -> Table | None:
-    """Return the table that a class's rows are in."""
-    return mapper.local_table if isinstance(mapper.local_table, Table) else None
+def _default_name(constraint: Any, table: Table, columns: Iterable[Column[Any]]) -> str | None:
+    """Return what PostgreSQL calls a constraint that was given no name."""
+    between = "_".join(column.name for column in columns)
+    match constraint:
+        case PrimaryKeyConstraint():
+            return f"{table.name}_pkey"
+        case UniqueConstraint():
+            return f"{table.name}_{between}_key"
+        case ForeignKeyConstraint():
+            return f"{table.name}_{between}_fkey"
+    return None

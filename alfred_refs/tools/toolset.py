@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
-from sqlalchemy import inspect
 
 from alfred_refs.conversation import Conversation
 from alfred_refs.entities import Entities
@@ -32,7 +31,7 @@ from alfred_refs.session import RefSession
 from .arguments import KINDS, TOOLS, Arguments, DbCreate, DbDelete, DbRead, DbUpdate
 from .calls import Call
 from .errors import InvalidArgumentsError, MissingFilterError, ToolError, UnknownToolError
-from .faults import fault_of, table_of
+from .faults import fault_of
 from .foreign import Mode
 from .hooks import Hooks
 from .reading import Reader
@@ -117,7 +116,7 @@ class Toolset:
             with _transaction(session):
                 return _answer(call, checked)
         except Exception as error:
-            fault = fault_of(error, None if table is None else table_of(inspect(table.model)))
+            fault = fault_of(error, tool, table)
             if fault is None:
                 raise
             return _as_answer(call, fault)

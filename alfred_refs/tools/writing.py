@@ -81,6 +81,8 @@ class Writer:
         table = self._setting.tables.named(arguments.table, write=True)
         record = changes(table, arguments.data)
         instances = self._locked("db_update", table, arguments, [record])
+        if not instances:
+            return {"table": table.name, "rows": [], "count": 0, "notes": [_NOTHING]}
         writing = self._begun("update", table, arguments, [record])
         for instance in instances:
             for name, value in writing.records[0].items():
@@ -96,6 +98,8 @@ class Writer:
         """
         table = self._setting.tables.named(arguments.table, write=True)
         instances = self._locked("db_delete", table, arguments, [])
+        if not instances:
+            return {"table": table.name, "deleted": [], "count": 0, "notes": [_NOTHING]}
         writing = self._begun("delete", table, arguments, [])
         refs = self._call.refs_of(instances, table)
         for instance in instances:
@@ -103,9 +107,7 @@ class Writer:
         self._session.flush()
         self._ended(writing, table, [])
         answer: dict[str, Any] = {"table": table.name, "deleted": refs, "count": len(refs)}
-        return self._call.finished(
-            answer, self._call.rendering([], table), _notes(writing, changed=bool(refs))
-        )
+        return self._call.finished(answer, self._call.rendering([], table), writing.notes)
 
     def _begun(
         self,
@@ -134,7 +136,7 @@ class Writer:
         rows = [rendering.row(instance, shape) for instance in saved]
         self._ended(writing, table, rows)
         answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
-        return self._call.finished(answer, rendering, _notes(writing, changed=bool(rows)))
+        return self._call.finished(answer, rendering, writing.notes)
 
     def _locked(
         self, tool: str, table: ToolTable, arguments: DbUpdate | DbDelete, records: list[Record]
@@ -191,7 +193,3 @@ def _compared(
             f"rows of {table.name!r} have no label: give values by column", "expect"
         )
     return [("label", expect, table.keys.label.of(sqla.state_of(instance).dict))]
-
-
-def _notes(writing: Writing, *, changed: bool) -> list[str]:
-    return [*writing.notes, *([] if changed else [_NOTHING])]
