@@ -1,0 +1,49 @@
+"""The kitchen's tools: what a model may call, on which tables, for whom.
+
+`kitchen_tools()` makes the toolset, once for an application. The catalogue of ingredients is read
+only; recipes without a user are read by all, and changed by nobody.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from alfred_refs import RefPolicy
+from alfred_refs.tools import Toolset
+from examples.kitchen import hooks
+from examples.kitchen.models import Ingredient, MealPlan, Recipe, RecipeIngredient, ShoppingItem
+
+# what people call a row; the models do not know of refs
+POLICY: Final = RefPolicy(
+    labels={Recipe: "name", Ingredient: "name", RecipeIngredient: "name", ShoppingItem: "name"}
+)
+
+
+def kitchen_tools() -> Toolset:
+    """Return the toolset of the kitchen."""
+    return Toolset(
+        models=[Recipe, RecipeIngredient, Ingredient, MealPlan, ShoppingItem],
+        policy=POLICY,
+        read_only=[Ingredient],
+        hidden=[Recipe.embedding],
+        hooks={
+            Recipe: [
+                hooks.Meaning(),
+                hooks.NearlyTheName(),
+                hooks.CatalogueWords("ingredients.ingredient.name"),
+                hooks.WithChildren("ingredients"),
+                hooks.TotalTime(),
+                hooks.SharedIsForAll(),
+                hooks.StillEmpty(),
+            ],
+            RecipeIngredient: [
+                hooks.CatalogueWords("ingredient.name"),
+                hooks.InCatalogue(),
+                hooks.AtTheEnd(),
+            ],
+            Ingredient: [hooks.Aliases()],
+            MealPlan: [hooks.Weekday()],
+            ShoppingItem: [hooks.InCatalogue()],
+        },
+        deduplicate={RecipeIngredient: ("recipe_id", "ingredient_id")},
+    )
