@@ -24,7 +24,8 @@ class Cursor(BaseModel):
 
     Attributes:
         question: a digest of what was asked.
-        after: what the last row had in the columns of the order, as JSON.
+        after: what the last row had in the columns of the order, as JSON; `None` where that is
+            not for a model to see, or long: it is looked up then.
         ref: the last row's ref.
         shown: how many rows were shown, where a hook gave the order.
     """
@@ -32,7 +33,7 @@ class Cursor(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     question: str
-    after: list[Any] = []
+    after: list[Any] | None = []
     ref: str | None = None
     shown: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     version: Literal[1] = 1

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, case, literal, null, or_, select
+from sqlalchemy.orm import aliased
 
 from alfred_refs.keys import Key
 
@@ -46,23 +47,40 @@ class Order:
         Raises:
             InvalidCursorError: the cursor has not what this order needs.
         """
-        values = self._values(cursor)
         parts = key if isinstance(key, tuple) else (key,)
         model = self.table.model
         beyond: Condition = self._after_all(
             [getattr(model, name) for name in self.table.identity], parts
         )
+        if cursor.after is None:
+            for column in reversed(self.columns):
+                last = self._looked_up(column, parts)
+                beyond = self._after_looked_up(getattr(model, column.name), last, beyond)
+            return beyond
+        values = self._values(cursor.after)
         for column, value in reversed([*zip(self.columns, values, strict=True)]):
             beyond = self._after(getattr(model, column.name), value, beyond)
         return beyond
 
-    def _values(self, cursor: Cursor) -> list[Any]:
-        if len(cursor.after) != len(self.columns):
+    def _looked_up(self, column: ToolColumn, parts: Sequence[Any]) -> Any:
+        """Return what the last row has in a column now."""
+        row = aliased(self.table.model)
+        identity = (getattr(row, name) for name in self.table.identity)
+        is_row = (name == part for name, part in zip(identity, parts, strict=True))
+        return select(getattr(row, column.name)).where(*is_row).scalar_subquery()
+
+    def _after_looked_up(self, attribute: Any, last: Any, rest: Condition) -> Condition:
+        further = attribute < last if self.descending else attribute > last
+        without = and_(attribute.is_(null()), last.is_not(null()))
+        return or_(further, without, and_(attribute.is_not_distinct_from(last), rest))
+
+    def _values(self, after: Sequence[Any]) -> list[Any]:
+        if len(after) != len(self.columns):
             raise InvalidCursorError
         try:
             return [
                 column.values.accept(column.name, value)
-                for column, value in zip(self.columns, cursor.after, strict=True)
+                for column, value in zip(self.columns, after, strict=True)
             ]
         except ToolError:
             raise InvalidCursorError from None

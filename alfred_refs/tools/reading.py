@@ -20,6 +20,7 @@ from .questions import GivenOrder, order_of, rows_asked_for, statement_of
 from .results import Rendering, Shape, shape_of, size_of
 from .tables import ToolTable
 
+_LONGEST_IN_CURSOR = 200  # characters of one value: a model repeats the cursor letter by letter
 _MOST_KEYS = 1_000  # that a hook may give: each is a part of the statement
 
 
@@ -149,8 +150,14 @@ class Reader:
         last, table = shown[-1], page.shape.table
         columns = order_of(reading, table).columns
         after = [column.values.show(getattr(last, column.name)) for column in columns]
+        is_plain = all(map(self._is_plain, after))
         [ref] = self._call.refs_of([last], table)
-        return Cursor(question=asked, after=after, ref=ref)
+        return Cursor(question=asked, after=after if is_plain else None, ref=ref)
+
+    def _is_plain(self, value: Any) -> bool:
+        """Tell whether a value may be in a cursor: it is short, and has no key in it."""
+        text = value if isinstance(value, str) else ""
+        return len(text) <= _LONGEST_IN_CURSOR and self._call.scrub(text) == text
 
 
 @dataclass(frozen=True, slots=True)
