@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
 from sqlalchemy import BindParameter, ClauseElement, Executable, Insert
 from sqlalchemy.types import TypeEngine
 
 from . import sqla
 from .columns import KeyColumn
+from .errors import UntranslatableError
 from .inputs import Inputs
 from .slots import Slot, Swap, swapped, takes_keys
 
@@ -66,7 +68,8 @@ def texts(
     """Return the texts that stand for keys in one execution, each with its column.
 
     Raises:
-        UntranslatableError: a text is combined with a key column other than by comparison.
+        UntranslatableError: a text is combined with a key column other than by comparison, or
+            given by a name that SQLAlchemy made.
     """
     found: list[tuple[str, KeyColumn]] = []
 
@@ -78,6 +81,9 @@ def texts(
         swapped(sqla.parameter_value(values[place]), slot, note)
     for record in _records(statement, parameters):
         _note_record(record, inputs, note)
+    if inputs.unnamed:
+        for record in _given(statement, parameters):
+            _refuse_made_names(record, inputs)
     return found
 
 
@@ -175,11 +181,34 @@ def _records(statement: Executable, parameters: Parameters) -> Iterator[Any]:
         for each in sqla.many_values_of(statement):
             yield from each
         yield dict(sqla.conflict_values_of(statement))
+    yield from _given(statement, parameters)
+
+
+def _given(statement: Executable, parameters: Parameters) -> Iterator[Mapping[str, Any]]:
+    """Yield what values are given beside the statement, by the names of parameters."""
     params = sqla.params_of(statement)
     if params:
         yield params
     if parameters:
         yield from [parameters] if isinstance(parameters, Mapping) else parameters
+
+
+def _refuse_made_names(record: Mapping[str, Any], inputs: Inputs) -> None:
+    """Refuse a text that would take the place of one in the statement, by a name such as `id_1`.
+
+    Which of several is the first is decided when the statement is compiled.
+    """
+    for name in map(_name, record):
+        for stem, slot in () if name in inputs.names else inputs.unnamed:
+            if sqla.may_be_named(name, stem):
+                swapped(record[name], slot, partial(_refuse_name, name))
+
+
+def _refuse_name(name: str, *_: object) -> NoReturn:
+    raise UntranslatableError(
+        f"a text is given as parameter {name!r}, a name that SQLAlchemy makes",
+        "put the value into the statement, or give the parameter a name by bindparam()",
+    )
 
 
 def _name(key: Any) -> str:

@@ -40,6 +40,9 @@ class Inputs:
             execution, or in a record.
         ordered: the same of values that come in order, in an insert's lists of tuples.
         keys: the parameters that stand for keys, by name: what they show is a key as well.
+        unnamed: the same as `positions` of those parameters that the program gave no name, by
+            what SQLAlchemy makes their names of: their values may come with the execution too.
+        names: those that the program gave itself: of parameters, and of columns that are written.
     """
 
     positions: Mapping[int, Slot]
@@ -47,6 +50,8 @@ class Inputs:
     named: Mapping[str, Slot]
     ordered: Sequence[Slot | None]
     keys: Mapping[str, KeyColumn]
+    unnamed: Sequence[tuple[str, Slot]]
+    names: Collection[str]
 
     def without(self, places: Collection[int]) -> Inputs:
         """Return the inputs of one execution: in these places of the statement are no refs."""
@@ -80,10 +85,14 @@ def inputs_of(
     slots, types = meetings.slots, meetings.types
     columns, ordered = columns_of(statement)
     targets = {name: slot for name, c in columns.items() if (slot := slot_of(flows.of(c)))}
+    named = [p.key for p in parameters if not p.unique]
+    stems = [(stem, p.key) for p in parameters if (stem := sqla.stem_of(p)) is not None]
     return Inputs(
         {i: slots[p.key] for i, p in enumerate(parameters) if p.key in slots},
         {i: types[p.key] for i, p in enumerate(parameters) if p.key in types},
-        targets | {p.key: slots[p.key] for p in parameters if not p.unique and p.key in slots},
+        targets | {name: slots[name] for name in named if name in slots},
         [slot_of(flows.of(column)) for column in ordered],
         {p.key: slot for p in parameters if isinstance(slot := slots.get(p.key), KeyColumn)},
+        [(stem, slots[key]) for stem, key in stems if key in slots],
+        frozenset(named).union(columns),
     )

@@ -328,6 +328,66 @@ def test_a_text_given_at_execution_is_refused_as_one_in_the_statement(
     assert sent == []
 
 
+@pytest.mark.parametrize(
+    ("criterion", "name"),
+    [
+        (Box.id == "box_1", "id_1"),
+        (Box.id == uuid.UUID(int=7), "id_1"),
+        (Box.id.in_(["box_1"]), "id_1"),
+        ((Box.inside == "box_1") | (Box.id == "box_1"), "id_1"),
+        ((Box.id == "box_1") | (Box.id == "box_2"), "id_2"),
+        (Box.id == literal("box_1"), "param_1"),
+        (Box.id == bindparam("x", "box_1", unique=True), "x_1"),
+        (cast(Box.id, String) != "box_1", "id_1"),
+    ],
+)
+def test_a_text_given_by_a_name_that_sqlalchemy_makes_is_refused(
+    session: RefSession, ref: str, sent: list[str], criterion: Any, name: str
+) -> None:
+    """Plain SQLAlchemy takes it in place of the statement's own, and it would go untranslated."""
+    assert ref == "box_1"
+    sent.clear()
+
+    for value in ("box_2", ["box_2"], str(uuid.UUID(int=7))):
+        for statement, parameters in (
+            (select(Box), {name: value}),
+            (delete(boxes), [{name: value}]),
+            (update(boxes).values(label="x"), {name: value}),
+        ):
+            with pytest.raises(UntranslatableError, match=r"parameter '|other than by") as caught:
+                session.execute(statement.where(criterion), parameters)
+            assert "0000" not in str(caught.value)
+
+    assert sent == []
+
+
+def test_a_text_given_by_the_key_of_a_parameter_is_refused(
+    session: RefSession, ref: str, sent: list[str]
+) -> None:
+    """SQLAlchemy takes it by that too, and `params()` by nothing else in 2.0."""
+    criterion: Any = Box.id == ref
+    sent.clear()
+
+    with pytest.raises(UntranslatableError, match="a name that SQLAlchemy makes"):
+        session.execute(select(Box).where(criterion), {criterion.right.key: "box_2"})
+
+    assert sent == []
+
+
+def test_what_is_named_by_the_program_is_not_taken_for_a_made_name(
+    session: RefSession, ref: str
+) -> None:
+    """Parameters with a name, columns, values that are no text, and what no parameter has."""
+    named = select(Box.label).where(Box.id == ref, Box.label == bindparam("id_2"))
+    assert session.scalars(named, {"id_2": "outer", "label_1": "x", "i": "x"}).all() == ["outer"]
+    with session.raw_keys():
+        inner = session.scalars(select(Box.id).where(Box.label == "inner")).one()
+    found = session.scalars(select(Box.label).where(Box.id == ref), {"id_1": inner})
+    assert found.all() == ["inner"]
+    by_label = select(Box.label).where(Box.id != ref, Box.label == "outer")
+    assert session.scalars(by_label, {"label_1": "inner"}).all() == ["inner"]
+
+
 def test_values_put_in_by_params_are_translated(session: RefSession, ref: str) -> None:
     """SQLAlchemy 2.1 keeps them beside the statement, 2.0 puts them in."""
     statement = select(Box.label).where(Box.id != bindparam("x"))

@@ -43,7 +43,7 @@ from sqlalchemy.orm import (
 )
 from sqlalchemy.orm.exc import StaleDataError
 
-from alfred_refs import EntityNameError, RefPolicy, RefRegistry, RefSession
+from alfred_refs import EntityNameError, RefPolicy, RefRegistry, RefSession, UntranslatableError
 from alfred_refs.testing import MemoryStore
 from tests.models import Cook, Guest, Person, Recipe
 
@@ -230,6 +230,10 @@ def test_text_keys_are_data_until_they_are_asked_for(
             "parcel_1"
         ]
         asked.execute(delete(Parcel).where(Parcel.country != "country_2"))
+        with pytest.raises(UntranslatableError, match="a name that SQLAlchemy makes"):
+            asked.execute(
+                delete(Parcel).where(Parcel.country != "country_2"), {"country_1": "country_1"}
+            )
         assert asked.get(Parcel, "parcel_1") is found
 
 

@@ -644,6 +644,36 @@ def test_a_parameter_tells_which_instance_it_reads() -> None:
     assert sqla.attribute_behind(bindparam("x", callable_=lambda: ONE)) is None
 
 
+@pytest.mark.parametrize("length", [None, 6, 10])
+@pytest.mark.parametrize("name", ["id", "a b", "x.y", "na%me", "(id)", "id_1", "i" * 30])
+def test_a_made_name_is_known_by_what_it_is_made_of(name: str, length: int | None) -> None:
+    """A value may be given by it as by the parameter's key, on both series, however long."""
+    dialect: Any = postgresql.dialect
+    for size in range(len(name), len(name) + (40 if len(name) == 30 else 1)):
+        _check_made_names(name.ljust(size, "i"), dialect(label_length=length))
+
+
+def _check_made_names(name: str, dialect: Any) -> None:
+    held: ColumnElement[Any] = column(name, Uuid)
+    statement = select(literal(1)).where(or_(*(held == ONE for _ in range(12))))
+    compiled: Any = statement.compile(dialect=dialect)
+
+    for parameter, made in compiled.bind_names.items():
+        stem = sqla.stem_of(parameter)
+        assert stem is not None
+        for given in (made, parameter.key):
+            assert sqla.may_be_named(given, stem)
+            assert "other" in compiled.construct_params({given: "other"}).values()
+
+
+def test_other_names_are_not_taken_for_made_ones() -> None:
+    """Those that the program gives, of other parameters, and without a number."""
+    assert sqla.stem_of(bindparam("id_1")) is None
+    assert not sqla.may_be_named("other_1", "id")
+    assert not sqla.may_be_named("id", "id")
+    assert not sqla.may_be_named("%(7 other)s", "id")
+
+
 def test_a_parameter_given_at_execution_has_no_value_yet() -> None:
     """`bindparam` without a value is listed with `None`."""
     statement = select(Recipe).where(Recipe.id == bindparam("wanted"))
@@ -747,6 +777,7 @@ def test_the_end_of_an_upsert_can_be_replaced_in_a_copy() -> None:
 
 def test_a_dictionary_collection_tells_what_its_keys_are_made_of() -> None:
     """Columns or an attribute are named; of any other function nothing is known."""
+    configure_mappers()
     by_column, by_key, by_name, by_function = (
         sqla.new_collection(getattr(Drawer, name)).keyfunc
         for name in ("by_column", "by_key", "by_name", "by_function")

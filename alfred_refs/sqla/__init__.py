@@ -34,6 +34,12 @@ from .mapping import (
     state_of as state_of,
     tables as tables,
 )
+from .parameters import (
+    attribute_behind as attribute_behind,
+    may_be_named as may_be_named,
+    parameter_value as parameter_value,
+    stem_of as stem_of,
+)
 from .results import (
     Rows as Rows,
     cover_exits as cover_exits,
@@ -56,7 +62,6 @@ from .sessions import (
     watch_loading as watch_loading,
 )
 from .statements import (
-    attribute_behind as attribute_behind,
     bundle_of as bundle_of,
     conflict_values_of as conflict_values_of,
     elements_of as elements_of,
@@ -69,7 +74,6 @@ from .statements import (
     options_of as options_of,
     ordered_aggregate as ordered_aggregate,
     out_of_reach as out_of_reach,
-    parameter_value as parameter_value,
     params_of as params_of,
     places_of as places_of,
     records_of as records_of,

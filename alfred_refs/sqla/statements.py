@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from inspect import getclosurevars
 from typing import Any, cast
 
 from sqlalchemy import (
@@ -15,15 +14,13 @@ from sqlalchemy import (
     Insert,
     Values,
 )
-from sqlalchemy.orm import Bundle, InstanceState, Mapper, RelationshipProperty
+from sqlalchemy.orm import Bundle, Mapper
 from sqlalchemy.orm.util import AliasedInsp, LoaderCriteriaOption
 from sqlalchemy.sql import elements, visitors
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.elements import ClauseElement
 from sqlalchemy.sql.lambdas import LambdaElement
 from sqlalchemy.sql.selectable import AliasedReturnsRows, FromClause, ScalarValues
-
-_READS_ATTRIBUTE = f"{RelationshipProperty._get_attr_w_warn_on_none.__qualname__}.<locals>._go"
 
 
 def shape_of(statement: Executable) -> tuple[Hashable | None, Sequence[BindParameter[Any]]]:
@@ -272,21 +269,3 @@ def bundle_of(element: Any) -> Bundle[Any] | None:
 def is_unnamed(column: ColumnElement[Any]) -> bool:
     """Tell whether a column gets its name only when the statement is compiled."""
     return isinstance(cast(Any, column).name, elements._anonymous_label)
-
-
-def parameter_value(parameter: BindParameter[Any]) -> Any:
-    """Return the value of a parameter, or `None` where it comes with the execution."""
-    return parameter.effective_value
-
-
-def attribute_behind(parameter: BindParameter[Any]) -> tuple[InstanceState[Any], str] | None:
-    """Return which attribute of which instance a parameter reads when it is executed, if any.
-
-    An instance that is compared with a relationship stands in the statement as such parameters:
-    leans on the function that `_get_attr_w_warn_on_none` makes for them.
-    """
-    read = parameter.callable
-    if read is None or getattr(read, "__qualname__", "") != _READS_ATTRIBUTE:
-        return None
-    names = getclosurevars(read).nonlocals
-    return names["state"], names["prop"].key

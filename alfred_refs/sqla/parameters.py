@@ -1,0 +1,54 @@
+"""What a parameter of a statement has for a value, and what it is called."""
+
+from __future__ import annotations
+
+import re
+from inspect import getclosurevars
+from typing import Any
+
+from sqlalchemy import BindParameter
+from sqlalchemy.orm import InstanceState, RelationshipProperty
+
+_MADE_KEY = re.compile(r"%\(\d+ (.*)\)s", re.DOTALL)  # of what the program did not name
+_MADE_NAME = re.compile(r"(.*)_[0-9a-f]+", re.DOTALL)  # the same, compiled
+_READS_ATTRIBUTE = f"{RelationshipProperty._get_attr_w_warn_on_none.__qualname__}.<locals>._go"
+
+
+def parameter_value(parameter: BindParameter[Any]) -> Any:
+    """Return the value of a parameter, or `None` where it comes with the execution."""
+    return parameter.effective_value
+
+
+def attribute_behind(parameter: BindParameter[Any]) -> tuple[InstanceState[Any], str] | None:
+    """Return which attribute of which instance a parameter reads when it is executed, if any.
+
+    An instance that is compared with a relationship stands in the statement as such parameters:
+    leans on the function that `_get_attr_w_warn_on_none` makes for them.
+    """
+    read = parameter.callable
+    if read is None or getattr(read, "__qualname__", "") != _READS_ATTRIBUTE:
+        return None
+    names = getclosurevars(read).nonlocals
+    return names["state"], names["prop"].key
+
+
+def stem_of(parameter: BindParameter[Any]) -> str | None:
+    """Return what a parameter is called for that the program did not name: `id`.
+
+    In the statement that is part of its key, `%(140736 id)s`, of which compiling makes `id_1`.
+    """
+    found = _MADE_KEY.fullmatch(parameter.key)
+    return None if found is None else found[1]
+
+
+def may_be_named(name: str, stem: str) -> bool:
+    """Tell whether a name that comes with an execution may mean a parameter of this stem.
+
+    Leans on `Compiled.construct_params()`, which takes a parameter's key, or the name that it
+    compiles to: the stem and a number, cut short and numbered once more where that is too long.
+    """
+    key, compiled = _MADE_KEY.fullmatch(name), _MADE_NAME.fullmatch(name)
+    if key is not None or compiled is None:
+        return key is not None and key[1] == stem
+    start = compiled[1]
+    return stem.startswith(start) or re.fullmatch(r"_\d*", start.removeprefix(stem)) is not None
