@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
+from pydantic_core import PydanticCustomError
 
 Operator = Literal[
     "=",
@@ -89,6 +90,14 @@ Filter = Annotated[
 KINDS = ("FilterClause", "AndGroup", "OrGroup", "NotGroup")
 """What pydantic puts into the path of a mistake for a kind of filter."""
 
+
+def _no_boolean(given: Any) -> Any:
+    """Refuse true and false, which pydantic takes for 1 and 0: no rows for no limit."""
+    if isinstance(given, bool):
+        raise PydanticCustomError("int_type", "Input should be a valid integer")
+    return given
+
+
 Filters = Annotated[list[Filter], Field(min_length=1)]
 
 
@@ -103,7 +112,9 @@ class DbRead(_Arguments):
         description="columns to show, and relationships whose rows to include; all columns by "
         "default",
     )
-    limit: int | None = Field(default=None, ge=0, description="at most this many rows")
+    limit: Annotated[int, Field(ge=0), BeforeValidator(_no_boolean)] | None = Field(
+        default=None, description="at most this many rows"
+    )
     order_by: str | list[str] | None = Field(default=None, description="columns to order by")
     order_dir: Literal["asc", "desc"] = "asc"
     cursor: str | None = Field(

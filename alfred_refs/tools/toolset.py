@@ -30,6 +30,7 @@ from alfred_refs.session import RefSession
 
 from .arguments import KINDS, TOOLS, Arguments, DbCreate, DbDelete, DbRead, DbUpdate
 from .calls import Call
+from .describing import described
 from .errors import InvalidArgumentsError, MissingFilterError, ToolError, UnknownToolError
 from .faults import fault_of
 from .foreign import Mode
@@ -37,6 +38,7 @@ from .hooks import Hooks
 from .reading import Reader
 from .repair import parsed, repaired
 from .results import Limits
+from .schemas import Form, schemas_of
 from .setting import Setting
 from .tables import ToolTables
 from .writing import Writer
@@ -124,6 +126,36 @@ class Toolset:
     async def call_async(self, session: AsyncRefSession, tool: str, arguments: Any) -> Answer:
         """Do what `call` does, with an asynchronous session."""
         return await session.run_sync(lambda _: self.call(session.sync_session, tool, arguments))
+
+    def schemas(self, form: Form, *, describe: bool = True) -> list[dict[str, Any]]:
+        """Return the definitions of the tools, for a model's client.
+
+        Args:
+            form: the client's: `"openai"` (chat completions), `"anthropic"` (messages), `"mcp"`
+                (what a server lists), or `"json_schema"` (a document for each tool).
+            describe: whether the tables are described in them; not needed where a prompt has what
+                `describe` says.
+
+        Returns:
+            one for each tool that may be used: without a table to write, `db_read` alone.
+
+        Raises:
+            SetupError: there is no such form.
+        """
+        return schemas_of(self._setting, form, describe=describe)
+
+    def describe(self, tables: Iterable[str] | None = None) -> str:
+        """Return what a model needs to know of tables, for a prompt: some lines of text.
+
+        Args:
+            tables: their names; `None` for all.
+
+        Raises:
+            UnknownTableError: a name is none of a table.
+        """
+        if tables is None:
+            return described(self.tables)
+        return described([self.tables.named(name) for name in tables])
 
     def _conversation_of(self, session: RefSession) -> Conversation:
         conversation = session.conversation

@@ -1,0 +1,105 @@
+"""The tables of a toolset in a few words, for a prompt or a schema.
+
+Tables come in; lines of text go out, a table's name and under it a line for each column. Only
+what a model may use is there: what is hidden is not in the tables. Names and comments are texts of
+the application's, and stay inside their line whatever they hold. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+
+from sqlalchemy import inspect
+
+from alfred_refs.labels import clean
+
+from .tables import ROW_REF, ToolColumn, ToolTable
+from .values import Family, Values
+
+MOST_CHOICES = 50
+"""Choices of a column that are listed; more would crowd out the other columns."""
+
+# family of values -> what a model calls them, where JSON schema has no word that is shorter
+_WORDS: Mapping[Family, str] = {"text": "text", "json": "any JSON", "opaque": "raw data"}
+
+_HOW_TO_READ = (
+    "Under each table its columns. '*': a new row needs it. '?': may be null. '{entity} ref': a "
+    "text such as '{entity}_1', as rows show it. 'related': where to find related rows, for "
+    "'columns' and for paths in filters ('name.column')."
+)
+
+
+def described(tables: Iterable[ToolTable]) -> str:
+    """Return what a model needs to know to use tables; empty without tables."""
+    listed = list(tables)
+    if not listed:
+        return ""
+    lines = [_HOW_TO_READ.format(entity=listed[0].entity)]
+    for table in listed:
+        lines += _table(table)
+    return "\n".join(lines)
+
+
+def _table(table: ToolTable) -> Iterator[str]:
+    yield "".join(
+        [
+            _name(table.name),
+            " (read only)" if table.read_only else "",
+            _comment(inspect(table.model).local_table.comment),
+        ]
+    )
+    if table.own is None:
+        yield f"  {ROW_REF}: {table.entity} ref, read only"
+    yield from (f"  {_column(column, table)}" for column in table.columns.values())
+    if table.targets:
+        yield "  related: " + ", ".join(
+            f"{_name(name)} ({'many ' if table.relationship(name).uselist else ''}"
+            f"{_name(target.name)})"
+            for name, target in table.targets.items()
+        )
+
+
+def _column(column: ToolColumn, table: ToolTable) -> str:
+    needed = "*" if column.required and not table.read_only else ""
+    mark = "?" if column.nullable else needed
+    said = [_kind(column)]
+    if not table.read_only and not column.updatable:
+        said.append("not changed later" if column.creatable else "read only")
+    if not column.shown:
+        said.append("shown if named")
+    return f"{_name(column.name)}{mark}: {', '.join(said)}{_comment(column.doc)}"
+
+
+def _kind(column: ToolColumn) -> str:
+    if column.key is None:
+        return _words(column.values)
+    ref = f"{column.key.entity} ref"
+    return f"[{ref}]" if column.key.array else ref
+
+
+def _words(values: Values) -> str:
+    """Return what values a column has, in as few words as tell a model what to give."""
+    if values.item is not None:
+        return f"[{_words(values.item)}]"
+    if values.longest is not None:
+        return f"text, at most {values.longest} characters"
+    if values.family == "choice":
+        return _choices(values.schema["enum"])
+    known = _WORDS.get(values.family)
+    return known or str(values.schema.get("format") or values.schema["type"])
+
+
+def _choices(choices: list[str]) -> str:
+    shown = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices[:MOST_CHOICES])
+    more = len(choices) - MOST_CHOICES
+    return shown if more <= 0 else f"{shown} | {more} more"
+
+
+def _name(name: str) -> str:
+    return name if name.isidentifier() else json.dumps(name)
+
+
+def _comment(text: str | None) -> str:
+    line = None if text is None else clean(text)
+    return "" if line is None else f" - {line}"

@@ -1,0 +1,205 @@
+"""What a model is told of the tools: a name, a description and a JSON schema of the arguments.
+
+The argument models and the tables come in; definitions in the form of a client go out, as JSON
+values. A schema says exactly what the argument models accept, and which tables there are; what
+columns a table has stands once, in the description of `db_read`'s `table`, because a model reads
+all definitions with each of its turns. It is text, not one schema for each table: clients refuse
+or ignore `oneOf` by table, and the kitchen's eleven tables took 10,700 tokens then, not 3,000.
+
+A description of a function is short, for OpenAI takes 1,024 characters there; that of a parameter
+may be longer. OpenAI's strict mode is off: it has no place for data whose fields depend on a
+table, nor for optional ones. There is one `$defs` entry, `Filter`, which refers to itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from alfred_refs.errors import SetupError
+
+from .arguments import KINDS, SEMANTIC, TOOLS
+from .describing import described
+from .hooks import Hooks
+from .setting import Setting
+
+Form = Literal["openai", "anthropic", "mcp", "json_schema"]
+
+Schema = dict[str, Any]
+
+_FILTER = {"$ref": "#/$defs/Filter"}
+
+_SIMILAR = (
+    f"; 'similar', with field {SEMANTIC!r} and a text, finds rows by meaning: in filters only"
+)
+
+# what a tool is called -> what it does; `{}` are the setting's
+_PURPOSES: Mapping[str, str] = {
+    "db_read": "Read rows of a table: at most {rows} an answer. Rows are named by refs such as "
+    "'{entity}_1', in all tools. If 'more' is true, call again with the 'cursor' of the answer.",
+    "db_create": "Create one row of a table, or up to {written}: all of them or none.",
+    "db_update": "Change the rows of a table that meet all filters, up to {written}: all of them "
+    "or none.",
+    "db_delete": "Delete the rows of a table that meet all filters, up to {written}: all of them "
+    "or none.",
+}
+
+# what a tool is called -> what it does to rows, in the words of the Model Context Protocol
+_HINTS: Mapping[str, dict[str, bool]] = {
+    "db_read": {"readOnlyHint": True},
+    "db_create": {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False},
+    "db_update": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": True},
+    "db_delete": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": True},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a model is told of one tool.
+
+    Attributes:
+        name: of the tool.
+        description: what it does.
+        parameters: the JSON schema of its arguments.
+    """
+
+    name: str
+    description: str
+    parameters: Schema
+
+    def openai(self) -> Schema:
+        """Return it as OpenAI's chat completions take it."""
+        function = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": self.parameters,
+            "strict": False,
+        }
+        return {"type": "function", "function": function}
+
+    def anthropic(self) -> Schema:
+        """Return it as Anthropic's messages take it."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "input_schema": self.parameters,
+        }
+
+    def mcp(self) -> Schema:
+        """Return it as a server of the Model Context Protocol lists it."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": self.parameters,
+            "annotations": {**_HINTS[self.name], "openWorldHint": False},
+        }
+
+    def json_schema(self) -> Schema:
+        """Return it as a document of JSON schema."""
+        return {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": self.name,
+            "description": self.description,
+            **self.parameters,
+        }
+
+
+# what a client is called -> how it wants a definition
+_FORMS: Mapping[str, Callable[[Definition], Schema]] = {
+    "openai": Definition.openai,
+    "anthropic": Definition.anthropic,
+    "mcp": Definition.mcp,
+    "json_schema": Definition.json_schema,
+}
+
+
+def schemas_of(setting: Setting, form: Form, *, describe: bool) -> list[Schema]:
+    """Return the definitions of the tools that a model may use, in the form of a client.
+
+    Args:
+        setting: with the tables.
+        form: the client's.
+        describe: whether the tables are described in them.
+
+    Raises:
+        SetupError: there is no such form.
+    """
+    if form not in _FORMS:
+        raise SetupError(
+            f"schemas were asked for in the form {form!r}",
+            f"choose one of {', '.join(map(repr, get_args(Form)))}",
+        )
+    return [_FORMS[form](each) for each in _definitions(setting, describe=describe)]
+
+
+def _definitions(setting: Setting, *, describe: bool) -> Iterator[Definition]:
+    listed = list(setting.tables)
+    entity = listed[0].entity if listed else "recipe"
+    sizes = {"rows": setting.limits.rows, "written": setting.max_written, "entity": entity}
+    for name, purpose in _PURPOSES.items():
+        reads = name == "db_read"
+        tables = [each for each in listed if reads or not each.read_only]
+        if tables:
+            parameters = _parameters(name, similar=reads and _is_searched(setting))
+            table = parameters["properties"]["table"]
+            table["enum"] = [each.name for each in tables]
+            if describe:
+                table["description"] = described(tables) if reads else "its columns: see db_read"
+            yield Definition(name, purpose.format(**sizes), parameters)
+
+
+def _is_searched(setting: Setting) -> bool:
+    """Tell whether a search by meaning may be answered: a hook for it is one for reads."""
+    hooks = (each for listed in setting.hooks.values() for each in listed)
+    return any(type(each).before_read is not Hooks.before_read for each in hooks)
+
+
+def _parameters(tool: str, *, similar: bool) -> Schema:
+    """Return the schema of a tool's arguments."""
+    given = TOOLS[tool].model_json_schema()
+    kinds = given.pop("$defs", {})
+    schema = _lean(given)
+    # the tool itself is described beside the schema
+    del schema["description"]
+    if kinds:
+        [clause, *groups] = [_lean(kinds[kind]) for kind in KINDS]
+        _offer_similar(clause["properties"]["op"], similar=similar)
+        schema["$defs"] = {"Filter": {"anyOf": [clause, *groups]}}
+    return schema
+
+
+def _offer_similar(operators: Schema, *, similar: bool) -> None:
+    """Tell how to search by meaning, or do not speak of it."""
+    if similar:
+        operators["description"] += _SIMILAR
+    else:
+        operators["enum"].remove("similar")
+
+
+def _lean(schema: Schema) -> Schema:
+    """Return one of pydantic's schemas without what a model need not read."""
+    if "oneOf" in schema:
+        # the only one is that of the filters; its kinds exclude each other
+        return dict(_FILTER)
+    lean = {name: each for name, each in schema.items() if name not in ("title", "default")}
+    if lean.get("additionalProperties") is True:
+        del lean["additionalProperties"]
+    if "description" in lean:
+        lean["description"] = " ".join(lean["description"].split())
+    if "enum" in lean:
+        lean["enum"] = list(lean["enum"])
+    if "properties" in lean:
+        lean["properties"] = {name: _lean(each) for name, each in lean["properties"].items()}
+    if "items" in lean:
+        lean["items"] = _lean(lean["items"])
+    if "anyOf" in lean:
+        lean |= _union([_lean(each) for each in lean.pop("anyOf")])
+    return lean
+
+
+def _union(choices: list[Schema]) -> Schema:
+    """Return that one of several schemas holds; plain types are written as a list of types."""
+    if all(choice.keys() == {"type"} for choice in choices):
+        return {"type": [choice["type"] for choice in choices]}
+    return {"anyOf": choices}
