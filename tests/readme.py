@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,26 @@ README = Path(__file__).parents[1] / "README.md"
 
 def first_lines() -> tuple[str, str]:
     """Return the README's first program and the output it promises."""
-    blocks = re.findall(r"```(?:python)?\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
-    return blocks[0], blocks[1]
+    return programs()[0]
 
 
-def run(program: str, names: Mapping[str, Any]) -> str:
-    """Run a program and return what it prints, the last line of a traceback included."""
+def programs() -> list[tuple[str, str]]:
+    """Return the README's programs, in order, each with the output it promises."""
+    text = README.read_text("utf-8")
+    return re.findall(r"```python\n(.*?)```\s+```\n(.*?)```", text, re.DOTALL)
+
+
+def run(program: str, names: dict[str, Any]) -> str:
+    """Run a program and return what it prints, the last line of a traceback included.
+
+    What it defines is put into `names`, for the next.
+    """
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
         try:
             # dont_inherit: a reader's program has no `from __future__` of ours
             code = compile(program, "<page>", "exec", dont_inherit=True)
-            exec(code, dict(names))  # noqa: S102  # our own text
+            exec(code, names)  # noqa: S102  # our own text
         except Exception as error:  # noqa: BLE001  # the README shows one
             output.write(f"{type(error).__name__}: {error}\n")
     return output.getvalue()

@@ -11,23 +11,22 @@ from tests import readme
 from tests.models import MealPlan, Recipe
 
 
-def test_the_first_lines_print_what_they_say(tables: Engine) -> None:
-    """The program of the README, run on two recipes, prints the README's output."""
+def test_the_programs_print_what_they_say(tables: Engine) -> None:
+    """The programs of the README, run on two recipes one after the other, print its outputs."""
     with Session(tables) as plain:
         plain.add_all([Recipe(name="Salad"), Recipe(name="Soup")])
         plain.commit()
-    program, promised = readme.first_lines()
+    names = {
+        "engine": tables,
+        "sessionmaker": sessionmaker,
+        "select": select,
+        "date": date,
+        "Recipe": Recipe,
+        "MealPlan": MealPlan,
+    }
+    programs = readme.programs()
 
-    printed = readme.run(
-        program,
-        {
-            "engine": tables,
-            "sessionmaker": sessionmaker,
-            "select": select,
-            "date": date,
-            "Recipe": Recipe,
-            "MealPlan": MealPlan,
-        },
-    )
-
-    assert printed == promised
+    assert [readme.run(program, names) for program, _ in programs] == [
+        promised for _, promised in programs
+    ]
+    assert len(programs) == 2
