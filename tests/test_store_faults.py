@@ -9,10 +9,10 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import pytest
-from sqlalchemy import URL, Engine, create_engine, text
+from sqlalchemy import URL, Connection, Engine, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.util import greenlet_spawn
 
@@ -23,6 +23,7 @@ from alfred_refs import (
 )
 from alfred_refs.refs import Ref
 from alfred_refs.store import Address, EntityKey, Gone, PostgresStore
+from alfred_refs.store.connections import OwnEngine
 from alfred_refs.store.tables import metadata
 from tests.faults.proxy import proxy_to
 from tests.postgres.server import crashing_server
@@ -308,7 +309,15 @@ def test_a_server_without_a_free_connection_is_told_as_unreachable(
 
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize(
-    "wrong", [{"database": "no_such_database"}, {"username": "no_such_role"}, NOWHERE]
+    "wrong",
+    [
+        {"database": "no_such_database"},
+        {"username": "no_such_role"},
+        NOWHERE,
+        {"host": "db..example", "query": {}},
+        {"host": "x" * 64, "query": {}},
+        {"host": "a\x00b", "query": {}},
+    ],
 )
 def test_a_wrong_url_is_told_as_unreachable(
     engine: Engine, driver: str, wrong: dict[str, Any]
@@ -319,6 +328,18 @@ def test_a_wrong_url_is_told_as_unreachable(
         pytest.raises(RegistryUnreachableError, match="URL and credentials are right"),
     ):
         application.mint(1)
+
+
+def test_an_error_of_the_work_itself_is_not_one_of_connecting(engine: Engine) -> None:
+    """It is raised as it is: a fault of ours must not look like one of the URL."""
+    own = OwnEngine(engine)
+
+    def work(_: Connection) -> NoReturn:
+        raise UnicodeError("not of a host")
+
+    with pytest.raises(UnicodeError, match="not of a host"):
+        own.run(work)
+    own.release()
 
 
 @pytest.mark.parametrize("driver", DRIVERS)

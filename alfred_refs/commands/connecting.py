@@ -95,12 +95,11 @@ def _checked(url: str | None) -> str:
 def registry_at(url: str) -> Iterator[RefRegistry]:
     """Open the registry in the database at `url` for as long as the `with` lasts.
 
+    It connects when it is first asked for something.
+
     Raises:
         SetupError: the URL is not one of PostgreSQL, or its driver is not installed.
-        RegistryUnreachableError: the database cannot be reached.
     """
-    with schema.connect(url):  # a driver may say what is wrong with a host in an error of Python's
-        pass
     engine = schema.engine_for(url, pool_size=1)
     try:
         yield RefRegistry(engine)

@@ -95,11 +95,14 @@ class OwnEngine:
         return fault
 
     def _attempt(self, work: Callable[[Connection], _T]) -> _T | Fault:
+        connecting = True
         try:
             with self.get().connect() as connection:
+                connecting = False
                 return work(connection)
         except Exception as error:
-            fault = fault_of(error, self._application.url.database or "")
+            database = self._application.url.database or ""
+            fault = fault_of(error, database, connecting=connecting)
             if fault is None:
                 raise
             return fault

@@ -46,8 +46,14 @@ class Fault:
     undone: bool = False
 
 
-def fault_of(error: Exception, database: str) -> Fault | None:
-    """Return what an error means; `None` for one that is not of a database."""
+def fault_of(error: Exception, database: str, *, connecting: bool = False) -> Fault | None:
+    """Return what an error means; `None` for one that is not of a database.
+
+    Args:
+        error: any.
+        database: the name of the registry's database.
+        connecting: whether there was no connection yet.
+    """
     if isinstance(error, PoolTimeoutError):
         return Fault(RegistryBusyError(database))
     driver_error = error.orig if isinstance(error, DBAPIError) else error
@@ -56,8 +62,13 @@ def fault_of(error: Exception, database: str) -> Fault | None:
         cut = error.connection_invalidated
         # without a code it was the driver that noticed
         is_of_connection = sqlstate is None and (cut or isinstance(error, OperationalError))
-    elif sqlstate is not None or isinstance(error, OSError):
-        # connecting with asyncpg, whose errors the dialect leaves as they are
+    elif (
+        sqlstate is not None
+        or isinstance(error, OSError)
+        or (connecting and isinstance(error, ValueError))
+    ):
+        # connecting with asyncpg, whose errors the dialect leaves as they are; or what Python says
+        # of a host such as "db..example", which no driver catches
         cut, is_of_connection = False, True
     else:
         return None
