@@ -148,14 +148,17 @@ class Alternates:
         return [self._key(*want, key) for want, key in zip(wanted, keys, strict=True)]
 
     def has_met_refs(self, wanted: Sequence[Wanted]) -> bool:
-        """See `Conversation.has_met_refs`: alternate keys must be known in the transaction."""
+        """Tell whether all these refs can be resolved without a round trip.
+
+        Alternate keys must be known in the transaction.
+        """
         by_entity = self._by_entity(wanted)
-        if not self._conversation.has_met_refs(by_entity):
+        keys = self._conversation.keys_met(by_entity)
+        if keys is None:
             return False
-        keys = self._conversation.resolve_wanted(by_entity)
         return all(
-            space not in self._known or token_of(key) in self._values.get(str(space), ())
-            for (_, space), key in zip(wanted, keys, strict=True)
+            space not in self._known or token_of(keys[want]) in self._values.get(str(space), ())
+            for (_, space), want in zip(wanted, by_entity, strict=True)
         )
 
     # What instances keep of it

@@ -126,10 +126,13 @@ class RefMap:
         error = GoneRefError(ref, entity, known, None, "was deleted")
         return self._telemetry.refused(self.id, error)
 
-    def has_met_refs(self, wanted: Iterable[Wanted]) -> bool:
-        """Tell whether all these refs can be resolved without a round trip."""
-        _, missing = self._cache.look_up(wanted)
-        return not missing
+    def keys_met(self, wanted: Iterable[Wanted]) -> Mapping[Wanted, Key] | None:
+        """Return the keys of refs if all are at hand, without a round trip; `None` otherwise.
+
+        That is to look, not to resolve: it does not count as a use of the refs.
+        """
+        keys, missing = self._cache.look_up(wanted)
+        return None if missing else keys
 
     def refer(self, entity: type[Any] | Table | str, key: Key) -> str:
         """Return the ref of a key, minting it if this is the first time.

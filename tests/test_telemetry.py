@@ -233,6 +233,24 @@ async def test_what_an_asynchronous_session_does_is_counted(
 # The store in between
 
 
+@pytest.mark.usefixtures("tables")
+async def test_a_ref_that_is_set_in_an_asynchronous_session_is_resolved_once(
+    aio: AsyncRefSession, memory: RefRegistry
+) -> None:
+    """Whether it is at hand is looked up before; that counts as no use."""
+    chat = memory.conversation("chat-8")
+    async with AsyncRefSession(aio.bind, conversation=chat) as session:
+        session.sync_session.add(Recipe(name="Soup"))
+        await session.commit()
+        plan = MealPlan()
+        session.add(plan)
+        assert memory.counts.resolved == 0
+
+        plan.recipe_id = "recipe_1"
+
+        assert memory.counts.resolved == 1
+
+
 def test_every_promise_of_a_store_is_kept_by_the_one_in_between() -> None:
     """It has each method of `Store`, with the same parameters."""
     promised = {n: m for n, m in vars(Store).items() if inspect.isfunction(m) and n[0] != "_"}
