@@ -384,8 +384,10 @@ def holds_key(parameter: BindParameter[Any]) -> bool:
     """Tell whether a parameter's value is a key, though it may be text: it is an instance's own.
 
     So it is where an instance is compared with a relationship; only what the program has set on
-    the instance, and nobody has resolved yet, is a ref.
+    the instance, and nobody has resolved yet, is a ref. And so it is where the package says so.
     """
+    if sqla.is_key_parameter(parameter):
+        return True
     found = sqla.attribute_behind(parameter)
     if found is None:
         return False

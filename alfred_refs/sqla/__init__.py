@@ -36,6 +36,8 @@ from .mapping import (
 )
 from .parameters import (
     attribute_behind as attribute_behind,
+    is_key_parameter as is_key_parameter,
+    key_parameter as key_parameter,
     may_be_named as may_be_named,
     parameter_value as parameter_value,
     stem_of as stem_of,

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import BindParameter
 from sqlalchemy.orm import InstanceState, RelationshipProperty
+from sqlalchemy.types import TypeEngine
 
 _MADE_KEY = re.compile(r"%\(\d+ (.*)\)s", re.DOTALL)  # of what the program did not name
 _MADE_NAME = re.compile(r"(.*)_[0-9a-f]+", re.DOTALL)  # the same, compiled
@@ -30,6 +31,26 @@ def attribute_behind(parameter: BindParameter[Any]) -> tuple[InstanceState[Any],
         return None
     names = getclosurevars(read).nonlocals
     return names["state"], names["prop"].key
+
+
+class _Key:
+    """Gives a parameter a key for its value."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __call__(self) -> Any:
+        return self._value
+
+
+def key_parameter(value: Any, type_: TypeEngine[Any]) -> BindParameter[Any]:
+    """Return a parameter whose value is a key, though it may be text."""
+    return BindParameter(None, callable_=_Key(value), type_=type_, unique=True)
+
+
+def is_key_parameter(parameter: BindParameter[Any]) -> bool:
+    """Tell whether `key_parameter` made a parameter, or one that a copy was made of."""
+    return isinstance(parameter.callable, _Key)
 
 
 def stem_of(parameter: BindParameter[Any]) -> str | None:

@@ -101,21 +101,32 @@ class Conditions:
         """Return that a row with several key columns is, or is not, one of those named."""
         if clause.op not in ("=", "!=", "neq", "in", "not_in"):
             raise InvalidFilterError(clause.field, f"cannot be {clause.op!r}", "use '=' or 'in'")
-        refs = texts_in(clause)
-        if not refs:
-            raise InvalidFilterError(
-                clause.field, "names no row", f"give a ref, such as '{table.entity}_1'"
-            )
-        named = [self._keys[ref, table.entity] for ref in refs]
+        refs = _rows_named(clause, table)
+        named = [table.parts_of(self._keys[ref, table.entity]) for ref in refs]
+        if not all(named):  # a ref of the same entity, in a column of the key
+            raise _names_no_row(clause, table)
         columns = [getattr(entity, name) for name in table.identity]
         met = or_(
-            *(
-                and_(*(c == part for c, part in zip(columns, key, strict=True)))
-                for key in named
-                if isinstance(key, tuple)
-            )
+            *(and_(*(c == part for c, part in zip(columns, key, strict=True))) for key in named)
         )
         return not_(met) if clause.op in ("!=", "neq", "not_in") else met
+
+
+def _rows_named(clause: FilterClause, table: ToolTable) -> list[str]:
+    """Return the refs of rows that a clause names: one, or a list of them, and nothing else."""
+    given = clause.value if clause.op in ("in", "not_in") else [clause.value]
+    texts = [each for each in given if isinstance(each, str)] if isinstance(given, list) else []
+    if not all(texts) or not texts or len(texts) != len(given):
+        raise _names_no_row(clause, table)
+    return texts
+
+
+def _names_no_row(clause: FilterClause, table: ToolTable) -> InvalidFilterError:
+    return InvalidFilterError(
+        clause.field,
+        "names something else than rows",
+        f"give the _ref of a row, such as '{table.entity}_1', or a list of them for 'in'",
+    )
 
 
 def refs_of(filters: Iterable[Filter], table: ToolTable) -> Iterator[tuple[str, str]]:

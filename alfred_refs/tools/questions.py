@@ -47,7 +47,9 @@ class Order:
         Raises:
             InvalidCursorError: the cursor has not what this order needs.
         """
-        parts = key if isinstance(key, tuple) else (key,)
+        parts = self.table.parts_of(key)
+        if not parts:
+            raise InvalidCursorError
         model = self.table.model
         beyond: Condition = self._after_all(
             [getattr(model, name) for name in self.table.identity], parts

@@ -14,9 +14,11 @@ from typing import Any
 from sqlalchemy import Column, inspect
 from sqlalchemy.orm import ColumnProperty, Mapper, RelationshipProperty
 
+from alfred_refs import sqla
 from alfred_refs.columns import KeyColumn
 from alfred_refs.entities import ClassKeys, Entities
 from alfred_refs.errors import SetupError
+from alfred_refs.keys import Key
 
 from .errors import ReadOnlyTableError, UnknownColumnError, UnknownTableError
 from .values import Values, values_of
@@ -102,6 +104,21 @@ class ToolTable:
         if found is None:
             raise UnknownColumnError(self.name, name, self.fields)
         return found
+
+    def parts_of(self, key: Key) -> list[Any]:
+        """Return the key of a row as a statement takes it, column by column.
+
+        Empty if it is a key of less than a row, such as one column of several.
+        """
+        parts = key if isinstance(key, tuple) else (key,)
+        if len(parts) != len(self.identity):
+            return []
+        columns = inspect(self.model).mapper.primary_key
+        values = [
+            part if held is None else held.from_key(part)
+            for held, part in zip(self.keys.identity, parts, strict=True)
+        ]
+        return [sqla.key_parameter(v, c.type) for v, c in zip(values, columns, strict=True)]
 
     def relationship(self, name: str) -> RelationshipProperty[Any]:
         """Return a relationship that leads to a table which a model may use."""
