@@ -243,20 +243,22 @@ class Alternates:
         return [(self._known[space], list(keys)) for space, keys in new.items()]
 
     def _ask(self, by: AlternateKey, column: Any, given: list[Any]) -> None:
-        connection = self._connection(by)
-        for start in range(0, len(given), _MOST):
-            some = given[start : start + _MOST]
-            found = select(by.column, by.primary).where(column.in_(some))
-            for value, primary in connection.execute(found):
-                self._keep(by, value, by.rows.to_key(primary))
+        session = self._session_of(by)
+        # whatever the session's owner may see: this only makes refs
+        with sqla.lifted(session):
+            connection = _connection(session, by)
+            for start in range(0, len(given), _MOST):
+                some = given[start : start + _MOST]
+                found = select(by.column, by.primary).where(column.in_(some))
+                for value, primary in connection.execute(found):
+                    self._keep(by, value, by.rows.to_key(primary))
 
-    def _connection(self, by: AlternateKey) -> Connection:
+    def _session_of(self, by: AlternateKey) -> Session:
         session = None if self._session is None else self._session()
         mapper = sqla.mapper_of_table(by.column.table)
         if session is None or not sqla.can_wait(session.get_bind(mapper, clause=by.column).engine):
             raise _unknown(by)
-        where = {"clause": by.column} | ({} if mapper is None else {"mapper": mapper})
-        return session.connection(bind_arguments=where)
+        return session
 
     def _keep(self, by: AlternateKey, value: Any, row: Key) -> None:
         self._conversation.note_read([(by.rows.entity, row)])
@@ -268,6 +270,12 @@ class Alternates:
             raise UntranslatableError(
                 f"{by.column} has one value for several rows, and should be unique", _ASK_RAW
             )
+
+
+def _connection(session: Session, by: AlternateKey) -> Connection:
+    mapper = sqla.mapper_of_table(by.column.table)
+    where = {"clause": by.column} | ({} if mapper is None else {"mapper": mapper})
+    return session.connection(bind_arguments=where)
 
 
 class _Remembered:

@@ -22,6 +22,7 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from .conversation import Conversation
+from .owners import Owner
 from .registry import RefRegistry
 from .session import RefSession
 
@@ -33,10 +34,12 @@ class AsyncRefSession(AsyncSession):
         bind: as for `AsyncSession`.
         conversation: as for `RefSession`.
         registry: as for `RefSession`.
+        owner: as for `RefSession`.
         session_arguments: as for `AsyncSession`.
 
     Raises:
         SetupError: a conversation is named by its id and there is no registry.
+        OwnershipError: the conversation is held for another owner.
     """
 
     sync_session_class = RefSession
@@ -48,15 +51,26 @@ class AsyncRefSession(AsyncSession):
         *,
         conversation: Conversation | str | None = None,
         registry: RefRegistry | None = None,
+        owner: Owner | None = None,
         **session_arguments: Any,
     ) -> None:
-        super().__init__(bind, conversation=conversation, registry=registry, **session_arguments)
+        ours = {"conversation": conversation, "registry": registry, "owner": owner}
+        super().__init__(bind, **{**session_arguments, **ours})
         self.sync_session.mint_when_fetched = True
 
     @property
     def conversation(self) -> Conversation | None:
         """See `RefSession.conversation`."""
         return self.sync_session.conversation
+
+    @property
+    def owner(self) -> Owner | None:
+        """See `RefSession.owner`."""
+        return self.sync_session.owner
+
+    def unconfined(self) -> AbstractContextManager[None]:
+        """See `RefSession.unconfined`."""
+        return self.sync_session.unconfined()
 
     def raw_keys(self) -> AbstractContextManager[None]:
         """See `RefSession.raw_keys`."""

@@ -2,7 +2,8 @@
 
 Events of the session come in. Instances enter its `Boundary`, the fate of rows goes to its
 `Outcome`, connections to its `Failures`; nothing that SQLAlchemy does is changed. A session
-without a conversation has no interpreter, and each listener ends at its first line.
+without a conversation has no interpreter, one without owner no confinement, and each listener
+ends where it asks for them.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from __future__ import annotations
 from typing import Any
 
 from sqlalchemy import Connection, event
-from sqlalchemy.orm import InstanceState, SessionTransaction
+from sqlalchemy.orm import InstanceState, SessionTransaction, UOWTransaction
 
 from . import sqla
 from .boundary import Boundary
 from .conversation import Conversation
+from .errors import OwnershipError
 from .failures import Failures
+from .keys import token_of
 from .outcome import Outcome
+from .owners import ConfinedSession, Confinement, OwnedFlush, Owner
 
 State = InstanceState[Any]
 
@@ -41,11 +45,20 @@ class Interpreter:
         self.outcome = Outcome(self.boundary.conversation)
         self.failures = Failures(self.boundary)
 
+    def named(self, column: Any, value: Any) -> str | None:
+        """Return the ref of the row that a value of a column names, if this process knows it."""
+        conversation = self.boundary.conversation
+        found = conversation.plans.entities.of_column(column)
+        if found is None or found.array or found.by is not None:
+            return None
+        return conversation.refs_of(found.entity).get(token_of(found.to_key(value)))
 
-class InterpretedSession(sqla.WatchedSession):
+
+class InterpretedSession(ConfinedSession):
     """A `Session` whose events are heard on behalf of a conversation, if it is in one."""
 
     _interpreter: Interpreter | None = None
+    _owned_flush: OwnedFlush | None = None
 
     def _interpret(self, conversation: Conversation | None) -> None:
         """Work in a conversation from now on."""
@@ -54,6 +67,21 @@ class InterpretedSession(sqla.WatchedSession):
             self._see = self._interpreter.failures.hide
             self._intake = self._interpreter.boundary
             self._watch_identities()
+
+    def _confine(self, owner: Owner | None) -> None:
+        """Keep to the rows of an owner from now on."""
+        if owner is None:
+            return
+        if self._interpreter is not None:
+            held_for = self._interpreter.boundary.conversation.owner
+            if held_for is not None and held_for != str(owner.value):
+                raise OwnershipError(
+                    "the conversation of a session is held for another owner than the session's",
+                    "open it with the owner whose rows the session works on",
+                )
+        self._confinement = Confinement(owner)
+        if self._interpreter is not None:
+            self._confinement.named = self._interpreter.named
 
     def expunge_all(self) -> None:
         """See `Session.expunge_all`."""
@@ -77,22 +105,29 @@ def _loaded(session: InterpretedSession, state: State) -> None:
 
 @event.listens_for(InterpretedSession, "before_attach", raw=True)
 def _attached(session: InterpretedSession, state: State) -> None:
+    if session._confinement is not None and state.key is not None:
+        session._confinement.doubtful = True
     if session._interpreter is not None:
         session._interpreter.boundary.enter_new(state, flushing=sqla.is_flushing(session))
 
 
 @event.listens_for(InterpretedSession, "before_flush")
 def _flushing(session: InterpretedSession, *_: object) -> None:
-    if session._interpreter is None:
-        return
-    boundary = session._interpreter.boundary
-    boundary.resolve_new()
-    if boundary.looks_ahead:
-        boundary.enter_all(session.dirty)
+    if session._interpreter is not None:
+        boundary = session._interpreter.boundary
+        boundary.resolve_new()
+        if boundary.looks_ahead:
+            boundary.enter_all(session.dirty)
+    if session._confinement is not None and not session._confinement.lifted:
+        session._owned_flush = OwnedFlush(session._confinement, session)
+        session._owned_flush.begin()
 
 
 @event.listens_for(InterpretedSession, "after_flush")
-def _changed(session: InterpretedSession, *_: object) -> None:
+def _changed(session: InterpretedSession, flush: UOWTransaction) -> None:
+    owned, session._owned_flush = session._owned_flush, None
+    if owned is not None:
+        owned.finish(flush)
     if session._interpreter is not None and session._interpreter.boundary.labelled:
         changed = session._interpreter.boundary.changed_labels(session.dirty)
         session._interpreter.outcome.labelled(changed)
@@ -114,14 +149,20 @@ def _inserted(session: InterpretedSession, state: State) -> None:
 
 @event.listens_for(InterpretedSession, "persistent_to_deleted", raw=True)
 def _deleted(session: InterpretedSession, state: State) -> None:
+    if session._confinement is not None and session._confinement.looking:
+        return  # it may be there, and not the owner's
     if session._interpreter is not None:
         session._interpreter.outcome.deleted(state)
 
 
 @event.listens_for(InterpretedSession, "after_begin")
-def _connected(session: InterpretedSession, _: SessionTransaction, connection: Connection) -> None:
+def _connected(
+    session: InterpretedSession, transaction: SessionTransaction, connection: Connection
+) -> None:
     if session._interpreter is not None:
         session._interpreter.failures.watch(connection)
+    if session._confinement is not None:
+        session._confinement.connected(connection, outermost=not transaction.nested)
 
 
 @event.listens_for(InterpretedSession, "after_transaction_create")
@@ -139,6 +180,8 @@ def _committed(session: InterpretedSession) -> None:
 
 @event.listens_for(InterpretedSession, "after_transaction_end")
 def _ended(session: InterpretedSession, transaction: SessionTransaction) -> None:
+    if session._confinement is not None and transaction.parent is None:
+        session._confinement.disconnected()
     if session._interpreter is None:
         return
     boundary, outcome = session._interpreter.boundary, session._interpreter.outcome

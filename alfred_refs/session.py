@@ -34,6 +34,7 @@ from .conversation import Conversation
 from .errors import SetupError
 from .lifecycle import InterpretedSession, Interpreter
 from .outcome import reading
+from .owners import Owner, confine_write
 from .registry import RefRegistry
 from .resolving import Named, alternates_of, put_keys
 
@@ -48,10 +49,12 @@ class RefSession(InterpretedSession):
         conversation: what the refs are valid in, or, where `registry` is given, its id. Without
             one this is a plain `Session`.
         registry: opens the conversation named by an id; usually an argument of `sessionmaker`.
+        owner: to whose rows the session keeps; without one it confines nothing.
         session_arguments: as for `Session`.
 
     Raises:
         SetupError: a conversation is named by its id and there is no registry.
+        OwnershipError: the conversation is held for another owner.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class RefSession(InterpretedSession):
         *,
         conversation: Conversation | str | None = None,
         registry: RefRegistry | None = None,
+        owner: Owner | None = None,
         **session_arguments: Any,
     ) -> None:
         # by its name: a session class beside ours may take something else first
@@ -73,6 +77,7 @@ class RefSession(InterpretedSession):
             conversation = registry.conversation(conversation)
         self._conversation = conversation
         self._interpret(conversation)
+        self._confine(owner)
 
     @property
     def _boundary(self) -> Boundary | None:
@@ -82,6 +87,11 @@ class RefSession(InterpretedSession):
     def conversation(self) -> Conversation | None:
         """What the session's refs are valid in: chosen when the session is made."""
         return self._conversation
+
+    @property
+    def owner(self) -> Owner | None:
+        """To whose rows the session keeps."""
+        return None if self._confinement is None else self._confinement.owner
 
     @property
     def mint_when_fetched(self) -> bool:
@@ -207,6 +217,18 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
     return _met(execution, sqla.rewrite_rows(result, partial(map, rewrite)))
 
 
+@event.listens_for(RefSession, "do_orm_execute")
+def confine(execution: ORMExecuteState) -> None:
+    """Have what is written keep to the owner, once its refs are keys.
+
+    Which rows a statement reaches is seen to as it is compiled.
+    """
+    confinement = cast(RefSession, execution.session)._confinement
+    if confinement is None or execution.is_select or not confinement.holds(execution):
+        return
+    confine_write(confinement, execution)
+
+
 def _interpreter(execution: ORMExecuteState) -> Interpreter:
     """Return what interprets for the session of an execution, which is in a conversation."""
     return cast(Interpreter, cast(RefSession, execution.session)._interpreter)
@@ -252,7 +274,8 @@ def _note_deleted(execution: ORMExecuteState, named: Named) -> None:
         return
     left = execution.session.scalars(
         select(*primary).where(primary[0].in_(values)),
-        execution_options={"raw_keys": True},
+        # unconfined: what the owner cannot see is not gone for that
+        execution_options={"raw_keys": True, "unconfined": True},
         bind_arguments=execution.bind_arguments,
     )
     _interpreter(execution).outcome.deleted_rows(primary[0], set(values).difference(left))

@@ -14,6 +14,11 @@ from .bad_refs import (
     UnknownRefError as UnknownRefError,
     WrongEntityError as WrongEntityError,
 )
+from .owners import (
+    ForeignRowError as ForeignRowError,
+    OwnershipError as OwnershipError,
+    UnconfinedError as UnconfinedError,
+)
 from .registry import (
     ConversationExistsError as ConversationExistsError,
     RegistryBusyError as RegistryBusyError,

@@ -4,6 +4,11 @@ Each function says which behaviour it leans on; `tests/test_sqla.py` pins them o
 series.
 """
 
+from .confining import (
+    confined_dialect as confined_dialect,
+    put_dialect as put_dialect,
+    settled as settled,
+)
 from .copies import (
     stand_in_where as stand_in_where,
     with_conflict_values as with_conflict_values,
@@ -23,14 +28,19 @@ from .engines import (
     wait_for as wait_for,
 )
 from .mapping import (
+    added_to as added_to,
+    attributes_of as attributes_of,
     classes_called as classes_called,
     columns_by_getter as columns_by_getter,
     columns_of_keys as columns_of_keys,
+    flushed_states as flushed_states,
     is_unpopulated as is_unpopulated,
     loaded_before as loaded_before,
     mapper_of_table as mapper_of_table,
     mappers_of as mappers_of,
     new_collection as new_collection,
+    pairs_in as pairs_in,
+    plain as plain,
     state_of as state_of,
     tables as tables,
 )
@@ -56,8 +66,10 @@ from .sessions import (
     See as See,
     There as There,
     WatchedSession as WatchedSession,
+    asks as asks,
     autoflush as autoflush,
     is_flushing as is_flushing,
+    lifted as lifted,
     load_whole as load_whole,
     loads_by_itself as loads_by_itself,
     watch_adding as watch_adding,

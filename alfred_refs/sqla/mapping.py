@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import (
     Table,
 )
-from sqlalchemy.orm import InstanceState, Mapper, registry
-from sqlalchemy.orm.base import NO_VALUE, LoaderCallableStatus, instance_state
+from sqlalchemy.orm import InstanceState, Mapper, UOWTransaction, registry
+from sqlalchemy.orm.base import (
+    NO_VALUE,
+    PASSIVE_NO_INITIALIZE,
+    LoaderCallableStatus,
+    instance_state,
+)
 from sqlalchemy.orm.mapped_collection import _AttrGetter, _PlainColumnGetter
 from sqlalchemy.orm.mapper import _all_registries
+from sqlalchemy.sql import visitors
+from sqlalchemy.sql.elements import BinaryExpression
 from sqlalchemy.util.langhelpers import Missing
 
 
@@ -38,6 +45,13 @@ def mapper_of_table(table: Table) -> Mapper[Any] | None:
         if mapper.local_table is table
     ]
     return min(mappers, key=lambda mapper: len(list(mapper.iterate_to_root())), default=None)
+
+
+def pairs_in(condition: Any, table: Table) -> list[tuple[Any, Any]]:
+    """Return the columns of a table that a condition compares, each with what it is equal to."""
+    equal = [e for e in visitors.iterate(condition) if isinstance(e, BinaryExpression)]
+    sides = [pair for e in equal for pair in ((e.left, e.right), (e.right, e.left))]
+    return [(ours, theirs) for ours, theirs in sides if ours.table is table]
 
 
 def tables() -> Iterator[Table]:
@@ -69,6 +83,38 @@ def loaded_before(state: InstanceState[Any]) -> dict[str, Any]:
         for name, value in before.items()
         if not isinstance(value, LoaderCallableStatus)
     }
+
+
+def plain(table: Table) -> Table:
+    """Return a table as it was declared: in a statement of the ORM it has annotations."""
+    return table._deannotate()
+
+
+def attributes_of(mapper: Mapper[Any], columns: Iterable[Any]) -> dict[Any, str]:
+    """Return the names of the attributes that have columns, as far as there are any."""
+    return {
+        column: mapper._columntoproperty[column].key
+        for column in columns
+        if column in mapper._columntoproperty
+    }
+
+
+def flushed_states(
+    flush: UOWTransaction,
+) -> tuple[list[InstanceState[Any]], list[InstanceState[Any]]]:
+    """Return the states of the instances that a flush has saved, and those it has deleted.
+
+    Leans on `UOWTransaction.states`, which has those that cascades and other listeners added.
+    """
+    states = [(state, deleted) for state, (deleted, listed) in flush.states.items() if not listed]
+    saved = [state for state, deleted in states if not deleted]
+    return saved, [state for state, deleted in states if deleted]
+
+
+def added_to(state: InstanceState[Any], relationship: str) -> list[InstanceState[Any]]:
+    """Return the states of the instances that a relationship has new, without loading any."""
+    history = state.get_history(relationship, PASSIVE_NO_INITIALIZE)
+    return [instance_state(each) for each in history.added or () if each is not None]
 
 
 def new_collection(attribute: Any) -> Any:

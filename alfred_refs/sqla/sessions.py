@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, cast
 
 from sqlalchemy.engine import ChunkedIteratorResult
@@ -63,6 +64,26 @@ def autoflush(session: Session) -> None:
     Leans on `Session._autoflush`, which looks whether the session wants that.
     """
     session._autoflush()
+
+
+def asks(option: str, statement: Any, given: Mapping[str, Any]) -> bool:
+    """Tell whether an execution asks for something by an option of its own or its statement's.
+
+    What an eager loader executes asks for what the statement does that it belongs to.
+    """
+    if given:
+        if option in given:
+            return bool(given[option])
+        above: Any = given.get("sa_top_level_orm_context")
+        if above is not None:
+            return asks(option, above.query, above.execution_options)
+    return bool(getattr(statement, "_execution_options", {}).get(option))
+
+
+def lifted(session: Session) -> AbstractContextManager[None]:
+    """Let a look-up of our own see all rows, in a session that keeps to an owner's."""
+    lift = getattr(session, "lift_quietly", nullcontext)
+    return cast("AbstractContextManager[None]", lift())
 
 
 def loads_by_itself(execution: ORMExecuteState) -> bool:

@@ -1,0 +1,55 @@
+"""What is refused in a session that has an owner."""
+
+from __future__ import annotations
+
+from .root import RefError
+from .setup import SetupError
+
+
+class OwnershipError(SetupError):
+    """An `Ownership`, or the owner of a session, is put together in a way that cannot work."""
+
+
+class UnconfinedError(SetupError):
+    """A session that has an owner was given what cannot be confined to the owner's rows."""
+
+    def __init__(self, what: str, remedy: str | None = None) -> None:
+        self.what = what
+        super().__init__(
+            f"{what} cannot be confined to the rows of the session's owner",
+            remedy
+            or "write it as a statement of mapped classes or tables, or use "
+            "session.unconfined() or execution_options(unconfined=True) in trusted code",
+        )
+        self._data = (what, remedy)
+
+
+class ForeignRowError(RefError):
+    """A write is of a row, or names one, that the session's owner may not write, or not see.
+
+    It reads the same for a row that is not there.
+
+    Attributes:
+        what: the class, column or relationship that is concerned.
+        ref: the row's ref where it has one that is known; `None` where it has none.
+        named: whether the row was to be named by a foreign key, and not itself written.
+    """
+
+    def __init__(self, what: str, ref: str | None = None, *, named: bool = False) -> None:
+        self.what = what
+        self.ref = ref
+        self.named = named
+        super().__init__(what, ref, named)
+
+    def __reduce__(self) -> tuple[type[RefError], tuple[object, ...]]:
+        return _made_again, self._data  # type: ignore[return-value]
+
+    def _message(self) -> str:
+        row = "a row" if self.ref is None else repr(self.ref)
+        if self.named:
+            return f"{row} in {self.what} cannot be used here; read the rows that can, and use one"
+        return f"{row} of {self.what} cannot be written here; read the rows that can, and use one"
+
+
+def _made_again(what: str, ref: str | None, named: bool) -> ForeignRowError:
+    return ForeignRowError(what, ref, named=named)

@@ -1,0 +1,293 @@
+"""What keeps a session that has an owner to the owner's rows.
+
+While the session executes or flushes, its connections compile by a dialect that confines every
+statement (`sqla.confining`); in between they are as they were, because they may be the program's
+own. What a statement cannot tell is looked at here: instances that are in the identity map
+already. `flush` and `writes` see to what is written.
+
+Trusted code lifts the walls, for a statement or for a stretch. What it has loaded stays in the
+session and is treated as what it is: a row that is not the owner's is not found by `get()` or a
+lazy load, cannot be refreshed, and cannot be written once the walls are up again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, cast
+
+from sqlalchemy import Column, Connection, func, select, tuple_
+from sqlalchemy.orm import InstanceState, Mapper, ORMExecuteState, Session
+
+from alfred_refs import sqla
+from alfred_refs.errors import UnconfinedError
+
+from .ownership import Belonging, Owner, as_column_has
+
+State = InstanceState[Any]
+
+
+class Confinement:
+    """What keeps one session to the rows of its owner.
+
+    Args:
+        owner: on whose behalf the session works.
+
+    Attributes:
+        owner: the same.
+        lifted: whether trusted code is at work.
+        doubtful: whether the session may have instances whose rows are not the owner's.
+        looking: whether the identity map is being looked at: an instance that has no row then may
+            have one that the owner cannot see.
+    """
+
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+        self.ownership = owner.ownership
+        self.lifted = self.doubtful = self.looking = False
+        self.named: Callable[[Any, Any], str | None] = lambda *_: None
+        self._parameters: Mapping[str, Any] | None = None
+        self._connections: list[tuple[Connection, Any]] = []  # each with its own dialect
+        self._up = False
+
+    # The walls
+
+    def connected(self, connection: Connection, *, outermost: bool) -> None:
+        """Note that the session begins to work on a connection."""
+        if outermost:
+            self._tell_server(connection)
+        if all(connection is not known for known, _ in self._connections):
+            self._connections.append((connection, connection.dialect))
+            if self._up:
+                self._put(self._connections[-1:], up=True)
+
+    def _tell_server(self, connection: Connection) -> None:
+        """Tell row-level security who the owner is, for as long as the transaction lasts."""
+        setting = self.ownership.setting
+        if setting is not None:
+            connection.execute(select(func.set_config(setting, str(self.owner.value), True)))
+
+    def disconnected(self) -> None:
+        """Note that the session's transaction is over, on all its connections."""
+        self._put(self._connections, up=False)
+        self._connections.clear()
+
+    @contextmanager
+    def walls(self, *, up: bool) -> Iterator[None]:
+        """Confine all that the session sends inside the `with`, or nothing of it."""
+        before = self._up
+        self._set(up)
+        try:
+            yield
+        finally:
+            self._set(before)
+
+    def _set(self, up: bool) -> None:
+        if up is not self._up:
+            self._up = up
+            self._put(self._connections, up=up)
+
+    def _put(self, connections: Iterable[tuple[Connection, Any]], *, up: bool) -> None:
+        if up and self._parameters is None:
+            self._parameters = self.ownership.parameters(self.owner.value)
+        for connection, own in connections:
+            dialect = self.ownership.dialect_like(own) if up else own
+            sqla.put_dialect(connection, dialect, self._parameters if up else None)
+
+    @contextmanager
+    def lift(self, *, loads: bool = True) -> Iterator[None]:
+        """Confine nothing inside the `with`.
+
+        Args:
+            loads: whether instances may be loaded.
+        """
+        before, self.lifted = self.lifted, True
+        self.doubtful |= loads
+        try:
+            with self.walls(up=False):
+                yield
+        finally:
+            self.lifted = before
+
+    def holds(self, execution: ORMExecuteState) -> bool:
+        """Tell whether a statement is to be confined."""
+        asks = sqla.asks("unconfined", execution.statement, execution.execution_options)
+        return not (self.lifted or asks)
+
+    # What is in the identity map
+
+    def sees(self, session: Session, instance: object) -> bool:
+        """Tell whether the owner may read the row of an instance: a query if it is not known."""
+        return not self.hidden(session, [sqla.state_of(instance)], writing=False)
+
+    def hidden(self, session: Session, states: Iterable[State], *, writing: bool) -> list[State]:
+        """Return those instances whose rows the owner may not read, or may not write.
+
+        At most one query a class, for those that do not tell by themselves.
+        """
+        found: list[State] = []
+        asked: dict[Mapper[Any], list[State]] = {}
+        for state in states:
+            verdict = self._verdict(session, state, writing=writing)
+            if verdict is None:
+                asked.setdefault(state.mapper.base_mapper, []).append(state)
+            elif not verdict:
+                found.append(state)
+        for mapper, some in asked.items():
+            there = self._there(session, mapper, some, writing=writing)
+            found += [state for state in some if state.key and state.key[1] not in there]
+        return found
+
+    def is_known(self, session: Session, state: State, *, writing: bool) -> bool:
+        """Tell whether an instance is the owner's for certain, without a query."""
+        if not writing and not self.doubtful:
+            return True
+        return self._verdict(session, state, writing=writing) is True
+
+    def is_foreign(self, session: Session, state: State) -> bool:
+        """Tell whether an instance is not the owner's to write for certain, without a query."""
+        return self._verdict(session, state, writing=True) is False
+
+    def _verdict(self, session: Session, state: State, *, writing: bool) -> bool | None:
+        """Tell what an instance says by itself: by the owner that was loaded, or its parent."""
+        belonging = self._belonging(state.mapper)
+        if belonging is None:
+            return True
+        before = sqla.loaded_before(state)
+        if belonging.column is not None:
+            name = attribute_of(state.mapper, belonging.column)
+            if name not in before:
+                return None
+            is_shared = belonging.shared and before[name] is None and not writing
+            value = as_column_has(belonging.column, before[name])
+            return is_shared or value == as_column_has(belonging.column, self.owner.value)
+        parent = self._parent(session, state, before, belonging)
+        return None if parent is None else self._verdict(session, parent, writing=writing)
+
+    def _belonging(self, mapper: Mapper[Any]) -> Belonging | None:
+        return self.ownership.belonging_of(mapper.base_mapper.local_table)
+
+    def _parent(
+        self, session: Session, state: State, before: Mapping[str, Any], belonging: Belonging
+    ) -> State | None:
+        """Return the instance that decides, if the session has it already."""
+        mapper = sqla.mapper_of_table(belonging.parent) if belonging.parent is not None else None
+        if mapper is None or {c for _, c in belonging.pairs} != set(mapper.primary_key):
+            return None
+        keys = {
+            theirs: before.get(attribute_of(state.mapper, ours))
+            for ours, theirs in belonging.pairs
+        }
+        key = tuple(keys[cast("Column[Any]", column)] for column in mapper.primary_key)
+        identity = mapper.identity_key_from_primary_key(key)
+        instance = session.identity_map.get(identity)
+        return None if instance is None else sqla.state_of(instance)
+
+    def _there(
+        self, session: Session, mapper: Mapper[Any], states: list[State], *, writing: bool
+    ) -> set[Any]:
+        """Return the primary keys of rows that may be read, or written."""
+        identities = [state.key[1] for state in states if state.key is not None]
+        return self.ask(session, mapper.primary_key, identities, writing=writing)
+
+    def ask(
+        self, session: Session, columns: Any, values: Iterable[tuple[Any, ...]], *, writing: bool
+    ) -> set[Any]:
+        """Return which values of a table's columns stand in rows that may be read, or written."""
+        values, table = list(values), columns[0].table
+        criterion = self.ownership.writable(table) if writing else None
+        wanted = (
+            columns[0].in_([value[0] for value in values])
+            if len(columns) == 1
+            else tuple_(*columns).in_(values)
+        )
+        found = select(*columns).where(wanted)
+        if criterion is not None:
+            found = found.where(criterion)
+        with self.walls(up=True):
+            rows = session.execute(
+                found,
+                execution_options={"raw_keys": True},
+                bind_arguments={"mapper": sqla.mapper_of_table(table), "clause": found},
+            )
+            return set(map(tuple, rows))
+
+
+def attribute_of(mapper: Mapper[Any], column: Any) -> str:
+    """Return the name of the attribute that has a column."""
+    return mapper.get_property_by_column(column).key
+
+
+class ConfinedSession(sqla.WatchedSession):
+    """A `Session` that keeps to the rows of its owner, if it has one."""
+
+    _confinement: Confinement | None = None
+
+    @contextmanager
+    def unconfined(self) -> Iterator[None]:
+        """Confine nothing to the owner's rows inside the `with`: for trusted application code.
+
+        What is changed inside must be flushed inside.
+        """
+        if self._confinement is None:
+            yield
+            return
+        with self._confinement.lift():
+            yield
+
+    def lift_quietly(self) -> AbstractContextManager[None]:
+        """Confine nothing that we look up for ourselves; no instances are loaded by it."""
+        return nullcontext() if self._confinement is None else self._confinement.lift(loads=False)
+
+    def _execute_internal(self, statement: Any, *args: Any, **options: Any) -> Any:
+        confinement = self._confinement
+        if confinement is None:
+            return super()._execute_internal(statement, *args, **options)
+        given = options.get("execution_options") or {}
+        lifted = confinement.lifted or sqla.asks("unconfined", statement, given)
+        confinement.doubtful |= lifted
+        with confinement.walls(up=not lifted):
+            return super()._execute_internal(statement, *args, **options)
+
+    def _flush(self, objects: Any = None) -> None:
+        confinement = self._confinement
+        if confinement is None:
+            super()._flush(objects)
+            return
+        with confinement.walls(up=not confinement.lifted):
+            super()._flush(objects)
+
+    def _bulk_save_mappings(self, *args: Any, **options: Any) -> None:
+        confinement = self._confinement
+        if confinement is None:
+            super()._bulk_save_mappings(*args, **options)
+            return
+        with confinement.walls(up=not confinement.lifted):
+            super()._bulk_save_mappings(*args, **options)
+
+    def connection(self, *args: Any, **options: Any) -> Connection:
+        """See `Session.connection`; not for a session that has an owner.
+
+        Raises:
+            UnconfinedError: what is executed on the connection itself cannot be confined.
+        """
+        if self._confinement is not None and not self._confinement.lifted:
+            raise UnconfinedError("what is executed on session.connection()")
+        return super().connection(*args, **options)
+
+    def _identity_lookup(self, *args: Any, **options: Any) -> Any:
+        confinement = self._confinement
+        if confinement is None:
+            return super()._identity_lookup(*args, **options)
+        before, confinement.looking = confinement.looking, True
+        try:
+            found = super()._identity_lookup(*args, **options)
+        finally:
+            confinement.looking = before
+        if (
+            confinement.lifted
+            or not confinement.doubtful
+            or not hasattr(found, "_sa_instance_state")
+        ):
+            return found
+        return found if confinement.sees(self, found) else None

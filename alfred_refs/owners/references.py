@@ -1,0 +1,140 @@
+"""Whether foreign keys name rows that an owner may see: one query for each table that they name.
+
+Values come in, each with the constraint that it falls under; nothing goes out, or an error that
+reads the same for a row of somebody else's and for one that is not there. A row that decides whose
+another is must be the owner's own: what belongs to a shared row is shared as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ForeignKeyConstraint, Table
+from sqlalchemy.orm import Session
+
+from alfred_refs import sqla
+from alfred_refs.errors import ForeignRowError
+
+from .confinement import Confinement
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a foreign key names.
+
+    Attributes:
+        columns: those that it references.
+        decides: whether the row that it names decides whose the row is; then it must be the
+            owner's own.
+    """
+
+    columns: tuple[Any, ...]
+    decides: bool
+
+    @property
+    def table(self) -> Any:
+        """The table that it names rows of."""
+        return self.columns[0].table
+
+
+class References:
+    """What the foreign keys of rows that are about to be written name.
+
+    Args:
+        confinement: of the session.
+        session: in which is asked.
+    """
+
+    def __init__(self, confinement: Confinement, session: Session) -> None:
+        self._confinement = confinement
+        self._session = session
+        self._wanted: dict[Target, dict[tuple[Any, ...], str]] = {}
+        self._checked: dict[Target, set[tuple[Any, ...]]] = {}
+        self._new: set[tuple[Table, tuple[Any, ...]]] = set()
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to look at."""
+        return bool(self._wanted)
+
+    def constraints(self, table: Any) -> Iterator[tuple[ForeignKeyConstraint, Target]]:
+        """Yield the foreign keys of a table that must be looked at, with what they name."""
+        belonging = self._confinement.ownership.belonging_of(table)
+        for constraint in table.foreign_key_constraints:
+            columns = list(constraint.columns)
+            if belonging is not None and any(c is belonging.column for c in columns):
+                continue  # stamped
+            decides = belonging is not None and set(columns) == {c for c, _ in belonging.pairs}
+            targets = tuple(element.column for element in constraint.elements)
+            yield constraint, Target(targets, decides)
+
+    def add(self, target: Target, values: tuple[Any, ...], what: str) -> None:
+        """Note that a row is to name another.
+
+        Raises:
+            UnconfinedError: in a table that is unknown.
+        """
+        if None in values or self._confinement.ownership.belonging_of(target.table) is None:
+            return
+        if values not in self._checked.get(target, ()):
+            self._wanted.setdefault(target, {}).setdefault(values, what)
+
+    def add_new(self, table: Table, identity: tuple[Any, ...]) -> None:
+        """Note that a row is new in the same flush: others may name it."""
+        self._new.add((table, identity))
+
+    def check(self) -> None:
+        """Look whether the owner may see what is named.
+
+        Raises:
+            ForeignRowError: one row is another's, or is not there.
+        """
+        wanted, self._wanted = self._wanted, {}
+        for target, values in wanted.items():
+            unknown = [each for each in values if not self._is_there(target, each)]
+            found = self._ask(target, unknown) if unknown else set()
+            for each in unknown:
+                if each not in found:
+                    raise ForeignRowError(values[each], self._ref(target, each), named=True)
+            self._checked.setdefault(target, set()).update(values)
+
+    def _ask(self, target: Target, values: list[Any]) -> set[Any]:
+        confinement = self._confinement
+        return confinement.ask(self._session, target.columns, values, writing=target.decides)
+
+    def _ref(self, target: Target, values: tuple[Any, ...]) -> str | None:
+        return self._confinement.named(target.columns[0], values[0]) if len(values) == 1 else None
+
+    def _is_there(self, target: Target, values: tuple[Any, ...]) -> bool:
+        """Tell whether the session has the row, and it is known to be the owner's."""
+        if set(target.columns) != set(target.table.primary_key):
+            return False
+        identity = dict(zip(target.columns, values, strict=True))
+        key = tuple(identity[column] for column in target.table.primary_key)
+        if (target.table, key) in self._new:
+            return True
+        mapper = sqla.mapper_of_table(target.table)
+        if mapper is None:
+            return False
+        there = self._session.identity_map.get(mapper.identity_key_from_primary_key(key))
+        return there is not None and self._confinement.is_known(
+            self._session, sqla.state_of(there), writing=target.decides
+        )
+
+
+def changed_values(
+    constraint: ForeignKeyConstraint, names: Mapping[Any, str], values: Mapping[str, Any]
+) -> tuple[Any, ...] | None:
+    """Return what a foreign key's columns have; `None` where one of them is not among the values.
+
+    Args:
+        constraint: the foreign key.
+        names: of its columns among the values.
+        values: by name.
+    """
+    found = [names.get(column) for column in constraint.columns]
+    if any(name is None or name not in values for name in found):
+        return None
+    return tuple(values[name] for name in found if name is not None)

@@ -1,0 +1,221 @@
+"""What statements of a session that has an owner write: inserts are stamped, references checked.
+
+An execution comes in and leaves with the owner in each row that it inserts. Which rows an update
+or a delete reaches is the compiler's part; here is what values say: another owner, or a foreign
+key that names what the owner cannot see. What is not a plain value cannot be looked at, and is
+refused where it would be a foreign key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from sqlalchemy import (
+    BindParameter,
+    ClauseElement,
+    Column,
+    Executable,
+    ForeignKeyConstraint,
+    Insert,
+    Table,
+)
+from sqlalchemy.orm import Mapper, ORMExecuteState
+
+from alfred_refs import sqla
+from alfred_refs.errors import ForeignRowError, UnconfinedError
+
+from .confinement import Confinement
+from .ownership import as_column_has
+from .references import References, Target, changed_values
+
+Record = dict[str, Any]
+"""What one row is given, by the names of its columns."""
+
+
+def confine_write(confinement: Confinement, execution: ORMExecuteState) -> None:
+    """Have an insert, update or delete write what the owner may write.
+
+    Raises:
+        ForeignRowError: a value names another owner, or a row that the owner cannot see.
+        UnconfinedError: what is written cannot be told.
+    """
+    statement = execution.statement
+    table = getattr(statement, "table", None)
+    if not isinstance(table, Table):
+        return
+    if execution.is_insert:
+        _stamp(confinement, execution, _target(statement, table))
+    elif _evaluates(execution):
+        # as the database answers: an instance of a row that may only be read stays as it is
+        execution.update_execution_options(synchronize_session="fetch")
+    if not execution.is_delete:
+        _check(confinement, execution, _target(execution.statement, table))
+
+
+def _evaluates(execution: ORMExecuteState) -> bool:
+    """Tell whether the ORM goes by the criteria of the statement alone to update instances."""
+    asked = execution.execution_options.get("synchronize_session", "auto")
+    is_bulk = isinstance(execution.parameters, list)
+    return execution.is_orm_statement and not is_bulk and asked in ("auto", "evaluate")
+
+
+class _Target:
+    """The table that a statement writes, and by which names.
+
+    Attributes:
+        table: the same.
+        columns: by each name that a value may be given under.
+    """
+
+    def __init__(self, table: Table, mapper: Mapper[Any] | None) -> None:
+        self.table: Table = table
+        self.columns: dict[str, Column[Any]] = {column.key: column for column in table.columns}
+        if mapper is not None:
+            names = sqla.attributes_of(mapper, [c for t in mapper.tables for c in t.columns])
+            self.columns |= {name: column for column, name in names.items()}
+        self._names = {column: name for name, column in self.columns.items()}
+
+    def record(self, given: Any) -> Record:
+        """Return the values of one row by the keys of its columns."""
+        if not isinstance(given, Mapping):
+            given = dict(zip(self.table.columns.keys(), given, strict=False))
+        return {self.key(name): value for name, value in given.items()}
+
+    def name(self, column: Column[Any]) -> str:
+        """Return by which name a column is given in parameters: that of its attribute, if any."""
+        return self._names[column]
+
+    def key(self, name: Any) -> str:
+        """Return the key of the column that a value is given for."""
+        text = str(getattr(name, "key", name))
+        column = self.columns.get(text)
+        return text if column is None else column.key
+
+
+def _target(statement: Executable, table: Table) -> _Target:
+    _, mapper = sqla.written_by(statement)  # type: ignore[arg-type]
+    return _Target(sqla.plain(table), mapper)
+
+
+def _stamp(confinement: Confinement, execution: ORMExecuteState, target: _Target) -> None:
+    """Put the owner into each row of an insert."""
+    belonging = confinement.ownership.belonging_of(target.table)
+    statement: Any = execution.statement
+    if belonging is None or belonging.column is None or statement.select is not None:
+        return
+    column = belonging.column
+    owner = as_column_has(column, confinement.owner.value)
+    many = sqla.many_values_of(statement)
+    if many:
+        records = tuple(
+            [{**target.record(r), column.key: _one(confinement, target, r, column)} for r in batch]
+            for batch in many
+        )
+        execution.statement = sqla.with_many_values(statement, records)
+        return
+    single = target.record(dict(sqla.values_of(statement)))
+    if single.get(column.key) is not None:
+        _one(confinement, target, single, column)
+    elif execution.parameters:
+        given = execution.parameters
+        rows = [given] if isinstance(given, Mapping) else list(given)
+        name = target.name(column)
+        stamped = [{**row, name: _one(confinement, target, row, column)} for row in rows]
+        execution.parameters = stamped[0] if isinstance(given, Mapping) else stamped
+    else:
+        execution.statement = statement.values({column: owner})
+
+
+def _one(confinement: Confinement, target: _Target, given: Any, column: Column[Any]) -> Any:
+    """Return the owner, where a row names none or the same."""
+    owner = as_column_has(column, confinement.owner.value)
+    value = _value(target.record(given).get(column.key), {})
+    if value is not None and as_column_has(column, value) != owner:
+        raise ForeignRowError(str(column), confinement.named(column, value), named=True)
+    return owner
+
+
+def _value(value: Any, parameters: Mapping[str, Any]) -> Any:
+    """Return a plain value, of a parameter too; an expression is as it is."""
+    if isinstance(value, BindParameter):
+        return parameters.get(value.key, sqla.parameter_value(value))
+    return value
+
+
+def _check(confinement: Confinement, execution: ORMExecuteState, target: _Target) -> None:
+    """Refuse foreign keys that name what the owner cannot see."""
+    references = References(confinement, execution.session)
+    tables = {column.table for column in target.columns.values()}
+    wanted = [
+        (constraint, named)
+        for table in tables
+        for constraint, named in references.constraints(table)
+        # the rows of one object in the tables of its class and its base are inserted together
+        if not (named.decides and named.table in tables and named.table is not table)
+    ]
+    for record, is_whole in _records(execution, target) if wanted else ():
+        for constraint, named in wanted:
+            _add(references, record, constraint, named, is_whole=is_whole)
+    if references.any and execution.execution_options.get("autoflush", True):
+        sqla.autoflush(execution.session)
+    references.check()
+
+
+def _add(
+    references: References,
+    record: Record,
+    constraint: ForeignKeyConstraint,
+    target: Target,
+    *,
+    is_whole: bool,
+) -> None:
+    """Note what a row is to name, which must be plain values."""
+    names = {column: column.key for column in constraint.columns}
+    what = ", ".join(map(str, names))
+    if record.keys().isdisjoint(names.values()):
+        if target.decides and is_whole:
+            raise ForeignRowError(what, named=True)  # it would be nobody's
+        return
+    values = changed_values(constraint, names, record)
+    if values is None or any(isinstance(value, ClauseElement) for value in values):
+        raise UnconfinedError(
+            f"what {what} is to name",
+            "give the key itself, and all columns of a foreign key that has several",
+        )
+    if target.decides and None in values:
+        raise ForeignRowError(what, named=True)
+    references.add(target, values, what)
+
+
+def _records(execution: ORMExecuteState, target: _Target) -> Iterator[tuple[Record, bool]]:
+    """Yield what each row of a statement is given, and what an upsert sets.
+
+    With each goes whether the row is new, so that what it is not given is null.
+    """
+    statement = execution.statement
+    given: Any = execution.parameters or {}
+    rows: Iterable[Any] = [given] if isinstance(given, Mapping) else given
+    many = sqla.many_values_of(statement)
+    if many:
+        for batch in many:
+            for each in batch:
+                yield _plain(target.record(each), {}), True
+    else:
+        single = target.record(dict(sqla.values_of(statement)))
+        for row in rows:
+            yield _plain({**target.record(row), **single}, row), execution.is_insert
+    if isinstance(statement, Insert):
+        conflict = target.record(dict(sqla.conflict_values_of(statement)))
+        if conflict:
+            # what it takes over from the row to be inserted has been looked at there
+            taken = {n: v for n, v in conflict.items() if not _is_excluded(v, statement)}
+            yield _plain(taken, {}), False
+
+
+def _plain(record: Record, parameters: Mapping[str, Any]) -> Record:
+    return {name: _value(value, parameters) for name, value in record.items()}
+
+
+def _is_excluded(value: Any, statement: Any) -> bool:
+    return getattr(value, "table", None) is getattr(statement, "excluded", statement)

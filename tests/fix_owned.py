@@ -1,0 +1,121 @@
+"""Fixtures: the tables of two owners, with rows of each and shared ones, and their sessions."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.orm import Session
+
+from alfred_refs import Ownership, RefSession
+from tests import owned
+from tests.fix_postgres import PreparedDatabases, connected, database_like
+from tests.owned import Cat, Dog, Ingredient, Line, Plan, Recipe, Remark, Shelf, User
+
+WHO = ("ann", "bob", "all")
+
+
+@dataclass(frozen=True)
+class World:
+    """The keys of the rows that are there, by whose they are: ann's, bob's or all people's."""
+
+    users: dict[str, uuid.UUID]
+    recipes: dict[str, uuid.UUID]
+    lines: dict[str, uuid.UUID]
+    remarks: dict[str, uuid.UUID]
+    plans: dict[str, uuid.UUID]
+    dogs: dict[str, uuid.UUID]
+    cats: dict[str, uuid.UUID]
+    salt: uuid.UUID
+
+
+@pytest.fixture(scope="session")
+def owned_databases(administration: Engine) -> Iterator[PreparedDatabases]:
+    """Databases with the owned tables."""
+    with ExitStack() as stack:
+        template = stack.enter_context(database_like(administration))
+        with connected(template) as connection:
+            owned.Base.metadata.create_all(connection)
+        yield PreparedDatabases(administration, template, stack)
+
+
+@pytest.fixture
+def owned_engine(owned_databases: PreparedDatabases) -> Iterator[Engine]:
+    """An engine on a database with the owned tables."""
+    with owned_databases.lent() as url:
+        engine = create_engine(url)
+        yield engine
+        engine.dispose()
+
+
+@pytest.fixture
+def world(owned_engine: Engine) -> World:
+    """Rows of ann, of bob and of all: a recipe of each with a line and a remark, and more."""
+    made = {name: {who: uuid.uuid4() for who in WHO} for name in World.__annotations__}
+    salt = uuid.uuid4()
+    with Session(owned_engine) as session:
+        session.add_all(User(id=made["users"][who], name=who) for who in ("ann", "bob"))
+        session.add(Ingredient(id=salt, name="salt"))
+        session.flush()
+        for who in WHO:
+            _add_rows(session, made, who)
+        session.commit()
+    keys: Any = {name: {**of} for name, of in made.items() if name != "salt"}
+    return World(**keys, salt=salt)
+
+
+def _add_rows(session: Session, made: dict[str, dict[str, uuid.UUID]], who: str) -> None:
+    user = made["users"][who] if who != "all" else None
+    recipe = Recipe(id=made["recipes"][who], user_id=user, name=who)
+    line = Line(id=made["lines"][who], recipe=recipe, text=who, position=1)
+    session.add_all([recipe, Remark(id=made["remarks"][who], line=line, text=who)])
+    session.flush()
+    if user is not None:
+        place = WHO.index(who)
+        session.add(Plan(id=made["plans"][who], user_id=user, recipe=recipe, code=who))
+        session.add(Dog(id=made["dogs"][who], user_id=user, name=f"{who}'s dog"))
+        session.add(Cat(id=made["cats"][who], user_id=user, name=f"{who}'s cat"))
+        session.add(Shelf(room=1, place=place, user_id=user))
+    session.flush()
+
+
+@pytest.fixture
+def ownership() -> Ownership:
+    """How the rows of the tables belong."""
+    return owned.ownership()
+
+
+@pytest.fixture
+def ann(owned_engine: Engine, world: World, ownership: Ownership) -> Iterator[RefSession]:
+    """A session on behalf of ann, which shows keys."""
+    with RefSession(owned_engine, owner=ownership.of(world.users["ann"])) as session:
+        yield session
+
+
+@pytest.fixture
+def plainly(owned_engine: Engine) -> Callable[[Any], list[Any]]:
+    """Return what the database has, whoever owns it: all scalars of a statement."""
+
+    def ask(statement: Any) -> list[Any]:
+        with Session(owned_engine) as session:
+            return list(session.scalars(statement).all())
+
+    return ask
+
+
+@pytest.fixture
+def sent_owned(owned_engine: Engine, world: World) -> list[str]:
+    """The statements sent through the engine, growing as they are sent."""
+    del world
+    statements: list[str] = []
+
+    @event.listens_for(owned_engine, "before_cursor_execute")
+    def note(*arguments: Any) -> None:
+        statements.append(str(arguments[2]))
+
+    return statements
