@@ -240,9 +240,9 @@ async def test_a_ref_that_is_set_in_an_asynchronous_session_is_resolved_once(
     """Whether it is at hand is looked up before; that counts as no use."""
     chat = memory.conversation("chat-8")
     async with AsyncRefSession(aio.bind, conversation=chat) as session:
-        session.sync_session.add(Recipe(name="Soup"))
+        recipe, plan = Recipe(name="Soup"), MealPlan()
+        session.add(recipe)
         await session.commit()
-        plan = MealPlan()
         session.add(plan)
         assert memory.counts.resolved == 0
 
