@@ -15,13 +15,14 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, cast, not_, null, or_
+from sqlalchemy import ColumnElement, and_, cast, literal, not_, null, or_
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import aliased
 
 from alfred_refs.keys import Key
 
 from .arguments import SEMANTIC, AndGroup, Filter, FilterClause, NotGroup, OrGroup
+from .clauses import checked
 from .errors import InvalidFilterError, UnknownColumnError
 from .tables import ROW_REF, ToolColumn, ToolTable
 
@@ -39,6 +40,9 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
     ">=": operator.ge,
     "<=": operator.le,
+    "ilike": lambda attribute, pattern: attribute.ilike(pattern),
+    # every ARRAY has the operator, though only the dialect's has the method
+    "contains": lambda attribute, part: attribute.bool_op("@>")(literal(part, attribute.type)),
 }
 
 
@@ -173,107 +177,37 @@ def compared(clause: FilterClause, column: ToolColumn, attribute: Any) -> Condit
     Raises:
         ToolError: the clause cannot be decided of such values.
     """
-    if clause.op not in column.values.operators:
-        usable = ", ".join(map(repr, column.values.operators))
-        raise InvalidFilterError(
-            clause.field,
-            f"cannot be {clause.op!r}: the column has {column.values.wanted}",
-            f"use one of {usable}",
-        )
+    wanted = checked(clause, column)
     match clause.op:
         case "is_null" | "is_not_null":
-            return _is_null(clause, attribute)
+            return _is_null(attribute, wanted=wanted)
         case "in" | "not_in":
-            return _is_in(clause, column, attribute)
-        case "contains":
-            return _contains(clause, column, attribute)
-        case "ilike":
-            return _matches(clause, column, attribute)
-    value = column.values.accept(clause.field, clause.value)
-    if value is None:
-        return _equals_null(clause, attribute)
-    met: Condition = _COMPARISONS[clause.op](attribute, value)
+            return _is_in(attribute, wanted, negated=clause.op == "not_in")
+    if wanted is None:
+        return _is_null(attribute, wanted=clause.op == "=")
+    met: Condition = _COMPARISONS[clause.op](_comparable(column, attribute), wanted)
     return met
 
 
-def _is_null(clause: FilterClause, attribute: Any) -> Condition:
-    if clause.value not in (None, True, False) or isinstance(clause.value, int) != isinstance(
-        clause.value, bool
-    ):
-        raise InvalidFilterError(
-            clause.field,
-            f"has a value beside {clause.op!r}",
-            "leave it out, or give true or false",
-        )
-    wanted = (clause.op == "is_null") == (clause.value is not False)
+def _comparable(column: ToolColumn, attribute: Any) -> Any:
+    """Return what has the operators of a column: JSON has none, JSONB has."""
+    return cast(attribute, JSONB) if column.values.family == "json" else attribute
+
+
+def _is_null(attribute: Any, *, wanted: bool) -> Condition:
     met: Condition = attribute.is_(null()) if wanted else attribute.is_not(null())
     return met
 
 
-def _equals_null(clause: FilterClause, attribute: Any) -> Condition:
-    if clause.op not in ("=", "!=", "neq"):
-        raise InvalidFilterError(
-            clause.field,
-            f"compares by {clause.op!r} with nothing",
-            "give a value, or use 'is_null'",
-        )
-    met: Condition = attribute.is_(null()) if clause.op == "=" else attribute.is_not(null())
-    return met
-
-
-def _is_in(clause: FilterClause, column: ToolColumn, attribute: Any) -> Condition:
-    values = _elements(clause, column.values.accept)
+def _is_in(attribute: Any, values: Sequence[Any], *, negated: bool) -> Condition:
     given = [value for value in values if value is not None]
     has_null = len(given) < len(values)
-    if clause.op == "in":
+    if not negated:
         choices = [attribute.in_(given)] if given else []
         return or_(*choices, *([attribute.is_(null())] if has_null else []))
     # SQL's NOT IN holds for no row at all if there is a null in the list
     others = [attribute.not_in(given)] if given else []
     return and_(*others, *([attribute.is_not(null())] if has_null else []))
-
-
-def _elements(clause: FilterClause, accept: Callable[[str, Any], Any]) -> list[Any]:
-    if not isinstance(clause.value, list) or not clause.value:
-        raise InvalidFilterError(
-            clause.field,
-            f"needs a list with at least one value for {clause.op!r}",
-            "give the values as a list",
-        )
-    return [accept(clause.field, each) for each in clause.value]
-
-
-def _contains(clause: FilterClause, column: ToolColumn, attribute: Any) -> Condition:
-    if column.values.family == "json":
-        if clause.value is None:
-            raise InvalidFilterError(clause.field, "contains nothing", "give a value")
-        met: Condition = cast(attribute, JSONB).contains(clause.value)
-        return met
-    item = column.values.item
-    if item is None or item.family in ("list", "opaque"):
-        raise InvalidFilterError(clause.field, "is of lists in lists", "use '=' with the whole")
-    one = FilterClause(field=clause.field, op="contains", value=clause.value)
-    if not isinstance(clause.value, list):
-        one = FilterClause(field=clause.field, op="contains", value=[clause.value])
-    values = _elements(one, item.accept)
-    if None in values:
-        raise InvalidFilterError(clause.field, "contains null", "give values only")
-    held: Condition = attribute.bool_op("@>")(values)  # every ARRAY has it, not only the dialect's
-    return held
-
-
-def _matches(clause: FilterClause, column: ToolColumn, attribute: Any) -> Condition:
-    pattern = column.values.accept(clause.field, clause.value)
-    if pattern is None:
-        raise InvalidFilterError(clause.field, "has no pattern", "give one, such as '%soup%'")
-    if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
-        raise InvalidFilterError(
-            clause.field,
-            "has a pattern that ends in one backslash",
-            "write two for a backslash itself",
-        )
-    met: Condition = attribute.ilike(pattern)
-    return met
 
 
 def _misplaced(clause: FilterClause) -> InvalidFilterError:

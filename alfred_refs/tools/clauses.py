@@ -1,0 +1,113 @@
+"""What one clause of a filter compares a column with, checked and as the column has it.
+
+A clause and its column come in; a Python value goes out, which `filters` makes SQL of and
+`matching` compares. A clause that cannot be decided of such a column is refused. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .arguments import FilterClause
+from .errors import InvalidFilterError
+from .tables import ToolColumn
+
+EQUALITIES = ("=", "!=", "neq")
+"""The comparisons that null takes part in: it is, or is not, the same."""
+
+
+def checked(clause: FilterClause, column: ToolColumn) -> Any:
+    """Return what a clause compares a column with.
+
+    Returns:
+        for `is_null` and `is_not_null` whether null is wanted; for `in` and `not_in` a list, with
+        `None` in it if null was; for `contains` a list, or a JSON document; for `ilike` a pattern;
+        otherwise a value, `None` only for the equalities.
+
+    Raises:
+        ToolError: the clause cannot be decided of such values.
+    """
+    if clause.op not in column.values.operators:
+        usable = ", ".join(map(repr, column.values.operators))
+        raise InvalidFilterError(
+            clause.field,
+            f"cannot be {clause.op!r}: the column has {column.values.wanted}",
+            f"use one of {usable}",
+        )
+    return _CHECKS.get(clause.op, _value)(clause, column)
+
+
+def _null(clause: FilterClause, _: ToolColumn) -> bool:
+    if clause.value is not None and not isinstance(clause.value, bool):
+        raise InvalidFilterError(
+            clause.field,
+            f"has a value beside {clause.op!r}",
+            "leave it out, or give true or false",
+        )
+    return (clause.op == "is_null") == (clause.value is not False)
+
+
+def _values(clause: FilterClause, column: ToolColumn) -> list[Any]:
+    return _elements(clause, clause.value, column.values.accept)
+
+
+def _elements(clause: FilterClause, given: Any, accept: Callable[[str, Any], Any]) -> list[Any]:
+    if not isinstance(given, list) or not given:
+        raise InvalidFilterError(
+            clause.field,
+            f"needs a list with at least one value for {clause.op!r}",
+            "give the values as a list",
+        )
+    return [accept(clause.field, each) for each in given]
+
+
+def _part(clause: FilterClause, column: ToolColumn) -> Any:
+    """Return what is to be contained: a document, or elements of a list."""
+    if column.values.family == "json":
+        if clause.value is None:
+            raise InvalidFilterError(clause.field, "contains nothing", "give a value")
+        return clause.value
+    item = column.values.item
+    if item is None or item.family in ("list", "opaque"):
+        raise InvalidFilterError(clause.field, "is of lists in lists", "use '=' with the whole")
+    given = clause.value if isinstance(clause.value, list) else [clause.value]
+    values = _elements(clause, given, item.accept)
+    if None in values:
+        raise InvalidFilterError(clause.field, "contains null", "give values only")
+    return values
+
+
+def _pattern(clause: FilterClause, column: ToolColumn) -> str:
+    pattern: str | None = column.values.accept(clause.field, clause.value)
+    if pattern is None:
+        raise InvalidFilterError(clause.field, "has no pattern", "give one, such as '%soup%'")
+    if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
+        raise InvalidFilterError(
+            clause.field,
+            "has a pattern that ends in one backslash",
+            "write two for a backslash itself",
+        )
+    return pattern
+
+
+def _value(clause: FilterClause, column: ToolColumn) -> Any:
+    value = column.values.accept(clause.field, clause.value)
+    if value is None and clause.op not in EQUALITIES:
+        raise InvalidFilterError(
+            clause.field,
+            f"compares by {clause.op!r} with nothing",
+            "give a value, or use 'is_null'",
+        )
+    return value
+
+
+# an operator -> what checks its value; all others compare with one
+_CHECKS: dict[str, Callable[[FilterClause, ToolColumn], Any]] = {
+    "is_null": _null,
+    "is_not_null": _null,
+    "in": _values,
+    "not_in": _values,
+    "contains": _part,
+    "ilike": _pattern,
+}
