@@ -1,0 +1,127 @@
+"""The page on the tools promises only what happens, and lists each code of an error."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine
+
+from alfred_refs import tools
+from alfred_refs.errors import BadRefError
+from alfred_refs.tools import errors, faults
+from alfred_refs.tools.errors import ToolError
+
+PAGE = Path(__file__).parents[2] / "docs" / "tools.md"
+BLOCK = re.compile(r"```(python|json|text)\n(.*?)```", re.DOTALL)
+
+# it speaks to a server of OpenAI's
+NOT_RUN = "from openai import"
+
+
+def _blocks() -> list[tuple[str, str]]:
+    found = BLOCK.findall(PAGE.read_text("utf-8"))
+    return [(kind, text) for kind, text in found if not text.startswith(NOT_RUN)]
+
+
+def _run(program: str, names: dict[str, Any]) -> tuple[Any, str]:
+    """Run a program; return what its last expression is, and what it prints."""
+    tree = ast.parse(program)
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    output = io.StringIO()
+    value = None
+    with contextlib.redirect_stdout(output):
+        # a reader's program has no `from __future__` of ours
+        exec(compile(tree, "<page>", "exec", dont_inherit=True), names)  # noqa: S102  # our own
+        if isinstance(last, ast.Expr):
+            value = eval(compile(ast.Expression(last.value), "<page>", "eval"), names)  # noqa: S307
+    return value, output.getvalue()
+
+
+def test_what_the_page_shows_is_what_happens(engine: Engine) -> None:
+    """Its programs, run from top to bottom, give the answers and print the texts under them."""
+    names: dict[str, Any] = {"engine": engine, "__name__": "page"}
+    value, printed, compared = None, "", 0
+
+    for kind, text in _blocks():
+        match kind:
+            case "python":
+                value, printed = _run(text, names)
+            case "json":
+                assert value == json.loads(text)
+                compared += 1
+            case "text":
+                assert printed == text
+                compared += 1
+
+    names["session"].close()
+    assert compared > 10
+
+
+def test_the_page_tells_of_all_arguments() -> None:
+    """Those of a read, as the tool has them, and those of a toolset."""
+    text = PAGE.read_text("utf-8")
+    rows = re.findall(r"^\| (`.*?`) \|", text, re.MULTILINE)
+    told = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+    assert set(tools.DbRead.model_fields) <= told
+    assert set(_parameters(tools.Toolset.__init__)) <= told
+
+
+def _parameters(function: Any) -> Iterator[str]:
+    return (name for name in function.__annotations__ if name != "return")
+
+
+# the codes of errors
+
+
+def test_the_page_lists_each_code_once() -> None:
+    """All that the tools raise, and no other."""
+    text = PAGE.read_text("utf-8").split("## Errors")[1]
+    listed = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+
+    assert sorted(listed) == sorted(_codes())
+
+
+def _codes() -> set[str]:
+    """The codes of all errors: those with classes of their own, and of bad refs."""
+    return set(_written()) | set(_of_bad_refs())
+
+
+def _written() -> Iterator[str]:
+    """Yield the codes that stand in the source, where an error is made."""
+    for path in Path(errors.__file__).parent.glob("*.py"):
+        for class_ in ast.walk(ast.parse(path.read_text("utf-8"))):
+            for call in ast.walk(class_):
+                if isinstance(call, ast.Call) and _makes_error(call, class_) and call.args:
+                    code = call.args[0]
+                    if isinstance(code, ast.Constant) and isinstance(code.value, str):
+                        yield code.value
+
+
+def _makes_error(call: ast.Call, class_: ast.AST) -> bool:
+    match call.func:
+        case ast.Name("ToolError"):
+            return True
+        case ast.Attribute(ast.Call(ast.Name("super")), "__init__"):
+            return isinstance(class_, ast.ClassDef) and class_.name.endswith("Error")
+    return False
+
+
+def _of_bad_refs() -> Iterator[str]:
+    of_classes: Mapping[type[BadRefError], str] = faults._REF_CODES
+    yield from of_classes.values()
+
+
+def test_each_kind_of_error_has_a_code_of_its_own() -> None:
+    """A class of errors that the search for codes does not see would be missed."""
+    kinds = [each for each in vars(errors).values() if isinstance(each, type)]
+    own = [each for each in kinds if issubclass(each, ToolError) and each is not ToolError]
+
+    assert len(set(_written())) == len(own)
