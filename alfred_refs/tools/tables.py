@@ -240,7 +240,7 @@ def _table(
     identity = tuple(mapper.get_property_by_column(column).key for column in mapper.primary_key)
     attributes = sorted(mapper.column_attrs, key=lambda attribute: attribute.key not in identity)
     columns = {
-        attribute.key: _column(attribute, keys, attribute.key in identity)
+        attribute.key: _column(attribute, mapper, keys, attribute.key in identity)
         for attribute in attributes
         if (mapper, attribute.key) not in hidden
     }
@@ -249,13 +249,14 @@ def _table(
     )
 
 
-def _column(attribute: ColumnProperty[Any], keys: ClassKeys, is_identity: bool) -> ToolColumn:
+def _column(
+    attribute: ColumnProperty[Any], mapper: Mapper[Any], keys: ClassKeys, is_identity: bool
+) -> ToolColumn:
     column, key = attribute.columns[0], keys.all.get(attribute.key)
     values = values_of(column.type, key)
     # what the database or the mapping makes is not for a model to give
     is_own = is_identity and keys.own is not None
-    stored = isinstance(column, Column) and column.computed is None
-    takes = stored and not is_own and values.family != "opaque"
+    takes = not is_own and _is_given(column, mapper) and values.family != "opaque"
     nullable = not isinstance(column, Column) or bool(column.nullable)
     return ToolColumn(
         attribute.key,
@@ -268,6 +269,16 @@ def _column(attribute: ColumnProperty[Any], keys: ClassKeys, is_identity: bool) 
         nullable=nullable,
         doc=attribute.doc or (column.comment if isinstance(column, Column) else None),
     )
+
+
+def _is_given(column: Any, mapper: Mapper[Any]) -> bool:
+    """Tell whether a column's values are the application's to give."""
+    if not isinstance(column, Column) or column.computed is not None:
+        return False
+    if column.identity is not None and column.identity.always:
+        return False
+    # what tells the class of a row, or its version
+    return all(column is not each for each in (mapper.polymorphic_on, mapper.version_id_col))
 
 
 def _is_made(column: Any) -> bool:
