@@ -93,7 +93,8 @@ class Conversation(RefMap):
     def export(self) -> dict[str, Any]:
         """Return the whole conversation as JSON values, to be kept or moved.
 
-        For trusted code: it holds keys. `RefRegistry.import_conversation()` takes it.
+        For trusted code: it holds keys, and is to be kept like a backup of the database.
+        `RefRegistry.import_conversation()` takes it.
 
         Raises:
             UnknownConversationError: it was not begun.

@@ -176,7 +176,7 @@ class RefRegistry(Observed):
         `unused_for`, by conversations that were forgotten.
 
         Args:
-            unused_for: how long at least.
+            unused_for: how long at least; not less than some hours, as use is exact to one.
             batch: how many conversations to forget in one transaction.
             progress: is called after each batch with the number it forgot.
 

@@ -1,9 +1,10 @@
 """Two bytes stand for the entity in each mapping; its name is beside them in the counter.
 
 Until the commit nothing is minted or resolved: counters and mappings are locked against reading,
-conversations against writing. The mappings and their indexes are written anew, which takes some
-ten seconds for each million, and the room of both once more. Nothing is lost either way, and no
-dropped column stays behind in the mappings: each row would have to tell of it.
+conversations against writing. The mappings and their indexes are written anew, which takes ten to
+thirty seconds for each million, as busy as the server is, and the room of both once more. Nothing
+is lost either way, and no dropped column stays behind in the mappings: each row would have to tell
+of it.
 
 It finds nothing to do where `RefRegistry.create_tables()` has made the newest tables. The tables
 may be partitioned, with keys of any name.
