@@ -34,7 +34,7 @@ from .conversation import Conversation
 from .errors import SetupError
 from .lifecycle import InterpretedSession, Interpreter
 from .outcome import reading
-from .owners import Owner, confine_write
+from .owners import OwnedFlush, Owner, confine_write, confined_records
 from .registry import RefRegistry
 from .resolving import Named, alternates_of, put_keys
 
@@ -160,6 +160,8 @@ class RefSession(InterpretedSession):
         objects = list(objects)
         if self._boundary is not None:
             self._boundary.take_in(map(sqla.state_of, objects))
+        if self._confinement is not None and not self._confinement.lifted:
+            OwnedFlush(self._confinement, self).save(objects)
         super().bulk_save_objects(objects, *args, **options)
 
     def bulk_insert_mappings(
@@ -167,7 +169,7 @@ class RefSession(InterpretedSession):
     ) -> None:
         """See `Session.bulk_insert_mappings`; values of key columns may be refs."""
         given = list(mappings)
-        records = self._records(mapper, given)
+        records = self._records(mapper, given, new=True)
         super().bulk_insert_mappings(mapper, records, *args, **options)
         for mapping, record in zip(given, records, strict=True):
             new = {name: record[name] for name in record.keys() - mapping.keys()}
@@ -176,12 +178,17 @@ class RefSession(InterpretedSession):
 
     def bulk_update_mappings(self, mapper: Any, mappings: Iterable[dict[str, Any]]) -> None:
         """See `Session.bulk_update_mappings`; values of key columns may be refs."""
-        super().bulk_update_mappings(mapper, self._records(mapper, list(mappings)))
+        super().bulk_update_mappings(mapper, self._records(mapper, list(mappings), new=False))
 
-    def _records(self, mapper: Any, given: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        if self._boundary is None or self._boundary.raw:
-            return given
-        return self._boundary.with_keys(inspect(mapper).class_, given)
+    def _records(
+        self, mapper: Any, given: list[dict[str, Any]], *, new: bool
+    ) -> list[dict[str, Any]]:
+        mapped = inspect(mapper).mapper
+        if self._boundary is not None and not self._boundary.raw:
+            given = self._boundary.with_keys(mapped.class_, given)
+        if self._confinement is not None and not self._confinement.lifted:
+            given = confined_records(self._confinement, self, mapped, given, new=new)
+        return given
 
 
 @event.listens_for(RefSession, "do_orm_execute")
@@ -218,15 +225,18 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
 
 
 @event.listens_for(RefSession, "do_orm_execute")
-def confine(execution: ORMExecuteState) -> None:
+def confine(execution: ORMExecuteState) -> Result[Any] | None:
     """Have what is written keep to the owner, once its refs are keys.
 
     Which rows a statement reaches is seen to as it is compiled.
     """
     confinement = cast(RefSession, execution.session)._confinement
     if confinement is None or execution.is_select or not confinement.holds(execution):
-        return
+        return None
+    given = execution.parameters
     confine_write(confinement, execution)
+    # other parameters are heeded by SQLAlchemy 2.1 alone
+    return None if execution.parameters is given else execution.invoke_statement()
 
 
 def _interpreter(execution: ORMExecuteState) -> Interpreter:

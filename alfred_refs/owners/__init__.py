@@ -13,4 +13,7 @@ from .ownership import (
     Owner as Owner,
     Ownership as Ownership,
 )
-from .writes import confine_write as confine_write
+from .writes import (
+    confine_write as confine_write,
+    confined_records as confined_records,
+)

@@ -204,7 +204,7 @@ class Confinement:
         found = select(*columns).where(wanted)
         if criterion is not None:
             found = found.where(criterion)
-        with self.walls(up=True):
+        with self.walls(up=True), session.no_autoflush:
             rows = session.execute(
                 found,
                 execution_options={"raw_keys": True},

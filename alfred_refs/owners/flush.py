@@ -52,6 +52,18 @@ class OwnedFlush:
             self._stamp(state)
         self._look_at(new, there)
 
+    def save(self, objects: Iterable[object]) -> None:
+        """Stamp and look at instances that are saved in bulk, without a flush.
+
+        Raises:
+            ForeignRowError: as `begin()`.
+        """
+        states = [sqla.state_of(each) for each in objects]
+        new = [state for state in states if state.key is None]
+        for state in new:
+            self._stamp(state)
+        self._look_at(new, [state for state in states if state.key is not None], all_sent=True)
+
     def finish(self, flush: UOWTransaction) -> None:
         """Look at what was sent, after what later listeners have done.
 

@@ -291,10 +291,11 @@ class Ownership:
 
     def check_insert(self, statement: Any, *, nested: bool) -> None:
         """Refuse an insert whose rows cannot be checked."""
-        belonging = self.belonging_of(_element_of(statement.table))
+        table = _element_of(statement.table)
+        belonging = self.belonging_of(table)
         if nested:
             raise UnconfinedError("an INSERT inside another statement")
-        if statement.select is not None:
+        if statement.select is not None and (belonging is not None or self._names_owned(table)):
             raise UnconfinedError("an INSERT from a SELECT", "select the rows, then insert them")
         conflict = getattr(statement, "_post_values_clause", None)
         if belonging is None or not hasattr(conflict, "update_values_to_set"):
@@ -303,6 +304,11 @@ class Ownership:
             raise UnconfinedError(f"an upsert into {belonging.table.name!r}")
         names = {getattr(pair[0], "key", pair[0]) for pair in sqla.conflict_values_of(statement)}
         self.check_update(belonging.table, names)
+
+    def _names_owned(self, table: Table) -> bool:
+        """Tell whether a table has foreign keys to tables that are not open."""
+        named = {element.column.table for element in table.foreign_keys}
+        return not named <= self.open_tables
 
     def check_inserted(
         self, table: FromClause, rows: Iterable[Mapping[str, Any]], owner: Mapping[str, Any]

@@ -8,8 +8,9 @@ refused where it would be a foreign key.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, cast
 
 from sqlalchemy import (
     BindParameter,
@@ -20,7 +21,7 @@ from sqlalchemy import (
     Insert,
     Table,
 )
-from sqlalchemy.orm import Mapper, ORMExecuteState
+from sqlalchemy.orm import Mapper, ORMExecuteState, Session
 
 from alfred_refs import sqla
 from alfred_refs.errors import ForeignRowError, UnconfinedError
@@ -60,19 +61,57 @@ def _evaluates(execution: ORMExecuteState) -> bool:
     return execution.is_orm_statement and not is_bulk and asked in ("auto", "evaluate")
 
 
+def confined_records(
+    confinement: Confinement,
+    session: Session,
+    mapper: Mapper[Any],
+    records: Iterable[Record],
+    *,
+    new: bool,
+) -> list[Record]:
+    """Return the records of a bulk operation as the owner may write them.
+
+    Args:
+        confinement: of the session.
+        session: which writes them.
+        mapper: of their class.
+        records: by the names of attributes.
+        new: whether they are inserted.
+
+    Raises:
+        ForeignRowError: one names another owner, or a row that the owner cannot see.
+    """
+    target = _Target(cast(Table, mapper.local_table), mapper)
+    given, column = list(records), _owner_column(confinement, target)
+    by_column = [target.record(record) for record in given]
+    if new and column is not None:
+        by_column = [_stamped(confinement, column, record) for record in by_column]
+        name = target.name(column)
+        given = [
+            {**record, name: stamped[column.key]}
+            for record, stamped in zip(given, by_column, strict=True)
+        ]
+    references = References(confinement, session)
+    _add_all(references, target, ((record, new) for record in by_column))
+    references.check()
+    return given
+
+
 class _Target:
     """The table that a statement writes, and by which names.
 
     Attributes:
         table: the same.
+        tables: those that its class is mapped to.
         columns: by each name that a value may be given under.
     """
 
     def __init__(self, table: Table, mapper: Mapper[Any] | None) -> None:
         self.table: Table = table
+        self.tables: Sequence[Any] = [table] if mapper is None else mapper.tables
         self.columns: dict[str, Column[Any]] = {column.key: column for column in table.columns}
         if mapper is not None:
-            names = sqla.attributes_of(mapper, [c for t in mapper.tables for c in t.columns])
+            names = sqla.attributes_of(mapper, [c for t in self.tables for c in t.columns])
             self.columns |= {name: column for column, name in names.items()}
         self._names = {column: name for name, column in self.columns.items()}
 
@@ -100,40 +139,51 @@ def _target(statement: Executable, table: Table) -> _Target:
 
 def _stamp(confinement: Confinement, execution: ORMExecuteState, target: _Target) -> None:
     """Put the owner into each row of an insert."""
-    belonging = confinement.ownership.belonging_of(target.table)
+    column = _owner_column(confinement, target)
     statement: Any = execution.statement
-    if belonging is None or belonging.column is None or statement.select is not None:
+    if column is None or statement.select is not None:
         return
-    column = belonging.column
-    owner = as_column_has(column, confinement.owner.value)
-    many = sqla.many_values_of(statement)
-    if many:
-        records = tuple(
-            [{**target.record(r), column.key: _one(confinement, target, r, column)} for r in batch]
-            for batch in many
-        )
-        execution.statement = sqla.with_many_values(statement, records)
-        return
+    stamp = partial(_stamped, confinement, column)
+    given, many = execution.parameters, sqla.many_values_of(statement)
     single = target.record(dict(sqla.values_of(statement)))
-    if single.get(column.key) is not None:
-        _one(confinement, target, single, column)
-    elif execution.parameters:
-        given = execution.parameters
-        rows = [given] if isinstance(given, Mapping) else list(given)
-        name = target.name(column)
-        stamped = [{**row, name: _one(confinement, target, row, column)} for row in rows]
-        execution.parameters = stamped[0] if isinstance(given, Mapping) else stamped
+    if many:
+        records = tuple([stamp(target.record(record)) for record in batch] for batch in many)
+        execution.statement = sqla.with_many_values(statement, records)
+    elif column.key in single or not given:
+        # by the name that it was given by, so that it stands in its place
+        named = (name for name, _ in sqla.values_of(statement) if target.key(name) == column.key)
+        name = next(named, column)
+        execution.statement = statement.values({name: stamp(single)[column.key]})
     else:
-        execution.statement = statement.values({column: owner})
+        name = target.name(column)
+        if isinstance(given, Mapping):
+            execution.parameters = {**given, name: stamp(target.record(given))[column.key]}
+        else:
+            owners = [stamp(target.record(row))[column.key] for row in given]
+            stamped = [{**row, name: owner} for row, owner in zip(given, owners, strict=True)]
+            execution.parameters = stamped
 
 
-def _one(confinement: Confinement, target: _Target, given: Any, column: Column[Any]) -> Any:
-    """Return the owner, where a row names none or the same."""
+def _owner_column(confinement: Confinement, target: _Target) -> Column[Any] | None:
+    """Return the owner's column, which a joined subclass has in the table of its base."""
+    for table in target.tables:
+        belonging = confinement.ownership.belonging_of(table)
+        if belonging is not None and belonging.column is not None:
+            return belonging.column
+    return None
+
+
+def _stamped(confinement: Confinement, column: Column[Any], record: Record) -> Record:
+    """Return a row with its owner, if it names none or the same."""
     owner = as_column_has(column, confinement.owner.value)
-    value = _value(target.record(given).get(column.key), {})
+    given = record.get(column.key)
+    value = _value(given, {})
+    if isinstance(value, ClauseElement) or getattr(given, "required", False):
+        raise UnconfinedError(f"what {column} is to have", "leave it out: it is filled in")
     if value is not None and as_column_has(column, value) != owner:
-        raise ForeignRowError(str(column), confinement.named(column, value), named=True)
-    return owner
+        ref = confinement.named(column, as_column_has(column, value))
+        raise ForeignRowError(str(column), ref, named=True)
+    return {**record, column.key: owner}
 
 
 def _value(value: Any, parameters: Mapping[str, Any]) -> Any:
@@ -146,20 +196,25 @@ def _value(value: Any, parameters: Mapping[str, Any]) -> Any:
 def _check(confinement: Confinement, execution: ORMExecuteState, target: _Target) -> None:
     """Refuse foreign keys that name what the owner cannot see."""
     references = References(confinement, execution.session)
-    tables = {column.table for column in target.columns.values()}
-    wanted = [
-        (constraint, named)
-        for table in tables
-        for constraint, named in references.constraints(table)
-        # the rows of one object in the tables of its class and its base are inserted together
-        if not (named.decides and named.table in tables and named.table is not table)
-    ]
-    for record, is_whole in _records(execution, target) if wanted else ():
-        for constraint, named in wanted:
-            _add(references, record, constraint, named, is_whole=is_whole)
+    _add_all(references, target, _records(execution, target))
     if references.any and execution.execution_options.get("autoflush", True):
         sqla.autoflush(execution.session)
     references.check()
+
+
+def _add_all(
+    references: References, target: _Target, records: Iterable[tuple[Record, bool]]
+) -> None:
+    wanted = [
+        (constraint, named)
+        for table in target.tables
+        for constraint, named in references.constraints(table)
+        # the rows of one object in the tables of its class and its base are inserted together
+        if not (named.decides and named.table in target.tables and named.table is not table)
+    ]
+    for record, is_whole in records if wanted else ():
+        for constraint, named in wanted:
+            _add(references, record, constraint, named, is_whole=is_whole)
 
 
 def _add(

@@ -13,7 +13,6 @@ keys: the same statement, compiled for a session without owner, is another entry
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -142,7 +141,7 @@ class _Compiler:
         leaves = [leaf for from_ in froms for leaf in _leaves(from_)]
         criteria = self._criteria(leaves)
         if criteria:
-            select = copy.copy(select)
+            select = select._generate()
             select._where_criteria = (*select._where_criteria, *criteria)
         with self._charging(leaves):
             return super()._compose_select_body(  # type: ignore[misc]
@@ -153,7 +152,7 @@ class _Compiler:
         leaves = list(_leaves(join.right)) if join.isouter and not join.full else []
         criteria = self._criteria(leaves)
         if criteria:
-            join = copy.copy(join)
+            join = cast(Any, join)._clone()
             join.onclause = and_(cast(Any, join.onclause), *criteria)
         with self._charging(leaves):
             return super().visit_join(join, **options)  # type: ignore[misc]
@@ -205,7 +204,7 @@ class _Compiler:
         criterion = self._rules.writable(statement.table)
         if criterion is None:
             return statement
-        statement = copy.copy(statement)
+        statement = statement._generate()
         statement._where_criteria = (*statement._where_criteria, criterion)
         return statement
 
@@ -216,7 +215,7 @@ class _Compiler:
         if hasattr(conflict, "update_values_to_set"):
             criterion = self._rules.writable(insert_stmt.table)
             if criterion is not None:
-                insert_stmt, conflict = copy.copy(insert_stmt), copy.copy(conflict)
+                insert_stmt, conflict = insert_stmt._generate(), conflict._clone()
                 before = conflict.update_whereclause
                 both = criterion if before is None else and_(before, criterion)
                 conflict.update_whereclause = both
