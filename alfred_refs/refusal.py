@@ -43,6 +43,8 @@ class Suggestions:
         self, text: str, ref: Ref | None, expected: str | None
     ) -> tuple[dict[str, str | None], str | None]:
         """Return refs that could be used instead, with labels, and the one probably meant."""
+        is_name = ref is None and not _holds_uuid(text)
+        text = text[:_LONGEST]  # no ref is as long, and comparing takes the square of it
         entities = self.store.entities(self.address)
         spelt = re.sub(r"[\W_]*[0-9]+\W*$", "", text).lower()
         alike = difflib.get_close_matches(spelt, entities, n=1)
@@ -55,7 +57,6 @@ class Suggestions:
         meant = Ref(entity, number)
         if digits is not None and alike == [entity] and meant in known and meant != ref:
             return _shown(known), str(meant)
-        is_name = ref is None and not _holds_uuid(text)
         called = self._called(text, entity) if known and is_name else {}
         near = str(*called) if len(called) == 1 else None
         return _shown(dict([*called.items(), *known.items()][:_SHOWN])), near

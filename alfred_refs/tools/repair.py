@@ -15,6 +15,9 @@ from .errors import InvalidArgumentsError
 DEEPEST = 50
 """Levels of lists and objects: more is no question that anybody asks."""
 
+LONGEST_INTEGER = 1_024
+"""Bits: as far as floating-point numbers go, in whose place JSON has integers."""
+
 
 def parsed(arguments: Any) -> Any:
     """Return arguments as JSON values, also where a model's client gives them as text.
@@ -45,8 +48,14 @@ def repaired(value: Any, depth: int = 0) -> Any:
     if isinstance(value, list | tuple):
         return [repaired(each, depth + 1) for each in value]
     if value is None or isinstance(value, bool | int | float):
-        return value
+        return _number(value)
     raise InvalidArgumentsError(f"a value of type {type(value).__name__} is no JSON")
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
+        raise InvalidArgumentsError(f"a number has more than {LONGEST_INTEGER} bits")
+    return value
 
 
 def _text(text: Any) -> str:

@@ -40,11 +40,14 @@ from .repair import parsed, repaired
 from .results import Limits
 from .schemas import Form, schemas_of
 from .setting import Setting
+from .sizes import check_size
 from .tables import ToolTables
 from .writing import Writer
 
 if TYPE_CHECKING:
     from alfred_refs.asyncio import AsyncRefSession
+
+_LONGEST = 2_000  # characters of a text in an error: it may repeat what the model gave
 
 Answer = dict[str, Any]
 """What a model is told: JSON values."""
@@ -185,8 +188,17 @@ def _answer(call: Call, arguments: Arguments) -> Answer:
 
 
 def _as_answer(call: Call, fault: ToolError) -> Answer:
-    answer: Answer = call.clean(fault.to_json())
+    answer: Answer = _shortened(call.clean(fault.to_json()))
     return answer
+
+
+def _shortened(value: Any) -> Any:
+    """Return a JSON value whose texts are no longer than a model needs to know them again."""
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
+    if isinstance(value, dict):
+        return {name: _shortened(each) for name, each in value.items()}
+    return [_shortened(each) for each in value] if isinstance(value, list) else value
 
 
 def _checked(tool: str, arguments: Any) -> Arguments:
@@ -202,9 +214,11 @@ def _checked(tool: str, arguments: Any) -> Arguments:
     if not isinstance(given, dict):
         raise InvalidArgumentsError("they are no object")
     try:
-        return model.model_validate(given)
+        checked = model.model_validate(given)
     except ValidationError as error:
         raise _misshapen(tool, error) from None
+    check_size(checked)
+    return checked
 
 
 def _misshapen(tool: str, error: ValidationError) -> ToolError:

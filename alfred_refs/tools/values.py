@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import json
 import math
 import uuid
 from collections.abc import Callable, Mapping
@@ -49,6 +50,9 @@ _OPERATORS: Mapping[Family, tuple[str, ...]] = {
 
 # widest type first: `SmallInteger` and `BigInteger` are integers too
 _INTEGER_BITS = ((SmallInteger, 16), (BigInteger, 64), (Integer, 32))
+
+
+_DAY = dt.timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -238,7 +242,10 @@ def _in_zone(accept: Callable[[Any], Any], *, aware: bool) -> Callable[[Any], An
     def convert(given: Any) -> dt.datetime:
         moment: dt.datetime = accept(given)
         if aware:
-            return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+            # drivers read it back in a zone of their own: it must be a time there too
+            _ = moment.astimezone(dt.UTC) - _DAY, moment.astimezone(dt.UTC) + _DAY
+            return moment
         return moment.astimezone(dt.UTC).replace(tzinfo=None) if moment.tzinfo else moment
 
     return convert
@@ -250,7 +257,14 @@ def _uuids(_: TypeEngine[Any]) -> Values:
 
 
 def _documents() -> Values:
-    return Values("json", "any JSON value", {}, lambda given: given, _plain)
+    def accept(given: Any) -> Any:
+        try:
+            json.dumps(given, allow_nan=False)  # Python's JSON has infinity, PostgreSQL's has not
+        except ValueError:
+            raise TypeError from None
+        return given
+
+    return Values("json", "any JSON value", {}, accept, _plain)
 
 
 # the Python type of a column's values -> what makes their `Values`

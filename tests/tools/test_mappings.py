@@ -75,11 +75,14 @@ def test_of_which_class_a_row_is_cannot_be_given(made: MakeCall) -> None:
     call = made(people=Person, guests=Guest)
     this = [{"field": "id", "op": "is_not_null"}]
 
-    assert codes(
-        call("db_create", table="people", data={"kind": "cook"}),
-        call("db_create", table="guests", data={"kind": "nobody"}),
-        call("db_update", table="people", filters=this, data={"kind": "guest"}),
-    ) == ["unknown_column"] * 3
+    assert (
+        codes(
+            call("db_create", table="people", data={"kind": "cook"}),
+            call("db_create", table="guests", data={"kind": "nobody"}),
+            call("db_update", table="people", filters=this, data={"kind": "guest"}),
+        )
+        == ["unknown_column"] * 3
+    )
     assert call("db_create", table="guests", data={})["rows"][0]["kind"] == "guest"
     guests = [{"field": "kind", "op": "=", "value": "guest"}]
     assert call("db_read", table="people", filters=guests)["count"] == 1
@@ -92,10 +95,13 @@ def test_what_the_mapping_or_the_database_counts_cannot_be_given(made: MakeCall)
     this = [{"field": "id", "op": "=", "value": row["id"]}]
 
     assert (row["version"], row["number"]) == (1, 1)
-    assert codes(
-        call("db_create", table="counted", data={"version": 5}),
-        call("db_create", table="counted", data={"number": 5}),
-        call("db_update", table="counted", filters=this, data={"version": 7}),
-    ) == ["unknown_column"] * 3
+    assert (
+        codes(
+            call("db_create", table="counted", data={"version": 5}),
+            call("db_create", table="counted", data={"number": 5}),
+            call("db_update", table="counted", filters=this, data={"version": 7}),
+        )
+        == ["unknown_column"] * 3
+    )
     [row] = call("db_update", table="counted", filters=this, data={"note": "b"})["rows"]
     assert (row["version"], row["number"]) == (2, 1)
