@@ -80,7 +80,7 @@ def test_the_demo_ends_well_in_a_pipe(engine: Engine, database_url: str) -> None
     assert demo.returncode == 0, demo.stderr
     assert max(map(len, demo.stdout.splitlines())) <= WIDTH
     assert len(set(re.findall(r"process ([0-9]+)", demo.stdout))) == 3
-    assert re.search(r"^meal_plan_1 +was deleted$", demo.stdout, re.MULTILINE)  # the operator's
+    assert re.search(r"^meal_plan_1 .* was deleted$", demo.stdout, re.MULTILINE)  # the operator's
     assert looked_for is not None
     assert int(looked_for[1]) == len(keys_in(engine)) + 1  # the cancelled plan's
 
@@ -115,7 +115,7 @@ def test_each_mistake_is_answered_by_an_error(taken: Taken) -> None:
         "'meal_plan_1' names entity 'meal_plan' where 'recipe' is needed",
         "'meal_plan_1' was deleted and cannot be used",
     ]
-    assert "did you mean 'recipe_3'?" in answers[1]["error"]
+    assert "did you mean 'recipe_3' (" in answers[1]["error"]
     assert [answers[0], answers[-1]] == [
         {"answer": "meal_plan_1 is cancelled"},
         {"answer": "meal_plan_2 is now recipe_3"},
@@ -187,6 +187,7 @@ def test_the_demo_wants_an_empty_database(engine: Engine) -> None:
         prepare(engine, _console())
 
 
+@pytest.mark.usefixtures("extensions")
 def test_the_demo_says_what_the_server_lacks(database_url: str) -> None:
     """A user who cannot have an extension is told its name, and nothing is made."""
     # pgvector is for superusers to install, unlike pg_trgm

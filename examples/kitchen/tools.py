@@ -11,11 +11,18 @@ from typing import Final
 from alfred_refs import RefPolicy
 from alfred_refs.tools import Toolset
 from examples.kitchen import hooks
-from examples.kitchen.models import Ingredient, MealPlan, Recipe, RecipeIngredient, ShoppingItem
+from examples.kitchen.models import (
+    Ingredient,
+    MealPlan,
+    Recipe,
+    RecipeIngredient,
+    ShoppingItem,
+    User,
+)
 
 # what people call a row; the models do not know of refs
 POLICY: Final = RefPolicy(
-    labels={Recipe: "name", Ingredient: "name", RecipeIngredient: "name", ShoppingItem: "name"}
+    labels=dict.fromkeys([User, Recipe, Ingredient, RecipeIngredient, ShoppingItem], "name")
 )
 
 

@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session, contains_eager, sessionmaker
 from alfred_refs import BadRefError, RefRegistry, RefSession
 from examples.kitchen import CONVERSATION, DEMO_USER
 from examples.kitchen.models import MealPlan, Recipe, RecipeIngredient, User
+from examples.kitchen.tools import POLICY
 from examples.kitchen.transcript import Transcript, Turn
 
 MONDAY: Final = dt.date(2026, 3, 2)
@@ -35,7 +36,7 @@ def take_turn(engine: Engine, number: int) -> Turn:
     """
     with Session(engine) as trusted:
         owner = trusted.scalars(select(User.id).filter_by(name=DEMO_USER)).one()
-    conversation = RefRegistry(engine).conversation(CONVERSATION, owner=owner)
+    conversation = RefRegistry(engine, policy=POLICY).conversation(CONVERSATION, owner=owner)
     sessions = sessionmaker(engine, class_=RefSession)
 
     script = SCRIPT[number - 1]
