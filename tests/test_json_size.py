@@ -1,0 +1,75 @@
+"""Tests for `benchmarks.json_size`: that like is held against like, never what is found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
+
+from benchmarks import json_size
+from examples.kitchen.models import MealPlan, Recipe, RecipeIngredient
+
+pytest_plugins = ["tests.fix_kitchen"]
+
+
+@pytest.mark.parametrize("what", json_size.QUESTIONS)
+def test_all_forms_are_of_the_same_rows(loaded_kitchen: Engine, what: str) -> None:
+    """They differ in nothing but keys or refs, and where the labels are."""
+    json_size.measured(loaded_kitchen, 5, None)
+
+    forms = json_size.answers(loaded_kitchen, what, 5)
+
+    assert list(forms) == list(json_size.FORMS)
+    assert {form["count"] for form in forms.values()} == {5}
+    bare = [
+        [{k: v for k, v in row.items() if not k.endswith("_label")} for row in form["rows"]]
+        for name, form in forms.items()
+        if name.startswith("refs")
+    ]
+    assert bare[1:] == bare[:-1]
+    beside = forms["refs, labels inline"]["rows"]
+    legend = forms["refs, labels in a legend"]["labels"]
+    assert {(row["recipe_id"], row["_recipe_id_label"]) for row in beside} <= legend.items()
+
+
+def test_the_sides_with_keys_have_keys_alone(loaded_kitchen: Engine) -> None:
+    """Those of the database, where the others have refs."""
+    json_size.measured(loaded_kitchen, 5, None)
+    with Session(loaded_kitchen) as plain:
+        keys = {
+            str(key)
+            for column in (MealPlan.id, MealPlan.recipe_id, RecipeIngredient.id, Recipe.id)
+            for key in plain.scalars(select(column))
+        }
+
+    for what in json_size.QUESTIONS:
+        forms = json_size.answers(loaded_kitchen, what, 5)
+        for name, form in forms.items():
+            shown = {row[column] for row in form["rows"] for column in ("id", "recipe_id")}
+            assert (shown <= keys) == name.startswith("keys")
+            assert any(key in json.dumps(form) for key in keys) == name.startswith("keys")
+
+
+def test_tokens_are_counted_if_they_can_be(loaded_kitchen: Engine) -> None:
+    """A line has what a tokeniser says, beside the bytes, or nothing."""
+    [first, *_] = json_size.measured(loaded_kitchen, 5, lambda text: 10 * text.count('"id"'))
+    assert first[3:] == ("50", "10", "1.00 x")
+
+    [first, *_] = json_size.measured(loaded_kitchen, 5, None)
+    assert first[3:] == ("-", "-", "-")
+
+
+def test_the_table_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The program runs on a server of its own, and writes what it prints."""
+    monkeypatch.setattr(json_size, "measured", lambda *_: [("a", "b", "1", "2", "3", "4 x")])
+    written = tmp_path / "results" / "table.md"
+
+    assert json_size.main(["--rows", "5", "--write", str(written)]) == 0
+
+    assert "| a | b | 1 | 2 | 3 | 4 x |" in written.read_text("utf-8")
+    assert "4 x" in capsys.readouterr().out
