@@ -40,6 +40,7 @@ from sqlalchemy.orm import (
     RelationshipProperty,
 )
 from sqlalchemy.sql.selectable import FromClause
+from sqlalchemy.sql.visitors import replacement_traverse
 
 from alfred_refs import sqla
 from alfred_refs.errors import OwnershipError, UnconfinedError
@@ -125,11 +126,10 @@ class Ownership:
 
         It is `None` where another row decides, or where rows have no owner.
         """
-        mapper = inspect(model)
-        belonging = self.belongings.get(cast(Table, mapper.local_table))
-        if belonging is None or belonging.column is None:
-            return None
-        return sqla.attributes_of(mapper, [belonging.column])[belonging.column]
+        mapper = inspect(model).mapper
+        found = (self.belongings.get(cast(Table, table)) for table in mapper.tables)
+        columns = [each.column for each in found if each is not None and each.column is not None]
+        return sqla.attributes_of(mapper, columns)[columns[0]] if columns else None
 
     def knows(self, model: Model) -> bool:
         """Tell whether an owned session may touch the rows of a class at all."""
@@ -413,4 +413,11 @@ class Owner:
     ) -> ColumnElement[bool]:
         criterion = criterion_on(cast(Table, inspect(model).local_table))
         values = self.ownership.parameters(self.value)
-        return true() if criterion is None else criterion.params(values)
+
+        def valued(element: Any, **_: Any) -> Any:
+            is_owner = isinstance(element, BindParameter) and element.key in values
+            # the owner is a key, though it may be text
+            return sqla.key_parameter(values[element.key], element.type) if is_owner else None
+
+        found = true() if criterion is None else criterion
+        return replacement_traverse(found, {}, valued)

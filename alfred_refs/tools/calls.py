@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import inspect, select, tuple_
+from sqlalchemy import ColumnElement, inspect, select, tuple_
 
 from alfred_refs import guard, sqla
 from alfred_refs.conversation import Conversation
@@ -63,6 +63,11 @@ class Call:
         keys = [each for each in distinct if not isinstance(each, str)]
         refs = dict(zip(keys, self.conversation.refer_all(table.model, keys), strict=True))
         return [refs.get(each, each) for each in distinct]
+
+    def writable(self, table: ToolTable) -> list[ColumnElement[bool]]:
+        """Return which rows of a table may be changed: nothing of it if all that are seen may."""
+        owner = self.session.owner
+        return [] if owner is None else [owner.writable(table.model)]
 
     def read_again(self, instances: Sequence[Any], shape: Shape) -> list[Any]:
         """Return the rows of instances as the database has them now: one statement."""

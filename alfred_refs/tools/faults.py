@@ -23,6 +23,7 @@ from sqlalchemy.exc import DBAPIError
 from alfred_refs.errors import (
     BadRefError,
     DraftRefError,
+    ForeignRowError,
     GoneRefError,
     RawKeyError,
     WrongEntityError,
@@ -71,6 +72,9 @@ def fault_of(error: Exception, tool: str, table: ToolTable | None) -> ToolError 
         return error
     if isinstance(error, BadRefError):
         return _bad_ref(error)
+    if isinstance(error, ForeignRowError):
+        # as for a row that is not there
+        return ToolError("foreign_row", f"{error}; nothing was changed", ref=error.ref)
     if isinstance(error, DBAPIError) and table is not None:
         return _refused(_said(error), tool, table)
     return None

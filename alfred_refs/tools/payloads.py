@@ -26,18 +26,13 @@ def new_records(table: ToolTable, payloads: Sequence[Mapping[str, Any]]) -> list
     return [_record(table, payload, usable) for payload in payloads]
 
 
-def check_complete(table: ToolTable, records: Iterable[Record], stamped: str | None) -> None:
+def check_complete(table: ToolTable, records: Iterable[Record]) -> None:
     """Check that new rows have what they must have, once hooks have enriched them.
-
-    Args:
-        table: whose rows.
-        records: of the rows.
-        stamped: the column that the session fills in, if there is one.
 
     Raises:
         MissingValueError: one lacks a value.
     """
-    required = [c.name for c in table.columns.values() if c.required and c.name != stamped]
+    required = [c.name for c in table.columns.values() if c.required]
     for record in records:
         missing = [name for name in required if record.get(name) is None]
         if missing:

@@ -19,6 +19,7 @@ from alfred_refs.columns import KeyColumn
 from alfred_refs.entities import ClassKeys, Entities
 from alfred_refs.errors import SetupError
 from alfred_refs.keys import Key
+from alfred_refs.owners import Ownership
 
 from .errors import ReadOnlyTableError, UnknownColumnError, UnknownTableError
 from .values import Values, values_of
@@ -134,9 +135,11 @@ class ToolTables:
         entities: what is known of the application's tables.
         read_only: classes that a model may only read.
         hidden: mapped attributes that a model never sees.
+        ownership: whose rows are whose: the owner's attributes are hidden too.
 
     Raises:
-        SetupError: two classes have one name, or what is listed is no class or attribute of these.
+        SetupError: two classes have one name, what is listed is no class or attribute of these, or
+            the ownership does not know a class.
     """
 
     def __init__(
@@ -146,10 +149,14 @@ class ToolTables:
         *,
         read_only: Collection[type[Any]] = (),
         hidden: Iterable[Any] = (),
+        ownership: Ownership | None = None,
     ) -> None:
         self._tables: dict[str, ToolTable] = {}
+        named = _named(models)
         hidden_names = {_attribute_of(each) for each in hidden}
-        for name, model in _named(models):
+        if ownership is not None:
+            hidden_names |= _owners([model for _, model in named], entities, ownership)
+        for name, model in named:
             if name in self._tables:
                 raise SetupError(
                     f"classes {self._tables[name].model.__qualname__!r} and "
@@ -216,6 +223,24 @@ def _named(
     if isinstance(models, Mapping):
         return list(models.items())
     return [(inspect(model).mapper.local_table.name, model) for model in models]
+
+
+def _owners(
+    models: Iterable[type[Any]], entities: Entities, ownership: Ownership
+) -> set[tuple[Mapper[Any], str]]:
+    """Return the attributes that have the owner, but for keys by which rows are named."""
+    found = set()
+    for model in models:
+        if not ownership.knows(model):
+            raise SetupError(
+                f"class {model.__qualname__!r} is in the toolset and unknown to its owner's rules",
+                "say in the Ownership how its rows are owned, or list it in open=",
+            )
+        name = ownership.attribute(model)
+        keys = entities.of_class(model)
+        if name is not None and (name not in keys.primary or keys.own is None):
+            found.add((inspect(model).mapper, name))
+    return found
 
 
 def _attribute_of(attribute: Any) -> tuple[Mapper[Any], str]:

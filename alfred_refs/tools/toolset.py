@@ -25,6 +25,7 @@ from pydantic import ValidationError
 from alfred_refs.conversation import Conversation
 from alfred_refs.entities import Entities
 from alfred_refs.errors import SetupError
+from alfred_refs.owners import Ownership
 from alfred_refs.policy import RefPolicy
 from alfred_refs.session import RefSession
 
@@ -59,6 +60,8 @@ class Toolset:
     Args:
         models: the classes, or such by the name that models are to use; otherwise that is the name
             of the table.
+        owner: whose rows are whose; the sessions that call are then owned by it, and no model sees
+            or names the owner.
         policy: the registry's, if it has one of its own.
         hooks: what the application adds, by class.
         read_only: classes that a model may only read.
@@ -78,6 +81,7 @@ class Toolset:
         self,
         models: Iterable[type[Any]] | Mapping[str, type[Any]],
         *,
+        owner: Ownership | None = None,
         policy: RefPolicy | None = None,
         hooks: Mapping[type[Any], Sequence[Hooks]] | None = None,
         read_only: Collection[type[Any]] = (),
@@ -88,8 +92,13 @@ class Toolset:
         max_written: int = 100,
     ) -> None:
         self._policy = policy or RefPolicy()
+        self._ownership = owner
         self.tables = ToolTables(
-            models, Entities(self._policy), read_only=read_only, hidden=hidden
+            models,
+            Entities(self._policy),
+            read_only=read_only,
+            hidden=hidden,
+            ownership=owner,
         )
         self._setting = Setting(
             self.tables,
@@ -111,9 +120,11 @@ class Toolset:
             arguments: JSON values, or their text.
 
         Raises:
-            SetupError: the session is in no conversation, or of a registry with another policy.
+            SetupError: the session is in no conversation, of a registry with another policy, or
+                has not the owner that the toolset asks for.
         """
         call = Call(self._setting, session, self._conversation_of(session))
+        self._check_owner(session)
         table = None
         try:
             checked = _checked(tool, arguments)
@@ -173,6 +184,16 @@ class Toolset:
                 "give Toolset the registry's: Toolset(..., policy=policy)",
             )
         return conversation
+
+    def _check_owner(self, session: RefSession) -> None:
+        """Check that the session keeps to rows as the toolset expects: neither more nor less."""
+        owner = session.owner
+        if self._ownership is not (None if owner is None else owner.ownership):
+            raise SetupError(
+                "the toolset and the session do not go by the same Ownership",
+                "make both with one: Toolset(..., owner=ownership), and "
+                "sessions(..., owner=ownership.of(user_id)); or neither",
+            )
 
 
 def _answer(call: Call, arguments: Arguments) -> Answer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from sqlalchemy import select
+from sqlalchemy import literal, select
 from sqlalchemy.orm import lazyload
 
 from alfred_refs import sqla
@@ -17,7 +17,7 @@ from alfred_refs import sqla
 from .arguments import DbCreate, DbDelete, DbUpdate
 from .calls import Call
 from .errors import InvalidArgumentsError, TooManyRowsError, UnexpectedRowError
-from .filters import Conditions, refs_of
+from .filters import Condition, Conditions, refs_of
 from .hooks import Row, Writing
 from .payloads import (
     Record,
@@ -31,6 +31,7 @@ from .results import shape_of
 from .tables import ToolTable
 
 _NOTHING = "no row matches the filters; nothing was changed"
+_READABLE = "what matches the filters can be read and not changed; nothing was changed"
 
 
 class Writer:
@@ -63,7 +64,7 @@ class Writer:
         merged: list[list[int]] = []
         if names is not None:
             writing.records, merged = deduplicated(writing.records, names)
-        check_complete(table, writing.records, None)
+        check_complete(table, writing.records)
         instances = [table.model(**record) for record in writing.records]
         self._session.add_all(instances)
         answer = self._written(writing, table, instances)
@@ -82,7 +83,8 @@ class Writer:
         record = changes(table, arguments.data)
         instances = self._locked("db_update", table, arguments, [record])
         if not instances:
-            return {"table": table.name, "rows": [], "count": 0, "notes": [_NOTHING]}
+            notes = self._why_nothing(table, arguments)
+            return {"table": table.name, "rows": [], "count": 0, "notes": notes}
         writing = self._begun("update", table, arguments, [record])
         for instance in instances:
             for name, value in writing.records[0].items():
@@ -99,7 +101,8 @@ class Writer:
         table = self._setting.tables.named(arguments.table, write=True)
         instances = self._locked("db_delete", table, arguments, [])
         if not instances:
-            return {"table": table.name, "deleted": [], "count": 0, "notes": [_NOTHING]}
+            notes = self._why_nothing(table, arguments)
+            return {"table": table.name, "deleted": [], "count": 0, "notes": notes}
         writing = self._begun("delete", table, arguments, [])
         refs = self._call.refs_of(instances, table)
         for instance in instances:
@@ -143,10 +146,10 @@ class Writer:
     ) -> list[Any]:
         """Return the rows that filters match, locked, once they are what the model expects."""
         refs = [*refs_of(arguments.filters, table), *refs_of_records(table, records)]
-        conditions = Conditions(self._call.resolved(refs))
+        self._call.resolved(refs)
         statement = (
             select(table.model)
-            .where(*conditions.all_of(arguments.filters, table))
+            .where(*self._matching(table, arguments), *self._call.writable(table))
             .order_by(*(getattr(table.model, name) for name in table.identity))
             .limit(self._setting.max_written + 1)
             .options(lazyload("*"))
@@ -158,6 +161,20 @@ class Writer:
             raise TooManyRowsError(tool, self._setting.max_written)
         self._check_expected(table, instances, arguments.expect)
         return instances
+
+    def _matching(self, table: ToolTable, arguments: DbUpdate | DbDelete) -> list[Condition]:
+        keys = self._call.resolved(refs_of(arguments.filters, table))
+        return Conditions(keys).all_of(arguments.filters, table)
+
+    def _why_nothing(self, table: ToolTable, arguments: DbUpdate | DbDelete) -> list[str]:
+        """Return what a model is told if no row can be changed: others may be there to be read."""
+        if not self._call.writable(table):
+            return [_NOTHING]
+        found = (
+            select(literal(1)).select_from(table.model).where(*self._matching(table, arguments))
+        )
+        is_there = self._session.scalars(found.limit(1)).first() is not None
+        return [_READABLE if is_there else _NOTHING]
 
     def _check_expected(
         self, table: ToolTable, instances: Sequence[Any], expect: str | dict[str, Any] | None

@@ -1,0 +1,237 @@
+"""Tools of an owned session: nothing of another owner's is read, written, named or told."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+from sqlalchemy import Engine, inspect, select
+from sqlalchemy.orm import Session
+
+from alfred_refs import Ownership, RefRegistry, RefSession, SetupError
+from alfred_refs.testing import MemoryStore
+from alfred_refs.tools import Toolset
+from tests import owned
+from tests.fix_owned import World
+from tests.owned import Dog, Ingredient, Line, Plan, Recipe, Remark, Secret, Shelf, User
+from tests.tools.test_filters import EACH_TIME
+
+MODELS = [Recipe, Line, Remark, Plan, Ingredient, User, Dog, Shelf]
+Told = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def tools(ownership: Ownership) -> Toolset:
+    """A toolset that knows whose rows are whose."""
+    return Toolset(MODELS, owner=ownership)
+
+
+@pytest.fixture
+def anns(owned_engine: Engine, world: World, ownership: Ownership) -> Iterator[RefSession]:
+    """A session of ann's, in a conversation of hers that has a ref for every row of all."""
+    conversation = RefRegistry(store=MemoryStore()).conversation("chat-7")
+    for model in MODELS:
+        mapper = inspect(model).mapper
+        with Session(owned_engine) as plain:
+            keys = plain.execute(select(*mapper.primary_key).order_by(*mapper.primary_key)).all()
+        conversation.refer_all(model, [tuple(k) if len(k) > 1 else k[0] for k in keys])
+    owner = ownership.of(world.users["ann"])
+    with RefSession(owned_engine, conversation=conversation, owner=owner) as session:
+        yield session
+
+
+@pytest.fixture
+def told(tools: Toolset, anns: RefSession) -> Told:
+    """Call a tool in ann's session."""
+
+    def told(tool: str, /, **arguments: Any) -> dict[str, Any]:
+        answer = tools.call(anns, tool, arguments)
+        assert "user_id" not in json.dumps(answer.get("rows", []))
+        return answer
+
+    return told
+
+
+def ref(session: RefSession, model: type[Any], key: uuid.UUID) -> str:
+    """Return the ref of a row, whosever it is."""
+    assert session.conversation is not None
+    return session.conversation.refer(model, key)
+
+
+def everything(engine: Engine, world: World) -> list[Any]:
+    """Return all rows that are not ann's."""
+    with Session(engine) as plain:
+        rows: list[Any] = []
+        ann = world.users["ann"]
+        for table in (Recipe.__table__, Plan.__table__, Line.__table__, Dog.__table__):
+            rows += [
+                row for row in plain.execute(select(table).order_by(table.c[0])) if ann not in row
+            ]
+        return rows
+
+
+def test_a_read_is_of_the_owners_rows_and_shared_ones(told: Told) -> None:
+    """Of every table, related rows and labels included."""
+    for table, names in (("recipes", {"ann", "all"}), ("plans", {"ann"}), ("users", {"ann"})):
+        column = "code" if table == "plans" else "name"
+        assert {row[column] for row in told("db_read", table=table)["rows"]} == names
+    assert {row["text"] for row in told("db_read", table="lines")["rows"]} == {"ann", "all"}
+    assert {row["text"] for row in told("db_read", table="remarks")["rows"]} == {"ann", "all"}
+    assert told("db_read", table="dogs")["count"] == 1
+    assert told("db_read", table="ingredients")["count"] == 1
+
+
+def test_the_owner_is_neither_seen_nor_named(told: Told, tools: Toolset) -> None:
+    """Its column reads as one that is not there, in every place, schemas included."""
+    for tool, arguments in (
+        ("db_read", {"columns": ["user_id"]}),
+        ("db_read", {"filters": [{"field": "user_id", "op": "is_null"}]}),
+        ("db_read", {"filters": [{"field": "user.name", "op": "=", "value": "bob"}]}),
+        ("db_read", {"order_by": "user_id"}),
+        ("db_create", {"data": {"name": "x", "user_id": "user_1"}}),
+        (
+            "db_update",
+            {
+                "filters": [{"field": "name", "op": "=", "value": "ann"}],
+                "data": {"user_id": None},
+            },
+        ),
+    ):
+        answer = told(tool, table="recipes", **arguments)
+        if "user.name" not in str(arguments):
+            assert answer["error"]["code"] == "unknown_column"
+        else:
+            assert answer["rows"] == []
+    assert "user_id" not in json.dumps(tools.schemas("json_schema"))
+    assert "user_id" not in tools.describe()
+
+
+def test_what_is_created_is_the_owners(told: Told, owned_engine: Engine, world: World) -> None:
+    """Stamped, without being asked for."""
+    answer = told("db_create", table="recipes", data=[{"name": "one"}, {"name": "two"}])
+    assert answer["count"] == 2
+    with Session(owned_engine) as plain:
+        made = plain.scalars(select(Recipe.user_id).where(Recipe.name.in_(["one", "two"]))).all()
+    assert set(made) == {world.users["ann"]}
+
+
+@pytest.mark.parametrize("whose", ["bob", "all"])
+@pytest.mark.parametrize("tool", ["db_update", "db_delete"])
+def test_rows_of_others_are_not_written(
+    told: Told, anns: RefSession, world: World, tool: str, whose: str
+) -> None:
+    """Named by their refs or met by a filter; of shared ones it is said that they can be read."""
+    engine = anns.get_bind()
+    assert isinstance(engine, Engine)
+    before = everything(engine, world)
+    data = {"data": {"text": "mine now"}} if tool == "db_update" else {}
+    named = [{"field": "id", "op": "=", "value": ref(anns, Remark, world.remarks[whose])}]
+    met = [{"field": "text", "op": "=", "value": whose}]
+    for filters in (named, met, [{"or": [*named, *met]}]):
+        answer = told(tool, table="remarks", filters=filters, **data)
+        assert answer["count"] == 0
+        assert ("can be read" in answer["notes"][0]) is (whose == "all")
+
+    everyone = [{"field": "text", "op": "is_not_null"}]
+    assert told(tool, table="remarks", filters=everyone, **data)["count"] == 1
+    assert everything(engine, world) == before
+    with Session(engine) as plain:
+        assert whose in plain.scalars(select(Remark.text)).all()
+
+
+def test_a_reference_to_what_the_owner_cannot_see_is_refused(
+    told: Told, anns: RefSession, owned_engine: Engine, world: World
+) -> None:
+    """Of a new row and of a changed one; a shared row may be named, and nothing is half done."""
+    before = everything(owned_engine, world)
+    bobs = ref(anns, Recipe, world.recipes["bob"])
+    shared = ref(anns, Recipe, world.recipes["all"])
+    mine = [{"field": "code", "op": "=", "value": "ann"}]
+    for tool, table, arguments in (
+        ("db_create", "plans", {"data": [{"recipe_id": shared}, {"recipe_id": bobs}]}),
+        ("db_update", "plans", {"data": {"recipe_id": bobs}, "filters": mine}),
+        ("db_create", "lines", {"data": {"recipe_id": bobs, "text": "x"}}),
+    ):
+        error = told(tool, table=table, **arguments)["error"]
+        assert error["code"] == "foreign_row"
+        assert "bob" not in json.dumps(error)
+    assert everything(owned_engine, world) == before
+    assert told("db_create", table="plans", data={"recipe_id": shared})["count"] == 1
+    into_shared = told("db_create", table="lines", data={"recipe_id": shared, "text": "x"})
+    assert into_shared["error"]["code"] == "foreign_row"
+
+
+def test_a_toolset_and_its_session_go_by_one_ownership(
+    tools: Toolset, anns: RefSession, owned_engine: Engine, world: World
+) -> None:
+    """Neither works with one of the other kind, and every class is known."""
+    conversation = anns.conversation
+    others = owned.ownership().of(world.users["ann"])
+    with RefSession(owned_engine, conversation=conversation) as unowned:
+        for session, toolset in (
+            (unowned, tools),
+            (anns, Toolset(MODELS)),
+            (RefSession(owned_engine, conversation=conversation, owner=others), tools),
+        ):
+            with pytest.raises(SetupError):
+                toolset.call(session, "db_read", {"table": "recipes"})
+    with pytest.raises(SetupError):
+        Toolset([Secret], owner=tools._ownership)
+
+
+FIELDS = st.sampled_from(
+    [
+        "name",
+        "parent.name",
+        "lines.text",
+        "links.name",
+        "tags.name",
+        "lines.recipe.name",
+        "user.name",
+    ]
+)
+CLAUSES = st.fixed_dictionaries(
+    {
+        "field": FIELDS,
+        "op": st.sampled_from(["=", "!=", "in", "not_in", "ilike", "is_null"]),
+        "value": st.sampled_from(["ann", "bob", "all", "%b%"]),
+    }
+).map(
+    lambda clause: {
+        **clause,
+        "value": {"in": [clause["value"]], "not_in": [clause["value"]], "is_null": None}.get(
+            clause["op"], clause["value"]
+        ),
+    }
+)
+FILTERS = st.recursive(
+    CLAUSES,
+    lambda inner: st.one_of(
+        st.builds(lambda each: {"and": each}, st.lists(inner, min_size=1, max_size=2)),
+        st.builds(lambda each: {"or": each}, st.lists(inner, min_size=1, max_size=2)),
+        st.builds(lambda each: {"not": each}, inner),
+    ),
+    max_leaves=4,
+)
+
+
+@EACH_TIME
+@given(filters=st.lists(FILTERS, min_size=1, max_size=2))
+def test_no_filter_reaches_beyond_the_owner(
+    told: Told, anns: RefSession, owned_engine: Engine, world: World, filters: list[Any]
+) -> None:
+    """Whatever its groups and paths: what bob has is not read, changed, deleted or told apart."""
+    before = everything(owned_engine, world)
+    read = told("db_read", table="recipes", filters=filters, columns=["name", "lines", "links"])
+    assert {row["name"] for row in read["rows"]} <= {"ann", "all"}
+    with anns.begin() as transaction:
+        told("db_update", table="recipes", filters=filters, data={"minutes": 7})
+        transaction.rollback()
+    with anns.begin() as transaction:
+        told("db_delete", table="lines", filters=[{"field": "recipe.name", "op": "is_not_null"}])
+        transaction.rollback()
+    assert everything(owned_engine, world) == before
