@@ -246,6 +246,16 @@ class MissingReferenceError(ToolError):
         )
 
 
+class ForeignRowToolError(ToolError):
+    """A row is not the owner's to change, or one is named that the owner cannot see.
+
+    It reads the same as for a row that is not there.
+    """
+
+    def __init__(self, fact: str, ref: str | None) -> None:
+        super().__init__("foreign_row", f"{fact}; nothing was changed", ref=ref)
+
+
 class CheckFailedError(ToolError):
     """A rule of the database forbids the values."""
 

@@ -32,6 +32,7 @@ from alfred_refs.errors import (
 from .errors import (
     CheckFailedError,
     ConflictError,
+    ForeignRowToolError,
     MissingReferenceError,
     MissingValueError,
     StillReferencedError,
@@ -73,8 +74,7 @@ def fault_of(error: Exception, tool: str, table: ToolTable | None) -> ToolError 
     if isinstance(error, BadRefError):
         return _bad_ref(error)
     if isinstance(error, ForeignRowError):
-        # as for a row that is not there
-        return ToolError("foreign_row", f"{error}; nothing was changed", ref=error.ref)
+        return ForeignRowToolError(str(error), error.ref)
     if isinstance(error, DBAPIError) and table is not None:
         return _refused(_said(error), tool, table)
     return None
