@@ -7,8 +7,11 @@ hold.
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
+from .connecting import without_passwords
 from .lifetimes import export, forget, fork, import_, prune
 from .reading import list_, resolve, show, stats
 from .revisions import current, migrate
@@ -21,7 +24,19 @@ Exit codes:
 """
 
 
-@click.group(epilog=_EXIT_CODES)
+class _Commands(click.Group):
+    """Commands whose misuse is told without passwords: a URL may be in the wrong place."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that the words name."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            told = without_passwords(error.format_message())
+            raise click.UsageError(told, error.ctx) from None
+
+
+@click.group(cls=_Commands, epilog=_EXIT_CODES)
 @click.version_option(package_name="alfred-refs")
 def alfred_refs() -> None:
     """Look after alfred_refs' registry: its tables, and the conversations in them.

@@ -7,6 +7,7 @@ password and no key is in it.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +17,7 @@ from click.core import ParameterSource
 from sqlalchemy.exc import DBAPIError
 
 from alfred_refs import schema
-from alfred_refs.errors import RefError, RegistryUnreachableError
+from alfred_refs.errors import RefError, RegistryUnreachableError, SetupError
 from alfred_refs.registry import RefRegistry
 
 from .printing import Printer, inert
@@ -44,6 +45,15 @@ class Failure(click.ClickException):
             super().show(file)
         else:
             click.echo(Printer.line(self._document), err=True)
+
+
+# A URL up to its last @, whatever a password has in it that is not encoded; and one that follows.
+_PASSWORD = re.compile(r"([\w+.-]+://).*@[^\s')?]*|(password=)[^\s&')]+", re.DOTALL)
+
+
+def without_passwords(text: str) -> str:
+    """Return what a command line was refused for, which may be a URL in the wrong place."""
+    return _PASSWORD.sub(r"\1\2…", text)
 
 
 _url = click.option("--url", envvar=VARIABLE, metavar="URL", help=f"Default: ${VARIABLE}.")
@@ -114,8 +124,10 @@ def errors_on_one_line(*, as_json: bool) -> Iterator[None]:
         yield
     except RegistryUnreachableError as error:
         raise _failure(error, f"{error} ({_said(error.__cause__)})", as_json=as_json) from error
-    except RefError as error:
+    except SetupError as error:
         raise _failure(error, str(error), as_json=as_json) from error
+    except RefError as error:
+        raise _failure(error, without_passwords(str(error)), as_json=as_json) from error
     except DBAPIError as error:
         raise _failure(error, _said(error), as_json=as_json) from error
 

@@ -61,7 +61,8 @@ def fault_of(error: Exception, database: str, *, connecting: bool = False) -> Fa
     if isinstance(error, DBAPIError):
         cut = error.connection_invalidated
         # without a code it was the driver that noticed
-        is_of_connection = sqlstate is None and (cut or isinstance(error, OperationalError))
+        at_driver = cut or connecting or isinstance(error, OperationalError)
+        is_of_connection = sqlstate is None and at_driver
     elif (
         sqlstate is not None
         or isinstance(error, OSError)

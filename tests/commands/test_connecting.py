@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 from sqlalchemy import Engine
 
 from alfred_refs.commands import alfred_refs
+from tests.commands import seed
 
 # every command, with what it needs
 COMMANDS = {
@@ -59,6 +60,10 @@ def test_a_command_without_a_database_is_misuse(command: str) -> None:
         ("postgresql+nonesuch://me:hunter2@db/app", "the driver of 'postgresql+nonesuch' cannot"),
         ("postgresql://me:hunter2@127.0.0.1:1/app", "the registry's database 'app' cannot be"),
         ("postgresql://me:hunter2@db..example/app", "the registry's database 'app' cannot be"),
+        (
+            "postgresql://me:hunter2@db/app?nonesuch=hunter2",
+            "the registry's database 'app' cannot",
+        ),
     ],
 )
 def test_a_url_that_cannot_be_used_is_one_line(command: str, url: str, said: str) -> None:
@@ -70,6 +75,45 @@ def test_a_url_that_cannot_be_used_is_one_line(command: str, url: str, said: str
     assert (told.stderr.count("\n"), coded.stderr.count("\n")) == (1, 1)
     assert json.loads(coded.stderr)["error"]["message"].startswith(said)
     assert "hunter2" not in told.output + coded.output
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:hunter2@127.0.0.1:1/app",
+        "postgresql://me:hun ter2')@hunter2@127.0.0.1:1/app?password=hunter2&user=me",
+    ],
+)
+def test_a_url_in_the_wrong_place_is_misuse_without_its_password(command: str, url: str) -> None:
+    """It is an argument of some commands, and is easily given to others in the same way."""
+    for words in (
+        [command, *COMMANDS[command], url, url],
+        [url, command],
+        [command, "--older-than", url],
+        [command, f"--{url}"],
+    ):
+        result = CliRunner().invoke(alfred_refs, words)
+
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "ter2" not in result.output
+
+
+@pytest.mark.tables
+@pytest.mark.parametrize("words", [["show"], ["resolve", "chat-7"], ["fork"], ["export"]])
+def test_a_url_in_place_of_an_id_is_told_without_its_password(
+    engine: Engine, words: list[str]
+) -> None:
+    """No conversation is called so, and the error says what was looked for."""
+    seed.seed(engine)
+    more = ["new"] if words == ["fork"] else []
+
+    for form in ([], ["--json"]):
+        result = seed.run(engine, *words, "postgresql://me:hunter2@db/app", *more, *form)
+
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert "postgresql://" in result.stderr
+        assert "hunter2" not in result.output
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c not in ("migrate", "current")])
