@@ -68,10 +68,8 @@ class InterpretedSession(ConfinedSession):
             self._intake = self._interpreter.boundary
             self._watch_identities()
 
-    def _confine(self, owner: Owner | None) -> None:
+    def _confine(self, owner: Owner) -> None:
         """Keep to the rows of an owner from now on."""
-        if owner is None:
-            return
         if self._interpreter is not None:
             held_for = self._interpreter.boundary.conversation.owner
             if held_for is not None and held_for != str(owner.value):

@@ -77,7 +77,10 @@ class RefSession(InterpretedSession):
             conversation = registry.conversation(conversation)
         self._conversation = conversation
         self._interpret(conversation)
-        self._confine(owner)
+        if owner is not None:
+            self._confine(owner)
+            # after `translate`; of this session only, because each listener costs each statement
+            event.listen(self, "do_orm_execute", confine)
 
     @property
     def _boundary(self) -> Boundary | None:
@@ -224,7 +227,6 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
     return _met(execution, sqla.rewrite_rows(result, partial(map, rewrite)))
 
 
-@event.listens_for(RefSession, "do_orm_execute")
 def confine(execution: ORMExecuteState) -> Result[Any] | None:
     """Have what is written keep to the owner, once its refs are keys.
 
