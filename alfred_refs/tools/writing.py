@@ -81,11 +81,11 @@ class Writer:
         """
         table = self._setting.tables.named(arguments.table, write=True)
         record = changes(table, arguments.data)
-        instances = self._locked("db_update", table, arguments, [record])
-        if not instances:
-            notes = self._why_nothing(table, arguments)
-            return {"table": table.name, "rows": [], "count": 0, "notes": notes}
+        conditions = self._conditions(table, arguments, [record])
         writing = self._begun("update", table, arguments, [record])
+        instances = self._locked("db_update", table, conditions, arguments.expect)
+        if not instances:
+            return self._nothing(writing, table, conditions, "rows")
         for instance in instances:
             for name, value in writing.records[0].items():
                 setattr(instance, name, value)
@@ -99,11 +99,11 @@ class Writer:
             BadRefError: a ref cannot be used.
         """
         table = self._setting.tables.named(arguments.table, write=True)
-        instances = self._locked("db_delete", table, arguments, [])
-        if not instances:
-            notes = self._why_nothing(table, arguments)
-            return {"table": table.name, "deleted": [], "count": 0, "notes": notes}
+        conditions = self._conditions(table, arguments, [])
         writing = self._begun("delete", table, arguments, [])
+        instances = self._locked("db_delete", table, conditions, arguments.expect)
+        if not instances:
+            return self._nothing(writing, table, conditions, "deleted")
         refs = self._call.refs_of(instances, table)
         for instance in instances:
             self._session.delete(instance)
@@ -141,15 +141,25 @@ class Writer:
         answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
         return self._call.finished(answer, rendering, writing.notes)
 
+    def _conditions(
+        self, table: ToolTable, arguments: DbUpdate | DbDelete, records: list[Record]
+    ) -> list[Condition]:
+        """Return what filters ask for, once all refs are known to name something."""
+        refs = refs_of(arguments.filters, table)
+        keys = self._call.resolved([*refs, *refs_of_records(table, records)])
+        return Conditions(keys).all_of(arguments.filters, table)
+
     def _locked(
-        self, tool: str, table: ToolTable, arguments: DbUpdate | DbDelete, records: list[Record]
+        self,
+        tool: str,
+        table: ToolTable,
+        conditions: Sequence[Condition],
+        expect: str | dict[str, Any] | None,
     ) -> list[Any]:
-        """Return the rows that filters match, locked, once they are what the model expects."""
-        refs = [*refs_of(arguments.filters, table), *refs_of_records(table, records)]
-        self._call.resolved(refs)
+        """Return the rows that meet conditions, locked, once they are what the model expects."""
         statement = (
             select(table.model)
-            .where(*self._matching(table, arguments), *self._call.writable(table))
+            .where(*conditions, *self._call.writable(table))
             .order_by(*(getattr(table.model, name) for name in table.identity))
             .limit(self._setting.max_written + 1)
             .options(lazyload("*"))
@@ -159,22 +169,20 @@ class Writer:
         instances = list(self._session.scalars(statement))
         if len(instances) > self._setting.max_written:
             raise TooManyRowsError(tool, self._setting.max_written)
-        self._check_expected(table, instances, arguments.expect)
+        self._check_expected(table, instances, expect)
         return instances
 
-    def _matching(self, table: ToolTable, arguments: DbUpdate | DbDelete) -> list[Condition]:
-        keys = self._call.resolved(refs_of(arguments.filters, table))
-        return Conditions(keys).all_of(arguments.filters, table)
-
-    def _why_nothing(self, table: ToolTable, arguments: DbUpdate | DbDelete) -> list[str]:
-        """Return what a model is told if no row can be changed: others may be there to be read."""
-        if not self._call.writable(table):
-            return [_NOTHING]
-        found = (
-            select(literal(1)).select_from(table.model).where(*self._matching(table, arguments))
-        )
-        is_there = self._session.scalars(found.limit(1)).first() is not None
-        return [_READABLE if is_there else _NOTHING]
+    def _nothing(
+        self, writing: Writing, table: ToolTable, conditions: Sequence[Condition], name: str
+    ) -> dict[str, Any]:
+        """Return the answer if no row can be changed: others may be there to be read."""
+        is_there = False
+        if self._call.writable(table):
+            found = select(literal(1)).select_from(table.model).where(*conditions)
+            is_there = self._session.scalars(found.limit(1)).first() is not None
+        notes = [*writing.notes, _READABLE if is_there else _NOTHING]
+        answer: dict[str, Any] = {"table": table.name, name: [], "count": 0}
+        return self._call.finished(answer, self._call.rendering([], table), notes)
 
     def _check_expected(
         self, table: ToolTable, instances: Sequence[Any], expect: str | dict[str, Any] | None

@@ -19,7 +19,7 @@ from alfred_refs import (
     SetupError,
 )
 from alfred_refs.testing import MemoryStore
-from alfred_refs.tools import Hooks, Toolset, Writing
+from alfred_refs.tools import Hooks, ToolError, Toolset, Writing
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Cuisine, Dish, Part
 
@@ -383,6 +383,40 @@ def test_hooks_enrich_what_is_written(session: RefSession, tables: Engine) -> No
     assert (answer["rows"][0]["code"], answer["rows"][0]["beside"]) == ("So", 1)
     assert answer["notes"] == ["coded by create"]
     assert stored(tables, Dish.code) == ["So"]
+
+
+def test_a_hook_may_refuse_what_matches_no_row(session: RefSession) -> None:
+    """It is asked before rows are looked for: it may know why there are none to be changed."""
+
+    class Closed(Hooks):
+        def before_write(self, write: Writing) -> None:
+            write.notes.append(f"no {write.verb} today")
+            if write.verb == "delete":
+                raise ToolError("closed", "nothing is deleted today; come again")
+
+    toolset = Toolset(MODELS, hooks={Dish: [Closed()]})
+    asked = {"table": "dishes", "filters": [{"field": "name", "op": "=", "value": "Soup"}]}
+    updated = toolset.call(session, "db_update", {**asked, "data": {"servings": 1}})
+    deleted = toolset.call(session, "db_delete", asked)
+
+    assert updated["notes"] == [
+        "no update today",
+        "no row matches the filters; nothing was changed",
+    ]
+    assert deleted["error"]["code"] == "closed"
+
+
+def test_a_hook_is_given_what_can_be_decided(session: RefSession) -> None:
+    """A filter that cannot be, or a ref that names nothing, is refused before."""
+
+    class Never(Hooks):
+        def before_write(self, write: Writing) -> None:
+            raise AssertionError(write)
+
+    toolset = Toolset(MODELS, hooks={Dish: [Never()]})
+    for filter_ in ({"field": "name", "op": "in"}, {"field": "id", "op": "=", "value": "dish_9"}):
+        asked = {"table": "dishes", "filters": [filter_]}
+        assert "error" in toolset.call(session, "db_delete", asked)
 
 
 def test_a_hook_that_fails_undoes_the_call(session: RefSession, tables: Engine) -> None:
