@@ -2,6 +2,7 @@
 """Run the project's jobs from a fresh checkout, with nothing but Python.
 
     python3 run.py demo                        the kitchen, on a PostgreSQL of its own
+    python3 run.py agent                       a model that errs there, and goes on
     python3 run.py test [pytest arguments]     the tests
     python3 run.py lint                        ruff, mypy, import-linter
     python3 run.py wheel                       build the wheel and try it in an empty environment
@@ -72,6 +73,11 @@ def demo(python: Path, arguments: Sequence[str]) -> int:
     return _run([python, "-m", "tests.postgres", python, "-m", "examples.kitchen", *arguments])
 
 
+def agent(python: Path, arguments: Sequence[str]) -> int:
+    """Have a scripted model call the kitchen's tools, against a server of its own."""
+    return _run([python, "-m", "tests.postgres", python, "-m", "examples.agent", *arguments])
+
+
 def test(python: Path, arguments: Sequence[str]) -> int:
     """Run pytest."""
     return _run([python, "-m", "pytest", *arguments])
@@ -108,6 +114,7 @@ def faults(python: Path, arguments: Sequence[str]) -> int:
 
 # what the first argument says -> what is done
 JOBS = {
+    "agent": agent,
     "benchmarks": benchmarks,
     "demo": demo,
     "faults": faults,

@@ -12,26 +12,35 @@ from sqlalchemy import Engine, event, select
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
 
-from alfred_refs import AsyncRefSession, RefRegistry, RefSession
+from alfred_refs import AsyncRefSession, Owner, RefRegistry, RefSession
+from examples.kitchen import DEMO_USER
 from examples.kitchen.checks import keys_in, showing_keys
-from examples.kitchen.models import MealPlan, Recipe, User
-from examples.kitchen.tools import POLICY, kitchen_tools
+from examples.kitchen.models import MealPlan, Recipe, RecipeIngredient, User
+from examples.kitchen.tools import OWNERSHIP, POLICY, kitchen_tools
 
 pytest_plugins = ["tests.fix_kitchen"]
 
 Answer = dict[str, Any]
+Call = Callable[..., Answer]
 
 
 @pytest.fixture
-def session(loaded_kitchen: Engine) -> Iterator[RefSession]:
-    """A session in a conversation of its own."""
-    registry = RefRegistry(loaded_kitchen, policy=POLICY)
-    with RefSession(loaded_kitchen, conversation=registry.conversation("chat-7")) as session:
+def owner(loaded_kitchen: Engine) -> Owner:
+    """The user whose agent calls the tools."""
+    with Session(loaded_kitchen) as plain:
+        return OWNERSHIP.of(plain.scalars(select(User.id).filter_by(name=DEMO_USER)).one())
+
+
+@pytest.fixture
+def session(loaded_kitchen: Engine, owner: Owner) -> Iterator[RefSession]:
+    """A session of the user's, in a conversation of its own."""
+    chat = RefRegistry(loaded_kitchen, policy=POLICY).conversation("chat-7", owner=owner.value)
+    with RefSession(loaded_kitchen, conversation=chat, owner=owner) as session:
         yield session
 
 
 @pytest.fixture
-def call(session: RefSession, loaded_kitchen: Engine) -> Iterator[Callable[..., Answer]]:
+def call(session: RefSession, loaded_kitchen: Engine) -> Iterator[Call]:
     """Call a tool with its arguments by name; at the end no answer may have shown a key."""
     tools, answers = kitchen_tools(), list[str]()
 
@@ -50,9 +59,6 @@ def _is(field: str, value: Any, op: str = "=") -> dict[str, Any]:
 
 def _names(answer: Answer) -> list[str]:
     return [row["name"] for row in answer["rows"]]
-
-
-Call = Callable[..., Answer]
 
 
 def test_recipes_are_searched_by_meaning(call: Call) -> None:
@@ -164,13 +170,10 @@ def test_an_alias_does_not_widen_other_filters(call: Call) -> None:
 
 
 @pytest.fixture
-def own(session: RefSession) -> str:
+def own(call: Call) -> str:
     """The ref of a recipe that is the user's own, without lines."""
-    with session.begin(), session.raw_keys():
-        recipe = Recipe(name="My soup", user=session.scalars(select(User)).one())
-        session.add(recipe)
-    ref: str = recipe.id  # type: ignore[assignment]  # a ref, whatever the mapping says
-    session.rollback()
+    [row] = call("db_create", table="recipes", data={"name": "My soup"})["rows"]
+    ref: str = row["id"]
     return ref
 
 
@@ -319,11 +322,54 @@ def test_a_new_recipe_says_what_it_lacks(call: Call) -> None:
     assert answer["notes"] == ["no ingredients yet: create recipe_ingredients for 'recipe_1'"]
 
 
-async def test_hooks_work_in_async_sessions(loaded_kitchen: Engine) -> None:
+@pytest.fixture
+def secret(loaded_kitchen: Engine) -> str:
+    """The name of somebody else's recipe, which has a line."""
+    with Session(loaded_kitchen) as plain, plain.begin():
+        line = RecipeIngredient(name="secret spice")
+        plain.add(Recipe(name="Secret soup", user=User(name="Ada"), ingredients=[line]))
+    return "Secret soup"
+
+
+def test_rows_of_somebody_else_are_not_there(call: Call, secret: str) -> None:
+    """A recipe and its lines are found by no question: by name, nearly so, by meaning, by path."""
+    for filters in (
+        [_is("name", secret)],
+        [_is("name", "Sekret soup")],
+        [_is("_semantic", secret, "similar")],
+        [_is("ingredients.name", "secret spice")],
+    ):
+        answer = call("db_read", table="recipes", filters=filters)
+        assert secret not in json.dumps(answer["rows"])
+    assert (
+        call("db_read", table="recipe_ingredients", filters=[_is("name", "secret spice")])["rows"]
+        == []
+    )
+
+
+def test_new_rows_are_the_users(call: Call, own: str, session: RefSession, owner: Owner) -> None:
+    """The model does not say whose they are, and cannot."""
+    error = call("db_create", table="recipes", data={"name": "X", "user_id": "user_1"})["error"]
+    assert (error["code"], error["column"]) == ("unknown_column", "user_id")
+    with session.raw_keys():
+        user_id = session.scalars(select(Recipe.user_id).where(Recipe.name == "My soup")).one()
+    assert user_id == owner.value
+    assert own == "recipe_1"
+
+
+def test_lines_of_a_shared_recipe_are_not_written(call: Call) -> None:
+    """What belongs to a shared row is shared too: read by all, and written by none."""
+    call("db_read", table="recipes", filters=[_is("name", "Zopf")])
+    line = {"recipe_id": "recipe_1", "name": "salt"}
+    error = call("db_create", table="recipe_ingredients", data=line)["error"]
+    assert error["code"] == "foreign_row"
+
+
+async def test_hooks_work_in_async_sessions(loaded_kitchen: Engine, owner: Owner) -> None:
     """They are the same functions, and may read: nearly the name, the catalogue, the lines."""
     tools, engine = kitchen_tools(), create_async_engine(loaded_kitchen.url)
-    registry = RefRegistry(engine, policy=POLICY)
-    async with AsyncRefSession(engine, conversation=registry.conversation("chat-7")) as session:
+    chat = RefRegistry(engine, policy=POLICY).conversation("chat-7", owner=owner.value)
+    async with AsyncRefSession(engine, conversation=chat, owner=owner) as session:
 
         async def names(**filter_: Any) -> list[str]:
             asked = {"table": "recipes", "filters": [filter_], "limit": 1}

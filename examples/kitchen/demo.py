@@ -40,6 +40,10 @@ def run(url: str, console: Console) -> int:
     """Run the demo on an empty database, and return its exit code."""
     engine = create_engine(url)
     prepare(engine, console)
+    console.print(
+        "An agent works on them in refs. Each turn of its conversation is a process of its own; "
+        "what the model sees stands beside what a plain session reads."
+    )
     turns: list[Turn] = []
     keys: set[uuid.UUID] = set()
     for number in range(1, len(SCRIPT) + 1):
@@ -70,9 +74,7 @@ def prepare(engine: Engine, console: Console) -> None:
         loaded = load(session)
     console.print(
         f"{loaded.recipes} recipes, {loaded.ingredients} ingredients, "
-        f"{loaded.lines} ingredient lines, each row with a UUID for its key.\n"
-        "An agent works on them in refs. Each turn of its conversation is a process of its own; "
-        "what the model sees stands beside what a plain session reads."
+        f"{loaded.lines} ingredient lines, each row with a UUID for its key."
     )
 
 

@@ -5,10 +5,11 @@ In go turns and findings, out comes text, at most as wide as the console.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from rich import box
 from rich.console import Console
@@ -21,6 +22,7 @@ WIDTH: Final = 100  # where there is no terminal to ask
 KEY_WIDTH: Final = 36  # a UUID
 REF_WIDTH: Final = 19  # a long ref: recipe_ingredient_1
 BORDERS: Final = 10  # three columns' lines and padding
+LONGEST: Final = 300  # characters of a row: a recipe has more than a page
 
 
 def wide_console() -> Console:
@@ -54,12 +56,43 @@ def show_command(console: Console, arguments: Sequence[str], said: str) -> None:
     console.print(Text(said))
 
 
+def show_call(
+    console: Console, tool: str, arguments: Mapping[str, Any], answer: Mapping[str, Any]
+) -> None:
+    """Print a call of a tool, and the answer or the error."""
+    console.print()
+    console.print(Text.assemble(("the model: ", "dim"), tool, " ", (_json(arguments), "green")))
+    error = answer.get("error")
+    if error is not None:
+        console.print(Text.assemble(("  error: ", "dim"), (error["message"], "red")))
+        return
+    for row in answer.get("rows", ()):
+        console.print(Text.assemble(("  row: ", "dim"), _short(_json(row))))
+    for name in answer.keys() & {"deleted", "merged"}:
+        console.print(Text.assemble((f"  {name}: ", "dim"), _json(answer[name])))
+    for note in answer.get("notes", ()):
+        console.print(Text.assemble(("  note: ", "dim"), (note, "yellow")))
+
+
+def show_learnt(console: Console, learnt: str) -> None:
+    """Print what a model has learnt from an error."""
+    console.print(Text.assemble(("  so: ", "dim"), (learnt, "bold")))
+
+
 def show_check(console: Console, checked: str, found: Sequence[str]) -> None:
     """Print a check and what it found, which is nothing if all is well."""
     result = Text("none found", "bold green") if not found else Text("FOUND", "bold red")
     console.print(Text.assemble(f"{checked}: ", result))
     for text in found:
         console.print(Text(f"  {text}", "red"))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} …"
 
 
 def _table(exchange: Exchange, width: int) -> Table:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from alfred_refs import RefPolicy
+from alfred_refs import Ownership, RefPolicy
 from alfred_refs.tools import Toolset
 from examples.kitchen import hooks
 from examples.kitchen.models import (
@@ -25,11 +25,25 @@ POLICY: Final = RefPolicy(
     labels=dict.fromkeys([User, Recipe, Ingredient, RecipeIngredient, ShoppingItem], "name")
 )
 
+# whose rows are whose
+OWNERSHIP: Final = Ownership(
+    {
+        User: "id",
+        Recipe: "user_id",
+        RecipeIngredient: "recipe",
+        MealPlan: "user_id",
+        ShoppingItem: "user_id",
+    },
+    shared=[Recipe],
+    open=[Ingredient],
+)
+
 
 def kitchen_tools() -> Toolset:
     """Return the toolset of the kitchen."""
     return Toolset(
         models=[Recipe, RecipeIngredient, Ingredient, MealPlan, ShoppingItem],
+        owner=OWNERSHIP,
         policy=POLICY,
         read_only=[Ingredient],
         hidden=[Recipe.embedding],
