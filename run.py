@@ -8,6 +8,7 @@
     python3 run.py wheel                       build the wheel and try it in an empty environment
     python3 run.py benchmarks                  what the package costs, side by side
     python3 run.py faults --minutes 10         processes that share a registry while things fail
+    python3 run.py fuzz --calls 100000         calls of the tools, right and wrong
 
 `--sqlalchemy 2.0` or `2.1` (the default) before the other arguments picks the SQLAlchemy series;
 each has an environment of its own beside this file: `.venv` for the default, `.venv-2.0`. One is
@@ -112,12 +113,18 @@ def faults(python: Path, arguments: Sequence[str]) -> int:
     return _run([python, "-m", "tests.faults", *arguments])
 
 
+def fuzz(python: Path, arguments: Sequence[str]) -> int:
+    """Call the tools as models may, and look what comes of it, on a server of its own."""
+    return _run([python, "-m", "tests.tools.fuzz", *arguments])
+
+
 # what the first argument says -> what is done
 JOBS = {
     "agent": agent,
     "benchmarks": benchmarks,
     "demo": demo,
     "faults": faults,
+    "fuzz": fuzz,
     "lint": lint,
     "test": test,
     "wheel": wheel,

@@ -1,0 +1,94 @@
+"""Calls as models may make them, right and wrong: whatever is asked, no promise is broken.
+
+`python3 run.py fuzz --calls 100000` makes more of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import Engine
+
+from alfred_refs import Conversation, RefRegistry
+from alfred_refs.tools import Toolset
+from tests.models import Recipe
+from tests.tools.fuzz.campaign import ROUND, Campaign
+from tests.tools.fuzz.judge import Done, Judge
+from tests.tools.fuzz.world import HUSH, Rows, World
+
+
+@pytest.fixture
+def campaign(tables: Engine, registry: RefRegistry) -> Campaign:
+    """Calls of one seed."""
+    return Campaign(World(tables), registry, seed=1)
+
+
+def test_nothing_comes_of_a_call_that_must_not(campaign: Campaign) -> None:
+    """Answers or typed errors, no key, no row that was not meant, one transaction a call."""
+    found = campaign.run(2 * ROUND)
+
+    assert found.wrong == []
+    answered = [what for what in found.done if what.endswith("answered")]
+    assert len(answered) == 4
+    assert len(found.done) > 30
+
+
+def test_a_seed_makes_the_same_calls_again(campaign: Campaign) -> None:
+    """So that what was found can be looked at."""
+    once = campaign.run(50).done.copy()
+    twice = campaign.run(50).done
+
+    assert twice == once + once
+
+
+ROW = ("recipes", ("1",))
+OTHER = ("recipes", ("2",))
+KEY = "0123456789abcdef0123456789abcdef"
+UNTOLD = "rows changed by a read or an error"
+OTHERS = "a write tells of other rows"
+
+
+@pytest.mark.parametrize(
+    ("tool", "answer", "after", "wrong"),
+    [
+        ("db_read", {"table": "recipes", "rows": []}, {ROW: "a"}, []),
+        ("db_read", {"table": "recipes", "rows": []}, {}, [UNTOLD]),
+        (
+            "db_update",
+            {"error": {"code": "x"}},
+            {ROW: "b"},
+            [UNTOLD],
+        ),
+        (
+            "db_update",
+            {"table": "recipes", "rows": []},
+            {ROW: "b"},
+            [OTHERS],
+        ),
+        ("db_delete", {"table": "recipes", "deleted": []}, {}, [OTHERS]),
+        (
+            "db_create",
+            {"table": "recipes", "rows": []},
+            {ROW: "b", OTHER: "c"},
+            ["a write did more than that", OTHERS],
+        ),
+        ("db_read", {"table": "recipes", "rows": [float("nan")]}, {ROW: "a"}, ["no plain JSON"]),
+        ("db_read", {"rows": []}, {ROW: "a"}, ["neither an answer nor an error"]),
+        ("db_read", {"error": {}}, {ROW: "a"}, ["an error without code"]),
+        ("db_read", {"table": KEY.upper(), "rows": []}, {ROW: "a"}, ["a key is shown"]),
+        ("db_read", {"table": f"x{UUID(KEY)}", "rows": []}, {ROW: "a"}, ["a key is shown"]),
+        ("db_read", {"table": HUSH, "rows": []}, {ROW: "a"}, ["a secret is shown"]),
+    ],
+)
+def test_a_broken_promise_is_found(
+    conversation: Conversation, tool: str, answer: Any, after: Rows, wrong: list[str]
+) -> None:
+    """Whatever an answer tells too much, or rows tell of more than it does."""
+    [table] = Toolset([Recipe]).tables
+    done = Done(tool, {}, table, answer, {ROW: "a"}, after, {}, cut=False)
+
+    found = Judge(conversation, {KEY}).wrongs(done)
+
+    assert [each.partition(":")[0] for each in found] == wrong
