@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import threading
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -40,7 +40,6 @@ from sqlalchemy.orm import (
     RelationshipProperty,
 )
 from sqlalchemy.sql.selectable import FromClause
-from sqlalchemy.sql.visitors import replacement_traverse
 
 from alfred_refs import sqla
 from alfred_refs.errors import OwnershipError, UnconfinedError
@@ -226,29 +225,39 @@ class Ownership:
 
     def readable(self, table: FromClause) -> ColumnElement[bool] | None:
         """Return which rows of a table, or of an alias of one, may be read; `None`: all."""
-        return self._criterion(table, writing=False)
+        return self.criterion(table, writing=False)
 
     def writable(self, table: FromClause) -> ColumnElement[bool] | None:
         """Return which rows of a table may be updated and deleted; `None`: all."""
-        return self._criterion(table, writing=True)
+        return self.criterion(table, writing=True)
 
-    def _criterion(self, from_: FromClause, *, writing: bool) -> ColumnElement[bool] | None:
+    def criterion(
+        self, from_: FromClause, *, writing: bool, owner: Any = None
+    ) -> ColumnElement[bool] | None:
+        """Return which rows of a table, or of an alias of one, may be read or written.
+
+        Args:
+            from_: the table or alias.
+            writing: whether they are to be written.
+            owner: whose they are; without one, a parameter by the name of `parameters()`.
+        """
         belonging = self.belonging_of(_element_of(from_))
         if belonging is None:
             return None
         if belonging.column is not None:
             column = _column_in(from_, belonging.column)
-            is_owners = column == belonging.parameter
-            return (
-                or_(is_owners, column.is_(None)) if belonging.shared and not writing else is_owners
-            )
+            compared: Any = belonging.parameter
+            if owner is not None:  # a key, though it may be text
+                compared = sqla.key_parameter(as_column_has(column, owner), column.type)
+            is_shared = belonging.shared and not writing
+            return or_(column == compared, column.is_(None)) if is_shared else column == compared
         parent = sqla.settled(cast(Table, belonging.parent))
-        criterion = self._criterion(parent, writing=writing)
+        decides = self.criterion(parent, writing=writing, owner=owner)
         pairs = [
             _column_in(parent, theirs) == _column_in(from_, ours)
             for ours, theirs in belonging.pairs
         ]
-        found = exists().select_from(parent).where(*pairs, cast(Any, criterion))
+        found = exists().select_from(parent).where(*pairs, cast(Any, decides))
         return found.correlate(from_)
 
     def parameters(self, value: Any) -> dict[str, Any]:
@@ -402,22 +411,13 @@ class Owner:
 
     def readable(self, model: Model) -> ColumnElement[bool]:
         """Return which rows of a class the owner may read, as a criterion on the class."""
-        return self._criterion(model, self.ownership.readable)
+        return self._criterion(model, writing=False)
 
     def writable(self, model: Model) -> ColumnElement[bool]:
         """Return which rows of a class the owner may update and delete."""
-        return self._criterion(model, self.ownership.writable)
+        return self._criterion(model, writing=True)
 
-    def _criterion(
-        self, model: Model, criterion_on: Callable[[FromClause], ColumnElement[bool] | None]
-    ) -> ColumnElement[bool]:
-        criterion = criterion_on(cast(Table, inspect(model).local_table))
-        values = self.ownership.parameters(self.value)
-
-        def valued(element: Any, **_: Any) -> Any:
-            is_owner = isinstance(element, BindParameter) and element.key in values
-            # the owner is a key, though it may be text
-            return sqla.key_parameter(values[element.key], element.type) if is_owner else None
-
-        found = true() if criterion is None else criterion
-        return replacement_traverse(found, {}, valued)
+    def _criterion(self, model: Model, *, writing: bool) -> ColumnElement[bool]:
+        table = cast(Table, inspect(model).local_table)
+        found = self.ownership.criterion(table, writing=writing, owner=self.value)
+        return true() if found is None else found

@@ -153,7 +153,7 @@ def _stamp(confinement: Confinement, execution: ORMExecuteState, target: _Target
         # by the name that it was given by, so that it stands in its place
         named = (name for name, _ in sqla.values_of(statement) if target.key(name) == column.key)
         name = next(named, column)
-        execution.statement = statement.values({name: stamp(single)[column.key]})
+        execution.statement = sqla.with_value(statement, name, stamp(single)[column.key])
     else:
         name = target.name(column)
         if isinstance(given, Mapping):

@@ -14,6 +14,7 @@ from .copies import (
     with_conflict_values as with_conflict_values,
     with_many_values as with_many_values,
     with_params as with_params,
+    with_value as with_value,
     with_values as with_values,
     with_values_in_where as with_values_in_where,
     without_lambdas as without_lambdas,

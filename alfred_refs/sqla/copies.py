@@ -150,6 +150,17 @@ def _has_any(element: Any, values: Mapping[str, Any]) -> bool:
     return any(getattr(part, "key", None) in values for part in visitors.iterate(element))
 
 
+def with_value(statement: Executable, name: Any, value: Any) -> Executable:
+    """Return a copy of an insert with one value more, or another, in its `values()`.
+
+    Its own `values()` does not take a statement in which keys stand for refs: a traversal leaves
+    it an ordinary dictionary.
+    """
+    copy = cast(Any, statement)._generate()
+    copy._values = immutabledict(copy._values or {})
+    return cast(Executable, copy.values({name: value}))
+
+
 def with_many_values(statement: Executable, records: tuple[Sequence[Any], ...]) -> Executable:
     """Return a copy of an insert with other records in place of its `values([...])`."""
     copy = cast(Any, statement)._generate()
