@@ -116,6 +116,7 @@ def _flushing(session: InterpretedSession, *_: object) -> None:
         boundary.resolve_new()
         if boundary.looks_ahead:
             boundary.enter_all(session.dirty)
+    session._owned_flush = None  # of a flush that was refused
     if session._confinement is not None and not session._confinement.lifted:
         session._owned_flush = OwnedFlush(session._confinement, session)
         session._owned_flush.begin()

@@ -449,6 +449,13 @@ def test_trusted_code_writes_what_it_likes(ann: RefSession, world: World, plainl
         ann.commit()
 
     assert sorted(plainly(select(Recipe.name))) == ["all", "ann", "bob's", "changed", "shared"]
+    ann.add(Plan(recipe_id=NOBODY))
+    with pytest.raises(ForeignRowError):
+        ann.flush()
+    ann.rollback()
+    with ann.unconfined():  # also after a flush that was refused
+        ann.get(Recipe, world.recipes["bob"]).minutes = 5
+        ann.commit()
     with ann.unconfined():
         ann.get(Recipe, world.recipes["bob"]).name = "again"
     with pytest.raises(ForeignRowError):

@@ -422,6 +422,13 @@ REFUSED: dict[str, Any] = {
     "text for entities": select(Recipe).from_statement(text("select * from recipes")),
     "text in a cte": select(text("select name from recipes").columns(Recipe.name).cte().c.name),
     "a literal column": select(literal_column("(select name from recipes limit 1)")),
+    "text that parts criteria": select(Plan.code).where(text("code = 'x' or day = day")),
+    "text that takes a criterion in": select(Plan.code).where(text("true between false")),
+    "a literal that parts criteria": select(Plan.code).where(literal_column("true or true")),
+    "an operator that parts criteria": select(Plan.code).where(
+        Plan.code.op("= 'x' or 'x' <>")("y")
+    ),
+    "text in ON": select(Plan.code).join(Recipe, text("true or true")),
     "an unbalanced quote": select(literal_column("'")).select_from(Plan),
     "a custom operator": select(Plan.code.op("= (select name from recipes) or")("x")),
     "a prefix": select(Plan.code).prefix_with("(select name from recipes),"),

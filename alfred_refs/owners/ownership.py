@@ -55,6 +55,7 @@ _EXECUTING = {
     *("schema_to_xml", "schema_to_xmlschema", "schema_to_xml_and_xmlschema"),
     *("database_to_xml", "database_to_xmlschema", "database_to_xml_and_xmlschema"),
     *("cursor_to_xml", "cursor_to_xmlschema", "ts_stat", "ts_rewrite", "set_config"),
+    "xpath_table",
     *("crosstab", "crosstab2", "crosstab3", "crosstab4", "crosstab_hash", "connectby"),
     *("pg_read_file", "pg_read_binary_file", "lo_import", "lo_export", "lo_get", "loread"),
 }

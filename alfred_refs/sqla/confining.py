@@ -31,11 +31,11 @@ from sqlalchemy.sql.selectable import (
 _PARAMETERS = "alfred_refs_owner"  # of a connection: what its statements' criteria compare with
 
 # What may stand in a statement as text: names, numbers and operators, so that nothing begins
-# another SELECT, ends the statement or hides what follows.
+# another SELECT, ends the statement, hides what follows, or takes a criterion beside it apart.
 _HARMLESS = re.compile(r"(?:[\w\s.,:*+/<>=~!@#%^&|?-]|'[\w\s.,:*+/<>=~!@#%^&|?-]*')*")
 _HARMFUL = re.compile(
     r"--|/\*|\b(select|table|from|union|intersect|except|join|into|values|returning|with|where"
-    r"|using|set)\b",
+    r"|using|set|or|between)\b",
     re.IGNORECASE,
 )
 
