@@ -233,6 +233,18 @@ class StillReferencedError(ToolError):
         )
 
 
+class CircularReferenceError(ToolError):
+    """Rows that refer to each other, or one to itself, cannot be deleted one after the other."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(
+            "circular_reference",
+            f"rows of {table!r} refer to each other in a circle; nothing was changed; set one of "
+            "the references to null, then delete them",
+            table=table,
+        )
+
+
 class MissingReferenceError(ToolError):
     """A row that is referred to is not there any more."""
 

@@ -9,14 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from sqlalchemy import literal, select
+from sqlalchemy import inspect, literal, select
+from sqlalchemy.exc import CircularDependencyError
 from sqlalchemy.orm import lazyload
-
-from alfred_refs import sqla
 
 from .arguments import DbCreate, DbDelete, DbUpdate
 from .calls import Call
-from .errors import InvalidArgumentsError, TooManyRowsError, UnexpectedRowError
+from .errors import (
+    CircularReferenceError,
+    StillReferencedError,
+    TooManyRowsError,
+    UnexpectedRowError,
+)
+from .expected import differences, expected_loaders
 from .filters import Condition, Conditions, refs_of
 from .hooks import Row, Writing
 from .payloads import (
@@ -107,10 +112,26 @@ class Writer:
         refs = self._call.refs_of(instances, table)
         for instance in instances:
             self._session.delete(instance)
-        self._session.flush()
+        self._flush_deleted(table)
         self._ended(writing, table, [])
         answer: dict[str, Any] = {"table": table.name, "deleted": refs, "count": len(refs)}
         return self._call.finished(answer, self._call.rendering([], table), writing.notes)
+
+    def _flush_deleted(self, table: ToolTable) -> None:
+        """Delete what is marked.
+
+        Raises:
+            ToolError: rows that refer to these are in the way, as the ORM finds by itself.
+        """
+        try:
+            self._session.flush()
+        except CircularDependencyError:
+            raise CircularReferenceError(table.name) from None
+        except AssertionError as error:
+            # of `sync.clear()`: other rows have the key of this one as a part of theirs
+            if "blank-out primary key" in str(error):
+                raise StillReferencedError(table.name) from None
+            raise
 
     def _begun(
         self,
@@ -162,14 +183,18 @@ class Writer:
             .where(*conditions, *self._call.writable(table))
             .order_by(*(getattr(table.model, name) for name in table.identity))
             .limit(self._setting.max_written + 1)
-            .options(lazyload("*"))
-            .with_for_update(of=table.model)
+            .options(lazyload("*"), *expected_loaders(table, expect))
+            # not the class, which may be read together with the tables of its subclasses
+            .with_for_update(of=[*inspect(table.model).mapper.tables])
             .execution_options(populate_existing=True)
         )
         instances = list(self._session.scalars(statement))
         if len(instances) > self._setting.max_written:
             raise TooManyRowsError(tool, self._setting.max_written)
-        self._check_expected(table, instances, expect)
+        for instance in instances if expect is not None else ():
+            for column, expected, actual in differences(table, instance, expect):
+                [ref] = self._call.refs_of([instance], table)
+                raise UnexpectedRowError(ref, column, actual, expected)
         return instances
 
     def _nothing(
@@ -183,38 +208,3 @@ class Writer:
         notes = [*writing.notes, _READABLE if is_there else _NOTHING]
         answer: dict[str, Any] = {"table": table.name, name: [], "count": 0}
         return self._call.finished(answer, self._call.rendering([], table), notes)
-
-    def _check_expected(
-        self, table: ToolTable, instances: Sequence[Any], expect: str | dict[str, Any] | None
-    ) -> None:
-        """Check that rows are those that the model thinks of.
-
-        Raises:
-            UnexpectedRowError: one is another.
-            ToolError: what is expected cannot be told of such rows.
-        """
-        if expect is None:
-            return
-        for instance in instances:
-            for column, expected, actual in _compared(table, instance, expect):
-                if expected != actual:
-                    [ref] = self._call.refs_of([instance], table)
-                    raise UnexpectedRowError(ref, column, actual, expected)
-
-
-def _compared(
-    table: ToolTable, instance: Any, expect: str | dict[str, Any]
-) -> list[tuple[str, Any, Any]]:
-    """Return what is expected of a row and what it has, as JSON, by column."""
-    if isinstance(expect, dict):
-        found = []
-        for name, given in expect.items():
-            values = table.column(name).values
-            expected = values.show(values.accept(name, given))
-            found.append((name, expected, values.show(getattr(instance, name))))
-        return found
-    if table.keys.label is None:
-        raise InvalidArgumentsError(
-            f"rows of {table.name!r} have no label: give values by column", "expect"
-        )
-    return [("label", expect, table.keys.label.of(sqla.state_of(instance).dict))]

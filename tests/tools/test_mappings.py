@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, Identity, Uuid, text
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy import REAL, DateTime, Engine, ForeignKey, Identity
+from sqlalchemy.orm import DeclarativeBase, Mapped, WriteOnlyMapped, mapped_column, relationship
 
 from alfred_refs import RefSession
 from alfred_refs.tools import Toolset
-from tests.models import Cook, Guest, Person
+from tests.models import Cook, Guest, Key, Person
 from tests.tools.conftest import Call
 
 
@@ -24,14 +25,71 @@ class Counted(Base):
 
     __tablename__ = "counted"
 
-    id: Mapped[Any] = mapped_column(
-        Uuid, primary_key=True, server_default=text("gen_random_uuid()")
-    )
+    id: Mapped[Key]
     version: Mapped[int] = mapped_column()
     number: Mapped[int] = mapped_column(Identity(always=True))
     note: Mapped[str | None]
 
     __mapper_args__ = {"version_id_col": version}  # noqa: RUF012
+
+
+class Node(Base):
+    """Refers to its like, which the ORM deletes one after the other."""
+
+    __tablename__ = "nodes"
+
+    id: Mapped[Key]
+    parent_id: Mapped[Any] = mapped_column(ForeignKey("nodes.id"), nullable=True)
+    weight: Mapped[float | None] = mapped_column(REAL)
+    seen_at: Mapped[dt.datetime | None] = mapped_column(DateTime(timezone=True))
+    story: Mapped[str | None] = mapped_column(deferred=True, deferred_raiseload=True)
+
+    parent: Mapped[Node | None] = relationship(remote_side="Node.id", back_populates="children")
+    children: Mapped[list[Node]] = relationship(back_populates="parent")
+
+
+class Whole(Base):
+    """Has parts whose keys have its own in them."""
+
+    __tablename__ = "wholes"
+
+    id: Mapped[Key]
+
+    pieces: Mapped[list[Piece]] = relationship()
+    asked: WriteOnlyMapped[Piece] = relationship(viewonly=True)
+
+
+class Piece(Base):
+    """A part of a whole."""
+
+    __tablename__ = "pieces"
+
+    whole_id: Mapped[Any] = mapped_column(ForeignKey("wholes.id"), primary_key=True)
+    place: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+
+
+class Animal(Base):
+    """Is read together with the tables of its subclasses."""
+
+    __tablename__ = "animals"
+    __mapper_args__ = {  # noqa: RUF012
+        "polymorphic_on": "kind",
+        "polymorphic_identity": "animal",
+        "with_polymorphic": "*",
+    }
+
+    id: Mapped[Key]
+    kind: Mapped[str]
+    note: Mapped[str | None]
+
+
+class Cat(Animal):
+    """A joined subclass."""
+
+    __tablename__ = "cats"
+    __mapper_args__ = {"polymorphic_identity": "cat"}  # noqa: RUF012
+
+    id: Mapped[Any] = mapped_column(ForeignKey("animals.id"), primary_key=True)
 
 
 MakeCall = Callable[..., Call]
@@ -105,3 +163,64 @@ def test_what_the_mapping_or_the_database_counts_cannot_be_given(made: MakeCall)
     )
     [row] = call("db_update", table="counted", filters=this, data={"note": "b"})["rows"]
     assert (row["version"], row["number"]) == (2, 1)
+
+
+def named(*refs: str) -> list[dict[str, Any]]:
+    """Return filters on rows by their refs."""
+    return [{"field": "id", "op": "in", "value": list(refs)}]
+
+
+@pytest.mark.parametrize("rows", [("node_1",), ("node_2", "node_3")])
+def test_rows_that_refer_to_each_other_are_not_deleted(
+    made: MakeCall, rows: tuple[str, ...]
+) -> None:
+    """Nor is one that refers to itself; once a reference is taken away they are."""
+    call = made(Node)
+    call("db_create", table="nodes", data=[{}, {}, {}])
+    for child, parent in (("node_1", "node_1"), ("node_2", "node_3"), ("node_3", "node_2")):
+        call("db_update", table="nodes", filters=named(child), data={"parent_id": parent})
+
+    assert codes(call("db_delete", table="nodes", filters=named(*rows))) == ["circular_reference"]
+    call("db_update", table="nodes", filters=named(rows[0]), data={"parent_id": None})
+    deleted = call("db_delete", table="nodes", filters=named(*rows))
+    assert sorted(deleted["deleted"]) == list(rows)
+
+
+def test_a_row_whose_key_is_a_part_of_others_is_not_deleted(made: MakeCall) -> None:
+    """As long as these are there, which only the ORM notices: the database is not asked."""
+    call = made(Whole, Piece)
+    call("db_create", table="wholes", data={})
+    call("db_create", table="pieces", data={"whole_id": "whole_1", "place": 1})
+
+    assert codes(call("db_delete", table="wholes", filters=named("whole_1"))) == [
+        "still_referenced"
+    ]
+    here = [{"field": "place", "op": "=", "value": 1}]
+    assert call("db_delete", table="pieces", filters=here)["deleted"] == ["piece_1"]
+    assert call("db_delete", table="wholes", filters=named("whole_1"))["deleted"] == ["whole_1"]
+
+
+def test_rows_read_with_tables_of_subclasses_are_changed(made: MakeCall) -> None:
+    """Though these are joined in a way in which no row can be locked."""
+    call = made(Animal, Cat)
+    call("db_create", table="animals", data={})
+    call("db_create", table="cats", data={})
+    both = named("animal_1", "animal_2")
+
+    changed = call("db_update", table="animals", filters=both, data={"note": "x"})
+    assert [row["note"] for row in changed["rows"]] == ["x", "x"]
+    assert call("db_delete", table="animals", filters=both)["count"] == 2
+
+
+def test_what_is_expected_of_a_row_is_compared_as_its_column_has_it(made: MakeCall) -> None:
+    """A moment in another zone, and a column that is not loaded by itself."""
+    call = made(Node)
+    given = {"seen_at": "2026-05-01T18:30:00+02:00", "story": "long", "weight": 0.1}
+    call("db_create", table="nodes", data=given)
+
+    changed = call(
+        "db_update", table="nodes", filters=named("node_1"), data={"weight": 1}, expect=given
+    )
+    assert [row["weight"] for row in changed["rows"]] == [1.0]
+    refused = call("db_delete", table="nodes", filters=named("node_1"), expect={"story": "short"})
+    assert codes(refused) == ["unexpected_row"]

@@ -1,0 +1,62 @@
+"""What a model expects a row to have before it is changed: told from what the row has.
+
+A row that was read for the change and what the model said of it come in; the differences go out.
+Values are compared as the column has them: a moment is the same in every zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sqlalchemy.orm import undefer
+from sqlalchemy.orm.strategy_options import _AbstractLoad
+
+from alfred_refs import sqla
+
+from .errors import InvalidArgumentsError
+from .tables import ToolTable
+
+Expected = str | Mapping[str, Any] | None
+"""A label, or values by column."""
+
+
+def expected_loaders(table: ToolTable, expect: Expected) -> list[_AbstractLoad]:
+    """Return the loader options that load what rows are expected to have.
+
+    Raises:
+        ToolError: a column is none that a model may use.
+    """
+    if isinstance(expect, Mapping):
+        names = [table.column(name).name for name in expect]
+    else:
+        label = table.keys.label
+        names = (
+            [] if expect is None or label is None or label.attribute is None else [label.attribute]
+        )
+    return [undefer(getattr(table.model, name)) for name in names]
+
+
+def differences(
+    table: ToolTable, instance: Any, expect: Expected
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield what a row has otherwise: the column, what was expected and what there is, as JSON.
+
+    Raises:
+        ToolError: what is expected cannot be told of such rows.
+    """
+    if isinstance(expect, Mapping):
+        for name, given in expect.items():
+            values = table.column(name).values
+            expected, actual = values.accept(name, given), getattr(instance, name)
+            shown = values.show(expected), values.show(actual)
+            if expected != actual and shown[0] != shown[1]:
+                yield name, *shown
+    elif expect is not None:
+        if table.keys.label is None:
+            raise InvalidArgumentsError(
+                f"rows of {table.name!r} have no label: give values by column", "expect"
+            )
+        label = table.keys.label.of(sqla.state_of(instance).dict)
+        if label != expect:
+            yield "label", expect, label
