@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from alfred_refs import RefSession
 from alfred_refs.tools import Toolset
+from alfred_refs.tools.repair import repaired
 from tests.tools.models import Cuisine, Dish, Part, Serving
 
 MODELS = [Dish, Part, Cuisine, Serving]
@@ -27,10 +29,14 @@ def toolset() -> Toolset:
 
 @pytest.fixture
 def call(toolset: Toolset, session: RefSession) -> Call:
-    """Call a tool with its arguments by name."""
+    """Call a tool with its arguments by name; those that are taken are such as its schema says."""
+    schemas = {each["title"]: each for each in toolset.schemas("json_schema")}
 
     def call(tool: str, /, **arguments: Any) -> dict[str, Any]:
-        return toolset.call(session, tool, arguments)
+        answer = toolset.call(session, tool, arguments)
+        if "error" not in answer:
+            Draft202012Validator(schemas[tool]).validate(repaired(arguments))
+        return answer
 
     return call
 
