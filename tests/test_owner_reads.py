@@ -13,6 +13,7 @@ from sqlalchemy import (
     case,
     cast,
     column as named_column,
+    delete,
     exists,
     func,
     lambda_stmt,
@@ -75,6 +76,16 @@ per_recipe = (
 tree = select(Recipe.id, Recipe.name).where(Recipe.parent_id.is_(None)).cte(recursive=True)
 tree = tree.union_all(select(Recipe.id, Recipe.name).join(tree, Recipe.parent_id == tree.c.id))
 
+full = select(func.coalesce(Recipe.name, "-").label("name")).join(
+    Plan, Plan.recipe_id == Recipe.id, full=True
+)
+removed = (
+    delete(Remark)
+    .where(Remark.line_id == Line.id, Line.text != "all")
+    .returning(Line.text.label("text"))
+    .cte()
+)
+
 HERS = ["ann"]
 SEEN = ["all", "ann"]
 
@@ -120,6 +131,11 @@ READS: dict[str, tuple[Any, list[Any]]] = {
         select(func.coalesce(Plan.code, "-")).select_from(Ingredient).outerjoin(
             RECIPES.join(PLANS, PLANS.c.recipe_id == RECIPES.c.id, full=True), true()),
         ["-", "ann"]),
+    "full join in a subquery of the same tables": (
+        select(full.subquery().c.name).join(Recipe, true()).join(Plan, true()), SEEN * 2),
+    "delete in a select of the same tables": (
+        select(removed.c.text).join(Line, true()).join(Remark, Remark.line_id == Line.id),
+        HERS * 2),
     "in": (select(Plan.code).where(Plan.recipe_id.in_(select(Recipe.id))), HERS),
     "not in": (select(Ingredient.name).where(literal("bob").not_in(select(Recipe.name))),
                ["salt"]),

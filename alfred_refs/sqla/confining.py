@@ -123,7 +123,8 @@ class _Compiler:
 
     @contextmanager
     def _charging(self, leaves: Iterable[FromClause]) -> Iterator[None]:
-        before, self._charged = self._charged, self._charged | frozenset(leaves)
+        """Have these tables rendered as they are inside the `with`, and all others confined."""
+        before, self._charged = self._charged, frozenset(leaves)
         try:
             yield
         finally:
@@ -154,7 +155,7 @@ class _Compiler:
         if criteria:
             join = cast(Any, join)._clone()
             join.onclause = and_(cast(Any, join.onclause), *criteria)
-        with self._charging(leaves):
+        with self._charging([*self._charged, *leaves]):
             return super().visit_join(join, **options)  # type: ignore[misc]
 
     def visit_alias(self, alias: Any, **options: Any) -> Any:
@@ -195,10 +196,16 @@ class _Compiler:
         self._rules.check_update(update_stmt.table, names)
         if self.stack or options.get("visiting_cte") is not None:
             raise self._rules.refuse("an UPDATE inside another statement")
-        return super().visit_update(self._confined(update_stmt), **options)  # type: ignore[misc]
+        with self._charging([]):
+            return super().visit_update(  # type: ignore[misc]
+                self._confined(update_stmt), **options
+            )
 
     def visit_delete(self, delete_stmt: Any, **options: Any) -> Any:
-        return super().visit_delete(self._confined(delete_stmt), **options)  # type: ignore[misc]
+        with self._charging([]):
+            return super().visit_delete(  # type: ignore[misc]
+                self._confined(delete_stmt), **options
+            )
 
     def _confined(self, statement: Any) -> Any:
         criterion = self._rules.writable(statement.table)
