@@ -22,8 +22,9 @@ from alfred_refs.keys import decode, encode
 from alfred_refs.refs import Ref
 
 from . import lifetime_statements as statements
-from .connections import OwnEngine, snapshot, transaction
+from .connections import snapshot, transaction
 from .parameters import begun, named
+from .sending import Sending
 from .statements import lock_begun
 from .tables import metadata
 from .values import Address, ConversationInfo, Entry, Exported, RegistryStats
@@ -41,11 +42,8 @@ _FIRST = uuid.UUID(int=0)
 _T = TypeVar("_T")
 
 
-class Lifetimes(ABC):
+class Lifetimes(Sending, ABC):
     """The part of `PostgresStore` that is about conversations as a whole."""
-
-    def __init__(self, own: OwnEngine) -> None:
-        self._own = own
 
     @abstractmethod
     def entities(self, address: Address) -> Mapping[str, int]:
@@ -174,10 +172,6 @@ class Lifetimes(ABC):
             if error.sqlstate == UNIQUE_VIOLATION:
                 raise ConversationExistsError(new_id) from None
             raise
-
-    def _alone(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
-        """Run one reading statement, without BEGIN and COMMIT."""
-        return self._own.run(lambda connection: connection.execute(statement, values).all())
 
 
 _Digests = Sequence[uuid.UUID]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 
 from alfred_refs.errors import ConversationExistsError, UnknownConversationError
 from alfred_refs.refs import Ref
 
+from .remembered import Left, Remembered, now
 from .values import (
     NO_LABELS,
     Address,
@@ -23,60 +24,12 @@ from .values import (
 )
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-@dataclass(slots=True)
-class _Conversation:
-    owner: str | None
-    turn: int = 0
-    last: dict[str, int] = field(default_factory=dict)
-    by_ref: dict[Ref, Entry] = field(default_factory=dict)
-    by_key: dict[EntityKey, Ref] = field(default_factory=dict)
-    begun_at: datetime = field(default_factory=_now)
-    used_at: datetime = field(default_factory=_now)
-
-    def refer(self, entity_key: EntityKey, label: str | None) -> Entry:
-        ref = self.by_key.get(entity_key)
-        return self._mint(entity_key, label) if ref is None else self.by_ref[ref]
-
-    def _mint(self, entity_key: EntityKey, label: str | None) -> Entry:
-        entity, key = entity_key
-        self.last[entity] = number = self.last.get(entity, 0) + 1
-        entry = Entry(Ref(entity, number), key, label=label)
-        self.keep(entry)
-        return replace(entry, minted=True)
-
-    def keep(self, entry: Entry) -> None:
-        self.by_ref[entry.ref] = entry
-        self.by_key[entry.ref.entity, entry.key] = entry.ref
-
-    def of(self, entity: str) -> list[Entry]:
-        return [entry for entry in self.by_ref.values() if entry.ref.entity == entity]
-
-    def counts(self) -> dict[str, int]:
-        return dict(sorted(Counter(ref.entity for ref in self.by_ref).items()))
-
-    def info(self, id_: str) -> ConversationInfo:
-        times = self.begun_at, self.used_at
-        return ConversationInfo(id_, self.owner, self.turn, *times, self.counts())
-
-
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """The counters of a conversation that was forgotten, and when it was."""
-
-    last: Mapping[str, int]
-    at: datetime = field(default_factory=_now)
-
-
 class MemoryStore:
     """A `Store` without a database; threads of one process may share it."""
 
     def __init__(self) -> None:
-        self._conversations: dict[str, _Conversation] = {}
-        self._left: dict[str, _Left] = {}
+        self._conversations: dict[str, Remembered] = {}
+        self._left: dict[str, Left] = {}
         self._lock = threading.Lock()
 
     def create_tables(self) -> None:
@@ -160,7 +113,7 @@ class MemoryStore:
         with self._lock:
             source = self._there(address)
             self._use(address)
-            fork = _Conversation(source.owner, source.turn, dict(source.last))
+            fork = Remembered(source.owner, source.turn, dict(source.last))
             fork.by_ref, fork.by_key = dict(source.by_ref), dict(source.by_key)
             self._make(Address(new_id).id, fork)
 
@@ -176,7 +129,7 @@ class MemoryStore:
             yield chosen
         with self._lock:
             for id_, left in list(self._left.items()):
-                if left.at <= _now() - unused_for:
+                if left.at <= now() - unused_for:
                     del self._left[id_]
 
     def entries(self, address: Address, entity: str | None = None) -> Iterator[Entry]:
@@ -197,7 +150,7 @@ class MemoryStore:
     def restore(self, address: Address, exported: Exported) -> None:
         """See `Store.restore`."""
         with self._lock:
-            conversation = _Conversation(address.owner, exported.turn, dict(exported.last))
+            conversation = Remembered(address.owner, exported.turn, dict(exported.last))
             conversation.begun_at = exported.begun_at
             for entry in exported.entries:
                 conversation.keep(entry)
@@ -215,7 +168,7 @@ class MemoryStore:
         """See `Store.conversations`."""
         with self._lock:
             infos = [each.info(id_) for id_, each in self._conversations.items()]
-        latest = None if unused_for is None else _now() - unused_for
+        latest = None if unused_for is None else now() - unused_for
         return (info for info in infos if latest is None or info.used_at <= latest)
 
     def stats(self) -> RegistryStats:
@@ -231,30 +184,30 @@ class MemoryStore:
                 left_counters=sum(len(left.last) for left in self._left.values()),
             )
 
-    def _begun(self, address: Address) -> _Conversation:
+    def _begun(self, address: Address) -> Remembered:
         """Return the conversation, which is used; begin it if need be."""
         self._seen(address)
         if address.id not in self._conversations:
-            self._make(address.id, _Conversation(address.owner))
+            self._make(address.id, Remembered(address.owner))
         self._use(address)
         return self._conversations[address.id]
 
     def _use(self, address: Address) -> None:
-        self._mine(address).used_at = _now()
+        self._mine(address).used_at = now()
 
     def _forget(self, id_: str) -> None:
-        self._left[id_] = _Left(self._conversations.pop(id_).last)
+        self._left[id_] = Left(self._conversations.pop(id_).last)
 
     def _prune(self, unused_for: timedelta, batch: int) -> int:
         with self._lock:
-            latest = _now() - unused_for
+            latest = now() - unused_for
             each = self._conversations.items()
             chosen = [id_ for id_, one in each if one.used_at <= latest][:batch]
             for id_ in chosen:
                 self._forget(id_)
             return len(chosen)
 
-    def _make(self, id_: str, conversation: _Conversation, *, again: bool = False) -> None:
+    def _make(self, id_: str, conversation: Remembered, *, again: bool = False) -> None:
         """Add a conversation, and the counters that one of its id has left behind.
 
         Args:
@@ -271,22 +224,22 @@ class MemoryStore:
         self._left.pop(id_, None)
         self._conversations[id_] = conversation
 
-    def _there(self, address: Address) -> _Conversation:
+    def _there(self, address: Address) -> Remembered:
         """Return the conversation, if it was begun and is of this owner."""
         if address.id not in self._conversations:
             raise UnknownConversationError(address.id)
         return self._seen(address)
 
-    def _seen(self, address: Address) -> _Conversation:
+    def _seen(self, address: Address) -> Remembered:
         """Return the conversation, an empty one if it was not begun; refuse another owner's."""
         conversation = self._conversations.get(address.id)
         if conversation is not None and conversation.owner != address.owner:
             raise UnknownConversationError(address.id)
-        return conversation or _Conversation(address.owner)
+        return conversation or Remembered(address.owner)
 
-    def _mine(self, address: Address) -> _Conversation:
+    def _mine(self, address: Address) -> Remembered:
         """Return the conversation, an empty one in place of another owner's."""
         conversation = self._conversations.get(address.id)
         if conversation is None or conversation.owner != address.owner:
-            return _Conversation(address.owner)
+            return Remembered(address.owner)
         return conversation

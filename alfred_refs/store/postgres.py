@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from sqlalchemy import ClauseElement, Compiled, Connection, Engine, Executable, select
+from sqlalchemy import Connection, Engine, select
 
 from alfred_refs.errors import (
     RegistryBusyError,
@@ -20,14 +20,15 @@ from alfred_refs.keys import decode, encode
 from alfred_refs.refs import Ref
 
 from . import lifetime_statements, statements
-from .connections import OwnEngine, can_pipeline, in_one_trip, transaction
+from .connections import transaction
 from .lifetimes import UNIQUE_VIOLATION, Lifetimes
 from .parameters import begun, named
+from .sending import only_mine
 from .tables import metadata
 from .values import NO_LABELS, NOTED_EVERY, Address, EntityKey, Entry, Gone
 
 if TYPE_CHECKING:
-    from sqlalchemy import MetaData, Row
+    from sqlalchemy import MetaData
 
 # what PostgreSQL refuses writing with
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
@@ -46,10 +47,8 @@ class PostgresStore(Lifetimes):
     """
 
     def __init__(self, engine: Engine) -> None:
-        self._application = engine
-        super().__init__(OwnEngine(engine))
+        super().__init__(engine)
         self._reads_only_until = 0.0
-        self._compilations: dict[Executable, Compiled] = {}
         if not engine.dialect.is_async:  # there only a coroutine can close a connection
             weakref.finalize(self, self._own.release).atexit = False
 
@@ -116,7 +115,7 @@ class PostgresStore(Lifetimes):
                 self.touch(address)  # a note: what was found is found
         entries = [
             Entry(Ref(row.entity, row.number), decode(row.key), row.gone, row.label)
-            for row in _only_mine(rows, address)
+            for row in only_mine(rows, address)
             if row.key is not None
         ]
         return {entry.ref: entry for entry in entries}
@@ -135,7 +134,7 @@ class PostgresStore(Lifetimes):
 
     def entities(self, address: Address) -> Mapping[str, int]:
         """See `Store.entities`."""
-        rows = _only_mine(self._rows(statements.entities, address), address)
+        rows = only_mine(self._rows(statements.entities, address), address)
         return {row.entity: row.last for row in rows if row.entity is not None}
 
     def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
@@ -158,7 +157,7 @@ class PostgresStore(Lifetimes):
 
     def turn(self, address: Address) -> int:
         """See `Store.turn`."""
-        rows = _only_mine(self._rows(statements.turn, address), address)
+        rows = only_mine(self._rows(statements.turn, address), address)
         return rows[0].turn if rows else 0
 
     def touch(self, address: Address) -> None:
@@ -172,42 +171,6 @@ class PostgresStore(Lifetimes):
                 raise
             self._reads_only_until = time.monotonic() + NOTED_EVERY.total_seconds()
 
-    def _rows(
-        self, statement: Executable, address: Address, **parameters: Any
-    ) -> Sequence[Row[Any]]:
-        """Run one reading statement, alone: that takes no BEGIN and no COMMIT."""
-        values = named(address) | parameters
-        return self._own.run(lambda connection: connection.execute(statement, values).all())
-
-    def _write(
-        self, batch: Sequence[Executable], parameters: Mapping[str, Any], *, again: bool = True
-    ) -> Sequence[Any]:
-        """Run statements in one transaction and return the rows of the last.
-
-        With psycopg, in asynchronous engines too, they travel together; asyncpg and psycopg2, and
-        a libpq older than 14, wait for each.
-
-        Args:
-            batch: what changes nothing if done twice, unless `again` is false.
-            parameters: of all of them.
-            again: as for `OwnEngine.run`.
-        """
-
-        def write(connection: Connection) -> Sequence[Any]:
-            if can_pipeline(connection):
-                return in_one_trip(connection, [self._compiled(q) for q in batch], parameters)
-            with transaction(connection):
-                *_, last = [connection.execute(statement, parameters) for statement in batch]
-                return last.all() if last.returns_rows else []
-
-        return self._own.run(write, again=again)
-
-    def _compiled(self, statement: Executable) -> Compiled:
-        if statement not in self._compilations:
-            clause = cast(ClauseElement, statement)
-            self._compilations[statement] = clause.compile(dialect=self._application.dialect)
-        return self._compilations[statement]
-
 
 def _arrays(
     keys: Sequence[EntityKey], labels: Mapping[EntityKey, str] = NO_LABELS
@@ -217,9 +180,3 @@ def _arrays(
         "p_keys": [encode(key) for _, key in keys],
         "p_labels": [labels.get(pair) for pair in keys] if labels else [],
     }
-
-
-def _only_mine(rows: Sequence[Row[Any]], address: Address) -> Sequence[Row[Any]]:
-    if rows and not rows[0].mine:
-        raise UnknownConversationError(address.id)
-    return rows
