@@ -6,20 +6,24 @@ how long it took and what it was about. A call is a round trip by the promise of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from time import perf_counter
 from typing import TypeVar
 
+from .keys import Key
 from .refs import Ref
 from .store import (
     NO_LABELS,
     Address,
     ConversationInfo,
+    DraftEntry,
+    DraftState,
     EntityKey,
     Entry,
     Exported,
     Gone,
+    NewDraft,
     RegistryStats,
     Store,
 )
@@ -98,6 +102,79 @@ class ObservedStore:
             address,
             lambda: self._store.label(address, labels),
             entities=lambda: (entity for entity, _ in labels),
+        )
+
+    def draft(
+        self, address: Address, new: Sequence[NewDraft], turn: int | None = None
+    ) -> list[DraftEntry]:
+        """See `Store.draft`."""
+        return self._travel(
+            "draft",
+            address,
+            lambda: self._store.draft(address, new, turn),
+            entities=lambda: (each.entity for each in new),
+        )
+
+    def read_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
+        """See `Store.read_drafts`."""
+        return self._travel(
+            "read_drafts",
+            address,
+            lambda: self._store.read_drafts(address, refs),
+            entities=lambda: (ref.entity for ref in refs),
+        )
+
+    def drafts(
+        self, address: Address, entity: str | None, states: Collection[DraftState]
+    ) -> Iterator[DraftEntry]:
+        """See `Store.drafts`: as many round trips as there are pages, and not counted."""
+        return self._store.drafts(address, entity, states)
+
+    def edit_draft(
+        self,
+        address: Address,
+        ref: Ref,
+        content: str,
+        *,
+        label: str | None = None,
+        version: int | None = None,
+        turn: int | None = None,
+    ) -> DraftEntry | None:
+        """See `Store.edit_draft`."""
+        return self._travel(
+            "edit_draft",
+            address,
+            lambda: self._store.edit_draft(
+                address, ref, content, label=label, version=version, turn=turn
+            ),
+            entities=lambda: [ref.entity],
+        )
+
+    def discard_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
+        """See `Store.discard_drafts`."""
+        return self._travel(
+            "discard_drafts",
+            address,
+            lambda: self._store.discard_drafts(address, refs),
+            entities=lambda: (ref.entity for ref in refs),
+        )
+
+    def reserve_keys(self, address: Address, keys: Mapping[Ref, Key]) -> Mapping[Ref, DraftEntry]:
+        """See `Store.reserve_keys`."""
+        return self._travel(
+            "reserve_keys",
+            address,
+            lambda: self._store.reserve_keys(address, keys),
+            entities=lambda: (ref.entity for ref in keys),
+        )
+
+    def confirm_drafts(self, address: Address, refs: Sequence[Ref]) -> None:
+        """See `Store.confirm_drafts`."""
+        self._travel(
+            "confirm_drafts",
+            address,
+            lambda: self._store.confirm_drafts(address, refs),
+            entities=lambda: (ref.entity for ref in refs),
         )
 
     def begin_turn(self, address: Address) -> int:

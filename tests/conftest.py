@@ -5,4 +5,5 @@ pytest_plugins = [
     "tests.fix_session",
     "tests.fix_asyncio",
     "tests.fix_owned",
+    "tests.fix_store",
 ]

@@ -33,6 +33,13 @@ insert into alfred_refs_counter (conversation, entity, last, kind)
 insert into alfred_refs_mapping (conversation, kind, number, key)
     select conversation, kind, n, decode('75' || md5(n::text), 'hex')
     from alfred_refs_counter, generate_series(1, last) n;
+update alfred_refs_counter set drafts = last;
+insert into alfred_refs_draft (
+        conversation, kind, number, turn, edited, version, state, content, key
+    )
+    select conversation, kind, number, 1, 1, 1, 'pending', '{}',
+        case number % 2 when 0 then key end
+    from alfred_refs_mapping;
 """
 
 LARGE, SMALL, NONE = (
@@ -44,26 +51,36 @@ LARGE, SMALL, NONE = (
 # a value for each parameter of a statement: keys known and new
 VALUES: Mapping[str, Any] = {
     "p_after": LARGE,
+    "p_after_entity": "recipe",
     "p_begun_at": datetime(2026, 1, 1, tzinfo=UTC),
     "p_chosen": [LARGE, SMALL],
     "p_conversation": LARGE,
+    "p_content": "{}",
+    "p_contents": ["{}", "{}", "{}"],
     "p_counts": [1, 1, 1],
+    "p_edits": [1, 1, 1],
     "p_entities": ["recipe"] * 3,
     "p_entity": "recipe",
     "p_gone": "was deleted",
     "p_gones": [None, None, "was deleted"],
     "p_id": "0",
     "p_keys": [encode(SMALL), encode(uuid.UUID(int=1)), encode(uuid.UUID(int=2))],
+    "p_label": "Soup",
     "p_labels": ["Soup", None, "Stew"],
+    "p_last_drafts": [0, 1, 2],
     "p_limit": 5,
     "p_new": NONE,
     "p_number": 10_000,
     "p_numbers": [1, 2, 30_000],
     "p_owner": None,
+    "p_states": ["pending", "saved", "discarded"],
     "p_tables": list(metadata.tables),
     "p_taken": 0,
     "p_turn": 1,
+    "p_turns": [1, 1, 1],
     "p_unused_for": timedelta(days=1),
+    "p_version": 1,
+    "p_versions": [1, 1, 1],
 }
 
 # where a statement is not about the large conversation
@@ -72,6 +89,7 @@ OTHERS: Mapping[str, Mapping[str, Any]] = {
     "restore_counters": {"p_conversation": NONE, "p_entities": ["recipe", "order", "menu"]},
     "continue_counters": {"p_entities": ["recipe", "order", "menu"]},
     "restore_mappings": {"p_conversation": NONE},
+    "restore_drafts": {"p_conversation": NONE},
 }
 
 # these name no conversation, and are for operators
@@ -79,6 +97,7 @@ OF_ALL_CONVERSATIONS = {
     *("choose_unused", "prune_mappings", "leave_pruned", "prune_conversations"),
     *("choose_left", "prune_counters"),
     *("page_of_conversations", "count_conversations", "count_refs", "count_gone", "count_left"),
+    *("prune_drafts", "count_drafts"),
     *("lock_tables", "room"),
 }
 

@@ -19,6 +19,12 @@ def recipe(partitions: int = 16) -> str:
     return edited
 
 
+def recipe_of(revision: str) -> str:
+    """Return the SQL as the page had it when the tables were at a revision."""
+    before_drafts = re.sub(r" alfred_refs_draft,|'alfred_refs_draft', ", "", recipe())
+    return recipe() if revision >= "0004" else before_drafts
+
+
 def partition(url: str, sql: str | None = None) -> None:
     """Run the recipe on a database, as `psql -f` does: each statement by itself."""
     with client(url) as connection:

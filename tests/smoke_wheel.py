@@ -74,8 +74,8 @@ def check_files() -> None:
 def check_command(url: str) -> None:
     """Check that `alfred-refs` makes the tables in an empty database."""
     assert _alfred_refs("current", url) == "none\n"
-    assert _alfred_refs("migrate", url) == "the registry's tables are at revision 0003\n"
-    assert _alfred_refs("current", url) == "0003\n"
+    assert _alfred_refs("migrate", url) == "the registry's tables are at revision 0004\n"
+    assert _alfred_refs("current", url) == "0004\n"
 
 
 def check_session(engine: Engine) -> None:

@@ -30,15 +30,15 @@ def test_migrate_makes_the_tables(database_url: str) -> None:
     runner = CliRunner()
     assert runner.invoke(alfred_refs, ["current", database_url]).output == "none\n"
     migrated = runner.invoke(alfred_refs, ["migrate", database_url])
-    assert migrated.output == "the registry's tables are at revision 0003\n"
-    assert runner.invoke(alfred_refs, ["current", database_url]).output == "0003\n"
+    assert migrated.output == "the registry's tables are at revision 0004\n"
+    assert runner.invoke(alfred_refs, ["current", database_url]).output == "0004\n"
 
 
 def test_url_may_come_from_the_environment(database_url: str) -> None:
     """`ALFRED_REFS_DATABASE_URL` stands in for a URL that is left out."""
     environ = {"ALFRED_REFS_DATABASE_URL": database_url}
     result = CliRunner().invoke(alfred_refs, ["migrate"], env=environ)
-    assert (result.exit_code, result.output) == (0, "the registry's tables are at revision 0003\n")
+    assert (result.exit_code, result.output) == (0, "the registry's tables are at revision 0004\n")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_installed_command_migrates(command: list[str], database_url: str, tmp_p
     done = _run([*command, "migrate", database_url], tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (
         0,
-        "the registry's tables are at revision 0003\n",
+        "the registry's tables are at revision 0004\n",
         "",
     )
 

@@ -11,7 +11,11 @@ from alfred_refs import errors
 from alfred_refs.errors import (
     BadRefError,
     ConversationExistsError,
+    DiscardedDraftError,
+    DraftContentError,
+    DraftKeyError,
     DraftRefError,
+    ForeignRowError,
     GoneRefError,
     KeyTypeError,
     RawKeyError,
@@ -20,8 +24,11 @@ from alfred_refs.errors import (
     RegistryFailedError,
     RegistryTablesError,
     RegistryUnreachableError,
+    SavedDraftError,
     SetupError,
+    StaleDraftError,
     UnknownConversationError,
+    UnknownDraftError,
     UnknownRefError,
     WrongEntityError,
 )
@@ -76,6 +83,48 @@ EXAMPLES = [
         (
             "'gen_recipe_1' is a draft's ref where a saved recipe is needed; "
             "save the draft and use the ref it gets, or choose another; known: 'recipe_1'"
+        ),
+    ),
+    (
+        UnknownDraftError(
+            "gen_recipe_9", "recipe", {"gen_recipe_1": "a'\nb", "gen_recipe_2": None}
+        ),
+        (
+            "'gen_recipe_9' is not a known draft of entity 'recipe'; "
+            r"pending: 'gen_recipe_1' (a\'\nb), 'gen_recipe_2'"
+        ),
+    ),
+    (
+        UnknownDraftError("gen_recipe_9"),
+        (
+            "'gen_recipe_9' is not a known draft; no such draft is pending in this conversation; "
+            "read the drafts, or generate one"
+        ),
+    ),
+    (
+        DiscardedDraftError("gen_recipe_1", "recipe", ["gen_recipe_2"]),
+        ("'gen_recipe_1' was discarded and cannot be used; pending: 'gen_recipe_2'"),
+    ),
+    (
+        SavedDraftError("gen_recipe_1", "recipe_4"),
+        "'gen_recipe_1' is saved as 'recipe_4' and no draft any more; use 'recipe_4'",
+    ),
+    (
+        StaleDraftError("gen_recipe_1", 1, 2),
+        (
+            "'gen_recipe_1' has version 2 and was to be edited as of version 1; "
+            "read it again, and edit what it has now"
+        ),
+    ),
+    (
+        DraftContentError("the content has 300 kB", "leave out what is no part of it"),
+        "the content has 300 kB; leave out what is no part of it",
+    ),
+    (
+        DraftKeyError("gen_recipe_1", "gen_recipe_2"),
+        (
+            "a key that was to be reserved for 'gen_recipe_1', 'gen_recipe_2' is another draft's; "
+            "reserve keys that no other row can have, such as new UUIDs"
         ),
     ),
     (
@@ -168,6 +217,7 @@ def test_all_errors_are_of_one_root_and_two_families() -> None:
     assert {c for c in ours if not issubclass(c, BadRefError | SetupError)} == {
         *(UnknownConversationError, ConversationExistsError),
         *(RegistryBusyError, RegistryFailedError),
+        *(DraftContentError, ForeignRowError),  # no ref is bad, and a model can correct it
     }
     assert issubclass(RefError, SQLAlchemyError)
 

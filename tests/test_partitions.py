@@ -20,7 +20,7 @@ from alfred_refs.store import Address
 from alfred_refs.store.tables import metadata
 from tests.explained import FILL, OF_ALL_CONVERSATIONS, Plan, client, run, statements
 from tests.fix_postgres import connected, database_like
-from tests.partitions import partition, recipe
+from tests.partitions import partition, recipe, recipe_of
 from tests.test_migrations import _application
 
 PLANS = get_args(Plan)
@@ -29,7 +29,8 @@ REVISIONS = [script.revision for script in ScriptDirectory(str(schema.scripts())
 OF_ONE = sorted(statements().keys() - OF_ALL_CONVERSATIONS)
 
 # how many partitions of a table a statement may lock
-LOCKS = {"fork_conversation": 2, "fork_counters": 2, "fork_mappings": 2}  # the old and the new
+FORKING = ["fork_conversation", "fork_counters", "fork_mappings", "fork_drafts"]
+LOCKS = dict.fromkeys(FORKING, 2)  # the old and the new
 
 PART = re.compile(r"_16_\d+$")
 
@@ -114,7 +115,7 @@ def test_partitioned_tables_are_migrated_like_others(revision: str, database_url
         command.downgrade(config, "base")
         command.upgrade(config, revision)
         connection.commit()
-        partition(database_url)
+        partition(database_url, recipe_of(revision))
         command.upgrade(config, "head")
         command.check(config)
         assert made_of(database_url) == migrated

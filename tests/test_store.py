@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import Engine, create_engine
 
 from alfred_refs import (
     ConversationExistsError,
@@ -17,11 +16,8 @@ from alfred_refs import (
     RegistryStats,
     UnknownConversationError,
 )
-from alfred_refs.observed import ObservedStore
 from alfred_refs.refs import Ref
-from alfred_refs.store import Address, EntityKey, MemoryStore, PostgresStore, Store
-from alfred_refs.telemetry import Observed, Telemetry
-from tests.fix_postgres import PreparedDatabases
+from alfred_refs.store import Address, EntityKey, PostgresStore, Store
 
 CHAT = Address("chat-7", "ann")
 TAKEN = Address("chat-7", "bob")
@@ -35,53 +31,10 @@ def new_keys(entity: str, count: int) -> list[EntityKey]:
     return [(entity, uuid.uuid4()) for _ in range(count)]
 
 
-def memory(_: Engine) -> Store:
-    """Make a store in memory."""
-    return MemoryStore()
-
-
-def psycopg(engine: Engine) -> Store:
-    """Make a store on psycopg, which sends a batch in one trip."""
-    return PostgresStore(engine)
-
-
-def psycopg2(engine: Engine) -> Store:
-    """Make a store on a driver without pipelines."""
-    return PostgresStore(create_engine(engine.url.set(drivername="postgresql+psycopg2")))
-
-
-def observed(_: Engine) -> Store:
-    """Make a store that counts what another does."""
-    return ObservedStore(MemoryStore(), Telemetry(Observed().dispatch))
-
-
-def partitioned(engine: Engine) -> Store:
-    """Make a store on hash-partitioned tables."""
-    return PostgresStore(engine)
-
-
 @pytest.fixture
-def partitioned_engine(partitioned_databases: PreparedDatabases) -> Iterator[Engine]:
-    """An engine on a database that has the registry's tables partitioned."""
-    with partitioned_databases.lent() as url:
-        engine = create_engine(url)
-        yield engine
-        engine.dispose()
-
-
-KINDS = [memory, psycopg, psycopg2, partitioned, observed]
-
-
-@pytest.fixture(params=KINDS, ids=lambda make: str(make.__name__))
-def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+def store(any_store: Store) -> Store:
     """An empty store of each kind."""
-    make: Callable[[Engine], Store] = request.param
-    store = make(
-        request.getfixturevalue("partitioned_engine" if make is partitioned else "engine")
-    )
-    yield store
-    if isinstance(store, PostgresStore):
-        store._application.dispose()
+    return any_store
 
 
 def test_refs_are_numbered_from_one_in_the_order_of_the_keys(store: Store) -> None:

@@ -25,7 +25,7 @@ from alfred_refs.refs import Ref
 from alfred_refs.store import Address, EntityKey, PostgresStore, statements
 from alfred_refs.store.parameters import begun
 from alfred_refs.store.postgres import _arrays
-from alfred_refs.store.tables import conversations
+from alfred_refs.store.tables import conversations, metadata
 
 pytestmark = pytest.mark.tables
 
@@ -515,8 +515,7 @@ def test_a_role_that_may_only_read_resolves(engine: Engine, driver: str) -> None
     role = f"reader_{uuid.uuid4().hex[:12]}"
     with engine.begin() as connection:
         connection.execute(text(f"create role {role}"))
-        for table in ("conversation", "counter", "mapping"):
-            connection.execute(text(f"grant select on alfred_refs_{table} to {role}"))
+        connection.execute(text(f"grant select on {', '.join(metadata.tables)} to {role}"))
     application = create_engine(engine.url.set(drivername=f"postgresql+{driver}"))
 
     @event.listens_for(application, "connect")

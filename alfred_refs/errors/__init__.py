@@ -14,6 +14,14 @@ from .bad_refs import (
     UnknownRefError as UnknownRefError,
     WrongEntityError as WrongEntityError,
 )
+from .drafts import (
+    DiscardedDraftError as DiscardedDraftError,
+    DraftContentError as DraftContentError,
+    DraftKeyError as DraftKeyError,
+    SavedDraftError as SavedDraftError,
+    StaleDraftError as StaleDraftError,
+    UnknownDraftError as UnknownDraftError,
+)
 from .owners import (
     ForeignRowError as ForeignRowError,
     OwnershipError as OwnershipError,

@@ -99,7 +99,10 @@ class WrongEntityError(BadRefError):
 
 
 class DraftRefError(BadRefError):
-    """The ref has the form of a draft's where a saved row is needed."""
+    """The ref is a draft's where a saved row is needed.
+
+    Subclasses are about drafts that cannot be used as drafts either.
+    """
 
     def _message(self) -> str:
         return (

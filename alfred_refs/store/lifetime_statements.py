@@ -22,6 +22,7 @@ from sqlalchemy import (
     Uuid,
     and_,
     bindparam,
+    case,
     cast,
     delete,
     exists,
@@ -33,10 +34,10 @@ from sqlalchemy import (
     true,
     update,
 )
-from sqlalchemy.dialects.postgresql import Insert, insert
+from sqlalchemy.dialects.postgresql import JSON, Insert, insert
 
 from . import parameters as p
-from .tables import conversations, counters, mappings
+from .tables import conversations, counters, drafts, mappings
 
 _new = bindparam("p_new", type_=Uuid)
 _taken = bindparam("p_taken", type_=SmallInteger)
@@ -47,6 +48,11 @@ _unused_for = cast(bindparam("p_unused_for"), Interval)  # tells the type of nul
 _chosen = bindparam("p_chosen", type_=ARRAY(Uuid))
 _counts = bindparam("p_counts", type_=ARRAY(Integer))
 _gones = bindparam("p_gones", type_=ARRAY(Text))
+_last_drafts = bindparam("p_last_drafts", type_=ARRAY(Integer))
+_turns = bindparam("p_turns", type_=ARRAY(Integer))
+_edits = bindparam("p_edits", type_=ARRAY(Integer))
+_versions = bindparam("p_versions", type_=ARRAY(Integer))
+_states = bindparam("p_states", type_=ARRAY(Text))
 
 # Notes that a conversation is used, unless its row is locked: whoever resolves is not to wait, and
 # most who lock it note the same.
@@ -64,12 +70,13 @@ touch = (
 )
 
 
-def _copied(table: Table) -> Insert:
+def _copied(table: Table, **changed: ColumnElement[Any]) -> Insert:
     """Copy a conversation's rows of a table, all columns, to the new one."""
     others = [column for column in table.c if column.name not in {"conversation", "kind"}]
+    values = [changed.get(column.name, column) for column in others]
     return insert(table).from_select(
         ["conversation", "kind", *(column.name for column in others)],
-        select(_new, (table.c.kind + _taken).cast(SmallInteger), *others).where(
+        select(_new, (table.c.kind + _taken).cast(SmallInteger), *values).where(
             table.c.conversation == p.conversation
         ),
     )
@@ -87,6 +94,9 @@ kinds_taken = select(func.coalesce(func.max(counters.c.kind), 0)).where(
 )
 fork_counters = _copied(counters)
 fork_mappings = _copied(mappings)
+# A draft that is not saved where the branches part is saved in each as a row of its own: a key
+# that is reserved for it is the source's.
+fork_drafts = _copied(drafts, key=case((drafts.c.state == "saved", drafts.c.key)))
 
 # Forget. The row goes first: who mints meanwhile waits for it, and then begins the conversation
 # anew, with the counters that were left.
@@ -94,6 +104,7 @@ forget_conversation = (
     delete(conversations).where(p.here, p.is_mine).returning(conversations.c.conversation)
 )
 forget_mappings = delete(mappings).where(mappings.c.conversation == p.conversation)
+forget_drafts = delete(drafts).where(drafts.c.conversation == p.conversation)
 leave_counters = (
     update(counters)
     .where(counters.c.conversation == p.conversation)
@@ -115,6 +126,7 @@ prune_conversations = delete(conversations).where(
     conversations.c.conversation == func.any(_chosen)
 )
 prune_mappings = delete(mappings).where(mappings.c.conversation == func.any(_chosen))
+prune_drafts = delete(drafts).where(drafts.c.conversation == func.any(_chosen))
 leave_pruned = (
     update(counters)
     .where(counters.c.conversation == func.any(_chosen))
@@ -177,7 +189,7 @@ page_of_entries = (
     .limit(p.limit)
 )
 last_numbers = (
-    select(counters.c.entity, counters.c.last)
+    select(counters.c.entity, counters.c.last, counters.c.drafts)
     .where(counters.c.conversation == p.conversation)
     .order_by(counters.c.entity)
 )
@@ -187,15 +199,16 @@ restore_conversation = insert(conversations).values(
     conversation=p.conversation, id=p.id_, owner=p.owner, turn=_turn, begun_at=_begun_at
 )
 _numbered = (
-    func.unnest(p.entities, p.numbers, _counts)
-    .table_valued("entity", "last", "kept")
+    func.unnest(p.entities, p.numbers, _counts, _last_drafts)
+    .table_valued("entity", "last", "kept", "drafts")
     .render_derived(name="numbered")
 )
 restore_counters = insert(counters).from_select(
-    ["conversation", "entity", "last", "forgotten", "kind"],
+    ["conversation", "entity", "last", "forgotten", "kind", "drafts"],
     select(p.conversation, _numbered.c.entity, _numbered.c.last).add_columns(
         _numbered.c.last - _numbered.c.kept,
         p.next_kinds(func.row_number().over(order_by=_numbered.c.entity)),
+        _numbered.c.drafts,
     ),
 )
 _highest = func.greatest(counters.c.last, restore_counters.excluded.last)
@@ -206,6 +219,7 @@ continue_counters = restore_counters.on_conflict_do_update(
         "forgotten": _highest
         - restore_counters.excluded.last
         + restore_counters.excluded.forgotten,
+        "drafts": func.greatest(counters.c.drafts, restore_counters.excluded.drafts),
         "left_at": null(),
     },
 )
@@ -224,6 +238,32 @@ restore_mappings = insert(mappings).from_select(
         and_(counters.c.conversation == p.conversation, counters.c.entity == _entries.c.entity),
     ),
 )
+_generated = (
+    func.unnest(
+        *(p.entities, p.numbers, _turns, _edits, _versions, _states),
+        *(p.contents, p.labels, p.keys),
+    )
+    .table_valued(
+        *("entity", "number", "turn", "edited", "version", "state"),
+        *("content", "label", "key"),
+    )
+    .render_derived(name="generated")
+)
+restore_drafts = insert(drafts).from_select(
+    [
+        *("conversation", "kind", "number", "turn", "edited", "version", "state"),
+        *("content", "label", "key"),
+    ],
+    select(p.conversation, counters.c.kind, _generated.c.number)
+    .add_columns(_generated.c.turn, _generated.c.edited, _generated.c.version)
+    .add_columns(_generated.c.state, cast(_generated.c.content, JSON))
+    .add_columns(_generated.c.label, _generated.c.key)
+    .join_from(
+        _generated,
+        counters,
+        and_(counters.c.conversation == p.conversation, counters.c.entity == _generated.c.entity),
+    ),
+)
 
 # Count.
 count_conversations = select(func.count()).select_from(conversations)
@@ -232,6 +272,11 @@ count_refs = select(counters.c.entity, func.sum(_kept).cast(BigInteger)).group_b
 )
 count_gone = select(func.count()).where(mappings.c.gone.is_not(None))
 count_left = select(func.count()).where(_is_left)
+count_drafts = (
+    select(drafts.c.state, func.count().label("drafts"))
+    .group_by(drafts.c.state)
+    .order_by(drafts.c.state)
+)
 # A partitioned table has its room in its partitions.
 room = text(
     """

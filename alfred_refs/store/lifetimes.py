@@ -10,8 +10,9 @@ import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from alfred_refs.errors import (
     ConversationExistsError,
@@ -23,21 +24,28 @@ from alfred_refs.refs import Ref
 
 from . import lifetime_statements as statements
 from .connections import snapshot, transaction
+from .drafting import PAGE, Fetch, listed
 from .parameters import begun, named
-from .sending import Sending
+from .sending import UNIQUE_VIOLATION, Sending
 from .statements import lock_begun
 from .tables import metadata
-from .values import Address, ConversationInfo, Entry, Exported, RegistryStats
+from .values import (
+    Address,
+    ConversationInfo,
+    DraftEntry,
+    DraftState,
+    Entry,
+    Exported,
+    RegistryStats,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Executable, Row
 
 _PAGE = 1000  # rows read or written by one statement: some hundred kilobytes
 
-# https://www.postgresql.org/docs/current/errcodes-appendix.html
-UNIQUE_VIOLATION = "23505"
-
 _FIRST = uuid.UUID(int=0)
+_STATES: Sequence[DraftState] = get_args(DraftState)
 
 _T = TypeVar("_T")
 
@@ -62,6 +70,7 @@ class Lifetimes(Sending, ABC):
                     taken = connection.scalar(statements.kinds_taken, values)
                     connection.execute(statements.fork_counters, values | {"p_taken": taken})
                     connection.execute(statements.fork_mappings, values | {"p_taken": taken})
+                    connection.execute(statements.fork_drafts, values | {"p_taken": taken})
                     connection.execute(statements.touch, values)
             return found is not None
 
@@ -77,6 +86,7 @@ class Lifetimes(Sending, ABC):
                 found = connection.execute(statements.forget_conversation, values).one_or_none()
                 if found is not None:
                     connection.execute(statements.forget_mappings, values)
+                    connection.execute(statements.forget_drafts, values)
                     connection.execute(statements.leave_counters, values)
             return found is not None
 
@@ -175,7 +185,6 @@ class Lifetimes(Sending, ABC):
 
 
 _Digests = Sequence[uuid.UUID]
-_Fetch = Callable[["Executable", Mapping[str, Any]], Sequence["Row[Any]"]]
 
 
 def _prune_conversations(connection: Connection, values: Mapping[str, Any]) -> _Digests:
@@ -183,6 +192,7 @@ def _prune_conversations(connection: Connection, values: Mapping[str, Any]) -> _
     if chosen:
         these = {"p_chosen": chosen}
         connection.execute(statements.prune_mappings, these)
+        connection.execute(statements.prune_drafts, these)
         connection.execute(statements.leave_pruned, these)
         connection.execute(statements.prune_conversations, these)
     return chosen
@@ -202,12 +212,17 @@ def _read(connection: Connection, address: Address) -> Exported | None:
     rows = fetch(statements.describe, named(address))
     if not rows or not rows[0].mine:
         return None
-    last = {row.entity: row.last for row in fetch(statements.last_numbers, named(address))}
+    counters = fetch(statements.last_numbers, named(address))
+    last = {row.entity: row.last for row in counters if row.last}
     entries = [entry for name in sorted(last) for entry in _entries(fetch, address, name)]
-    return Exported(address.id, address.owner, rows[0].turn, rows[0].begun_at, last, entries)
+    return Exported(
+        *(address.id, address.owner, rows[0].turn, rows[0].begun_at, last, entries),
+        {row.entity: row.drafts for row in counters if row.drafts},
+        [replace(draft, row=None) for draft in listed(fetch, address, None, _STATES)],
+    )
 
 
-def _entries(fetch: _Fetch, address: Address, entity: str) -> Iterator[Entry]:
+def _entries(fetch: Fetch, address: Address, entity: str) -> Iterator[Entry]:
     """Yield the entries of an entity page by page, in the order of their numbers."""
     values = named(address) | {"p_entity": entity, "p_limit": _PAGE}
     number: int | None = 0
@@ -223,10 +238,12 @@ def _write(connection: Connection, address: Address, exported: Exported) -> None
     values = begun(address) | {"p_turn": exported.turn, "p_begun_at": exported.begun_at}
     connection.execute(statements.restore_conversation, values)
     kept = Counter(entry.ref.entity for entry in exported.entries)
+    entities = sorted(exported.last.keys() | exported.last_drafts.keys())
     numbers = {
-        "p_entities": list(exported.last),
-        "p_numbers": list(exported.last.values()),
-        "p_counts": [kept[entity] for entity in exported.last],
+        "p_entities": entities,
+        "p_numbers": [exported.last.get(entity, 0) for entity in entities],
+        "p_counts": [kept[entity] for entity in entities],
+        "p_last_drafts": [exported.last_drafts.get(entity, 0) for entity in entities],
     }
     its_own = exported.id == address.id
     restore = statements.continue_counters if its_own else statements.restore_counters
@@ -241,6 +258,23 @@ def _write(connection: Connection, address: Address, exported: Exported) -> None
             "p_labels": [entry.label for entry in page],
         }
         connection.execute(statements.restore_mappings, values | arrays)
+    for start in range(0, len(exported.drafts), PAGE):
+        page_of_drafts = _arrays_of(exported.drafts[start : start + PAGE])
+        connection.execute(statements.restore_drafts, values | page_of_drafts)
+
+
+def _arrays_of(drafts: Sequence[DraftEntry]) -> dict[str, Any]:
+    return {
+        "p_entities": [draft.ref.entity for draft in drafts],
+        "p_numbers": [draft.ref.number for draft in drafts],
+        "p_turns": [draft.turn for draft in drafts],
+        "p_edits": [draft.edited for draft in drafts],
+        "p_versions": [draft.version for draft in drafts],
+        "p_states": [draft.state for draft in drafts],
+        "p_contents": [draft.content for draft in drafts],
+        "p_labels": [draft.label for draft in drafts],
+        "p_keys": [None if draft.key is None else encode(draft.key) for draft in drafts],
+    }
 
 
 def _info(row: Row[Any]) -> ConversationInfo:
@@ -260,6 +294,7 @@ def _stats(connection: Connection) -> RegistryStats:
         },
         gone=connection.scalar(statements.count_gone) or 0,
         left_counters=connection.scalar(statements.count_left) or 0,
+        drafts={row.state: row.drafts for row in connection.execute(statements.count_drafts)},
         table_bytes=in_tables,
         index_bytes=in_indexes,
     )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from alfred_refs.errors import ConversationExistsError, UnknownConversationError
+from alfred_refs.errors import UnknownConversationError
 from alfred_refs.refs import Ref
 
+from .memory_drafts import DraftMemory
 from .remembered import Left, Remembered, now
 from .values import (
     NO_LABELS,
@@ -24,13 +24,8 @@ from .values import (
 )
 
 
-class MemoryStore:
+class MemoryStore(DraftMemory):
     """A `Store` without a database; threads of one process may share it."""
-
-    def __init__(self) -> None:
-        self._conversations: dict[str, Remembered] = {}
-        self._left: dict[str, Left] = {}
-        self._lock = threading.Lock()
 
     def create_tables(self) -> None:
         """Do nothing: there are no tables."""
@@ -115,6 +110,11 @@ class MemoryStore:
             self._use(address)
             fork = Remembered(source.owner, source.turn, dict(source.last))
             fork.by_ref, fork.by_key = dict(source.by_ref), dict(source.by_key)
+            fork.last_drafts = dict(source.last_drafts)
+            fork.drafts = {
+                ref: draft if draft.state == "saved" else replace(draft, key=None)
+                for ref, draft in source.drafts.items()
+            }
             self._make(Address(new_id).id, fork)
 
     def forget(self, address: Address) -> None:
@@ -145,13 +145,19 @@ class MemoryStore:
             there = self._there(address)
             entries = sorted(there.by_ref.values(), key=lambda entry: entry.ref)
             last = dict(sorted(there.last.items()))
-            return Exported(address.id, address.owner, there.turn, there.begun_at, last, entries)
+            return Exported(
+                *(address.id, address.owner, there.turn, there.begun_at, last, entries),
+                dict(sorted(there.last_drafts.items())),
+                [there.drafts[ref] for ref in sorted(there.drafts)],
+            )
 
     def restore(self, address: Address, exported: Exported) -> None:
         """See `Store.restore`."""
         with self._lock:
             conversation = Remembered(address.owner, exported.turn, dict(exported.last))
             conversation.begun_at = exported.begun_at
+            conversation.last_drafts = dict(exported.last_drafts)
+            conversation.drafts = {draft.ref: draft for draft in exported.drafts}
             for entry in exported.entries:
                 conversation.keep(entry)
             self._make(address.id, conversation, again=exported.id == address.id)
@@ -177,26 +183,18 @@ class MemoryStore:
             each = list(self._conversations.values())
             refs = sum((Counter(conversation.counts()) for conversation in each), Counter())
             entries = (entry for conversation in each for entry in conversation.by_ref.values())
+            drafts = (draft for conversation in each for draft in conversation.drafts.values())
             return RegistryStats(
                 conversations=len(each),
                 refs=dict(sorted(refs.items())),
                 gone=sum(entry.gone is not None for entry in entries),
-                left_counters=sum(len(left.last) for left in self._left.values()),
+                left_counters=sum(len(left.numbered()) for left in self._left.values()),
+                drafts=dict(sorted(Counter(draft.state for draft in drafts).items())),
             )
 
-    def _begun(self, address: Address) -> Remembered:
-        """Return the conversation, which is used; begin it if need be."""
-        self._seen(address)
-        if address.id not in self._conversations:
-            self._make(address.id, Remembered(address.owner))
-        self._use(address)
-        return self._conversations[address.id]
-
-    def _use(self, address: Address) -> None:
-        self._mine(address).used_at = now()
-
     def _forget(self, id_: str) -> None:
-        self._left[id_] = Left(self._conversations.pop(id_).last)
+        forgotten = self._conversations.pop(id_)
+        self._left[id_] = Left(forgotten.last, forgotten.last_drafts)
 
     def _prune(self, unused_for: timedelta, batch: int) -> int:
         with self._lock:
@@ -206,40 +204,3 @@ class MemoryStore:
             for id_ in chosen:
                 self._forget(id_)
             return len(chosen)
-
-    def _make(self, id_: str, conversation: Remembered, *, again: bool = False) -> None:
-        """Add a conversation, and the counters that one of its id has left behind.
-
-        Args:
-            id_: it must not be taken.
-            conversation: its numbers must not have been given, unless it is there `again`.
-            again: its numbers go on from the highest that was given.
-        """
-        left = self._left[id_].last if id_ in self._left else {}
-        given = left.keys() & conversation.last.keys()
-        if id_ in self._conversations or (given and not again):
-            raise ConversationExistsError(id_)
-        for entity, last in left.items():
-            conversation.last[entity] = max(last, conversation.last.get(entity, 0))
-        self._left.pop(id_, None)
-        self._conversations[id_] = conversation
-
-    def _there(self, address: Address) -> Remembered:
-        """Return the conversation, if it was begun and is of this owner."""
-        if address.id not in self._conversations:
-            raise UnknownConversationError(address.id)
-        return self._seen(address)
-
-    def _seen(self, address: Address) -> Remembered:
-        """Return the conversation, an empty one if it was not begun; refuse another owner's."""
-        conversation = self._conversations.get(address.id)
-        if conversation is not None and conversation.owner != address.owner:
-            raise UnknownConversationError(address.id)
-        return conversation or Remembered(address.owner)
-
-    def _mine(self, address: Address) -> Remembered:
-        """Return the conversation, an empty one in place of another owner's."""
-        conversation = self._conversations.get(address.id)
-        if conversation is None or conversation.owner != address.owner:
-            return Remembered(address.owner)
-        return conversation

@@ -36,6 +36,7 @@ entities = bindparam("p_entities", type_=ARRAY(Text))
 keys = bindparam("p_keys", type_=ARRAY(LargeBinary))
 labels = bindparam("p_labels", type_=ARRAY(Text))
 numbers = bindparam("p_numbers", type_=ARRAY(Integer))
+contents = bindparam("p_contents", type_=ARRAY(Text))
 
 here = conversations.c.conversation == conversation
 is_mine = conversations.c.owner.is_not_distinct_from(owner)

@@ -21,9 +21,10 @@ from alfred_refs.refs import Ref
 
 from . import lifetime_statements, statements
 from .connections import transaction
-from .lifetimes import UNIQUE_VIOLATION, Lifetimes
+from .drafting import Drafting
+from .lifetimes import Lifetimes
 from .parameters import begun, named
-from .sending import only_mine
+from .sending import UNIQUE_VIOLATION, only_mine
 from .tables import metadata
 from .values import NO_LABELS, NOTED_EVERY, Address, EntityKey, Entry, Gone
 
@@ -39,7 +40,7 @@ _READ_ONLY = (
 )
 
 
-class PostgresStore(Lifetimes):
+class PostgresStore(Drafting, Lifetimes):
     """A `Store` in the database of an engine.
 
     Args:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol
 
+from alfred_refs.keys import Key
 from alfred_refs.refs import Ref
 
 from .values import (
     NO_LABELS,
     Address,
     ConversationInfo,
+    DraftEntry,
+    DraftState,
     EntityKey,
     Entry,
     Exported,
     Gone,
+    NewDraft,
     RegistryStats,
 )
 
@@ -25,8 +29,9 @@ class Store(Protocol):
 
     Every method is atomic, unless it says so, and takes no part in the caller's transaction;
     those that a session calls make one round trip. Where the conversation belongs to another
-    owner, `known`, `labelled`, `mark` and `label` find nothing in it, `touch` does nothing, and
-    all other methods that take an address raise `UnknownConversationError`.
+    owner, `known`, `labelled`, `mark`, `label`, `edit_draft` and `confirm_drafts` find nothing in
+    it, `touch` does nothing, and all other methods that take an address raise
+    `UnknownConversationError`.
     """
 
     def create_tables(self) -> None:
@@ -88,6 +93,95 @@ class Store(Protocol):
         """Note what the rows of these keys are called now; skip unknown keys."""
         ...
 
+    def draft(
+        self, address: Address, new: Sequence[NewDraft], turn: int | None = None
+    ) -> list[DraftEntry]:
+        """Keep drafts, which get the next numbers of their entities, and return them in order.
+
+        A draft is durable when it is returned. Its number is of a counter of its own, beside that
+        of the entity's refs, and is never given again. The conversation is begun if it does not
+        exist, and used; so it is by whatever else writes a draft.
+
+        Args:
+            address: the conversation.
+            new: what was generated.
+            turn: in which; `None`: the one that the conversation is in.
+        """
+        ...
+
+    def read_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
+        """Return the drafts that are known, whatever became of them; the others are left out."""
+        ...
+
+    def drafts(
+        self, address: Address, entity: str | None, states: Collection[DraftState]
+    ) -> Iterator[DraftEntry]:
+        """Yield all drafts in these states, or those of one entity, in natural order.
+
+        They are read page by page: what is written meanwhile may be there or not.
+        """
+        ...
+
+    def edit_draft(
+        self,
+        address: Address,
+        ref: Ref,
+        content: str,
+        *,
+        label: str | None = None,
+        version: int | None = None,
+        turn: int | None = None,
+    ) -> DraftEntry | None:
+        """Give a pending draft other content, and return it without its row.
+
+        A key that is reserved for it stays.
+
+        Args:
+            address: the conversation.
+            ref: which.
+            content: all that it has from now on.
+            label: another label; `None`: as it was.
+            version: which version was read. Another one is left as it is, unless it is the next
+                and has this content already: a caller who was not told may ask again.
+            turn: in which it is edited; `None`: the one that the conversation is in.
+
+        Returns:
+            `None` where nothing was changed: it is not known, not pending, or of another version.
+        """
+        ...
+
+    def discard_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
+        """Discard pending drafts, and return what `read_drafts` does then.
+
+        None is discarded if one is not known or saved. One that is discarded already stays so.
+
+        A draft whose key is reserved can be discarded, because a save that failed must not keep it
+        for ever. If that save is under way and its row is committed all the same, the draft is
+        saved: `confirm_drafts` says so, as the row is there. Nothing is lost, and no row comes
+        about that no draft knows.
+        """
+        ...
+
+    def reserve_keys(self, address: Address, keys: Mapping[Ref, Key]) -> Mapping[Ref, DraftEntry]:
+        """Set the key of each pending draft that has none; return what `read_drafts` does then.
+
+        A key that was set never changes, so all who save a draft insert a row of one key, and the
+        table lets one of them win. A crash between the commit of the row and `confirm_drafts`
+        leaves a pending draft with a key: the table tells whether its row is there. So a key must
+        be one that no other row can have, such as a new UUID or a sequence's next number.
+
+        Raises:
+            DraftKeyError: one of the keys is another draft's; none is set.
+        """
+        ...
+
+    def confirm_drafts(self, address: Address, refs: Sequence[Ref]) -> None:
+        """Note that the rows of these drafts are saved; skip those without key, and unknown ones.
+
+        One that was discarded in between is saved.
+        """
+        ...
+
     def begin_turn(self, address: Address) -> int:
         """Begin the next turn and return its number, from 1; begin the conversation if need be."""
         ...
@@ -107,6 +201,9 @@ class Store(Protocol):
     def fork(self, address: Address, new_id: str) -> None:
         """Make a conversation of the same owner with the same refs, marks, turn and counters.
 
+        Drafts go along. One that is not saved loses the key that may be reserved for it: each of
+        the two conversations may save it, as a row of its own.
+
         It is taken at one moment: what others mint at that time is in the fork with its counter,
         or neither.
 
@@ -118,7 +215,7 @@ class Store(Protocol):
         ...
 
     def forget(self, address: Address) -> None:
-        """Remove a conversation and its mappings; keep its counters.
+        """Remove a conversation with its mappings and drafts; keep its counters.
 
         When the id is begun again, by whomever, its numbers go on from there: a ref from before
         is unknown, and never another row's.
@@ -164,7 +261,8 @@ class Store(Protocol):
 
         Args:
             address: what it is to be; its id and owner may be others than those in `exported`.
-            exported: no number or key in it is repeated, and none is above its counter.
+            exported: no number or key in it is repeated, and none is above its counter; so it is
+                with its drafts.
 
         Raises:
             ConversationExistsError: as for `fork`.

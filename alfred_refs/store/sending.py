@@ -16,6 +16,9 @@ from .values import Address
 if TYPE_CHECKING:
     from sqlalchemy import Row
 
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+UNIQUE_VIOLATION = "23505"
+
 _Row = TypeVar("_Row", bound=Sequence[Any])
 
 

@@ -2,7 +2,7 @@
 
 Every key and index starts with the conversation, so that the tables can be partitioned by it.
 A conversation that is forgotten leaves its counters behind: a digest, names of entities and
-numbers, so that no number is ever given to another row.
+numbers, so that no number is ever given to another row or draft.
 In the mappings, of which there are very many, two bytes stand for the entity: its kind, which the
 conversation's counters name. A name of any length weighs nothing there.
 There is no foreign key between them: PostgreSQL would check it for each row that is minted, and
@@ -14,6 +14,7 @@ from __future__ import annotations
 from sqlalchemy import (
     Column,
     DateTime,
+    Index,
     Integer,
     LargeBinary,
     MetaData,
@@ -26,6 +27,7 @@ from sqlalchemy import (
     func,
     text,
 )
+from sqlalchemy.dialects.postgresql import JSON
 
 metadata = MetaData()
 
@@ -65,6 +67,13 @@ counters = Table(
         nullable=False,
         comment="what stands for the entity in this conversation's mappings; never changes",
     ),
+    Column(
+        "drafts",
+        Integer,
+        nullable=False,
+        server_default=text("0"),
+        comment="the highest number ever given to a draft",
+    ),
     UniqueConstraint("conversation", "kind", name="alfred_refs_counter_kind"),
     comment="the highest number of each entity: never falls, so no number is given twice",
 )
@@ -82,4 +91,30 @@ mappings = Table(
     PrimaryKeyConstraint("conversation", "kind", "number"),
     UniqueConstraint("conversation", "kind", "key", name="alfred_refs_mapping_key"),
     comment="refs and their keys; conversation, kind, number and key never change",
+)
+
+# Few and large, where mappings are many and small. `json`, because `jsonb` would give back other
+# values than it was given: 1e22 as an integer, and fields in another order.
+drafts = Table(
+    "alfred_refs_draft",
+    metadata,
+    Column("conversation", Uuid, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("turn", Integer, nullable=False, comment="in which it was generated"),
+    Column("edited", Integer, nullable=False, comment="the turn of its last edit"),
+    Column("version", Integer, nullable=False, comment="1, and one more with each edit"),
+    Column("kind", SmallInteger, nullable=False, comment="of the entity: see its counter"),
+    Column("state", Text, nullable=False, comment="pending, saved or discarded"),
+    Column("content", JSON, nullable=False, comment="what was generated; refs, never keys"),
+    Column("label", Text, comment="what people are to call the row; null: not known"),
+    Column("key", LargeBinary, comment="of its row, as in mappings; null: none is reserved"),
+    PrimaryKeyConstraint("conversation", "kind", "number"),
+    # of reserved ones alone: nobody reads by it, and a server without statistics would do so
+    Index(
+        "alfred_refs_draft_key",
+        *("conversation", "kind", "key"),
+        unique=True,
+        postgresql_where=text("key IS NOT NULL"),
+    ),
+    comment="content that was generated; once reserved a key never changes",
 )

@@ -20,6 +20,9 @@ EntityKey = tuple[str, Key]
 Gone = Literal["was deleted", "was never saved"]
 """Why a ref has no row."""
 
+DraftState = Literal["pending", "saved", "discarded"]
+"""What has become of a draft."""
+
 NO_LABELS: Mapping[EntityKey, str] = MappingProxyType({})
 
 _LONGEST = 255
@@ -80,6 +83,48 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class NewDraft:
+    """Content to be kept.
+
+    Attributes:
+        entity: what it is to become.
+        content: a JSON object, as text.
+        label: what people are to call the row.
+    """
+
+    entity: str
+    content: str = field(repr=False)
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DraftEntry:
+    """What a store knows of one draft.
+
+    Attributes:
+        ref: a draft's.
+        content: a JSON object, as the text that was given.
+        label: what people are to call the row; `None` where that is not known.
+        turn: in which it was generated.
+        edited: the turn of its last edit, or else that in which it was generated.
+        version: 1, and one more with each edit.
+        state: what has become of it.
+        key: of the row that it is or will be saved as; `None` until one is reserved.
+        row: the entry of that key, if it has one.
+    """
+
+    ref: Ref
+    content: str = field(repr=False)
+    label: str | None
+    turn: int
+    edited: int
+    version: int = 1
+    state: DraftState = "pending"
+    key: Key | None = field(default=None, repr=False)
+    row: Entry | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ConversationInfo:
     """What is known of a conversation without looking into it.
 
@@ -110,6 +155,7 @@ class RegistryStats:
         refs: how many refs they have, by entity, in order.
         gone: how many of these refs are of rows that are not there.
         left_counters: how many counters were left behind by conversations that were forgotten.
+        drafts: how many drafts they have, by state, in order.
         table_bytes: what the tables take on disk; `None` where there is no disk.
         index_bytes: what their indexes take beside.
     """
@@ -118,6 +164,7 @@ class RegistryStats:
     refs: Mapping[str, int]
     gone: int
     left_counters: int
+    drafts: Mapping[str, int] = field(default_factory=dict)
     table_bytes: int | None = None
     index_bytes: int | None = None
 
@@ -133,6 +180,8 @@ class Exported:
         begun_at: when it was begun.
         last: the highest number ever given, by entity.
         entries: of all refs, in natural order.
+        last_drafts: the highest number ever given to a draft, by entity.
+        drafts: all of them, in natural order; their `row` is left out.
     """
 
     id: str
@@ -141,6 +190,8 @@ class Exported:
     begun_at: datetime
     last: Mapping[str, int]
     entries: Sequence[Entry]
+    last_drafts: Mapping[str, int] = field(default_factory=dict)
+    drafts: Sequence[DraftEntry] = ()
 
 
 def _check(what: str, given: Any) -> None:

@@ -1,0 +1,107 @@
+"""Drafts that cannot be used as they were to be, and content that cannot be kept as one."""
+
+from __future__ import annotations
+
+from .bad_refs import DraftRefError
+from .root import RefError
+from .setup import SetupError
+
+
+class UnknownDraftError(DraftRefError):
+    """The ref has the form of a draft's, and the conversation has no such draft.
+
+    `known` are drafts that are pending.
+    """
+
+    def _message(self) -> str:
+        what = "draft" if self.expected is None else f"draft of entity {self.expected!r}"
+        return f"{self.ref!r} is not a known {what}; {self._remedy()}"
+
+    def _known(self) -> str:
+        return _pending(self, super()._known())
+
+
+class DiscardedDraftError(DraftRefError):
+    """The draft was discarded; `known` are drafts that are pending."""
+
+    def _message(self) -> str:
+        return f"{self.ref!r} was discarded and cannot be used; {self._remedy()}"
+
+    def _known(self) -> str:
+        return _pending(self, super()._known())
+
+
+class SavedDraftError(DraftRefError):
+    """The draft is a row by now, which is what can be changed or deleted.
+
+    Attributes:
+        saved: the ref of the row.
+    """
+
+    def __init__(self, ref: str, saved: str) -> None:
+        self.saved = saved
+        super().__init__(ref, None, (saved,))
+        self._data = (ref, saved)
+
+    def _message(self) -> str:
+        return f"{self.ref!r} is saved as {self.saved!r} and no draft any more; use {self.saved!r}"
+
+
+class StaleDraftError(DraftRefError):
+    """The draft was edited after it was read: the edit would undo what somebody else has done.
+
+    Attributes:
+        version: that was read.
+        newest: that the draft has.
+    """
+
+    def __init__(self, ref: str, version: int, newest: int) -> None:
+        self.version = version
+        self.newest = newest
+        super().__init__(ref, None, (ref,))
+        self._data = (ref, version, newest)
+
+    def _message(self) -> str:
+        return (
+            f"{self.ref!r} has version {self.newest!r} and was to be edited as of version "
+            f"{self.version!r}; read it again, and edit what it has now"
+        )
+
+
+class DraftContentError(RefError):
+    """What was generated cannot be kept as a draft; it is not repeated.
+
+    Attributes:
+        fact: what is wrong.
+        remedy: what to do about it.
+    """
+
+    def __init__(self, fact: str, remedy: str) -> None:
+        self.fact = fact
+        self.remedy = remedy
+        super().__init__(fact, remedy)
+
+    def _message(self) -> str:
+        return f"{self.fact}; {self.remedy}"
+
+
+class DraftKeyError(SetupError):
+    """A key that was to be reserved for a draft is another draft's; none was reserved.
+
+    Attributes:
+        refs: the drafts that keys were to be reserved for.
+    """
+
+    def __init__(self, *refs: str) -> None:
+        self.refs = refs
+        super().__init__(
+            f"a key that was to be reserved for {', '.join(map(repr, refs))} is another draft's",
+            "reserve keys that no other row can have, such as new UUIDs",
+        )
+        self._data = refs
+
+
+def _pending(error: DraftRefError, known: str) -> str:
+    if error.known:
+        return known.replace("known", "pending", 1)
+    return "no such draft is pending in this conversation; read the drafts, or generate one"

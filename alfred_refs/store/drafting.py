@@ -1,0 +1,148 @@
+"""Drafts in PostgreSQL: generated content, numbered and kept like refs.
+
+It is a part of `PostgresStore`, which runs it on connections of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from alfred_refs.errors import DraftKeyError, RegistryFailedError, UnknownConversationError
+from alfred_refs.keys import Key, decode, encode
+from alfred_refs.refs import Ref
+
+from . import draft_statements as statements
+from .parameters import begun, named
+from .sending import UNIQUE_VIOLATION, Sending, only_mine
+from .statements import lock_always
+from .values import Address, DraftEntry, DraftState, Entry, NewDraft
+
+if TYPE_CHECKING:
+    from sqlalchemy import Executable, Row
+
+PAGE = 50  # drafts read or written by one statement: some megabytes, if they are large
+
+Fetch = Callable[["Executable", Mapping[str, Any]], Sequence["Row[Any]"]]
+"""Sends a reading statement with its parameters, and returns the rows."""
+
+
+class Drafting(Sending):
+    """The part of `PostgresStore` that is about drafts."""
+
+    def draft(
+        self, address: Address, new: Sequence[NewDraft], turn: int | None = None
+    ) -> list[DraftEntry]:
+        """See `Store.draft`."""
+        if not new:
+            return []
+        values = begun(address) | {
+            "p_entities": [each.entity for each in new],
+            "p_contents": [each.content for each in new],
+            "p_labels": [each.label for each in new],
+            "p_turn": turn,
+        }
+        # not tried again when the connection is lost: they may have been kept
+        rows = self._write([lock_always, statements.draft], values, again=False)
+        if not rows:
+            raise UnknownConversationError(address.id)
+        return [
+            DraftEntry(Ref(each.entity, number, draft=True), each.content, each.label, now, now)
+            for each, (_, number, now) in zip(new, rows, strict=True)
+        ]
+
+    def read_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
+        """See `Store.read_drafts`."""
+        return _by_ref(
+            self._alone(statements.read_drafts, named(address) | _arrays(refs)), address
+        )
+
+    def drafts(
+        self, address: Address, entity: str | None, states: Collection[DraftState]
+    ) -> Iterator[DraftEntry]:
+        """See `Store.drafts`."""
+        return listed(self._alone, address, entity, states)
+
+    def edit_draft(
+        self,
+        address: Address,
+        ref: Ref,
+        content: str,
+        *,
+        label: str | None = None,
+        version: int | None = None,
+        turn: int | None = None,
+    ) -> DraftEntry | None:
+        """See `Store.edit_draft`."""
+        values = named(address) | {
+            "p_entity": ref.entity,
+            "p_number": ref.number,
+            "p_content": content,
+            "p_label": label,
+            "p_version": version,
+            "p_turn": turn,
+        }
+        rows = self._write([statements.lock_used, statements.edit_draft], values)
+        return _entry(ref.entity, rows[0], (None, None, None)) if rows else None
+
+    def discard_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
+        """See `Store.discard_drafts`."""
+        batch = [statements.lock_used, statements.discard_drafts, statements.read_drafts]
+        return _by_ref(self._write(batch, named(address) | _arrays(refs)), address)
+
+    def reserve_keys(self, address: Address, keys: Mapping[Ref, Key]) -> Mapping[Ref, DraftEntry]:
+        """See `Store.reserve_keys`."""
+        values = named(address) | _arrays(list(keys))
+        values["p_keys"] = [encode(key) for key in keys.values()]
+        batch = [statements.lock_used, statements.reserve_keys, statements.read_drafts]
+        try:
+            return _by_ref(self._write(batch, values), address)
+        except RegistryFailedError as error:
+            if error.sqlstate == UNIQUE_VIOLATION:
+                raise DraftKeyError(*map(str, keys)) from None
+            raise
+
+    def confirm_drafts(self, address: Address, refs: Sequence[Ref]) -> None:
+        """See `Store.confirm_drafts`."""
+        batch = [statements.lock_used, statements.confirm_drafts]
+        self._write(batch, named(address) | _arrays(refs))
+
+
+def listed(
+    fetch: Fetch, address: Address, entity: str | None, states: Collection[DraftState]
+) -> Iterator[DraftEntry]:
+    """Yield drafts in natural order, page by page."""
+    values = named(address) | {"p_entity": entity, "p_states": list(states), "p_limit": PAGE}
+    after: tuple[str, int] | None = ("", 0)
+    while after is not None:
+        place = dict(zip(("p_after_entity", "p_number"), after, strict=True))
+        page = list(_by_ref(fetch(statements.page_of_drafts, values | place), address).values())
+        yield from page
+        after = (page[-1].ref.entity, page[-1].ref.number) if len(page) == PAGE else None
+
+
+def _arrays(refs: Sequence[Ref]) -> dict[str, Any]:
+    return {"p_entities": [ref.entity for ref in refs], "p_numbers": [ref.number for ref in refs]}
+
+
+def _by_ref(rows: Sequence[Sequence[Any]], address: Address) -> dict[Ref, DraftEntry]:
+    """Return the entries of rows that have whose it is, an entity, a draft and what it became."""
+    entries = [
+        _entry(entity, row[:-3], row[-3:])
+        for _, entity, *row in only_mine(rows, address)
+        if row[0] is not None
+    ]
+    return {entry.ref: entry for entry in entries}
+
+
+def _entry(entity: str, draft: Sequence[Any], row: Sequence[Any]) -> DraftEntry:
+    number, content, label, turn, edited, version, state, key = draft
+    ref = Ref(entity, number, draft=True)
+    entry = DraftEntry(ref, content, label, turn, edited, version, state)
+    if key is None:
+        return entry
+    saved, gone, known_as = row
+    key = decode(key)
+    there = None if saved is None else Entry(Ref(entity, saved), key, gone, known_as)
+    return replace(entry, key=key, row=there)

@@ -1,0 +1,115 @@
+"""Drafts in this process's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from alfred_refs.errors import DraftKeyError
+from alfred_refs.keys import Key
+from alfred_refs.refs import Ref
+
+from .remembered import Memory, Remembered
+from .values import Address, DraftEntry, DraftState, NewDraft
+
+
+class DraftMemory(Memory):
+    """The part of `MemoryStore` that is about drafts."""
+
+    def draft(
+        self, address: Address, new: Sequence[NewDraft], turn: int | None = None
+    ) -> list[DraftEntry]:
+        """See `Store.draft`."""
+        if not new:
+            return []
+        with self._lock:
+            conversation = self._begun(address)
+            now = conversation.turn if turn is None else turn
+            return [conversation.draft(each, now) for each in new]
+
+    def read_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
+        """See `Store.read_drafts`."""
+        with self._lock:
+            return _known(self._seen(address), refs)
+
+    def drafts(
+        self, address: Address, entity: str | None, states: Collection[DraftState]
+    ) -> Iterator[DraftEntry]:
+        """See `Store.drafts`."""
+        with self._lock:
+            conversation = self._seen(address)
+            found = [conversation.drafted(ref) for ref in sorted(conversation.drafts)]
+        return (
+            draft
+            for draft in found
+            if entity in (None, draft.ref.entity) and draft.state in states
+        )
+
+    def edit_draft(
+        self,
+        address: Address,
+        ref: Ref,
+        content: str,
+        *,
+        label: str | None = None,
+        version: int | None = None,
+        turn: int | None = None,
+    ) -> DraftEntry | None:
+        """See `Store.edit_draft`."""
+        with self._lock:
+            conversation = self._mine(address)
+            draft = conversation.drafts.get(ref)
+            if draft is None or draft.state != "pending":
+                return None
+            label = draft.label if label is None else label
+            done = (draft.version - 1, draft.content, draft.label) == (version, content, label)
+            if version not in (None, draft.version) and not done:
+                return None
+            self._use(address)
+            conversation.drafts[ref] = draft = replace(
+                draft,
+                content=content,
+                label=label,
+                edited=conversation.turn if turn is None else turn,
+                version=draft.version + (not done),
+            )
+            return draft
+
+    def discard_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
+        """See `Store.discard_drafts`."""
+        with self._lock:
+            conversation = self._seen(address)
+            self._use(address)
+            found = _known(conversation, refs)
+            if len(found) == len(set(refs)) and all(d.state != "saved" for d in found.values()):
+                for ref in found:
+                    conversation.drafts[ref] = replace(conversation.drafts[ref], state="discarded")
+            return _known(conversation, refs)
+
+    def reserve_keys(self, address: Address, keys: Mapping[Ref, Key]) -> Mapping[Ref, DraftEntry]:
+        """See `Store.reserve_keys`."""
+        with self._lock:
+            conversation = self._seen(address)
+            self._use(address)
+            reserved = dict(conversation.drafts)
+            for ref, draft in _known(conversation, list(keys)).items():
+                if draft.state == "pending" and draft.key is None:
+                    reserved[ref] = replace(conversation.drafts[ref], key=keys[ref])
+            taken = [(d.ref.entity, d.key) for d in reserved.values() if d.key is not None]
+            if len(taken) > len(set(taken)):
+                raise DraftKeyError(*map(str, keys))
+            conversation.drafts = reserved
+            return _known(conversation, list(keys))
+
+    def confirm_drafts(self, address: Address, refs: Sequence[Ref]) -> None:
+        """See `Store.confirm_drafts`."""
+        with self._lock:
+            conversation = self._mine(address)
+            self._use(address)
+            for ref in _known(conversation, refs):
+                if conversation.drafts[ref].key is not None:
+                    conversation.drafts[ref] = replace(conversation.drafts[ref], state="saved")
+
+
+def _known(conversation: Remembered, refs: Sequence[Ref]) -> dict[Ref, DraftEntry]:
+    return {ref: conversation.drafted(ref) for ref in refs if ref in conversation.drafts}
