@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import ColumnElement, inspect, select, tuple_
@@ -15,7 +16,7 @@ from alfred_refs.session import RefSession
 
 from .filters import Keys
 from .foreign import labelled
-from .results import Rendering, Shape
+from .results import Rendering, Shape, without_refs
 from .setting import Setting
 from .tables import ToolTable
 
@@ -91,18 +92,19 @@ class Call:
         states = [sqla.state_of(instance) for instance in instances]
         return [found[state.key] for state in states if state.key in found]
 
-    def rendering(self, instances: Sequence[Any], table: ToolTable) -> Rendering:
-        """Return what makes rows of instances."""
-        known = {}
-        if table.own is None:
-            refs = self.refs_of(instances, table)
-            known = {id(each): ref for each, ref in zip(instances, refs, strict=True)}
+    def rendering(self, instances: Sequence[Any], shape: Shape) -> Rendering:
+        """Return what makes rows of instances: at most one round trip for all their refs."""
+        limits = self.setting.limits
+        found = list(islice(without_refs(instances, shape, limits.rows), 10 * limits.related))
+        pairs = [(table.entity, _key_of(instance, table)) for table, instance in found]
+        refs = self.conversation.refer_pairs(pairs)
+        known = {id(each): ref for (_, each), ref in zip(found, refs, strict=True)}
 
         def ref_of(instance: Any, of: ToolTable) -> str:
             known_ref = known.get(id(instance))
             return self.refs_of([instance], of)[0] if known_ref is None else known_ref
 
-        return Rendering(self.setting.limits, ref_of, self.scrub)
+        return Rendering(limits, ref_of, self.scrub)
 
     def finished(
         self, answer: dict[str, Any], rendering: Rendering, notes: Sequence[str]

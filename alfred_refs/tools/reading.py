@@ -60,7 +60,7 @@ class Reader:
         limit = most if asked.limit is None else min(asked.limit, most)
         page = _Page(shape_of(table, asked.columns, reading.include), limit, cursor)
         instances, more = self._instances(reading, page)
-        rendering = self._call.rendering(instances, table)
+        rendering = self._call.rendering(instances, page.shape)
         rows = self._rows(instances, page.shape, rendering)
         for hooks in self._setting.hooks_of(table):
             hooks.after_read(reading, rows)

@@ -7,7 +7,7 @@ cut and said to be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,8 +82,8 @@ def shape_of(table: ToolTable, names: Sequence[str] | None, include: Iterable[st
 def _children(table: ToolTable, paths: Iterable[Sequence[str]]) -> dict[str, Shape]:
     within: dict[str, list[str]] = {}
     for name, *rest in paths:
-        if name not in table.targets:
-            raise UnknownColumnError(table.name, name, table.fields)
+        if name not in table.included:
+            raise UnknownColumnError(table.name, name, [*table.columns, *table.included])
         within.setdefault(name, []).extend([".".join(rest)] if rest else [])
     return {name: _child(table.targets[name], rest) for name, rest in within.items()}
 
@@ -99,11 +99,13 @@ class Limits:
 
     Attributes:
         rows: at most so many, and at most so many related ones in each.
+        related: at most so many related rows in all.
         characters: of the texts of one result, about; rows beyond are left for the next read.
         text: characters of one text.
     """
 
     rows: int = 100
+    related: int = 1_000
     characters: int = 100_000
     text: int = 20_000
 
@@ -118,6 +120,7 @@ class Rendering:
         scrub: puts something else in place of keys in a text.
         cut: where something was left out, as paths in the rows.
         shown: the rows with the instances and shapes that they are of, nested ones included.
+        related: how many of them are nested.
     """
 
     limits: Limits
@@ -125,6 +128,7 @@ class Rendering:
     scrub: Callable[[str], str]
     cut: list[str] = field(default_factory=list)
     shown: list[tuple[Row, Any, Shape]] = field(default_factory=list)
+    related: int = 0
 
     def row(self, instance: Any, shape: Shape, path: str = "") -> Row:
         """Return one row."""
@@ -147,14 +151,18 @@ class Rendering:
         if related is None:
             return None
         if inspect(related, raiseerr=False) is not None:
+            self.related += 1
             return self.row(related, shape, path)
-        rows = list(related.values() if isinstance(related, Mapping) else related)
-        if len(rows) > self.limits.rows:
-            self.cut.append(f"{path}: {len(rows) - self.limits.rows} more rows")
-        return [
-            self.row(each, shape, f"{path}[{n}]")
-            for n, each in enumerate(rows[: self.limits.rows], start=1)
-        ]
+        given, rows = related_rows(related), []
+        for n, each in enumerate(given[: self.limits.rows], start=1):
+            # looked at each time: there are others inside of each
+            if self.related >= self.limits.related:
+                break
+            self.related += 1
+            rows.append(self.row(each, shape, f"{path}[{n}]"))
+        if len(rows) < len(given):
+            self.cut.append(f"{path}: {len(given) - len(rows)} more rows")
+        return rows
 
     def _clean(self, value: Any, path: str) -> Any:
         """Return a JSON value without keys in its texts, and with no text that is too long."""
@@ -163,18 +171,40 @@ class Rendering:
         if isinstance(value, list):
             return [self._clean(each, path) for each in value]
         if isinstance(value, dict):
+            names = {name: self.scrub(name) for name in value}
             return {
-                self.scrub(name): self._clean(each, f"{path}.{name}")
+                names[name]: self._clean(each, f"{path}.{names[name]}")
                 for name, each in value.items()
             }
         return value
 
     def _text(self, text: str, path: str) -> str:
+        text = self.scrub(text)  # as a whole: of half a key nobody could tell what it is
         more = len(text) - self.limits.text
         if more > 0:
             self.cut.append(f"{path}: {more} more characters")
-            text = text[: self.limits.text]
-        return self.scrub(text)
+        return text[: self.limits.text]
+
+
+def related_rows(related: Any) -> list[Any]:
+    """Return the rows that an attribute of a relationship has, of whatever kind."""
+    if related is None:
+        return []
+    if inspect(related, raiseerr=False) is not None:
+        return [related]
+    return list(related.values() if isinstance(related, Mapping) else related)
+
+
+def without_refs(
+    instances: Iterable[Any], shape: Shape, most: int
+) -> Iterator[tuple[ToolTable, Any]]:
+    """Yield what is to be shown and has its own ref in no column, nested rows included."""
+    for instance in instances:
+        if shape.table.own is None:
+            yield shape.table, instance
+        for name, child in shape.children.items():
+            rows = related_rows(getattr(instance, name))[:most]
+            yield from without_refs(rows, child, most)
 
 
 def size_of(value: Any) -> int:

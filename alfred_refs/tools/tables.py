@@ -28,6 +28,10 @@ ROW_REF = "_ref"
 """The field that has the ref of a row whose primary key is of several columns."""
 
 
+# strategies of relationships that are never loaded as a whole
+_UNLOADED = ("dynamic", "write_only", "noload")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ToolColumn:
     """One attribute of a class that a model may use.
@@ -94,6 +98,11 @@ class ToolTable:
         """What a filter or a list of columns may name."""
         own = [] if self.own is not None else [ROW_REF]
         return [*own, *self.columns, *self.targets]
+
+    @property
+    def included(self) -> list[str]:
+        """The relationships whose rows may be shown inside a row: not those too large to load."""
+        return [name for name in self.targets if self.relationship(name).lazy not in _UNLOADED]
 
     def column(self, name: str) -> ToolColumn:
         """Return a column.

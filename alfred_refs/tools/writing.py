@@ -115,7 +115,9 @@ class Writer:
         self._flush_deleted(table)
         self._ended(writing, table, [])
         answer: dict[str, Any] = {"table": table.name, "deleted": refs, "count": len(refs)}
-        return self._call.finished(answer, self._call.rendering([], table), writing.notes)
+        return self._call.finished(
+            answer, self._call.rendering([], shape_of(table, None)), writing.notes
+        )
 
     def _flush_deleted(self, table: ToolTable) -> None:
         """Delete what is marked.
@@ -156,7 +158,7 @@ class Writer:
         self._session.flush()
         shape = shape_of(table, None)
         saved = self._call.read_again(instances, shape)
-        rendering = self._call.rendering(saved, table)
+        rendering = self._call.rendering(saved, shape)
         rows = [rendering.row(instance, shape) for instance in saved]
         self._ended(writing, table, rows)
         answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
@@ -207,4 +209,4 @@ class Writer:
             is_there = self._session.scalars(found.limit(1)).first() is not None
         notes = [*writing.notes, _READABLE if is_there else _NOTHING]
         answer: dict[str, Any] = {"table": table.name, name: [], "count": 0}
-        return self._call.finished(answer, self._call.rendering([], table), notes)
+        return self._call.finished(answer, self._call.rendering([], shape_of(table, None)), notes)

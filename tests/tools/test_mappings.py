@@ -8,10 +8,18 @@ from typing import Any
 
 import pytest
 from sqlalchemy import REAL, DateTime, Engine, ForeignKey, Identity
-from sqlalchemy.orm import DeclarativeBase, Mapped, WriteOnlyMapped, mapped_column, relationship
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    WriteOnlyMapped,
+    mapped_column,
+    relationship,
+)
 
 from alfred_refs import RefSession
 from alfred_refs.tools import Toolset
+from tests.fix_session import TravelLog
 from tests.models import Cook, Guest, Key, Person
 from tests.tools.conftest import Call
 
@@ -224,3 +232,31 @@ def test_what_is_expected_of_a_row_is_compared_as_its_column_has_it(made: MakeCa
     assert [row["weight"] for row in changed["rows"]] == [1.0]
     refused = call("db_delete", table="nodes", filters=named("node_1"), expect={"story": "short"})
     assert codes(refused) == ["unexpected_row"]
+
+
+def test_rows_of_what_is_not_loaded_as_a_whole_are_not_shown_inside(made: MakeCall) -> None:
+    """A model may filter by them, and read them in their own table."""
+    call = made(Whole, Piece)
+    call("db_create", table="wholes", data=[{}, {}])
+    call("db_create", table="pieces", data={"whole_id": "whole_1", "place": 1})
+
+    refused = call("db_read", table="wholes", columns=["asked"])
+    assert refused["error"]["code"] == "unknown_column"
+    assert refused["error"]["columns"] == ["id", "pieces"]
+    by_them = [{"field": "asked.place", "op": "=", "value": 1}]
+    assert call("db_read", table="wholes", filters=by_them)["rows"] == [{"id": "whole_1"}]
+
+
+def test_refs_of_rows_inside_of_others_are_minted_together(
+    made: MakeCall, tables: Engine, store: TravelLog
+) -> None:
+    """Though none of their columns has them: one round trip for all."""
+    call = made(Whole, Piece)
+    with Session(tables) as plain:
+        plain.add(Whole(pieces=[Piece(place=n) for n in range(5)]))
+        plain.commit()
+
+    [row] = call("db_read", table="wholes", columns=["pieces"])["rows"]
+
+    assert [piece["_ref"] for piece in row["pieces"]] == [f"piece_{n}" for n in range(1, 6)]
+    assert store.trips == ["refer", "refer"]

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 
-from tests.tools.conftest import Call
+from alfred_refs import RefSession
+from alfred_refs.tools import Limits, Toolset
+from tests.tools.conftest import MODELS, Call
+from tests.tools.models import Dish
 
 MANY = {"field": "name", "op": "in", "value": ["x"] * 600}
 
@@ -83,3 +89,41 @@ def test_what_is_wrong_is_repeated_in_part(call: Call) -> None:
 
     assert answer["error"]["code"] == "unknown_table"
     assert len(str(answer)) < 5_000
+
+
+def test_a_text_is_cut_after_keys_are_taken_out(
+    session: RefSession, dishes: dict[str, uuid.UUID], tables: Engine
+) -> None:
+    """Half a key would be shown as what it is, and so would one that names what was cut."""
+    key = str(dishes["Soup"])
+    with Session(tables) as plain:
+        plain.add(Dish(code="keys", name=f"of {key}", extra={key: "long " * 20}))
+        plain.commit()
+    toolset = Toolset(MODELS, limits=Limits(text=20))
+
+    by_code = [{"field": "code", "op": "=", "value": "keys"}]
+    answer = toolset.call(
+        session, "db_read", {"table": "dishes", "filters": by_code, "columns": ["name", "extra"]}
+    )
+
+    assert answer["rows"] == [
+        {"id": "dish_1", "name": "of <key>", "extra": {"<key>": "long long long long "}}
+    ]
+    assert answer["cut"] == ["dish_1.extra.<key>: 80 more characters"]
+
+
+@pytest.mark.usefixtures("dishes")
+def test_rows_inside_of_rows_are_cut_in_all(session: RefSession) -> None:
+    """Through two tables in turn they would be thousands, however few there are."""
+    toolset = Toolset(MODELS, limits=Limits(related=5))
+    korma = [{"field": "name", "op": "=", "value": "Korma"}]
+
+    answer = toolset.call(
+        session,
+        "db_read",
+        {"table": "dishes", "filters": korma, "columns": ["parts.dish.parts.note"]},
+    )
+
+    [row] = answer["rows"]
+    assert [len(part["dish"]["parts"]) for part in row["parts"]] == [2, 0]
+    assert answer["cut"] == ["dish_1.parts[2].dish.parts: 2 more rows"]

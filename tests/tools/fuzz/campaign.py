@@ -240,7 +240,11 @@ class Round:
         return [*spelt, *living, *self._gone[-5:], "gen_dish_1"]
 
     def _tell(self, number: int, wrong: str, tool: str, arguments: Any) -> None:
-        line = f"{self._name} #{number}: {wrong}: {tool} {repr(arguments)[:1500]}"
+        try:
+            given = repr(arguments)[:1500]
+        except RecursionError:
+            given = "nested too deep to be shown"
+        line = f"{self._name} #{number}: {wrong}: {tool} {given}"
         self._found.wrong.append(" ".join(line.split()))
 
 

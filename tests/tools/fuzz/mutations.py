@@ -107,14 +107,14 @@ class Mutator:
         holder[name] = _copied(other[its])
 
     def _letters(self, holder: Any, name: Any, _: Any) -> None:
-        text = str(holder[name])[:100]
+        text = _brief(holder[name])
         place = self._chance.randrange(len(text) + 1)
         piece = self._chance.choice(["", "\x00", "\ud83d", "\u00e9", "A", " ", "%", "."])
         holder[name] = text[:place] + piece + text[place + self._chance.randrange(3) :]
 
     def _path(self, holder: Any, name: Any, _: Any) -> None:
         path = self._chance.choice(["parts.", "parent.", "dish.", "cuisine.", "recipe.", "plans."])
-        holder[name] = f"{path}{str(holder[name])[:100]}"
+        holder[name] = f"{path}{_brief(holder[name])}"
 
     def _double(self, holder: Any, name: Any, _: Any) -> None:
         value = holder[name]
@@ -125,6 +125,10 @@ class Mutator:
             return json.dumps(value)
         except (TypeError, ValueError, RecursionError):
             return repr(type(value))
+
+
+def _brief(value: Any) -> str:
+    return value[:100] if isinstance(value, str) else type(value).__name__
 
 
 def _copied(value: Any) -> Any:
