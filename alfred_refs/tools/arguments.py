@@ -6,6 +6,7 @@ knows of tables: what a field or a value means is told by `tables` and `values`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
@@ -87,8 +88,23 @@ Filter = Annotated[
 ]
 """A condition on a row."""
 
+
 KINDS = ("FilterClause", "AndGroup", "OrGroup", "NotGroup")
 """What pydantic puts into the path of a mistake for a kind of filter."""
+
+
+def clauses_of(filters: Iterable[Filter]) -> Iterator[FilterClause]:
+    """Yield the conditions of filters, those inside groups too."""
+    for given in filters:
+        match given:
+            case AndGroup():
+                yield from clauses_of(given.all_of)
+            case OrGroup():
+                yield from clauses_of(given.any_of)
+            case NotGroup():
+                yield from clauses_of([given.negated])
+            case FilterClause():
+                yield given
 
 
 def _no_boolean(given: Any) -> Any:

@@ -21,7 +21,7 @@ from sqlalchemy.orm import aliased
 
 from alfred_refs.keys import Key
 
-from .arguments import SEMANTIC, AndGroup, Filter, FilterClause, NotGroup, OrGroup
+from .arguments import SEMANTIC, AndGroup, Filter, FilterClause, NotGroup, OrGroup, clauses_of
 from .clauses import checked
 from .errors import InvalidFilterError, UnknownColumnError
 from .tables import ROW_REF, ToolColumn, ToolTable
@@ -138,17 +138,9 @@ def refs_of(filters: Iterable[Filter], table: ToolTable) -> Iterator[tuple[str, 
 
     What is wrong with a filter is for `Conditions` to say.
     """
-    for given in filters:
-        match given:
-            case AndGroup():
-                yield from refs_of(given.all_of, table)
-            case OrGroup():
-                yield from refs_of(given.any_of, table)
-            case NotGroup():
-                yield from refs_of([given.negated], table)
-            case FilterClause():
-                entity = _entity_at(given.field.split("."), table)
-                yield from ((text, entity) for text in texts_in(given) if entity is not None)
+    for clause in clauses_of(filters):
+        entity = _entity_at(clause.field.split("."), table)
+        yield from ((text, entity) for text in texts_in(clause) if entity is not None)
 
 
 def texts_in(clause: FilterClause) -> list[str]:

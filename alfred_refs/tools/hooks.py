@@ -8,7 +8,7 @@ awaited call. To refuse a call they raise a `ToolError`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from sqlalchemy.sql.base import ExecutableOption
 
 from alfred_refs.session import RefSession
 
-from .arguments import DbCreate, DbDelete, DbRead, DbUpdate
+from .arguments import DbCreate, DbDelete, DbRead, DbUpdate, FilterClause, clauses_of
 
 Row = dict[str, Any]
 """One row as the model sees it: JSON values by column."""
@@ -52,6 +52,10 @@ class Reading:
     or_conditions: list[ColumnElement[bool]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     empty: bool = False
+
+    def clauses(self) -> Iterator[FilterClause]:
+        """Yield all conditions of the arguments, those inside groups too."""
+        return clauses_of([*self.arguments.filters, *self.arguments.or_filters])
 
     def answer_empty(self, note: str) -> None:
         """Answer with no rows, and say why."""

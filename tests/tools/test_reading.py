@@ -366,6 +366,24 @@ def test_a_hook_widens_by_its_own_conditions_only(session: RefSession) -> None:
 
 
 @pytest.mark.usefixtures("dishes")
+def test_a_hook_sees_conditions_at_any_depth(session: RefSession) -> None:
+    """Those in groups too, and those of both lists, in the order they are given."""
+    seen: list[str] = []
+
+    class Seeing(Hooks):
+        def before_read(self, read: Reading) -> None:
+            seen.extend(clause.field for clause in read.clauses())
+
+    name, servings, spice = (
+        {"field": field, "op": "is_null"} for field in ("name", "servings", "spice")
+    )
+    filters = [name, {"not": {"or": [servings, {"and": [spice]}]}}]
+    asked = {"table": "dishes", "filters": filters, "or_filters": [name]}
+    Toolset(MODELS, hooks={Dish: [Seeing()]}).call(session, "db_read", asked)
+
+    assert seen == ["name", "servings", "spice", "name"]
+
+
 def test_a_hook_refuses(session: RefSession) -> None:
     """By an error of its own, which the model reads."""
 
