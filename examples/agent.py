@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from typing import Any, Final, NamedTuple
 
 from rich.console import Console
@@ -102,15 +102,20 @@ class ScriptedModel:
 
 
 def run(engine: Engine, console: Console) -> int:
-    """Play the conversation on an empty database, check it, and return the exit code."""
+    """Play the conversation on an empty database, and return its exit code."""
     prepare(engine, console)
     model, keys = converse(engine, console)
-    show_heading(console, "checks")
+    return verdict(model, keys, console)
+
+
+def verdict(model: ScriptedModel, keys: AbstractSet[uuid.UUID], console: Console) -> int:
+    """Check what the model saw and did, print what was found, and return the exit code."""
     leaks = showing_keys(model.texts, keys)
+    show_heading(console, "checks")
     strings = f"{len(model.texts)} strings on the model's side against {len(keys)} keys"
     show_check(console, f"checked {strings}", leaks)
-    recovered = f"{len(model.errors)} errors of {len(set(model.errors))} kinds"
-    show_check(console, f"checked {recovered} for one without a way on", model.failed)
+    errors = f"{len(model.errors)} errors of {len(set(model.errors))} kinds"
+    show_check(console, f"checked {errors} for one without a way on", model.failed)
     return int(bool(leaks or model.failed))
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from io import StringIO
@@ -16,7 +17,7 @@ from rich.console import Console
 from sqlalchemy import Engine, create_engine, select
 from sqlalchemy.orm import Session
 
-from examples.agent import ScriptedModel, Wish, converse
+from examples.agent import ScriptedModel, Wish, converse, verdict
 from examples.kitchen.demo import ROOT
 from examples.kitchen.models import MealPlan, Recipe, RecipeIngredient
 from examples.kitchen.show import WIDTH
@@ -24,6 +25,8 @@ from examples.recovery import RULES, Call, Mind, next_call
 from tests.fix_postgres import database_like
 
 pytest_plugins = ["tests.fix_kitchen"]
+
+KEY = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,17 @@ def test_an_error_that_comes_again_and_again_ends_too() -> None:
     model = ScriptedModel(lambda _: {"error": error}, Console(file=StringIO()))
     model.pursue(Wish(Call("db_read", {"table": "x"})))
     assert (len(model.errors), len(model.failed)) == (4, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "failed", "code"),
+    [("recipe_1", [], 0), (f"the id is {KEY}", [], 1), ("recipe_1", ["db_read"], 1)],
+)
+def test_a_key_and_a_failure_have_an_exit_code(text: str, failed: list[str], code: int) -> None:
+    """It is 1 if a key was seen or the model did not know how to go on, and 0 otherwise."""
+    model = ScriptedModel(lambda _: {}, Console(file=StringIO()))
+    model.texts, model.failed = [text], failed
+    assert verdict(model, {KEY}, Console(file=StringIO())) == code
 
 
 CREATE = Call("db_create", {"table": "meal_plans", "data": {"recipe_id": "recpie_1"}})

@@ -295,6 +295,19 @@ def test_a_vector_is_no_column_to_a_model(call: Call) -> None:
     assert call("db_read", **asked)["error"]["code"] == "unknown_column"
 
 
+def test_what_is_bought_is_left_out(call: Call) -> None:
+    """Unless a filter is on it, inside a group too."""
+    items = [{"name": "milk"}, {"name": "salt", "bought": True}]
+    call("db_create", table="shopping_list", data=items)
+    bought = _is("bought", False, "!=")
+    answers = [
+        call("db_read", table="shopping_list", filters=filters, order_by="name")
+        for filters in ([], [bought], [{"or": [bought, _is("name", "milk")]}])
+    ]
+    assert [_names(answer) for answer in answers] == [["milk"], ["salt"], ["milk", "salt"]]
+    assert ["notes" in answer for answer in answers] == [True, False, False]
+
+
 def test_the_catalogue_is_not_written(call: Call) -> None:
     """A model reads it only."""
     error = call("db_create", table="ingredients", data={"name": "quokka"})["error"]

@@ -24,7 +24,7 @@ from alfred_refs.tools import (
     ToolError,
     Writing,
 )
-from examples.kitchen.models import Ingredient, Recipe, RecipeIngredient
+from examples.kitchen.models import Ingredient, Recipe, RecipeIngredient, ShoppingItem
 from examples.kitchen.search import SURE, Found, by_meaning, by_name, look_up
 
 Row = dict[str, Any]
@@ -147,6 +147,16 @@ class Aliases(Hooks):
             return  # what is let in need not meet the others
         if (name := _asked(read.arguments.filters[0], "name")) is not None:
             read.or_conditions.append(any_(Ingredient.aliases) == name.casefold())
+
+
+class StillToBuy(Hooks):
+    """Leave out of the shopping list what is bought, unless a model asks for that."""
+
+    def before_read(self, read: Reading) -> None:
+        """Read the rest only, where no filter is on it."""
+        if all(clause.field != "bought" for clause in read.clauses()):
+            read.conditions.append(ShoppingItem.bought.is_(False))
+            read.notes.append("what is bought is left out; filter by bought to see it")
 
 
 class InCatalogue(Hooks):

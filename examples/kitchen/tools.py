@@ -64,7 +64,7 @@ def kitchen_tools() -> Toolset:
             ],
             Ingredient: [hooks.Aliases()],
             MealPlan: [hooks.Weekday()],
-            ShoppingItem: [hooks.InCatalogue()],
+            ShoppingItem: [hooks.StillToBuy(), hooks.InCatalogue()],
         },
         deduplicate={RecipeIngredient: ("recipe_id", "ingredient_id")},
     )
