@@ -15,7 +15,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, cast, literal, not_, null, or_
+from sqlalchemy import ColumnElement, Float, and_, cast, literal, not_, null, or_
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import aliased
 
@@ -177,8 +177,19 @@ def compared(clause: FilterClause, column: ToolColumn, attribute: Any) -> Condit
             return _is_in(attribute, wanted, negated=clause.op == "not_in")
     if wanted is None:
         return _is_null(attribute, wanted=clause.op == "=")
-    met: Condition = _COMPARISONS[clause.op](_comparable(column, attribute), wanted)
+    met: Condition = _COMPARISONS[clause.op](
+        _comparable(column, attribute), operand(attribute, wanted)
+    )
     return met
+
+
+def operand(attribute: Any, value: Any) -> Any:
+    """Return a value as an attribute is compared with it.
+
+    A number is sent in double precision: one that a column has in single precision would be
+    another.
+    """
+    return cast(value, attribute.type) if isinstance(attribute.type, Float) else value
 
 
 def _comparable(column: ToolColumn, attribute: Any) -> Any:
@@ -192,7 +203,7 @@ def _is_null(attribute: Any, *, wanted: bool) -> Condition:
 
 
 def _is_in(attribute: Any, values: Sequence[Any], *, negated: bool) -> Condition:
-    given = [value for value in values if value is not None]
+    given = [operand(attribute, value) for value in values if value is not None]
     has_null = len(given) < len(values)
     if not negated:
         choices = [attribute.in_(given)] if given else []

@@ -17,7 +17,7 @@ from alfred_refs.keys import Key
 
 from .cursors import Cursor
 from .errors import InvalidCursorError, InvalidOrderError, ToolError
-from .filters import Condition, Conditions
+from .filters import Condition, Conditions, operand
 from .hooks import Reading
 from .tables import ToolColumn, ToolTable
 
@@ -93,7 +93,8 @@ class Order:
     def _after(self, attribute: Any, value: Any, rest: Condition) -> Condition:
         if value is None:
             return and_(attribute.is_(null()), rest)
-        last = literal(value, attribute.type)  # a boolean by itself has no order to SQLAlchemy
+        # a boolean by itself has no order to SQLAlchemy
+        last = operand(attribute, literal(value, attribute.type))
         further = attribute < last if self.descending else attribute > last
         return or_(further, attribute.is_(null()), and_(attribute == last, rest))
 

@@ -125,6 +125,9 @@ class Toolset:
         """
         call = Call(self._setting, session, self._conversation_of(session))
         self._check_owner(session)
+        if session.in_transaction():
+            # what the application has left to be flushed is its own, and so are its mistakes
+            session.flush()
         table = None
         try:
             checked = _checked(tool, arguments)

@@ -24,6 +24,7 @@ from .errors import (
 from .expected import differences, expected_loaders
 from .filters import Condition, Conditions, refs_of
 from .hooks import Row, Writing
+from .making import instance_of
 from .payloads import (
     Record,
     changes,
@@ -70,7 +71,7 @@ class Writer:
         if names is not None:
             writing.records, merged = deduplicated(writing.records, names)
         check_complete(table, writing.records)
-        instances = [table.model(**record) for record in writing.records]
+        instances = [instance_of(table.model, record) for record in writing.records]
         self._session.add_all(instances)
         answer = self._written(writing, table, instances)
         if merged:

@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 from sqlalchemy import REAL, DateTime, Engine, ForeignKey, Identity
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
+    MappedAsDataclass,
     Session,
     WriteOnlyMapped,
     mapped_column,
     relationship,
 )
 
-from alfred_refs import RefSession
+from alfred_refs import RefSession, SetupError
 from alfred_refs.tools import Toolset
 from tests.fix_session import TravelLog
 from tests.models import Cook, Guest, Key, Person
@@ -98,6 +100,44 @@ class Cat(Animal):
     __mapper_args__ = {"polymorphic_identity": "cat"}  # noqa: RUF012
 
     id: Mapped[Any] = mapped_column(ForeignKey("animals.id"), primary_key=True)
+
+
+class Card(MappedAsDataclass, Base):
+    """A dataclass: its `__init__` needs some attributes, and does not know others."""
+
+    __tablename__ = "cards"
+
+    id: Mapped[Key] = mapped_column(init=False)
+    title: Mapped[str]
+    note: Mapped[str | None]
+    above_id: Mapped[Any] = mapped_column(ForeignKey("cards.id"), nullable=True)
+    below: Mapped[list[Card]] = relationship()
+    size: Mapped[int] = mapped_column(default=5)
+    colour: Mapped[str | None] = mapped_column(init=False, default=None)
+
+
+class Shout(Base):
+    """Has an `__init__` of its own."""
+
+    __tablename__ = "shouts"
+
+    id: Mapped[Key]
+    text: Mapped[str]
+    note: Mapped[str | None]
+
+    def __init__(self, text: str) -> None:
+        self.text = text.upper()
+
+
+class Served(Base):
+    """Needs more than attributes to be made."""
+
+    __tablename__ = "served"
+
+    id: Mapped[Key]
+
+    def __init__(self, service: object) -> None:
+        del service
 
 
 MakeCall = Callable[..., Call]
@@ -260,3 +300,54 @@ def test_refs_of_rows_inside_of_others_are_minted_together(
 
     assert [piece["_ref"] for piece in row["pieces"]] == [f"piece_{n}" for n in range(1, 6)]
     assert store.trips == ["refer", "refer"]
+
+
+def test_numbers_of_single_precision_are_found_again(made: MakeCall) -> None:
+    """By what a model was shown of them, and page by page."""
+    call = made(Node)
+    call("db_create", table="nodes", data=[{"weight": 0.1}, {"weight": 0.1}, {"weight": 0.7}])
+
+    for op, value in (("=", 0.1), ("in", [0.1]), ("<", 0.7), ("not_in", [0.7])):
+        light = [{"field": "weight", "op": op, "value": value}]
+        assert call("db_read", table="nodes", filters=light)["count"] == 2
+    asked = {"table": "nodes", "order_by": "weight", "columns": ["weight"], "limit": 1}
+    pages = [call("db_read", **asked)]
+    while pages[-1]["more"]:
+        assert len(pages) < 3
+        pages.append(call("db_read", **asked, cursor=pages[-1]["cursor"]))
+    assert [page["rows"][0]["weight"] for page in pages] == [0.1, 0.1, 0.7]
+
+
+def test_a_row_is_made_by_the_init_of_its_class(made: MakeCall) -> None:
+    """It is given what it takes, and nothing for what it needs; the rest is set."""
+    call = made(Card, Shout)
+
+    cards = call(
+        "db_create", table="cards", data=[{"title": "a"}, {"title": "b", "colour": "red"}]
+    )
+    assert [(row["title"], row["size"], row["colour"]) for row in cards["rows"]] == [
+        ("a", 5, None),
+        ("b", 5, "red"),
+    ]
+    [shout] = call("db_create", table="shouts", data={"text": "hey", "note": "x"})["rows"]
+    assert (shout["text"], shout["note"]) == ("HEY", "x")
+
+
+def test_an_init_that_needs_more_than_attributes_is_a_mistake_in_the_set_up(
+    made: MakeCall,
+) -> None:
+    """No model can give what it needs."""
+    with pytest.raises(SetupError, match="its __init__ needs 'service'"):
+        made(Served)("db_create", table="served", data={})
+
+
+def test_what_the_application_left_to_be_flushed_is_its_own_mistake(
+    made: MakeCall, session: RefSession
+) -> None:
+    """It is raised, and not told to the model, whose call has not begun."""
+    call = made(Shout)
+    nameless: Any = None
+    session.add(Card(title=nameless, note=None, above_id=None, below=[]))
+
+    with pytest.raises(IntegrityError):
+        call("db_read", table="shouts")
