@@ -15,6 +15,7 @@ from sqlalchemy import (
     column as named_column,
     delete,
     exists,
+    extract,
     func,
     lambda_stmt,
     literal,
@@ -183,6 +184,17 @@ READS: dict[str, tuple[Any, list[Any]]] = {
     "a harmless text": (select(Recipe.name).order_by(text("name desc")), SEEN),
     "a literal column": (select(literal_column("1")).select_from(Plan), [1]),
     "an operator": (select(Plan.code.op("||")("!")), ["ann!"]),
+    "a text that would undo what stands beside it": (
+        select(Recipe.name).where(text("name = 'x' or true")), SEEN),
+    "a literal column that would": (
+        select(Recipe.name).where(literal_column("1 = 1 or true")), SEEN),
+    "an operator that would": (
+        select(Recipe.name).where(Recipe.name.op("= 'x' or true or name =", precedence=100)("x")),
+        SEEN),
+    "a join that would": (
+        select(func.coalesce(Plan.code, "-")).select_from(Ingredient)
+        .outerjoin(Plan, literal_column("true or true")), HERS),
+    "a part of a date": (select(extract("year", func.now()) > 2000), [True]),
     "a cast": (select(cast(Plan.day, sqltypes.Text)), ["1"]),
     "a composite key": (select(Shelf.place), [0]),
     "an association table": (select(recipe_tags.c.recipe_id), []),
@@ -438,15 +450,9 @@ REFUSED: dict[str, Any] = {
     "text for entities": select(Recipe).from_statement(text("select * from recipes")),
     "text in a cte": select(text("select name from recipes").columns(Recipe.name).cte().c.name),
     "a literal column": select(literal_column("(select name from recipes limit 1)")),
-    "text that parts criteria": select(Plan.code).where(text("code = 'x' or day = day")),
-    "text that takes a criterion in": select(Plan.code).where(text("true between false")),
-    "a literal that parts criteria": select(Plan.code).where(literal_column("true or true")),
-    "an operator that parts criteria": select(Plan.code).where(
-        Plan.code.op("= 'x' or 'x' <>")("y")
-    ),
-    "text in ON": select(Plan.code).join(Recipe, text("true or true")),
     "an unbalanced quote": select(literal_column("'")).select_from(Plan),
     "a custom operator": select(Plan.code.op("= (select name from recipes) or")("x")),
+    "a part of a date": select(extract("year from now()), (select name", func.now())),
     "a prefix": select(Plan.code).prefix_with("(select name from recipes),"),
     "a suffix": select(Plan.code).suffix_with("union select name from recipes"),
     "a hint": select(Plan.code).with_statement_hint("union select name from recipes"),

@@ -7,7 +7,19 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from sqlalchemy import bindparam, delete, exists, func, insert, literal, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    literal_column,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm.exc import StaleDataError
@@ -467,3 +479,24 @@ def test_unconfined_writes_are_as_in_a_plain_session(
     assert names(plainly) == ["all", "ann", "shared", "x"]
     assert plainly(select(Recipe.user_id).where(Recipe.name == "shared")) == [None]
     assert issubclass(UnconfinedError, SQLAlchemyError)
+
+
+@pytest.mark.parametrize("write", ["update", "delete", "upsert"])
+def test_a_text_does_not_undo_what_stands_beside_it(
+    ann: RefSession, plainly: Any, write: str
+) -> None:
+    """An OR in it reaches no row more: it is put in parentheses."""
+    anything: ColumnElement[bool] = literal_column("1 = 1 or true")
+    conflicting = upsert(Plan).values(code="bob")
+    statements: dict[str, Any] = {
+        "update": update(Plan).where(anything).values(day=9),
+        "delete": delete(Plan).where(anything),
+        "upsert": conflicting.on_conflict_do_update(
+            index_elements=[Plan.code], set_={"day": 9}, where=anything
+        ),
+    }
+    ann.execute(statements[write], execution_options={"synchronize_session": False})
+    ann.commit()
+
+    bobs = select(Plan.day).where(Plan.code == "bob")
+    assert plainly(bobs) == [1]

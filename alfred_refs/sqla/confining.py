@@ -20,6 +20,7 @@ from typing import Any, Protocol, cast
 
 from sqlalchemy import ColumnElement, Connection, and_, literal_column, select
 from sqlalchemy.engine import Dialect
+from sqlalchemy.sql.elements import Grouping
 from sqlalchemy.sql.selectable import (
     AliasedReturnsRows,
     FromClause,
@@ -31,11 +32,11 @@ from sqlalchemy.sql.selectable import (
 _PARAMETERS = "alfred_refs_owner"  # of a connection: what its statements' criteria compare with
 
 # What may stand in a statement as text: names, numbers and operators, so that nothing begins
-# another SELECT, ends the statement, hides what follows, or takes a criterion beside it apart.
+# another SELECT, ends the statement, or hides what follows.
 _HARMLESS = re.compile(r"(?:[\w\s.,:*+/<>=~!@#%^&|?-]|'[\w\s.,:*+/<>=~!@#%^&|?-]*')*")
 _HARMFUL = re.compile(
     r"--|/\*|\b(select|table|from|union|intersect|except|join|into|values|returning|with|where"
-    r"|using|set|or|between)\b",
+    r"|using|set)\b",
     re.IGNORECASE,
 )
 
@@ -143,7 +144,7 @@ class _Compiler:
         criteria = self._criteria(leaves)
         if criteria:
             select = select._generate()
-            select._where_criteria = (*select._where_criteria, *criteria)
+            select._where_criteria = _both(select._where_criteria, criteria)
         with self._charging(leaves):
             return super()._compose_select_body(  # type: ignore[misc]
                 text, select, state, columns, froms, *rest
@@ -154,7 +155,7 @@ class _Compiler:
         criteria = self._criteria(leaves)
         if criteria:
             join = cast(Any, join)._clone()
-            join.onclause = and_(cast(Any, join.onclause), *criteria)
+            join.onclause = and_(*_both([cast(Any, join.onclause)], criteria))
         with self._charging([*self._charged, *leaves]):
             return super().visit_join(join, **options)  # type: ignore[misc]
 
@@ -212,7 +213,7 @@ class _Compiler:
         if criterion is None:
             return statement
         statement = statement._generate()
-        statement._where_criteria = (*statement._where_criteria, criterion)
+        statement._where_criteria = _both(statement._where_criteria, [criterion])
         return statement
 
     def visit_insert(self, insert_stmt: Any, **options: Any) -> Any:
@@ -224,7 +225,7 @@ class _Compiler:
             if criterion is not None:
                 insert_stmt, conflict = insert_stmt._generate(), conflict._clone()
                 before = conflict.update_whereclause
-                both = criterion if before is None else and_(before, criterion)
+                both = and_(*_both([] if before is None else [before], [criterion]))
                 conflict.update_whereclause = both
                 insert_stmt._post_values_clause = conflict
         return super().visit_insert(insert_stmt, **options)  # type: ignore[misc]
@@ -273,9 +274,24 @@ class _Compiler:
         self._rules.check_function(func.name)
         return super().visit_function(func, *arguments, **options)  # type: ignore[misc]
 
+    def visit_extract(self, extract: Any, **options: Any) -> Any:
+        self._check_text(extract.field)
+        return super().visit_extract(extract, **options)  # type: ignore[misc]
+
     def get_statement_hint_text(self, hint_texts: Iterable[str]) -> Any:
         hints = [self._check_text(text) for text in hint_texts]
         return super().get_statement_hint_text(hints)  # type: ignore[misc]
+
+
+def _both(
+    given: Iterable[ColumnElement[bool]], criteria: Iterable[ColumnElement[bool]]
+) -> tuple[ColumnElement[bool], ...]:
+    """Return what a statement demands, in parentheses, and criteria of ours.
+
+    A text with OR in it, which SQLAlchemy puts beside others as it is, would undo them.
+    """
+    demanded = [*given]
+    return (*([Grouping(and_(*demanded))] if demanded else []), *criteria)
 
 
 def _names(columns: Iterable[Any]) -> set[str]:
