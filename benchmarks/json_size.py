@@ -1,9 +1,13 @@
-"""What a model reads of 100 rows, with keys or with refs: `python -m benchmarks.json_size`.
+"""What a model reads of rows and of tools, in tokens: `python -m benchmarks.json_size`.
 
-The rows are the kitchen's, read by tools without its hooks; the same answers are measured with
-labels beside the refs, with a legend of them, and without any, as JSON without spaces. For the
-sides with keys each ref is put back to its key, so that nothing else is different. Tokens are
-those of `o200k_base` (OpenAI's of 2024 and later), counted if the extra `bench` is installed.
+The rows are the kitchen's, one hundred of a table, read by tools without its hooks; the same
+answers are measured with labels beside the refs, with a legend of them, and without any, as JSON
+without spaces. For the sides with keys each ref is put back to its key, so that nothing else is
+different. Tokens are those of `o200k_base` (OpenAI's of 2024 and later), counted if the extra
+`bench` is installed.
+
+The definitions of the tools are those of all tables of the kitchen; beside them stands what they
+would be with a schema for each table in place of a text on all.
 """
 
 from __future__ import annotations
@@ -37,6 +41,10 @@ Answer = Mapping[str, Any]
 _MODELS = (MealPlan, Recipe, RecipeIngredient, Ingredient)
 _DAY = dt.date(2026, 5, 1)
 _PLANNED = 30  # recipes that are cooked again and again
+
+_ALL = sorted((each.class_ for each in Base.registry.mappers), key=lambda each: each.__name__)
+
+_TOLD = ("definitions", "bytes", "tokens")
 
 _HEAD = ("rows", "form", "bytes", "tokens", "tokens a row", "to keys alone")
 
@@ -80,12 +88,15 @@ def main(arguments: Sequence[str]) -> int:
         f"{options.rows} rows of the kitchen, as JSON without spaces; tokens of o200k_base. "
         "Keys are UUIDs."
     )
-    Console(width=None if sys.stdout.isatty() else 160).print(
-        report.console_table(_HEAD, lines), title
-    )
+    told = definitions(_tokens())
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    console.print(report.console_table(_HEAD, lines), title, report.console_table(_TOLD, told))
     options.write.parent.mkdir(exist_ok=True)
     options.write.write_text(
-        f"# What a model reads\n\n{title}\n\n{report.markdown_table(_HEAD, lines)}", "utf-8"
+        f"# What a model reads\n\n{title}\n\n{report.markdown_table(_HEAD, lines)}\n"
+        f"The definitions of the four tools, for all {len(_ALL)} tables of the kitchen:\n\n"
+        f"{report.markdown_table(_TOLD, told)}",
+        "utf-8",
     )
     return 0
 
@@ -139,9 +150,46 @@ def with_keys(value: Any, conversation: Conversation) -> Any:
     return str(conversation.resolve(value)) if is_ref else value
 
 
-def compact(answer: Answer) -> str:
-    """Return an answer as short a text as JSON has for it."""
-    return json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+def compact(value: Any) -> str:
+    """Return as short a text as JSON has for a value."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def definitions(tokens: Callable[[str], int] | None) -> list[Sequence[str]]:
+    """Return the lines of the table of what a model is told of the tools.
+
+    Args:
+        tokens: counts a text's tokens, if that can be done.
+    """
+    toolset = Toolset(_ALL, policy=POLICY)
+    bare = toolset.schemas("anthropic", describe=False)
+    texts = {
+        "with a text on the tables": compact(toolset.schemas("anthropic")),
+        "without it": compact(bare),
+        "that text alone": toolset.describe(),
+        "with a schema for each table": compact([by_table(each, toolset) for each in bare]),
+    }
+    return [
+        (what, f"{len(text.encode()):,}", "-" if tokens is None else f"{tokens(text):,}")
+        for what, text in texts.items()
+    ]
+
+
+def by_table(definition: Answer, toolset: Toolset) -> Answer:
+    """Return a definition in which each table has arguments of its own, by `oneOf`."""
+    schema = definition["input_schema"]
+    choices = []
+    for table in toolset.tables:
+        properties = {**schema["properties"], "table": {"const": table.name}}
+        columns = [each for each in table.columns.values() if each.creatable or each.updatable]
+        record = {"type": "object", "properties": {c.name: c.values.schema for c in columns}}
+        if "data" in properties:
+            properties["data"] = record
+        if "columns" in properties:
+            properties["columns"] = {"type": "array", "items": {"enum": table.fields}}
+        choices.append({"properties": properties, "required": schema["required"]})
+    parameters = {"type": "object", "oneOf": choices, "$defs": schema.get("$defs", {})}
+    return {**definition, "input_schema": parameters}
 
 
 def _plan(engine: Engine, rows: int) -> None:

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
+from alfred_refs.tools import Toolset
 from benchmarks import json_size
 from examples.kitchen.models import MealPlan, Recipe, RecipeIngredient
 
@@ -71,5 +73,21 @@ def test_the_table_is_written(
 
     assert json_size.main(["--rows", "5", "--write", str(written)]) == 0
 
-    assert "| a | b | 1 | 2 | 3 | 4 x |" in written.read_text("utf-8")
+    text = written.read_text("utf-8")
+    assert "| a | b | 1 | 2 | 3 | 4 x |" in text
+    assert "| without it | " in text
     assert "4 x" in capsys.readouterr().out
+
+
+def test_definitions_are_held_against_a_schema_for_each_table() -> None:
+    """All tables are in both, with the same columns to write."""
+    toolset = Toolset([Recipe, MealPlan])
+
+    for definition in toolset.schemas("anthropic", describe=False):
+        schema = json_size.by_table(definition, toolset)["input_schema"]
+        Draft202012Validator.check_schema(schema)
+        tables = [each["properties"]["table"]["const"] for each in schema["oneOf"]]
+        assert tables == definition["input_schema"]["properties"]["table"]["enum"]
+        if definition["name"] == "db_create":
+            plan = schema["oneOf"][1]["properties"]["data"]["properties"]
+            assert sorted(plan) == ["date", "meal_type", "notes", "recipe_id", "user_id"]

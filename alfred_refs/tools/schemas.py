@@ -1,10 +1,11 @@
 """What a model is told of the tools: a name, a description and a JSON schema of the arguments.
 
 The argument models and the tables come in; definitions in the form of a client go out, as JSON
-values. A schema says exactly what the argument models accept, and which tables there are; what
-columns a table has stands once, in the description of `db_read`'s `table`, because a model reads
-all definitions with each of its turns. It is text, not one schema for each table: clients refuse
-or ignore `oneOf` by table, and the kitchen's eleven tables took 10,700 tokens then, not 3,000.
+values. A schema says exactly what the argument models accept, and which tables there are. What
+columns a table has, and what filters mean, stands once, in the descriptions of `db_read`'s
+arguments, because a model reads all definitions with each of its turns. It is text, not one schema
+for each table: clients refuse or ignore `oneOf` by table, and it takes three times the tokens
+(`benchmarks.json_size`).
 
 A description of a function is short, for OpenAI takes 1,024 characters there; that of a parameter
 may be longer. OpenAI's strict mode is off: it has no place for data whose fields depend on a
@@ -141,7 +142,7 @@ def _definitions(setting: Setting, *, describe: bool) -> Iterator[Definition]:
         reads = name == "db_read"
         tables = [each for each in listed if reads or not each.read_only]
         if tables:
-            parameters = _parameters(name, similar=reads and _is_searched(setting))
+            parameters = _parameters(name, searched=_is_searched(setting))
             table = parameters["properties"]["table"]
             table["enum"] = [each.name for each in tables]
             if describe:
@@ -155,17 +156,23 @@ def _is_searched(setting: Setting) -> bool:
     return any(type(each).before_read is not Hooks.before_read for each in hooks)
 
 
-def _parameters(tool: str, *, similar: bool) -> Schema:
+def _parameters(tool: str, *, searched: bool) -> Schema:
     """Return the schema of a tool's arguments."""
     given = TOOLS[tool].model_json_schema()
-    kinds = given.pop("$defs", {})
+    kinds = given.pop("$defs", None)
     schema = _lean(given)
     # the tool itself is described beside the schema
     del schema["description"]
-    if kinds:
-        [clause, *groups] = [_lean(kinds[kind]) for kind in KINDS]
-        _offer_similar(clause["properties"]["op"], similar=similar)
-        schema["$defs"] = {"Filter": {"anyOf": [clause, *groups]}}
+    if kinds is None:
+        return schema
+    clause, *groups = (_lean(kinds[kind]) for kind in KINDS)
+    reads = tool == "db_read"
+    _offer_similar(clause["properties"]["op"], similar=reads and searched)
+    found = [clause, *groups]
+    if not reads:
+        schema["properties"]["filters"]["description"] += "; as in db_read"
+        found = [_unexplained(kind) for kind in found]
+    schema["$defs"] = {"Filter": {"anyOf": found}}
     return schema
 
 
@@ -175,6 +182,17 @@ def _offer_similar(operators: Schema, *, similar: bool) -> None:
         operators["description"] += _SIMILAR
     else:
         operators["enum"].remove("similar")
+
+
+def _unexplained(kind: Schema) -> Schema:
+    """Return a kind of filter without what the schema of reads says of it already."""
+    return {
+        name: {field: _unexplained(each) for field, each in value.items()}
+        if name == "properties"
+        else value
+        for name, value in kind.items()
+        if name != "description"
+    }
 
 
 def _lean(schema: Schema) -> Schema:

@@ -178,6 +178,22 @@ def test_tables_are_described_once(toolset: Toolset) -> None:
     assert "second_cuisine_id" not in bare
 
 
+def test_filters_are_explained_once(toolset: Toolset) -> None:
+    """In the schema of reads; those of writes refer to it, and have the same fields."""
+    schemas = _schemas(toolset)
+    read, *writes = (
+        schemas[name]["$defs"]["Filter"]["anyOf"] for name in ("db_read", "db_update", "db_delete")
+    )
+
+    assert json.dumps(read).count("description") > len(read)
+    assert "description" not in json.dumps(writes)
+    assert [[[*kind["properties"]] for kind in each] for each in writes] == [
+        [["field", "op", "value"], ["and"], ["or"], ["not"]]
+    ] * 2
+    for name in ("db_update", "db_delete"):
+        assert "as in db_read" in schemas[name]["properties"]["filters"]["description"]
+
+
 def test_a_search_by_meaning_is_offered_where_one_may_be_answered() -> None:
     """With a hook for reads, and for reads alone; no token is spent on it otherwise."""
 
