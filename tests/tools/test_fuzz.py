@@ -9,13 +9,16 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, update
+from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, RefRegistry
 from alfred_refs.tools import Toolset
 from tests.models import Recipe
-from tests.tools.fuzz.campaign import ROUND, Campaign
+from tests.owned import Remark
+from tests.tools.fuzz.campaign import ROUND, Campaign, Found
 from tests.tools.fuzz.judge import Done, Judge
+from tests.tools.fuzz.owned import OwnedRound
 from tests.tools.fuzz.world import HUSH, Rows, World
 
 
@@ -33,6 +36,29 @@ def test_nothing_comes_of_a_call_that_must_not(campaign: Campaign) -> None:
     answered = [what for what in found.done if what.endswith("answered")]
     assert len(answered) == 4
     assert len(found.done) > 30
+
+
+def test_nothing_of_another_owners_is_shown_or_changed(owned_engine: Engine) -> None:
+    """Though the model knows refs of the other's rows, and names them."""
+    found = Found()
+    OwnedRound(owned_engine, 1, found).run(100)
+
+    assert found.wrong == []
+    assert found.done["owned db_create: foreign_row"] > 0
+
+
+def test_a_change_of_another_owners_rows_is_found(owned_engine: Engine) -> None:
+    """Whoever made it: all rows that are not the owner's are looked at after each call."""
+    found = Found()
+    calls = OwnedRound(owned_engine, 1, found)
+    with Session(owned_engine) as plain:
+        plain.execute(update(Remark).where(Remark.text == "bob remark 1").values(text="mine"))
+        plain.commit()
+    calls.run(1)
+
+    assert [wrong.split(": ")[1] for wrong in found.wrong] == [
+        "rows of another owner's have changed"
+    ]
 
 
 def test_a_seed_makes_the_same_calls_again(campaign: Campaign) -> None:
