@@ -264,8 +264,15 @@ class ForeignRowToolError(ToolError):
     It reads the same as for a row that is not there.
     """
 
-    def __init__(self, fact: str, ref: str | None) -> None:
-        super().__init__("foreign_row", f"{fact}; nothing was changed", ref=ref)
+    def __init__(self, ref: str | None, column: str | None) -> None:
+        row = "a row" if ref is None else repr(ref)
+        fact = "cannot be changed" if column is None else f"cannot be used in {column!r}"
+        super().__init__(
+            "foreign_row",
+            f"{row} {fact}; nothing was changed; read the rows that can, and use one",
+            ref=ref,
+            column=column,
+        )
 
 
 class CheckFailedError(ToolError):

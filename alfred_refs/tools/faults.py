@@ -74,7 +74,8 @@ def fault_of(error: Exception, tool: str, table: ToolTable | None) -> ToolError 
     if isinstance(error, BadRefError):
         return _bad_ref(error)
     if isinstance(error, ForeignRowError):
-        return ForeignRowToolError(str(error), error.ref)
+        column = error.what.rpartition(".")[2] if error.named else None
+        return ForeignRowToolError(error.ref, column)
     if isinstance(error, DBAPIError) and table is not None:
         return _refused(_said(error), tool, table)
     return None

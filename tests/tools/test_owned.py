@@ -157,7 +157,11 @@ def test_a_reference_to_what_the_owner_cannot_see_is_refused(
         ("db_create", "lines", {"data": {"recipe_id": bobs, "text": "x"}}),
     ):
         error = told(tool, table=table, **arguments)["error"]
-        assert error["code"] == "foreign_row"
+        assert (error["code"], error["column"]) == ("foreign_row", "recipe_id")
+        assert error["message"] == (
+            f"{bobs!r} cannot be used in 'recipe_id'; nothing was changed; read the rows that "
+            "can, and use one"
+        )
         assert "bob" not in json.dumps(error)
     assert everything(owned_engine, world) == before
     assert told("db_create", table="plans", data={"recipe_id": shared})["count"] == 1
