@@ -221,7 +221,7 @@ class ToolTables:
         return {
             relationship.key: target
             for relationship in mapper.relationships
-            if (mapper, relationship.key) not in hidden
+            if not _is_hidden(mapper, relationship.key, hidden)
             and (target := self.of_model(relationship.mapper.class_)) is not None
         }
 
@@ -262,6 +262,13 @@ def _attribute_of(attribute: Any) -> tuple[Mapper[Any], str]:
         ) from None
 
 
+def _is_hidden(
+    mapper: Mapper[Any], name: str, hidden: Collection[tuple[Mapper[Any], str]]
+) -> bool:
+    """Tell whether an attribute is hidden, of the class or of one that it inherits from."""
+    return any((each, name) in hidden for each in mapper.iterate_to_root())
+
+
 def _table(
     name: str,
     model: type[Any],
@@ -276,8 +283,15 @@ def _table(
     columns = {
         attribute.key: _column(attribute, mapper, keys, attribute.key in identity)
         for attribute in attributes
-        if (mapper, attribute.key) not in hidden
+        if not _is_hidden(mapper, attribute.key, hidden)
     }
+    label = None if keys.label is None else keys.label.attribute
+    if label is not None and _is_hidden(mapper, label, hidden):
+        raise SetupError(
+            f"hidden lists {label!r} of {model.__qualname__!r}, by which its rows are called "
+            "in answers and errors",
+            "show it, or let the label be another: __ref_label__ or RefPolicy(labels={...})",
+        )
     return ToolTable(
         name, model, keys, columns, identity, entities.name_of(model), read_only=read_only
     )

@@ -24,6 +24,7 @@ from alfred_refs.tools import Toolset
 from tests.fix_session import TravelLog
 from tests.models import Cook, Guest, Key, Person
 from tests.tools.conftest import Call
+from tests.tools.models import Dish
 
 
 class Base(DeclarativeBase):
@@ -351,3 +352,19 @@ def test_what_the_application_left_to_be_flushed_is_its_own_mistake(
 
     with pytest.raises(IntegrityError):
         call("db_read", table="shouts")
+
+
+def test_what_is_hidden_of_a_class_is_hidden_of_its_subclasses(session: RefSession) -> None:
+    """They have it from there."""
+    toolset = Toolset([Person, Cook], hidden=[Person.mentor_id])
+
+    for table in ("people", "cooks"):
+        by_it = [{"field": "mentor_id", "op": "is_null"}]
+        answer = toolset.call(session, "db_read", {"table": table, "filters": by_it})
+        assert answer["error"]["code"] == "unknown_column"
+
+
+def test_what_rows_are_called_by_cannot_be_hidden() -> None:
+    """Labels stand beside refs and in errors."""
+    with pytest.raises(SetupError, match="by which its rows are called"):
+        Toolset([Dish], hidden=[Dish.name])
