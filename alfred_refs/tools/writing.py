@@ -111,22 +111,24 @@ class Writer:
         if not instances:
             return self._nothing(writing, table, conditions, "deleted")
         refs = self._call.refs_of(instances, table)
-        for instance in instances:
-            self._session.delete(instance)
-        self._flush_deleted(table)
+        self._delete(table, instances)
         self._ended(writing, table, [])
         answer: dict[str, Any] = {"table": table.name, "deleted": refs, "count": len(refs)}
         return self._call.finished(
             answer, self._call.rendering([], shape_of(table, None)), writing.notes
         )
 
-    def _flush_deleted(self, table: ToolTable) -> None:
-        """Delete what is marked.
+    def _delete(self, table: ToolTable, instances: Sequence[Any]) -> None:
+        """Delete rows, all in one flush.
 
         Raises:
             ToolError: rows that refer to these are in the way, as the ORM finds by itself.
         """
         try:
+            # what cascades is loaded: each time, that would flush what is marked so far
+            with self._session.no_autoflush:
+                for instance in instances:
+                    self._session.delete(instance)
             self._session.flush()
         except CircularDependencyError:
             raise CircularReferenceError(table.name) from None

@@ -22,7 +22,7 @@ from sqlalchemy.orm import (
 from alfred_refs import RefSession, SetupError
 from alfred_refs.tools import Toolset
 from tests.fix_session import TravelLog
-from tests.models import Cook, Guest, Key, Person
+from tests.models import Cook, Guest, Key, MealPlan, Person, Recipe
 from tests.tools.conftest import Call
 from tests.tools.models import Dish
 
@@ -233,6 +233,20 @@ def test_rows_that_refer_to_each_other_are_not_deleted(
     call("db_update", table="nodes", filters=named(rows[0]), data={"parent_id": None})
     deleted = call("db_delete", table="nodes", filters=named(*rows))
     assert sorted(deleted["deleted"]) == list(rows)
+
+
+def test_rows_that_take_others_along_are_deleted_in_one_flush(made: MakeCall) -> None:
+    """The first is in a circle, which is not found while what goes with the next is loaded."""
+    call = made(Recipe, MealPlan)
+    call("db_create", table="recipes", data=[{"name": "a"}, {"name": "b"}])
+    for ref in ("recipe_1", "recipe_2"):
+        circle = {"parent_recipe_id": ref}
+        call("db_update", table="recipes", filters=named(ref), data=circle)
+    call("db_create", table="meal_plans", data={"recipe_id": "recipe_2"})
+    both = named("recipe_1", "recipe_2")
+
+    assert codes(call("db_delete", table="recipes", filters=both)) == ["circular_reference"]
+    assert call("db_read", table="meal_plans")["count"] == 1
 
 
 def test_a_row_whose_key_is_a_part_of_others_is_not_deleted(made: MakeCall) -> None:
