@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import inspect
+
 from alfred_refs.errors import SetupError
 
 from .foreign import Mode
@@ -46,6 +48,13 @@ class Setting:
                 raise SetupError(
                     f"{said} lists {other!r}, which is not among the models", "add it to models"
                 )
+        for model, names in self.deduplicate.items():
+            for name in names:
+                if name not in inspect(model).mapper.column_attrs:
+                    raise SetupError(
+                        f"deduplicate lists {name!r}, no column of {model.__qualname__!r}",
+                        "name the attributes that new rows are told apart by",
+                    )
         if self.labels not in ("inline", "legend", "none"):
             raise SetupError(
                 f"labels is {self.labels!r}", "choose one of 'inline', 'legend', 'none'"

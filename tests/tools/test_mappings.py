@@ -24,7 +24,7 @@ from alfred_refs.tools import Toolset
 from tests.fix_session import TravelLog
 from tests.models import Cook, Guest, Key, MealPlan, Person, Recipe
 from tests.tools.conftest import Call
-from tests.tools.models import Dish
+from tests.tools.models import Dish, Part
 
 
 class Base(DeclarativeBase):
@@ -382,3 +382,9 @@ def test_what_rows_are_called_by_cannot_be_hidden() -> None:
     """Labels stand beside refs and in errors."""
     with pytest.raises(SetupError, match="by which its rows are called"):
         Toolset([Dish], hidden=[Dish.name])
+
+
+def test_new_rows_are_told_apart_by_columns_alone() -> None:
+    """By a relationship, which no record has, none ever would be."""
+    with pytest.raises(SetupError, match="deduplicate lists 'dish', no column"):
+        Toolset([Part], deduplicate={Part: ("dish", "position")})
