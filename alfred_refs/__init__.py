@@ -15,7 +15,7 @@ sessions, processes and machines; a session is one unit of work in it.
 from typing import TYPE_CHECKING, Any
 
 from .conversation import Conversation as Conversation
-from .entries import RefEntry as RefEntry
+from .entries import Draft as Draft, RefEntry as RefEntry
 from .errors import (
     BadRefError as BadRefError,
     ConversationExistsError as ConversationExistsError,
@@ -75,6 +75,7 @@ __all__ = [
     "ConversationIdError",
     "ConversationInfo",
     "DiscardedDraftError",
+    "Draft",
     "DraftContentError",
     "DraftKeyError",
     "DraftRefError",

@@ -1,7 +1,7 @@
 """A conversation: what a ref is valid in.
 
-It resolves and refers by its map (`refmap`). Here it is taken as a whole: it has turns, branches
-into others, is listed, moves to another registry, and ends.
+It resolves and refers by its map (`refmap`), and keeps drafts (`draftmap`). Here it is taken as a
+whole: it has turns, branches into others, is listed, moves to another registry, and ends.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 from sqlalchemy import Table
 
 from .caches import Caches
+from .draftmap import DraftMap
 from .entries import RefEntry
 from .exports import to_json
 from .plans import Plans
-from .refmap import RefMap
 from .store import Address, Store
 from .telemetry import Telemetry
 
 
-class Conversation(RefMap):
+class Conversation(DraftMap):
     """One conversation of one owner, opened by `RefRegistry.conversation()`.
 
     Attributes:
@@ -41,7 +41,6 @@ class Conversation(RefMap):
     ) -> None:
         super().__init__(address, store, plans, caches, telemetry)
         self._opened = opened
-        self._turn: int | None = None
 
     @property
     def turn(self) -> int:
@@ -62,8 +61,9 @@ class Conversation(RefMap):
     def fork(self, new_id: str) -> Conversation:
         """Make a conversation that goes on from here, for a branch of a chat, and open it.
 
-        It has the same owner, refs and turn, and mints from then on for itself: the next new row
-        may be `recipe_4` in both, and two different ones.
+        It has the same owner, refs, drafts and turn, and mints from then on for itself: the next
+        new row may be `recipe_4` in both, and two different ones. A draft that is not saved yet
+        may be saved in both, as two rows.
 
         Raises:
             UnknownConversationError: this conversation was not begun: it has neither refs nor
@@ -77,7 +77,7 @@ class Conversation(RefMap):
         return self._opened(new)
 
     def forget(self) -> None:
-        """Remove the conversation and all its refs, for good.
+        """Remove the conversation with all its refs and drafts, for good.
 
         Its numbers stay taken: if the id is begun again, they go on, and a ref that a model
         remembers is unknown, never another row's. Sessions that are at work in it, and other

@@ -114,6 +114,12 @@ class Entities:
             known = self._classes[class_] = self._read_class(inspect(class_).mapper)
         return known
 
+    def label_of(self, entity: str) -> Label | None:
+        """Return where the label of an entity's rows is, as far as its class has been met."""
+        table = self.names.table_of(entity)
+        mapper = None if table is None else sqla.mapper_of_table(table)
+        return None if mapper is None else self._label_of(mapper)
+
     def has_labels(self, entity: str) -> bool:
         """Tell whether rows of an entity may have labels, as far as its class has been met."""
         known = self._labelled.get(entity)

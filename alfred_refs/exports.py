@@ -3,19 +3,24 @@
 Nothing but JSON's own values is in it, and any JSON library carries it without loss: keys are
 text, so that no number is rounded. It holds keys: it is for trusted code, never for a model.
 
-    {"format": "alfred_refs.conversation", "version": 1,
+    {"format": "alfred_refs.conversation", "version": 2,
      "id": "chat-7", "owner": "ann", "turn": 3, "begun_at": "2026-11-22T10:00:00+00:00",
      "last": {"recipe": 2},
      "refs": [{"ref": "recipe_1", "key": "uuid:a508000d-9b55-40f0-8886-dbdd88bd2de2",
                "label": "Butter Chicken"},
-              {"ref": "recipe_2", "key": ["int:12", "str:b"], "gone": "was deleted"}]}
+              {"ref": "recipe_2", "key": ["int:12", "str:b"], "gone": "was deleted"}],
+     "last_drafts": {"recipe": 1},
+     "drafts": [{"ref": "gen_recipe_1", "content": {"name": "Soup"}, "label": "Soup", "turn": 1,
+                 "edited": 3, "version": 2, "state": "pending"}]}
 
+A draft has the key that is reserved for its row, too, where one is. Version 1 has no drafts.
 What comes in is checked, whole, before any of it is used. An error names fields and refs; keys,
 and what may be one, it does not repeat.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from collections.abc import Iterable, Mapping
@@ -32,14 +37,16 @@ from pydantic import (
     ValidationError,
 )
 
-from .errors import ExportFormatError
+from .contents import to_text
+from .errors import DraftContentError, ExportFormatError
 from .keys import Key, encode
 from .labels import clean
 from .refs import MAX_NUMBER, Ref, is_entity_name, parse_ref
-from .store import Entry, Exported, Gone
+from .store import DraftEntry, DraftState, Entry, Exported, Gone
 
 FORMAT = "alfred_refs.conversation"
-VERSION = 1
+VERSION = 2
+_OLDEST = 1
 
 _REMEDY = "give what Conversation.export() returned, unchanged"
 _DEEPEST = 8  # how far composite keys may be nested
@@ -58,6 +65,8 @@ def to_json(exported: Exported) -> dict[str, Any]:
         "begun_at": exported.begun_at.astimezone(UTC).isoformat(),
         "last": dict(sorted(exported.last.items())),
         "refs": [_ref_to_json(entry) for entry in exported.entries],
+        "last_drafts": dict(sorted(exported.last_drafts.items())),
+        "drafts": [_draft_to_json(draft) for draft in exported.drafts],
     }
 
 
@@ -73,9 +82,15 @@ def from_json(data: Any) -> Exported:
     except ValidationError as error:
         raise _malformed(error) from None
     entries = [_entry(value, position) for position, value in enumerate(head.refs)]
-    _check_numbers(entries, head.last)
-    _check_keys(entries)
-    return Exported(head.id, head.owner, head.turn, head.begun_at, head.last, entries)
+    _check_numbers([entry.ref for entry in entries], head.last)
+    _check_keys([(entry.ref, entry.key) for entry in entries])
+    drafts = [_draft(value, position) for position, value in enumerate(head.drafts)]
+    _check_numbers([draft.ref for draft in drafts], head.last_drafts)
+    _check_keys([(draft.ref, draft.key) for draft in drafts if draft.key is not None])
+    return Exported(
+        *(head.id, head.owner, head.turn, head.begun_at, head.last, entries),
+        *(head.last_drafts, drafts),
+    )
 
 
 def key_to_json(key: Key) -> Any:
@@ -94,6 +109,20 @@ def key_to_json(key: Key) -> Any:
 def _ref_to_json(entry: Entry) -> dict[str, Any]:
     value = {"ref": str(entry.ref), "key": key_to_json(entry.key)}
     beside = {"gone": entry.gone, "label": entry.label}
+    return value | {name: said for name, said in beside.items() if said is not None}
+
+
+def _draft_to_json(draft: DraftEntry) -> dict[str, Any]:
+    value = {
+        "ref": str(draft.ref),
+        "content": json.loads(draft.content),
+        "turn": draft.turn,
+        "edited": draft.edited,
+        "version": draft.version,
+        "state": draft.state,
+    }
+    key = None if draft.key is None else key_to_json(draft.key)
+    beside = {"label": draft.label, "key": key}
     return value | {name: said for name, said in beside.items() if said is not None}
 
 
@@ -118,6 +147,20 @@ def _ref_from_json(text: Any) -> Ref:
     return ref
 
 
+def _draft_ref_from_json(text: Any) -> Ref:
+    ref = parse_ref(text) if isinstance(text, str) else None
+    if ref is None or not ref.draft or not is_entity_name(ref.entity):
+        raise ValueError("not a draft's ref")
+    return ref
+
+
+def _content_from_json(value: Any) -> str:
+    try:
+        return to_text(value)
+    except DraftContentError:
+        raise ValueError("not a draft's content") from None
+
+
 def _moment(value: Any) -> datetime:
     if not isinstance(value, str):
         raise ValueError("not a moment")  # noqa: TRY004  # pydantic wants it
@@ -130,21 +173,26 @@ def _entity_name(text: str) -> str:
     return text
 
 
+_Name = Annotated[str, AfterValidator(_entity_name)]
+_Turn = Annotated[int, Field(ge=0, le=MAX_NUMBER)]
+_Count = Annotated[int, Field(ge=1, le=MAX_NUMBER)]
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 class _Head(_Strict):
     format: Literal["alfred_refs.conversation"]
-    version: Annotated[int, Field(ge=VERSION, le=VERSION)]
+    version: Annotated[int, Field(ge=_OLDEST, le=VERSION)]
     id: str
     owner: str | None
-    turn: Annotated[int, Field(ge=0, le=MAX_NUMBER)]
+    turn: _Turn
     begun_at: Annotated[AwareDatetime, BeforeValidator(_moment)]
-    last: dict[
-        Annotated[str, AfterValidator(_entity_name)], Annotated[int, Field(ge=1, le=MAX_NUMBER)]
-    ]
+    last: dict[_Name, _Count]
     refs: list[Any]
+    last_drafts: dict[_Name, _Count] = {}
+    drafts: list[Any] = []
 
 
 class _Ref(_Strict):
@@ -152,6 +200,17 @@ class _Ref(_Strict):
     key: Annotated[Any, BeforeValidator(_key_from_json)]
     gone: Gone | None = None
     label: Annotated[str, AfterValidator(clean)] | None = None
+
+
+class _Draft(_Strict):
+    ref: Annotated[Any, BeforeValidator(_draft_ref_from_json)]
+    content: Annotated[Any, BeforeValidator(_content_from_json)]
+    turn: _Turn
+    edited: _Turn
+    version: _Count
+    state: DraftState
+    label: Annotated[str, AfterValidator(clean)] | None = None
+    key: Annotated[Any, BeforeValidator(_key_from_json)] = None
 
 
 def _check_version(data: Any) -> None:
@@ -175,9 +234,22 @@ def _entry(value: Any, position: int) -> Entry:
     return Entry(read.ref, read.key, read.gone, read.label)
 
 
-def _check_numbers(entries: Iterable[Entry], last: Mapping[str, int]) -> None:
+def _draft(value: Any, position: int) -> DraftEntry:
+    try:
+        read = _Draft.model_validate(value)
+    except ValidationError as error:
+        raise _malformed(error, f"drafts[{position}]") from None
+    if (read.state == "saved") > (read.key is not None):
+        raise ExportFormatError(f"the export has {str(read.ref)!r} saved without a key", _REMEDY)
+    turns = read.turn, read.edited
+    return DraftEntry(
+        read.ref, read.content, read.label, *turns, read.version, read.state, read.key
+    )
+
+
+def _check_numbers(refs: Iterable[Ref], last: Mapping[str, int]) -> None:
     met = set()
-    for ref in (entry.ref for entry in entries):
+    for ref in refs:
         if ref in met:
             raise ExportFormatError(f"the export has {str(ref)!r} twice", _REMEDY)
         if ref.number > last.get(ref.entity, 0):
@@ -189,15 +261,15 @@ def _check_numbers(entries: Iterable[Entry], last: Mapping[str, int]) -> None:
         met.add(ref)
 
 
-def _check_keys(entries: Iterable[Entry]) -> None:
+def _check_keys(pairs: Iterable[tuple[Ref, Key]]) -> None:
     met: dict[bytes, Ref] = {}
-    for entry in entries:
-        key = entry.ref.entity.encode() + b"\0" + encode(entry.key)  # 7 and "7" are two keys
-        if key in met:
+    for ref, key in pairs:
+        token = ref.entity.encode() + b"\0" + encode(key)  # 7 and "7" are two keys
+        if token in met:
             raise ExportFormatError(
-                f"the export has one key for {str(met[key])!r} and {str(entry.ref)!r}", _REMEDY
+                f"the export has one key for {str(met[token])!r} and {str(ref)!r}", _REMEDY
             )
-        met[key] = entry.ref
+        met[token] = ref
 
 
 def _malformed(error: ValidationError, where: str = "") -> ExportFormatError:

@@ -28,7 +28,7 @@ from .keys import Key, spells_uuid, token_of
 from .plans import Plans
 from .refs import Ref, parse_ref
 from .refusal import Suggestions, refusal
-from .store import NOTED_EVERY, Address, EntityKey, Entry, Gone, Store
+from .store import NOTED_EVERY, Address, DraftEntry, EntityKey, Entry, Gone, Store
 from .telemetry import Telemetry
 
 # What Python type the values of a key column have underneath.
@@ -254,18 +254,24 @@ class RefMap:
         """Ask the store for refs; raise for the first that cannot be used."""
         parsed = {text: parse_ref(text) for text, _ in wanted}
         refs = [ref for ref in parsed.values() if ref is not None and not ref.draft]
-        entries = self._store.resolve(self._address, refs) if refs else {}
+        entries = dict(self._store.resolve(self._address, refs)) if refs else {}
+        drafts = self._fetch_drafts([ref for ref in parsed.values() if ref and ref.draft])
+        entries |= {ref: _row_of(drafts[ref]) for ref in drafts if drafts[ref].state == "saved"}
         for text, expected in wanted:
             ref = parsed[text]
             entry = None if ref is None else entries.get(ref)
             if entry is None or entry.gone or expected not in (None, entry.ref.entity):
                 offered = Suggestions(self._address, self._store)
+                draft = None if ref is None else drafts.get(ref)
                 # without a name of its own: that would make a ring of it and this frame
                 raise self._telemetry.refused(
-                    self.id, refusal(text, ref, entry, expected, offered)
+                    self.id, refusal(text, ref, entry, expected, offered, draft=draft)
                 )
-        self._keep(cache, list(entries.values()))
+        self._keep(cache, [entry for entry in entries.values() if not entry.ref.draft])
         return {want: entries[cast(Ref, parsed[want[0]])].key for want in wanted}
+
+    def _fetch_drafts(self, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
+        return self._store.read_drafts(self._address, refs) if refs else {}
 
     def _keep(self, cache: RefCache, entries: Collection[Entry]) -> None:
         self._caches.keep(cache, entries)
@@ -284,3 +290,8 @@ def _checked(column: KeyColumn, key: Any) -> Key:
     if not isinstance(key, needed) or isinstance(key, bool):
         raise KeyTypeError(column.entity, needed.__name__, type(key).__name__)
     return cast(Key, key)
+
+
+def _row_of(draft: DraftEntry) -> Entry:
+    """Return the entry of a saved draft's row, under the draft's own ref if the row has none."""
+    return draft.row or Entry(draft.ref, cast(Key, draft.key))

@@ -10,18 +10,21 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from .errors import (
     BadRefError,
+    DiscardedDraftError,
     DraftRefError,
     GoneRefError,
     RawKeyError,
+    UnknownDraftError,
     UnknownRefError,
     WrongEntityError,
 )
 from .keys import spells_uuid
 from .refs import MAX_NUMBER, Ref
-from .store import Address, Entry, Store
+from .store import Address, DraftEntry, Entry, Store
 
 _SHOWN = 10  # refs named in an error: enough to choose from, few enough for a prompt
 _LOOKED_AT = 1_000  # refs whose labels a text is compared with: some milliseconds
@@ -61,6 +64,15 @@ class Suggestions:
         near = str(*called) if len(called) == 1 else None
         return _shown(dict([*called.items(), *known.items()][:_SHOWN])), near
 
+    def pending(self, entity: str | None) -> dict[str, str | None]:
+        """Return drafts that could be used, with labels: of any entity, if this one has none."""
+        for name in dict.fromkeys([entity, None]):
+            drafts = self.store.drafts(self.address, name, ["pending"])
+            known = {str(draft.ref): draft.label for draft in islice(drafts, _SHOWN)}
+            if known:
+                return known
+        return {}
+
     def _called(self, text: str, entity: str) -> dict[Ref, str | None]:
         """Return refs of the label that a text is, or else is most like."""
         labels = self.store.labelled(self.address, entity, _LOOKED_AT)
@@ -76,7 +88,13 @@ def _shown(known: Mapping[Ref, str | None]) -> dict[str, str | None]:
 
 
 def refusal(
-    text: str, ref: Ref | None, entry: Entry | None, expected: str | None, suggestions: Suggestions
+    text: str,
+    ref: Ref | None,
+    entry: Entry | None,
+    expected: str | None,
+    suggestions: Suggestions,
+    *,
+    draft: DraftEntry | None = None,
 ) -> BadRefError:
     """Return the error for a ref that cannot be used.
 
@@ -86,17 +104,46 @@ def refusal(
         entry: what the store knows of that.
         expected: the entity that is needed, `None` for any.
         suggestions: what could be used instead.
+        draft: what the store knows of a draft, if that is what is spelt.
     """
+    if ref is not None and ref.draft and (draft is None or draft.state == "discarded"):
+        return draft_refusal(text, ref, draft, expected, suggestions)
     known, near = suggestions.for_text(text, ref, expected)
     if entry is None and _holds_uuid(text):
         return RawKeyError(None, expected, known)
-    if ref is not None and ref.draft:
+    if draft is not None and draft.state == "pending":
         return DraftRefError(text, expected, known)
     if entry is None:
         return UnknownRefError(text, expected, known, near)
     if expected not in (None, entry.ref.entity):
         return WrongEntityError(text, expected, known, None, entry.ref.entity)
     return GoneRefError(text, expected or entry.ref.entity, known, None, str(entry.gone))
+
+
+def draft_refusal(
+    text: str,
+    ref: Ref | None,
+    draft: DraftEntry | None,
+    expected: str | None,
+    suggestions: Suggestions,
+) -> BadRefError:
+    """Return the error for what is no draft that can be used.
+
+    Args:
+        text: as it was given.
+        ref: what it spells, if it spells a ref.
+        draft: what the store knows of that.
+        expected: the entity that is needed, `None` for any.
+        suggestions: what could be used instead.
+    """
+    known = suggestions.pending(expected or (None if ref is None else ref.entity))
+    if draft is None and _holds_uuid(text):
+        return RawKeyError(None, expected, known)
+    if draft is None:
+        return UnknownDraftError(text, expected, known)
+    if draft.state == "discarded":
+        return DiscardedDraftError(text, expected, known)
+    return WrongEntityError(text, expected, known, None, draft.ref.entity)
 
 
 def _holds_uuid(text: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +15,7 @@ from alfred_refs import ExportFormatError
 from alfred_refs.exports import from_json, to_json
 from alfred_refs.keys import Key
 from alfred_refs.refs import MAX_NUMBER, Ref
-from alfred_refs.store import Address, Entry, Exported, MemoryStore
+from alfred_refs.store import Address, DraftEntry, Entry, Exported, MemoryStore
 
 UUID = "c69607bb-58f6-4a8e-9a43-8b9a3c3e2b10"
 
@@ -23,6 +24,13 @@ KEYS: st.SearchStrategy[Key] = st.recursive(
     PARTS, lambda parts: st.lists(parts, max_size=3).map(tuple), max_leaves=4
 )
 LABELS = st.sampled_from([None, "Soup", "'ключ' (2)"])
+CONTENTS = st.sampled_from(["{}", '{"name":"ключ","n":[1e+22,null]}'])
+TURNS = st.integers(0, MAX_NUMBER)
+# label, turn, edited, version, state and key of a draft
+DRAFTED = (
+    *(LABELS, TURNS, TURNS, st.integers(1, MAX_NUMBER)),
+    *(st.just("pending"), st.none() | PARTS),
+)
 GONE = st.sampled_from([None, "was deleted", "was never saved"])
 
 
@@ -42,7 +50,15 @@ def conversations(draw: st.DrawFn) -> Exported:
     owner = draw(st.none() | st.just("ann"))
     turn = draw(st.integers(0, MAX_NUMBER))
     entries.sort(key=lambda entry: entry.ref)
-    return Exported("chat-7", owner, turn, moment, last, entries)
+    last_drafts = draw(st.dictionaries(st.sampled_from(["meal", "recipe"]), st.integers(3, 9)))
+    drafts = [
+        draw(st.builds(DraftEntry, st.just(Ref(entity, number, draft=True)), CONTENTS, *DRAFTED))
+        for entity in sorted(last_drafts)
+        for number in sorted(draw(st.sets(st.integers(1, 3))))
+    ]
+    reserved = {(d.ref.entity, repr(d.key)): d for d in drafts}  # one draft a key
+    drafts = [d for d in drafts if d.key is None or reserved[d.ref.entity, repr(d.key)] is d]
+    return Exported("chat-7", owner, turn, moment, last, entries, last_drafts, drafts)
 
 
 def an_export(**changes: Any) -> dict[str, Any]:
@@ -53,13 +69,34 @@ def an_export(**changes: Any) -> dict[str, Any]:
     ]
     return {
         "format": "alfred_refs.conversation",
-        "version": 1,
+        "version": 2,
         "id": "chat-7",
         "owner": "ann",
         "turn": 3,
         "begun_at": "2026-11-22T10:00:00+00:00",
         "last": {"recipe": 2},
         "refs": refs,
+        "last_drafts": {"recipe": 3},
+        "drafts": [
+            {
+                "ref": "gen_recipe_1",
+                "content": {"name": "Soup", "n": 1e22},
+                "turn": 1,
+                "edited": 3,
+                "version": 2,
+                "state": "pending",
+                "label": "Soup",
+            },
+            {
+                "ref": "gen_recipe_3",
+                "content": {},
+                "turn": 2,
+                "edited": 2,
+                "version": 1,
+                "state": "saved",
+                "key": f"uuid:{UUID}",
+            },
+        ],
     } | changes
 
 
@@ -92,10 +129,71 @@ def test_the_format_is_what_the_documentation_says() -> None:
             Entry(Ref("recipe", 1), uuid.UUID(UUID), None, "Soup"),
             Entry(Ref("recipe", 2), (12, "b"), "was deleted"),
         ],
+        {"recipe": 3},
+        [
+            DraftEntry(
+                *(Ref("recipe", 1, draft=True), '{"name":"Soup","n":1e+22}', "Soup", 1, 3, 2)
+            ),
+            DraftEntry(
+                *(Ref("recipe", 3, draft=True), "{}", None, 2, 2, 1, "saved"), uuid.UUID(UUID)
+            ),
+        ],
     )
 
     assert to_json(exported) == an_export()
     assert from_json(an_export()) == exported
+    older = an_export(version=1)
+    del older["drafts"], older["last_drafts"]
+    assert from_json(older) == replace(exported, last_drafts={}, drafts=[])
+
+
+def with_draft(**changes: Any) -> dict[str, Any]:
+    """Return an export whose second draft has changes."""
+    first, second = an_export()["drafts"]
+    return an_export(drafts=[first, second | changes])
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (an_export(drafts={}), "cannot be read: drafts"),
+        (an_export(last_drafts={"recipe": 0}), "cannot be read: last_drafts.recipe"),
+        (an_export(last_drafts={}), "has 'gen_recipe_1', and None as the last number"),
+        (an_export(last_drafts={"recipe": 2}), "has 'gen_recipe_3', and 2 as the last number"),
+        (with_draft(ref="recipe_3"), r"cannot be read: drafts\[1\].ref"),
+        (with_draft(ref="gen_gen_recipe_3"), r"cannot be read: drafts\[1\].ref"),
+        (with_draft(ref="gen_recipe_1"), "has 'gen_recipe_1' twice"),
+        (with_draft(content=[]), r"cannot be read: drafts\[1\].content"),
+        (with_draft(content={"a": "\0"}), r"cannot be read: drafts\[1\].content"),
+        (with_draft(content={"a": float("nan")}), r"cannot be read: drafts\[1\].content"),
+        (with_draft(turn=-1), r"cannot be read: drafts\[1\].turn"),
+        (with_draft(version=0), r"cannot be read: drafts\[1\].version"),
+        (with_draft(state="gone"), r"cannot be read: drafts\[1\].state"),
+        (with_draft(key=UUID), r"cannot be read: drafts\[1\].key"),
+        (with_draft(key=None), r"has 'gen_recipe_3' saved without a key|cannot be read"),
+        (with_draft(more=1), r"a field that is not known: drafts\[1\].more"),
+        (
+            an_export(
+                drafts=[d | {"key": f"uuid:{UUID}"} for d in an_export()["drafts"]],
+            ),
+            "has one key for 'gen_recipe_1' and 'gen_recipe_3'",
+        ),
+    ],
+)
+def test_drafts_that_cannot_be_are_refused(data: Any, message: str) -> None:
+    """As refs are: the error says where, and repeats no key."""
+    with pytest.raises(ExportFormatError, match=message) as caught:
+        from_json(data)
+
+    assert UUID[:8] not in str(caught.value)
+
+
+def test_what_is_not_set_of_a_draft_may_be_left_out() -> None:
+    """Its key and label; and a label that comes in is cleaned."""
+    read = from_json(with_draft(label=f"Soup\n{UUID}"))
+
+    assert [draft.label for draft in read.drafts] == ["Soup", "Soup <key>"]
+    assert [draft.key is None for draft in read.drafts] == [True, False]
 
 
 FOREIGN: list[Any] = [None, [], "{}", {}, {"format": 1}]
@@ -105,7 +203,7 @@ FOREIGN: list[Any] = [None, [], "{}", {}, {"format": 1}]
     ("data", "message"),
     [
         *((data, "this is not a conversation") for data in FOREIGN),
-        (an_export(version=2), "in version 2 of the format, and .* knows those up to 1; install"),
+        (an_export(version=3), "in version 3 of the format, and .* knows those up to 2; install"),
         (an_export(version="1"), "cannot be read: version"),
         (an_export(version=True), "cannot be read: version"),
         (an_export(labels={}), "has a field that is not known: labels"),

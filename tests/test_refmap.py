@@ -10,12 +10,12 @@ import pytest
 from alfred_refs import (
     BadRefError,
     Conversation,
-    DraftRefError,
     EntityNameError,
     GoneRefError,
     KeyTypeError,
     RawKeyError,
     RefRegistry,
+    UnknownDraftError,
     UnknownRefError,
     WrongEntityError,
 )
@@ -190,11 +190,10 @@ def test_another_process_knows_the_same_refs(memory: RefRegistry, chat: Conversa
         ),
         (
             "gen_recipe_1",
-            DraftRefError,
+            UnknownDraftError,
             (
-                "'gen_recipe_1' is a draft's ref where a saved recipe is needed; "
-                "save the draft and use the ref it gets, or choose another; "
-                "known: 'recipe_1', 'recipe_2', 'recipe_3'"
+                "'gen_recipe_1' is not a known draft of entity 'recipe'; no such draft is pending "
+                "in this conversation; read the drafts, or generate one"
             ),
         ),
         (

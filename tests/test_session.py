@@ -41,12 +41,12 @@ from sqlalchemy.orm import (
 from alfred_refs import (
     BadRefError,
     Conversation,
-    DraftRefError,
     GoneRefError,
     RawKeyError,
     RefRegistry,
     RefSession,
     SetupError,
+    UnknownDraftError,
     UnknownRefError,
     UntranslatableError,
     WrongEntityError,
@@ -794,7 +794,7 @@ def test_a_conversation_can_be_named_where_the_registry_is_known(
     [
         ("recipe_9", UnknownRefError),
         ("meal_plan_1", WrongEntityError),
-        ("gen_recipe_1", DraftRefError),
+        ("gen_recipe_1", UnknownDraftError),
         ("hello", UnknownRefError),
         ("", UnknownRefError),
         (str(NOBODY), RawKeyError),

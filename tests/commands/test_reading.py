@@ -122,7 +122,7 @@ def test_keys_are_resolved_in_the_order_of_their_refs(engine: Engine) -> None:
     [
         ("recipe_9", "UnknownRefError"),
         ("recipe_2", "GoneRefError"),
-        ("gen_recipe_1", "DraftRefError"),
+        ("gen_recipe_1", "UnknownDraftError"),
         (str(KEYS[0]), "RawKeyError"),
         ("", "UnknownRefError"),
         ("\x1b[31m", "UnknownRefError"),

@@ -1,0 +1,497 @@
+"""The drafts of a conversation: what they hold, what becomes of them, what is said of others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, select
+from sqlalchemy.orm import Session
+
+from alfred_refs import (
+    BadRefError,
+    Conversation,
+    DiscardedDraftError,
+    Draft,
+    DraftContentError,
+    DraftRefError,
+    GoneRefError,
+    RawKeyError,
+    RefPolicy,
+    RefRegistry,
+    SavedDraftError,
+    SetupError,
+    StaleDraftError,
+    UnknownConversationError,
+    UnknownDraftError,
+    WrongEntityError,
+)
+from alfred_refs.store import DraftState
+from alfred_refs.testing import MemoryStore
+from tests.models import MealPlan, Recipe
+
+KEY = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
+SOUP = {"name": "Soup", "parent_recipe_id": "recipe_1", "steps": [{"minutes": 1e22}, None]}
+
+
+@pytest.fixture
+def registry() -> RefRegistry:
+    """A registry in memory that knows what recipes are called."""
+    return RefRegistry(store=MemoryStore(), policy=RefPolicy(labels={Recipe: "name"}))
+
+
+@pytest.fixture
+def chat(registry: RefRegistry) -> Conversation:
+    """A conversation in its second turn."""
+    chat = registry.conversation("chat-7", owner="ann")
+    chat.begin_turn()
+    chat.begin_turn()
+    return chat
+
+
+def elsewhere(registry: RefRegistry) -> Conversation:
+    """Return the conversation as another process has it."""
+    return RefRegistry(store=registry._store).conversation("chat-7", owner="ann")
+
+
+def save(chat: Conversation, ref: str, key: uuid.UUID = KEY) -> None:
+    """Do what saving a draft does to the registry."""
+    chat.reserve_keys({ref: key})
+    chat.confirm_drafts([ref])
+
+
+def test_a_draft_is_there_in_later_turns_and_other_processes(
+    registry: RefRegistry, chat: Conversation
+) -> None:
+    """As it was generated, by a ref of its own, pending, and with what the class calls it."""
+    draft = chat.draft(Recipe, SOUP)
+    other = elsewhere(registry)
+    other.begin_turn()
+
+    assert draft == Draft("gen_recipe_1", "recipe", SOUP, "Soup", 2, 2, 1, "pending")
+    assert list(other.drafts()) == other.read_drafts(["gen_recipe_1"]) == [draft]
+    assert other.draft("recipe", {}).turn == 3
+    assert chat.draft("recipe", {}).turn == 2
+    assert list(draft.content["steps"][0].values()) == [1e22]
+    with pytest.raises(FrozenInstanceError):
+        draft.state = "saved"  # type: ignore[misc]
+    assert hash(draft) == hash(other.read_drafts(["gen_recipe_1"])[0])
+
+
+def test_a_draft_holds_a_copy(chat: Conversation) -> None:
+    """What is done to the given content, or to what was read, does not reach the registry."""
+    given: dict[str, Any] = {"steps": ["boil"]}
+    draft = chat.draft(Recipe, given)
+    given["steps"].append("eat")
+    draft.content["steps"].clear()
+
+    assert chat.read_drafts([draft.ref])[0].content == {"steps": ["boil"]}
+
+
+@pytest.mark.parametrize(
+    ("entity", "content", "label", "called"),
+    [
+        (Recipe, {"name": "Soup"}, "Dal", "Dal"),
+        (Recipe, {"name": f"Soup\n of\x1b {KEY}"}, None, "Soup of <key>"),
+        (Recipe, {"name": "Soup"}, f"Dal\n{KEY}", "Dal <key>"),
+        (Recipe, {"name": None}, None, None),
+        (Recipe, {"name": 5}, None, "5"),
+        (Recipe, {"name": "Soup"}, "", None),
+        (Recipe, {}, None, None),
+        (MealPlan, {"name": "Soup"}, None, None),
+        ("order", {"name": "Soup"}, None, None),
+    ],
+)
+def test_a_draft_is_called_as_its_class_says(
+    chat: Conversation, entity: Any, content: dict[str, Any], label: str | None, called: str
+) -> None:
+    """Or as was given; in one line, without keys, and not at all where nobody can say."""
+    assert chat.draft(entity, content, label).label == called
+
+
+def test_a_label_that_cannot_be_made_of_a_draft_is_none() -> None:
+    """A function of rows may not be ready for what is none yet; that is no fault of anybody."""
+    policy = RefPolicy(labels={Recipe: lambda recipe: recipe.name.title()})
+    chat = RefRegistry(store=MemoryStore(), policy=policy).conversation("chat-7")
+
+    assert [chat.draft(Recipe, {"name": name}).label for name in ("soup", 5)] == ["Soup", None]
+
+
+def test_an_edit_replaces_what_a_draft_holds(chat: Conversation) -> None:
+    """In the turn in which it is made, with the label of the new content, or else the old one."""
+    draft = chat.draft(Recipe, SOUP)
+    chat.begin_turn()
+
+    edited = chat.edit_draft(draft.ref, {"name": "Dal"}, version=draft.version)
+    again = chat.edit_draft(draft.ref, {"servings": 2})
+    named = chat.edit_draft(draft.ref, {"servings": 2}, label="Dal Makhani")
+
+    assert edited == Draft("gen_recipe_1", "recipe", {"name": "Dal"}, "Dal", 2, 3, 2, "pending")
+    assert (again.label, again.version, again.content) == ("Dal", 3, {"servings": 2})
+    assert (named.label, list(chat.drafts())) == ("Dal Makhani", [named])
+
+
+def test_an_edit_of_what_was_edited_meanwhile_is_refused(
+    registry: RefRegistry, chat: Conversation
+) -> None:
+    """Nobody's work is undone by one who has not seen it."""
+    draft = chat.draft(Recipe, SOUP)
+    theirs = elsewhere(registry).edit_draft(draft.ref, {"name": "Dal"}, version=1)
+
+    with pytest.raises(StaleDraftError, match=r"has version 2 and was .* as of version 1"):
+        chat.edit_draft(draft.ref, {"name": "Stew"}, version=1)
+
+    assert list(chat.drafts()) == [theirs]
+    assert registry.counts.draft == 1
+
+
+def test_content_that_cannot_be_kept_takes_no_number(chat: Conversation) -> None:
+    """It is refused before the store is asked, and a draft that was to hold it is as it was."""
+    with pytest.raises(DraftContentError, match="no value of JSON"):
+        chat.draft(Recipe, {"recipe_id": KEY})
+    draft = chat.draft(Recipe, SOUP)
+    with pytest.raises(DraftContentError):
+        chat.edit_draft(draft.ref, [])  # type: ignore[arg-type]
+
+    assert (draft.ref, list(chat.drafts())) == ("gen_recipe_1", [draft])
+
+
+def test_drafts_are_listed_by_entity_and_state(chat: Conversation) -> None:
+    """Those that are pending, unless others are asked for."""
+    for entity in (Recipe, Recipe, MealPlan, Recipe):
+        chat.draft(entity, {})
+    chat.discard_drafts(["gen_recipe_1"])
+    save(chat, "gen_recipe_2")
+
+    def refs(*arguments: Any) -> list[str]:
+        return [draft.ref for draft in chat.drafts(*arguments)]
+
+    assert refs() == ["gen_meal_plan_1", "gen_recipe_3"]
+    assert refs(Recipe) == refs("recipe") == refs(Recipe.__table__) == ["gen_recipe_3"]
+    assert refs(None, ["saved", "discarded"]) == ["gen_recipe_1", "gen_recipe_2"]
+    with pytest.raises(SetupError, match=r"drafts cannot be 'gone'; give some of \('pending', "):
+        chat.drafts(states=["gone"])  # type: ignore[list-item]
+
+
+def test_discarded_drafts_are_kept_and_not_used(chat: Conversation) -> None:
+    """They are listed if asked for, discarding them again changes nothing, the rest is refused."""
+    drafts = [chat.draft(Recipe, {"name": name}) for name in ("Soup", "Stew")]
+    ref = drafts[0].ref
+
+    [discarded] = chat.discard_drafts([ref])
+
+    assert (discarded.state, discarded.content) == ("discarded", {"name": "Soup"})
+    assert chat.discard_drafts([ref]) == list(chat.drafts(states=["discarded"])) == [discarded]
+    uses: list[Callable[[], object]] = [
+        lambda: chat.read_drafts([drafts[1].ref, ref]),
+        lambda: chat.edit_draft(ref, {}),
+        lambda: chat.reserve_keys({ref: KEY}),
+        lambda: chat.resolve(ref),
+        lambda: chat.resolve(ref, Recipe),
+    ]
+    for use in uses:
+        with pytest.raises(
+            DiscardedDraftError, match=r"pending: 'gen_recipe_2' \(Stew\)"
+        ) as caught:
+            use()
+        assert (caught.value.ref, caught.value.known) == (ref, ("gen_recipe_2",))
+
+
+@pytest.mark.parametrize(
+    "ref", ["gen_recipe_9", "gen_order_1", "recipe_1", "GEN_recipe_1", "", "x"]
+)
+def test_what_is_no_draft_is_told_with_those_that_are(chat: Conversation, ref: str) -> None:
+    """Of the entity, or else of any; labels cannot pass for refs; none is of another chat."""
+    chat.refer("recipe", KEY)
+    chat.draft("recipe", {}, label="a', 'gen_recipe_7' (\"b")
+    chat._opened(type(chat._address)("chat-8", "ann")).draft("recipe", {}, label="Secret")
+    uses: list[Callable[[], object]] = [
+        lambda: chat.read_drafts(["gen_recipe_1", ref]),
+        lambda: chat.edit_draft(ref, {}),
+        lambda: chat.discard_drafts(["gen_recipe_1", ref]),
+        lambda: chat.reserve_keys({"gen_recipe_1": KEY, ref: KEY}),
+    ]
+    for use in uses:
+        with pytest.raises(UnknownDraftError) as caught:
+            use()
+        assert str(caught.value) == (
+            f"{ref!r} is not a known draft; "
+            r"pending: 'gen_recipe_1' (a\', \'gen_recipe_7\' (\"b)"
+        )
+    assert [draft.state for draft in chat.drafts()] == ["pending"]
+
+
+def test_a_key_in_the_place_of_a_draft_is_not_repeated(chat: Conversation) -> None:
+    """It is called what it is."""
+    with pytest.raises(RawKeyError, match="a raw key was given"):
+        chat.read_drafts([str(KEY)])
+
+
+def test_a_draft_of_another_entity_is_refused(chat: Conversation) -> None:
+    """Where it matters which."""
+    chat.draft(MealPlan, {})
+    chat.draft(Recipe, {})
+
+    with pytest.raises(WrongEntityError, match="names entity 'meal_plan' where 'recipe'"):
+        chat.read_drafts(["gen_recipe_1", "gen_meal_plan_1"], Recipe)
+    assert [each.ref for each in chat.read_drafts(["gen_recipe_1"], Recipe)] == ["gen_recipe_1"]
+
+
+def test_a_pending_draft_does_not_resolve(registry: RefRegistry, chat: Conversation) -> None:
+    """Not with a key reserved either: its row may not be there. An unknown one is called so."""
+    chat.draft(Recipe, SOUP)
+    chat.reserve_keys({"gen_recipe_1": KEY})
+
+    with pytest.raises(DraftRefError, match="a draft's ref where a saved recipe is needed; save"):
+        chat.resolve("gen_recipe_1", Recipe)
+    with pytest.raises(UnknownDraftError, match="a known draft of entity 'recipe'; pending: 'gen"):
+        chat.resolve("gen_recipe_2", Recipe)
+    assert registry.counts.draft == 2
+
+
+def test_a_saved_draft_resolves_to_its_row_for_ever(
+    registry: RefRegistry, chat: Conversation
+) -> None:
+    """In all processes, in any order with other refs; the row shows by a ref as any other."""
+    chat.draft(Recipe, SOUP)
+    save(chat, "gen_recipe_1")
+    other = elsewhere(registry)
+
+    assert chat.resolve("gen_recipe_1") == other.resolve("gen_recipe_1", "recipe") == KEY
+    assert other.refer("recipe", KEY) == "recipe_1"
+    for each in (chat, other, elsewhere(registry)):
+        assert each.resolve_all(["recipe_1", "gen_recipe_1"], Recipe) == [KEY, KEY]
+        assert each.refer("recipe", KEY) == "recipe_1"
+        [draft] = each.read_drafts(["gen_recipe_1"])
+        assert (draft.state, draft.saved, draft.key) == ("saved", "recipe_1", None)
+    with pytest.raises(WrongEntityError, match="names entity 'recipe' where 'meal_plan'"):
+        chat.resolve("gen_recipe_1", "meal_plan")
+
+
+def test_a_saved_draft_has_a_ref_as_soon_as_it_is_read(chat: Conversation) -> None:
+    """Though nobody has read its row yet."""
+    chat.draft(Recipe, SOUP)
+    save(chat, "gen_recipe_1")
+
+    assert [draft.saved for draft in chat.drafts(states=["saved"])] == ["recipe_1"]
+    assert chat.resolve("recipe_1") == KEY
+
+
+def test_a_saved_draft_is_changed_by_its_row_alone(chat: Conversation) -> None:
+    """Editing and discarding say which ref to use; nothing beside it is discarded."""
+    for _ in range(2):
+        chat.draft(Recipe, SOUP)
+    save(chat, "gen_recipe_1")
+
+    for use in (
+        lambda: chat.edit_draft("gen_recipe_1", {}),
+        lambda: chat.discard_drafts(["gen_recipe_2", "gen_recipe_1"]),
+    ):
+        with pytest.raises(SavedDraftError, match=r"is saved as 'recipe_1'.*use 'recipe_1'"):
+            use()
+    assert [draft.ref for draft in chat.drafts()] == ["gen_recipe_2"]
+
+
+@pytest.mark.parametrize("at", ["here", "there"])
+def test_a_saved_draft_whose_row_was_deleted_is_gone(
+    registry: RefRegistry, chat: Conversation, at: str
+) -> None:
+    """As the ref of its row is, in the process that deleted it and in others."""
+    chat.draft(Recipe, SOUP)
+    save(chat, "gen_recipe_1")
+    chat.resolve("gen_recipe_1")
+    chat.refer("recipe", KEY)
+    chat.note_gone([("recipe", KEY)], "was deleted")
+
+    with pytest.raises(GoneRefError, match="'gen_recipe_1' was deleted and cannot be used"):
+        (chat if at == "here" else elsewhere(registry)).resolve("gen_recipe_1")
+
+
+def test_a_key_is_told_to_trusted_code_alone(chat: Conversation) -> None:
+    """To who asks for keys, and never in print; that there is one is no secret."""
+    chat.draft(Recipe, SOUP)
+    reserved = chat.reserve_keys({"gen_recipe_1": KEY})["gen_recipe_1"]
+
+    assert (reserved.key, reserved.reserved, reserved.state) == (KEY, True, "pending")
+    assert [draft.key for draft in chat.drafts(keys=True)] == [KEY]
+    assert chat.read_drafts(["gen_recipe_1"], keys=True)[0].key == KEY
+    assert [(draft.key, draft.reserved) for draft in chat.drafts()] == [(None, True)]
+    assert "a508000d" not in f"{reserved}{reserved!r}"
+    assert chat.reserve_keys({"gen_recipe_1": uuid.uuid4()})["gen_recipe_1"].key == KEY
+
+
+def test_each_use_of_a_draft_is_one_round_trip(registry: RefRegistry, chat: Conversation) -> None:
+    """However many drafts it is about."""
+    for name in ("Soup", "Stew"):
+        chat.draft(Recipe, {"name": name})
+    both = ["gen_recipe_1", "gen_recipe_2"]
+    uses: list[Callable[[], object]] = [
+        lambda: chat.draft(Recipe, SOUP),
+        lambda: chat.read_drafts(both),
+        lambda: chat.edit_draft(both[0], {}),
+        lambda: chat.reserve_keys(dict(zip(both, [KEY, uuid.uuid4()], strict=True))),
+        lambda: chat.confirm_drafts(both[:1]),
+        lambda: chat.discard_drafts(both[1:]),
+        lambda: chat.resolve_all(both[:1] * 2),
+    ]
+    for use in uses:
+        before = registry.counts.round_trips
+        use()
+        assert registry.counts.round_trips == before + 1
+
+
+def test_a_fork_goes_on_with_the_drafts(chat: Conversation) -> None:
+    """What is edited or saved in one is not in the other."""
+    for _ in range(2):
+        chat.draft(Recipe, SOUP)
+    chat.reserve_keys({"gen_recipe_1": KEY})
+    fork = chat.fork("chat-8")
+    fork.edit_draft("gen_recipe_1", {"name": "Dal"})
+    chat.discard_drafts(["gen_recipe_2"])
+
+    assert [draft.content for draft in fork.drafts()] == [{"name": "Dal"}, SOUP]
+    assert [draft.reserved for draft in fork.drafts()] == [False, False]
+    assert [draft.content for draft in chat.drafts()] == [SOUP]
+    assert fork.draft(Recipe, {}).ref == "gen_recipe_3"
+
+
+def test_drafts_are_exported_and_imported(chat: Conversation) -> None:
+    """With their keys, versions and states, into another registry."""
+    for name in ("Soup", "Stew", "Dal"):
+        chat.draft(Recipe, {"name": name, "steps": [1e22, None]})
+    chat.edit_draft("gen_recipe_1", {"name": "Borscht"})
+    chat.discard_drafts(["gen_recipe_2"])
+    save(chat, "gen_recipe_3")
+    states: tuple[DraftState, ...] = ("pending", "saved", "discarded")
+
+    copy = RefRegistry(store=MemoryStore()).import_conversation(chat.export())
+
+    assert list(copy.drafts(states=states, keys=True)) == list(
+        chat.drafts(states=states, keys=True)
+    )
+    assert copy.resolve("gen_recipe_3") == KEY
+    assert copy.draft("recipe", {}).ref == "gen_recipe_4"
+
+
+def test_what_was_forgotten_has_no_drafts(chat: Conversation) -> None:
+    """Their refs are unknown, and never another draft's."""
+    chat.draft(Recipe, SOUP)
+    save(chat, "gen_recipe_1")
+    chat.resolve("gen_recipe_1")
+    chat.forget()
+
+    with pytest.raises(UnknownDraftError, match="no such draft is pending"):
+        chat.resolve("gen_recipe_1")
+    assert chat.draft(Recipe, SOUP).ref == "gen_recipe_2"
+
+
+def test_another_owner_has_none_of_the_drafts(registry: RefRegistry, chat: Conversation) -> None:
+    """The conversation is unknown to them, whatever they try."""
+    chat.draft(Recipe, SOUP)
+    theirs = registry.conversation("chat-7", owner="bob")
+
+    for use in (
+        lambda: theirs.draft(Recipe, {}),
+        lambda: list(theirs.drafts()),
+        lambda: theirs.read_drafts(["gen_recipe_1"]),
+        lambda: theirs.edit_draft("gen_recipe_1", {}),
+        lambda: theirs.discard_drafts(["gen_recipe_1"]),
+        lambda: theirs.resolve("gen_recipe_1"),
+    ):
+        with pytest.raises((UnknownConversationError, BadRefError)) as caught:
+            use()
+        assert isinstance(caught.value, UnknownConversationError)
+    assert [draft.content for draft in chat.drafts()] == [SOUP]
+
+
+# A draft is saved once, whatever happens
+
+SAVE = """
+import os, signal, sys, uuid
+from sqlalchemy import create_engine, insert
+from sqlalchemy.exc import IntegrityError
+from alfred_refs import RefRegistry
+from tests.models import Recipe
+
+url, die = sys.argv[1:]
+engine = create_engine(url)
+chat = RefRegistry(engine).conversation("chat-7")
+sys.stdin.readline()
+[draft] = chat.reserve_keys({"gen_recipe_1": uuid.uuid4()}).values()
+if die == "reserved":
+    os.kill(os.getpid(), signal.SIGKILL)
+try:
+    with engine.begin() as connection:
+        connection.execute(insert(Recipe.__table__).values(id=draft.key, name="Soup"))
+except IntegrityError:
+    pass
+if die == "saved":
+    os.kill(os.getpid(), signal.SIGKILL)
+chat.confirm_drafts([draft.ref])
+print(chat.resolve("gen_recipe_1"))
+"""
+
+
+def saving(engine: Engine, *dying: str) -> list[str]:
+    """Save a draft in processes that start together, some dying; return what they say."""
+    url = engine.url.render_as_string(hide_password=False)
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", SAVE, url, die],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        for die in dying
+    ]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    said = [process.communicate()[0] for process in processes]
+    expected = [-signal.SIGKILL if die else 0 for die in dying]
+    assert [process.returncode for process in processes] == expected
+    return [text.strip() for text in said if text]
+
+
+def rows(engine: Engine) -> list[str]:
+    """Return the keys of all recipes."""
+    with Session(engine) as plain:
+        return [str(key) for key in plain.scalars(select(Recipe.id))]
+
+
+@pytest.mark.tables
+def test_processes_that_save_a_draft_together_make_one_row(engine: Engine) -> None:
+    """Eight bring a key each; all insert the same one, and all are told the same."""
+    chat = RefRegistry(engine).conversation("chat-7")
+    chat.draft(Recipe, SOUP)
+
+    said = saving(engine, *8 * [""])
+
+    assert said == 8 * rows(engine)
+    assert str(chat.resolve("gen_recipe_1")) == said[0]
+
+
+@pytest.mark.tables
+@pytest.mark.parametrize(("died", "there"), [("reserved", 0), ("saved", 1)])
+def test_a_process_that_is_killed_while_saving_leaves_what_to_do(
+    engine: Engine, died: str, there: int
+) -> None:
+    """The draft is pending with its key, by which the table tells; who saves it again uses it."""
+    chat = RefRegistry(engine).conversation("chat-7")
+    chat.draft(Recipe, SOUP)
+    assert saving(engine, died) == []
+
+    [left] = chat.drafts(keys=True)
+    assert (left.reserved, left.content) == (True, SOUP)
+    assert rows(engine) == there * [str(left.key)]
+    assert saving(engine, "") == rows(engine) == [str(left.key)]
+    assert list(chat.drafts()) == []
