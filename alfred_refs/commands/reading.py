@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from itertools import chain
+from typing import cast, get_args
 
 import click
 from rich.filesize import decimal
 
-from alfred_refs.entries import RefEntry
+from alfred_refs.entries import Draft, RefEntry
+from alfred_refs.refs import Ref, parse_ref
 from alfred_refs.registry import RefRegistry
+from alfred_refs.store import DraftState
 
 from .connecting import on_registry
 from .parameters import conversation_argument, older_than, opened
@@ -44,15 +48,19 @@ def list_(registry: RefRegistry, printer: Printer, older_than: timedelta | None)
 @click.option("--keys", is_flag=True, help="With their keys.")
 @on_registry
 def show(registry: RefRegistry, printer: Printer, conversation: str, *, keys: bool) -> None:
-    """Show a conversation and its refs.
+    """Show a conversation with its refs and drafts.
 
     Of each ref it tells what people call its row, as far as that is known, and whether the row is
-    gone; only with --keys its key.
+    gone; only with --keys its key. Of each draft, what has become of it.
     """
     info = registry.describe(conversation)
-    entries = opened(registry, info).entries(keys=keys)
+    shown = opened(registry, info)
+    rows = chain(
+        _rows(shown.entries(keys=keys), printer, keys=keys),
+        _draft_rows(shown.drafts(states=get_args(DraftState), keys=keys), printer, keys=keys),
+    )
     columns = _SHOWN | ({"key": "key"} if keys else {})
-    printer.print(document_of(info), "entries", _rows(entries, printer, keys=keys), columns)
+    printer.print(document_of(info), "entries", rows, columns)
 
 
 def _rows(entries: Iterator[RefEntry], printer: Printer, *, keys: bool) -> Iterator[Row]:
@@ -67,6 +75,21 @@ def _rows(entries: Iterator[RefEntry], printer: Printer, *, keys: bool) -> Itera
         if keys and entry.key is not None:
             row["key"] = printer.key(entry.key)
         yield row
+
+
+def _draft_rows(drafts: Iterator[Draft], printer: Printer, *, keys: bool) -> Iterator[Row]:
+    """Yield drafts as rows beside those of refs; what they hold may be long, and is not shown."""
+    for draft in drafts:
+        became = draft.state if draft.saved is None else f"saved as {draft.saved}"
+        state = {"gone": None, "draft": draft.state, "saved": draft.saved}
+        yield {
+            "ref": draft.ref,
+            "entity": draft.entity,
+            "number": cast(Ref, parse_ref(draft.ref)).number,
+            "label": draft.label,
+            **(state if printer.as_json else {"gone": became}),
+            **({"key": None if draft.key is None else printer.key(draft.key)} if keys else {}),
+        }
 
 
 @click.command()

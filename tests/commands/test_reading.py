@@ -96,6 +96,36 @@ def test_labels_are_shown_beside_their_refs(engine: Engine) -> None:
     ]
 
 
+def test_drafts_are_shown_beneath_the_refs(engine: Engine, registry: RefRegistry) -> None:
+    """With what has become of them, and never with what they hold; keys if asked for."""
+    chat = registry.conversation("chat-7", owner="ann")
+    for label in ("Soup", "a\nb", None):
+        chat.draft("recipe", {"name": "hidden"}, label=label)
+    chat.reserve_keys({"gen_recipe_1": KEYS[0], "gen_recipe_3": KEYS[1]})
+    chat.confirm_drafts(["gen_recipe_1"])
+    chat.discard_drafts(["gen_recipe_2"])
+
+    lines = run(engine, "show", "chat-7").stdout.splitlines()[-3:]
+    entries = document(engine, "show", "chat-7")["entries"][-3:]
+    with_keys = document(engine, "show", "chat-7", "--keys")["entries"][-3:]
+
+    assert [line.split(maxsplit=1) for line in lines] == [
+        ["gen_recipe_1", "Soup            saved as recipe_1"],
+        ["gen_recipe_2", "a b             discarded"],
+        ["gen_recipe_3", "-               pending"],
+    ]
+    assert entries[0] == {
+        "ref": "gen_recipe_1",
+        "entity": "recipe",
+        "number": 1,
+        "label": "Soup",
+        "gone": None,
+        "draft": "saved",
+        "saved": "recipe_1",
+    }
+    assert [each["key"] for each in with_keys] == [f"uuid:{KEYS[0]}", None, f"uuid:{KEYS[1]}"]
+
+
 def test_a_long_conversation_is_shown_whole_and_in_order(
     engine: Engine, registry: RefRegistry
 ) -> None:
