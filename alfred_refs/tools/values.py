@@ -19,7 +19,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
-from sqlalchemy import ARRAY, JSON, BigInteger, DateTime, Enum, Integer, SmallInteger, String
+from sqlalchemy import (
+    ARRAY,
+    JSON,
+    BigInteger,
+    DateTime,
+    Enum,
+    Integer,
+    SmallInteger,
+    String,
+    TypeDecorator,
+)
 from sqlalchemy.types import TypeEngine
 
 from alfred_refs.columns import KeyColumn, is_ambiguous
@@ -118,6 +128,8 @@ def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
         return _documents()
     python = None if is_ambiguous(type_) else _python_type(type_)
     make = _BY_PYTHON_TYPE.get(python) if python is not None else None
+    if make is None and isinstance(type_, TypeDecorator) and not is_ambiguous(type_):
+        return values_of(type_.impl_instance, None)  # its values are those of what it decorates
     return _opaque() if make is None else make(type_)
 
 
@@ -151,7 +163,10 @@ def _lists(item: Values) -> Values:
 
 def _choices(type_: Enum) -> Values:
     class_ = type_.enum_class
-    members = dict(zip(type_.enums, type_.enums if class_ is None else class_, strict=True))
+    every = [*class_.__members__.values()] if class_ is not None else type_.enums
+    # without the other names of members, unless the type has them too
+    objects = every if class_ is None or len(every) == len(type_.enums) else class_
+    members = dict(zip(type_.enums, objects, strict=True))
     names = {member: name for name, member in members.items()}
     wanted = "one of " + ", ".join(map(repr, members))
     schema = {"type": "string", "enum": list(members)}

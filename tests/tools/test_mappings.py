@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import datetime as dt
+import enum
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import REAL, DateTime, Engine, ForeignKey, Identity
+from sqlalchemy import (
+    REAL,
+    DateTime,
+    Engine,
+    Enum,
+    ForeignKey,
+    Identity,
+    String,
+    TypeDecorator,
+)
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import (
     DeclarativeBase,
@@ -101,6 +111,32 @@ class Cat(Animal):
     __mapper_args__ = {"polymorphic_identity": "cat"}  # noqa: RUF012
 
     id: Mapped[Any] = mapped_column(ForeignKey("animals.id"), primary_key=True)
+
+
+class Colour(enum.Enum):
+    """Has a member of two names."""
+
+    RED = "r"
+    SCARLET = "r"  # noqa: PIE796  # its other name
+    BLUE = "b"
+
+
+class Short(TypeDecorator[str]):
+    """A type that changes no values, as SQLModel has for text."""
+
+    impl = String(3)
+    cache_ok = True
+
+
+class Paint(Base):
+    """Has columns of types that are made of others."""
+
+    __tablename__ = "paints"
+
+    id: Mapped[Key]
+    colour: Mapped[Any] = mapped_column(Enum(Colour, native_enum=False, omit_aliases=False))
+    other: Mapped[Any] = mapped_column(Enum(Colour, native_enum=False), nullable=True)
+    short: Mapped[str | None] = mapped_column(Short)
 
 
 class Card(MappedAsDataclass, Base):
@@ -388,3 +424,19 @@ def test_new_rows_are_told_apart_by_columns_alone() -> None:
     """By a relationship, which no record has, none ever would be."""
     with pytest.raises(SetupError, match="deduplicate lists 'dish', no column"):
         Toolset([Part], deduplicate={Part: ("dish", "position")})
+
+
+def test_types_made_of_others_take_what_these_do(made: MakeCall) -> None:
+    """An enum with all names of its members, and a decorated text as long as it may be."""
+    call = made(Paint)
+    given = {"colour": "SCARLET", "other": "RED", "short": "abc"}
+
+    assert codes(
+        call("db_create", table="paints", data={**given, "other": "SCARLET"}),
+        call("db_create", table="paints", data={**given, "short": "abcd"}),
+    ) == ["invalid_value", "invalid_value"]
+    [row] = call("db_create", table="paints", data=given)["rows"]
+    assert (row["other"], row["short"]) == ("RED", "abc")
+    scarlet = [{"field": "colour", "op": "=", "value": row["colour"]}]
+    short = [{"field": "short", "op": "ilike", "value": "A%"}]
+    assert call("db_read", table="paints", filters=[*scarlet, *short])["count"] == 1
