@@ -124,8 +124,8 @@ def test_a_reader_that_has_enough_is_no_error(
         first = running.stdout.readline()
         running.stdout.close()
         said = running.stderr.read()
-    assert "chat-7" in first
     assert said == ""
+    assert "chat-7" in first
 
 
 def _run(command: list[str], directory: Path) -> subprocess.CompletedProcess[str]:

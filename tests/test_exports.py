@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from alfred_refs import ExportFormatError
 from alfred_refs.exports import from_json, to_json
@@ -106,6 +106,7 @@ def with_ref(**changes: Any) -> dict[str, Any]:
     return an_export(refs=[first, second | changes])
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # of a busy machine
 @given(conversations())
 def test_what_is_exported_comes_back_as_it_was(exported: Exported) -> None:
     """Through text, and through a store: to the type of each key and each counter."""

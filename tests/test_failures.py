@@ -78,17 +78,17 @@ class Chef(Base):
 class Dish(Base):
     """Can be wrong in every way."""
 
-    __tablename__ = "dishes"
+    __tablename__ = "platters"
     __table_args__ = (CheckConstraint("grade < 10"),)
 
     id: Mapped[Any] = mapped_column(Uuid, primary_key=True, default=uuid.uuid4)
     name: Mapped[str | None]
     grade: Mapped[int | None]
-    parent_id: Mapped[Any] = mapped_column(Uuid, ForeignKey("dishes.id"), nullable=True)
+    parent_id: Mapped[Any] = mapped_column(Uuid, ForeignKey("platters.id"), nullable=True)
     chef_id: Mapped[Any] = mapped_column(
         Integer, ForeignKey("chefs.id", deferrable=True, initially="deferred"), nullable=True
     )
-    sides: Mapped[Any] = mapped_column(ARRAY(Uuid), info={"ref": "dishes.id"}, nullable=True)
+    sides: Mapped[Any] = mapped_column(ARRAY(Uuid), info={"ref": "platters.id"}, nullable=True)
 
     courses: Mapped[list[Course]] = relationship(back_populates="dish")
 
@@ -98,7 +98,7 @@ class Course(Base):
 
     __tablename__ = "courses"
 
-    dish_id: Mapped[Any] = mapped_column(Uuid, ForeignKey("dishes.id"), primary_key=True)
+    dish_id: Mapped[Any] = mapped_column(Uuid, ForeignKey("platters.id"), primary_key=True)
     position: Mapped[int] = mapped_column(primary_key=True)
     note: Mapped[str]
 
@@ -130,7 +130,7 @@ class Spoon(Tool):
     __mapper_args__ = {"polymorphic_identity": "spoon"}  # noqa: RUF012
 
 
-dishes, tools, knives = (Base.metadata.tables[name] for name in ("dishes", "tools", "knives"))
+platters, tools, knives = (Base.metadata.tables[name] for name in ("platters", "tools", "knives"))
 
 REFUSE = """
 create function refuse(id uuid, chef integer) returns boolean language plpgsql as $$
@@ -144,14 +144,14 @@ begin
   if new.name = 'refuse' then perform refuse(new.id, new.chef_id); end if;
   return new;
 end $$;
-create trigger check_dish before insert or update on dishes
+create trigger check_dish before insert or update on platters
 for each row execute function check_dish()
 """
 
 
 @pytest.fixture
 def kitchen(engine: Engine) -> Engine:
-    """An engine on a database with these tables, a chef and two dishes of theirs."""
+    """An engine on a database with these tables, a chef and two platters of theirs."""
     Base.metadata.create_all(engine)
     with Session(engine) as plain:
         for statement in (REFUSE, TRIGGER):
@@ -287,7 +287,7 @@ CASES: dict[str, tuple[Work, type[Exception], str, str]] = {
         lambda s: flush(s, Dish(parent_id=UNKNOWN)),
         IntegrityError,
         "23503",
-        'Key (parent_id)=(<key>) is not present in table "dishes".',
+        'Key (parent_id)=(<key>) is not present in table "platters".',
     ),
     "deferred foreign key": (
         lambda s: (s.add(Dish(chef_id=NO_CHEF)), s.commit()),
@@ -299,7 +299,7 @@ CASES: dict[str, tuple[Work, type[Exception], str, str]] = {
         lambda s: (s.delete(s.get(Chef, "chef_1")), s.commit()),
         IntegrityError,
         "23503",
-        'Key (id)=(chef_1) is still referenced from table "dishes".',
+        'Key (id)=(chef_1) is still referenced from table "platters".',
     ),
     "not null": (
         lambda s: s.execute(insert(Course).values(dish_id="dish_1", position=1, note=None)),
@@ -317,11 +317,11 @@ CASES: dict[str, tuple[Work, type[Exception], str, str]] = {
         lambda s: s.execute(update(Dish).where(Dish.id == "dish_1").values(grade=12)),
         IntegrityError,
         "23514",
-        "dishes_grade_check",
+        "platters_grade_check",
     ),
     "text of SQL": (
         lambda s: s.execute(
-            text(f"select '{KNOWN}'::uuid from dishes where chef_id / 0 = {CHEF}")
+            text(f"select '{KNOWN}'::uuid from platters where chef_id / 0 = {CHEF}")
         ),
         DBAPIError,
         "22012",
@@ -329,7 +329,7 @@ CASES: dict[str, tuple[Work, type[Exception], str, str]] = {
     ),
     "excerpt": (
         lambda s: s.execute(
-            text("select no from dishes where id = :a or chef_id = :b"), {"a": KNOWN, "b": CHEF}
+            text("select no from platters where id = :a or chef_id = :b"), {"a": KNOWN, "b": CHEF}
         ),
         DBAPIError,
         "42703",
@@ -357,7 +357,7 @@ CASES: dict[str, tuple[Work, type[Exception], str, str]] = {
     ),
     "many without a result": (
         lambda s: s.connection().execute(
-            insert(dishes), [{"id": UNKNOWN, "chef_id": CHEF, "sides": [KNOWN]}] * 2
+            insert(platters), [{"id": UNKNOWN, "chef_id": CHEF, "sides": [KNOWN]}] * 2
         ),
         IntegrityError,
         "23505",
@@ -438,7 +438,7 @@ def test_parameters_are_shown_by_what_they_are_stored_in(
     """Data stays what it is, and so does an integer beside an integer key."""
     given = dict(parameters)
     with pytest.raises(IntegrityError) as refused:
-        session.connection().execute(insert(dishes), {"id": KNOWN, "name": None, **parameters})
+        session.connection().execute(insert(platters), {"id": KNOWN, "name": None, **parameters})
     seen: Any = refused.value.params
 
     assert {name: seen[name] for name in shown} == shown
@@ -448,7 +448,7 @@ def test_parameters_are_shown_by_what_they_are_stored_in(
 
 def test_a_parameter_whose_name_tells_nothing_is_hidden(session: RefSession) -> None:
     """It may be a key, if the application has keys of its type."""
-    query = text("select 1 / :zero from dishes where chef_id = :a and id = :b and name = :c")
+    query = text("select 1 / :zero from platters where chef_id = :a and id = :b and name = :c")
     with pytest.raises(DBAPIError) as caught:
         session.connection().execute(query, {"zero": 0, "a": CHEF, "b": KNOWN, "c": "x"}).all()
 
@@ -486,7 +486,7 @@ def test_psycopg_keeps_its_diagnosis(session: RefSession) -> None:
     diagnosis = caught.value.orig.diag  # type: ignore[union-attr]
 
     assert diagnosis.sqlstate == "23505"
-    assert diagnosis.constraint_name == "dishes_pkey"
+    assert diagnosis.constraint_name == "platters_pkey"
     assert diagnosis.message_detail == "Key (id)=(dish_1) already exists."
     assert shows_no_key(pickle.loads(pickle.dumps(caught.value)))  # noqa: S301
 

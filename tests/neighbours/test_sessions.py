@@ -285,13 +285,13 @@ def test_policies_of_two_registries_do_not_mix(
 ) -> None:
     """Each conversation goes by its registry's policy, on instances of the same classes."""
     assert recipes
-    policies = [RefPolicy(names={Recipe: "dish"}), RefPolicy(exclude=(Recipe.id, Recipe))]
-    dishes, raw = (RefRegistry(tables, policy=policy).conversation("d") for policy in policies)
+    policies = [RefPolicy(names={Recipe: "meal"}), RefPolicy(exclude=(Recipe.id, Recipe))]
+    meals, raw = (RefRegistry(tables, policy=policy).conversation("d") for policy in policies)
     plain = registry.conversation("chat-7")
-    sessions = [RefSession(tables, conversation=each) for each in (plain, dishes, raw)]
+    sessions = [RefSession(tables, conversation=each) for each in (plain, meals, raw)]
     found = [session.scalars(BY_NAME).first() for session in sessions]
 
-    assert [recipe and recipe.id for recipe in found] == ["recipe_1", "dish_1", recipes[0].id]
+    assert [recipe and recipe.id for recipe in found] == ["recipe_1", "meal_1", recipes[0].id]
     assert sessions[2].get(Recipe, recipes[0].id) is found[2]
     for session in sessions:
         session.close()
