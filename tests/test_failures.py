@@ -55,7 +55,7 @@ from alfred_refs.testing import MemoryStore
 from tests.fix_session import TravelLog
 from tests.models import Recipe, devices
 
-KNOWN = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")  # dish_1
+KNOWN = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")  # platter_1
 UNKNOWN = uuid.UUID("c69607bb-1f55-4d1e-9d6c-0f4c2f9d7a11")
 CHEF = 918273645  # chef_1
 NO_CHEF = 777000111
@@ -75,7 +75,7 @@ class Chef(Base):
     name: Mapped[str | None]
 
 
-class Dish(Base):
+class Platter(Base):
     """Can be wrong in every way."""
 
     __tablename__ = "platters"
@@ -102,7 +102,7 @@ class Course(Base):
     position: Mapped[int] = mapped_column(primary_key=True)
     note: Mapped[str]
 
-    dish: Mapped[Dish] = relationship(back_populates="courses")
+    dish: Mapped[Platter] = relationship(back_populates="courses")
 
 
 class Tool(Base):
@@ -158,7 +158,7 @@ def kitchen(engine: Engine) -> Engine:
             plain.execute(text(statement))
         plain.add(Chef(id=CHEF))
         plain.flush()
-        plain.add_all([Dish(id=KNOWN, chef_id=CHEF, grade=1), Dish(name="B", grade=2)])
+        plain.add_all([Platter(id=KNOWN, chef_id=CHEF, grade=1), Platter(name="B", grade=2)])
         plain.commit()
     return engine
 
@@ -167,7 +167,7 @@ def kitchen(engine: Engine) -> Engine:
 def conversation() -> Conversation:
     """A conversation that knows the chef and the first dish."""
     conversation = RefRegistry(store=MemoryStore()).conversation("chat-7")
-    conversation.refer(Dish, KNOWN)
+    conversation.refer(Platter, KNOWN)
     conversation.refer(Chef, CHEF)
     return conversation
 
@@ -265,32 +265,32 @@ def flush(session: RefSession, *objects: Any) -> None:
 def add_twice(session: RefSession) -> None:
     """Flush two objects with one composite key."""
     for note in "ab":
-        flush(session, Course(dish_id="dish_1", position=3, note=note))
+        flush(session, Course(dish_id="platter_1", position=3, note=note))
         session.expunge_all()
 
 
 # what is done, the class and code of the error, and what it says
 CASES: dict[str, tuple[Work, type[Exception], str, str]] = {
     "unique": (
-        lambda s: flush(s, Dish(id=KNOWN, name="x")),
+        lambda s: flush(s, Platter(id=KNOWN, name="x")),
         IntegrityError,
         "23505",
-        "Key (id)=(dish_1) already exists.",
+        "Key (id)=(platter_1) already exists.",
     ),
     "composite": (
         add_twice,
         IntegrityError,
         "23505",
-        'Key (dish_id, "position")=(dish_1, 3) already exists.',
+        'Key (dish_id, "position")=(platter_1, 3) already exists.',
     ),
     "foreign key": (
-        lambda s: flush(s, Dish(parent_id=UNKNOWN)),
+        lambda s: flush(s, Platter(parent_id=UNKNOWN)),
         IntegrityError,
         "23503",
         'Key (parent_id)=(<key>) is not present in table "platters".',
     ),
     "deferred foreign key": (
-        lambda s: (s.add(Dish(chef_id=NO_CHEF)), s.commit()),
+        lambda s: (s.add(Platter(chef_id=NO_CHEF)), s.commit()),
         IntegrityError,
         "23503",
         'Key (chef_id)=(<key>) is not present in table "chefs".',
@@ -302,19 +302,19 @@ CASES: dict[str, tuple[Work, type[Exception], str, str]] = {
         'Key (id)=(chef_1) is still referenced from table "platters".',
     ),
     "not null": (
-        lambda s: s.execute(insert(Course).values(dish_id="dish_1", position=1, note=None)),
+        lambda s: s.execute(insert(Course).values(dish_id="platter_1", position=1, note=None)),
         IntegrityError,
         "23502",
         "Failing row contains (values left out: there may be keys among them)",
     ),
     "check": (
-        lambda s: flush(s, Dish(parent_id="dish_1", chef_id="chef_1", grade=12)),
+        lambda s: flush(s, Platter(parent_id="platter_1", chef_id="chef_1", grade=12)),
         IntegrityError,
         "23514",
         "Failing row contains (values left out: there may be keys among them)",
     ),
     "update": (
-        lambda s: s.execute(update(Dish).where(Dish.id == "dish_1").values(grade=12)),
+        lambda s: s.execute(update(Platter).where(Platter.id == "platter_1").values(grade=12)),
         IntegrityError,
         "23514",
         "platters_grade_check",
@@ -336,24 +336,26 @@ CASES: dict[str, tuple[Work, type[Exception], str, str]] = {
         'column "no" does not exist',
     ),
     "trigger": (
-        lambda s: flush(s, Dish(id=UNKNOWN, name="refuse", chef_id="chef_1")),
+        lambda s: flush(s, Platter(id=UNKNOWN, name="refuse", chef_id="chef_1")),
         DBAPIError,
         "P0001",
         "dish <key> is closed",
     ),
     "trigger at an update": (
-        lambda s: s.execute(update(Dish).where(Dish.id == "dish_1").values(name="refuse")),
+        lambda s: s.execute(
+            update(Platter).where(Platter.id == "platter_1").values(name="refuse")
+        ),
         DBAPIError,
         "P0001",
-        "dish dish_1 is closed",
+        "dish platter_1 is closed",
     ),
     "many": (
         lambda s: s.execute(
-            insert(Dish), [{"id": KNOWN, "chef_id": CHEF, "sides": [UNKNOWN]}] * 20
+            insert(Platter), [{"id": KNOWN, "chef_id": CHEF, "sides": [UNKNOWN]}] * 20
         ),
         IntegrityError,
         "23505",
-        "Key (id)=(dish_1) already exists.",
+        "Key (id)=(platter_1) already exists.",
     ),
     "many without a result": (
         lambda s: s.connection().execute(
@@ -365,18 +367,18 @@ CASES: dict[str, tuple[Work, type[Exception], str, str]] = {
     ),
     "streaming": (
         lambda s: s.execute(
-            select(Dish.name).where(func.refuse(Dish.id, Dish.chef_id)),
+            select(Platter.name).where(func.refuse(Platter.id, Platter.chef_id)),
             execution_options={"yield_per": 1},
         ).all(),
         Exception,  # asyncpg's own
         "P0001",
-        "dish dish_1 is closed",
+        "dish platter_1 is closed",
     ),
     "the session's connection": (
-        lambda s: s.connection().execute(insert(Dish).values(id=KNOWN, chef_id=CHEF)),
+        lambda s: s.connection().execute(insert(Platter).values(id=KNOWN, chef_id=CHEF)),
         IntegrityError,
         "23505",
-        "Key (id)=(dish_1) already exists.",
+        "Key (id)=(platter_1) already exists.",
     ),
 }
 
@@ -398,7 +400,7 @@ def test_a_commit_by_a_with_shows_no_key(kitchen: Engine, conversation: Conversa
     """The transaction commits there, and not the session."""
     session = RefSession(kitchen, conversation=conversation)
     with pytest.raises(IntegrityError) as caught, session, session.begin():
-        session.add(Dish(chef_id=NO_CHEF))
+        session.add(Platter(chef_id=NO_CHEF))
 
     assert "Key (chef_id)=(<key>) is not present" in str(caught.value)
     assert shows_no_key(caught.value)
@@ -418,17 +420,17 @@ def session(kitchen: Engine, conversation: Conversation) -> Iterator[RefSession]
         (
             {"id": KNOWN, "chef_id": CHEF, "parent_id": UNKNOWN, "grade": 3, "sides": [KNOWN]},
             {
-                "id": "dish_1",
+                "id": "platter_1",
                 "chef_id": "chef_1",
                 "parent_id": "<key>",
                 "grade": 3,
-                "sides": ["dish_1"],
+                "sides": ["platter_1"],
             },
         ),
         # data that spells keys
         (
             {"name": f"after {KNOWN.hex} and {UNKNOWN}"},
-            {"name": "after dish_1 and <key>"},
+            {"name": "after platter_1 and <key>"},
         ),
     ],
 )
@@ -452,14 +454,16 @@ def test_a_parameter_whose_name_tells_nothing_is_hidden(session: RefSession) -> 
     with pytest.raises(DBAPIError) as caught:
         session.connection().execute(query, {"zero": 0, "a": CHEF, "b": KNOWN, "c": "x"}).all()
 
-    assert caught.value.params == {"zero": "<key>", "a": "<key>", "b": "dish_1", "c": "x"}
+    assert caught.value.params == {"zero": "<key>", "a": "<key>", "b": "platter_1", "c": "x"}
 
 
 def test_a_value_that_cannot_be_bound_shows_no_key(session: RefSession) -> None:
     """The error is the statement's, and nothing is sent."""
-    query = select(Dish.name).where(Dish.id == bindparam("id"), Dish.chef_id == bindparam("chef"))
+    query = select(Platter.name).where(
+        Platter.id == bindparam("id"), Platter.chef_id == bindparam("chef")
+    )
     with pytest.raises(StatementError, match="required for bind parameter 'chef'") as caught:
-        session.execute(query, {"id": "dish_1", "other": CHEF})
+        session.execute(query, {"id": "platter_1", "other": CHEF})
 
     assert type(caught.value) is StatementError
     assert shows_no_key(caught.value)
@@ -473,7 +477,7 @@ def test_objects_among_parameters_are_shown_by_their_type(session: RefSession) -
             return str(KNOWN)[:18]
 
     with pytest.raises(StatementError) as caught:
-        session.connection().execute(insert(Dish), {"id": KNOWN, "name": Opaque()})
+        session.connection().execute(insert(Platter), {"id": KNOWN, "name": Opaque()})
 
     assert "<Opaque>" in str(caught.value)
     assert shows_no_key(caught.value)
@@ -482,23 +486,23 @@ def test_objects_among_parameters_are_shown_by_their_type(session: RefSession) -
 def test_psycopg_keeps_its_diagnosis(session: RefSession) -> None:
     """Names and codes are what they were, sentences have refs."""
     with pytest.raises(IntegrityError) as caught:
-        flush(session, Dish(id=KNOWN))
+        flush(session, Platter(id=KNOWN))
     diagnosis = caught.value.orig.diag  # type: ignore[union-attr]
 
     assert diagnosis.sqlstate == "23505"
     assert diagnosis.constraint_name == "platters_pkey"
-    assert diagnosis.message_detail == "Key (id)=(dish_1) already exists."
+    assert diagnosis.message_detail == "Key (id)=(platter_1) already exists."
     assert shows_no_key(pickle.loads(pickle.dumps(caught.value)))  # noqa: S301
 
 
 def test_what_is_raised_after_a_failed_flush_shows_no_key(session: RefSession) -> None:
     """It has the first error's text in its own."""
     with pytest.raises(IntegrityError):
-        flush(session, Dish(id=KNOWN))
+        flush(session, Platter(id=KNOWN))
     with pytest.raises(PendingRollbackError) as caught:
-        session.execute(select(Dish.name))
+        session.execute(select(Platter.name))
 
-    assert "Key (id)=(dish_1) already exists." in str(caught.value)
+    assert "Key (id)=(platter_1) already exists." in str(caught.value)
     assert shows_no_key(caught.value)
 
 
@@ -507,7 +511,7 @@ def test_an_error_that_is_wrapped_shows_no_key(session: RefSession) -> None:
 
     def wrap() -> None:
         try:
-            flush(session, Dish(id=KNOWN))
+            flush(session, Platter(id=KNOWN))
         except IntegrityError as error:
             raise RuntimeError(f"no luck: {error}") from error
 
@@ -530,29 +534,29 @@ def test_a_listener_of_the_program_is_told_without_keys(
         raise KitchenError(str(context.original_exception))
 
     with pytest.raises(KitchenError) as caught:
-        session.execute(insert(Dish).values(grade=12, parent_id="dish_1"))
+        session.execute(insert(Platter).values(grade=12, parent_id="platter_1"))
     assert shows_no_key(caught.value)
 
     session.rollback()
     with pytest.raises(KitchenError) as caught, session.begin():
-        session.add(Dish(chef_id=NO_CHEF))
+        session.add(Platter(chef_id=NO_CHEF))
     assert shows_no_key(caught.value)
 
 
 def test_what_listeners_of_the_session_raise_shows_no_key(session: RefSession) -> None:
     """They are below the session, where there are keys."""
 
-    def refuse(_: Any, __: Any, dish: Dish) -> None:
+    def refuse(_: Any, __: Any, dish: Platter) -> None:
         raise ValueError(f"not {vars(dish)['id']}", {"id": vars(dish)["id"]}, [UNKNOWN.hex])
 
-    event.listen(Dish, "before_insert", refuse)
+    event.listen(Platter, "before_insert", refuse)
     try:
-        with pytest.raises(ValueError, match="not dish_1") as caught:
-            flush(session, Dish(id=KNOWN))
+        with pytest.raises(ValueError, match="not platter_1") as caught:
+            flush(session, Platter(id=KNOWN))
     finally:
-        event.remove(Dish, "before_insert", refuse)
+        event.remove(Platter, "before_insert", refuse)
 
-    assert caught.value.args == ("not dish_1", {"id": "dish_1"}, ["<key>"])
+    assert caught.value.args == ("not platter_1", {"id": "platter_1"}, ["<key>"])
     assert shows_no_key(caught.value)
 
 
@@ -564,10 +568,10 @@ def test_members_of_a_group_show_no_key(session: RefSession) -> None:
 
     event.listen(session, "before_flush", refuse)
     with pytest.raises(ExceptionGroup) as caught:
-        flush(session, Dish())
+        flush(session, Platter())
 
     assert str(KNOWN) not in everything(caught.value)
-    assert caught.value.exceptions[0].args == ("dish_1",)
+    assert caught.value.exceptions[0].args == ("platter_1",)
 
 
 # SQLAlchemy's own
@@ -575,9 +579,9 @@ def test_members_of_a_group_show_no_key(session: RefSession) -> None:
 
 def test_a_second_instance_of_a_row_is_refused_by_its_ref(session: RefSession) -> None:
     """Be it added itself or by way of a relationship."""
-    mine = session.get(Dish, "dish_1")
+    mine = session.get(Platter, "platter_1")
     with RefSession(session.bind, conversation=session.conversation) as other:
-        theirs = other.get(Dish, "dish_1")
+        theirs = other.get(Platter, "platter_1")
         other.expunge_all()
     course = Course(position=1, note="")
     session.add(course)
@@ -588,23 +592,25 @@ def test_a_second_instance_of_a_row_is_refused_by_its_ref(session: RefSession) -
     ]
     for add in adds:
         with pytest.raises(
-            InvalidRequestError, match=r"key .*Dish, .dish_1.* is already"
+            InvalidRequestError, match=r"key .*Platter, .platter_1.* is already"
         ) as caught:
             add()
         assert shows_no_key(caught.value)
     assert mine in session
     session.close()
-    again = session.get(Dish, "dish_1")
-    with pytest.raises(InvalidRequestError, match=r"key .*Dish, .dish_1.* is already") as caught:
+    again = session.get(Platter, "platter_1")
+    with pytest.raises(
+        InvalidRequestError, match=r"key .*Platter, .platter_1.* is already"
+    ) as caught:
         session.add(mine)
     assert again in session
     assert shows_no_key(caught.value)
 
 
-@pytest.mark.parametrize("of", [Chef, Dish])
+@pytest.mark.parametrize("of", [Chef, Platter])
 def test_a_warning_made_an_error_shows_no_key(session: RefSession, of: Any) -> None:
     """A new object has the key of one that is there."""
-    key, ref = {Chef: (CHEF, "chef_1"), Dish: (KNOWN, "dish_1")}[of]
+    key, ref = {Chef: (CHEF, "chef_1"), Platter: (KNOWN, "platter_1")}[of]
     there = session.get(of, ref)
     session.add(of(id=key))
     with warnings.catch_warnings():
@@ -669,11 +675,11 @@ def test_rows_returned_that_match_no_record_show_no_key(session: RefSession) -> 
 
 def test_an_update_of_a_row_that_is_gone_says_so(kitchen: Engine, session: RefSession) -> None:
     """Errors without keys say what they always said, numbers included."""
-    dish: Any = session.get(Dish, "dish_1")
+    dish: Any = session.get(Platter, "platter_1")
     assert session.conversation is not None
     session.conversation.refer(Chef, 1)
     with Session(kitchen) as plain:
-        plain.execute(delete(Dish).where(Dish.id == KNOWN))
+        plain.execute(delete(Platter).where(Platter.id == KNOWN))
         plain.commit()
     dish.name = "x"
     with pytest.raises(StaleDataError, match="expected to update 1 row") as stale:
@@ -688,9 +694,9 @@ def test_an_update_of_a_row_that_is_gone_says_so(kitchen: Engine, session: RefSe
 
 def test_merge_shows_no_key(session: RefSession) -> None:
     """It works on keys, and what it raises has refs."""
-    session.add(Dish(id=KNOWN))
-    with pytest.raises(IntegrityError, match=r"Key .id.=.dish_1.") as caught:
-        session.merge(Dish(id="dish_1", name="x"))
+    session.add(Platter(id=KNOWN))
+    with pytest.raises(IntegrityError, match=r"Key .id.=.platter_1.") as caught:
+        session.merge(Platter(id="platter_1", name="x"))
 
     assert shows_no_key(caught.value)
 
@@ -701,7 +707,7 @@ def test_merge_shows_no_key(session: RefSession) -> None:
 def test_raw_keys_leaves_errors_as_they_are(session: RefSession) -> None:
     """Trusted code sees what it asked for."""
     with session.raw_keys(), pytest.raises(IntegrityError) as caught:
-        flush(session, Dish(id=KNOWN))
+        flush(session, Platter(id=KNOWN))
 
     assert f"Key (id)=({KNOWN}) already exists." in str(caught.value)
 
@@ -714,11 +720,11 @@ def test_an_error_of_a_plain_session_is_as_it_was(
         for bind in (kitchen, connection):
             with RefSession(bind, conversation=conversation) as session:
                 with pytest.raises(IntegrityError) as caught:
-                    flush(session, Dish(id=KNOWN))
+                    flush(session, Platter(id=KNOWN))
                 assert shows_no_key(caught.value)
             for plain in (Session(bind), RefSession(bind)):
                 with plain, pytest.raises(IntegrityError) as caught:
-                    plain.execute(insert(Dish), {"id": KNOWN, "chef_id": CHEF})
+                    plain.execute(insert(Platter), {"id": KNOWN, "chef_id": CHEF})
                 assert f"Key (id)=({KNOWN}) already exists." in str(caught.value)
                 assert caught.value.params["chef_id"] == CHEF  # type: ignore[index, call-overload]
 
@@ -748,11 +754,11 @@ def test_two_conversations_on_one_connection_name_no_key(
         for session in (first, second):
             session.connection()
         with pytest.raises(IntegrityError, match=r"Key .id.=.<key>. already exists") as caught:
-            first.connection().execute(insert(Dish).values(id=KNOWN))
+            first.connection().execute(insert(Platter).values(id=KNOWN))
         assert shows_no_key(caught.value)
         first.rollback()
         with pytest.raises(IntegrityError, match=r"Key .id.=.<key>. already exists"):
-            second.connection().execute(insert(Dish).values(id=KNOWN))
+            second.connection().execute(insert(Platter).values(id=KNOWN))
 
 
 def test_a_session_keeps_no_connection(kitchen: Engine, conversation: Conversation) -> None:
@@ -770,7 +776,7 @@ def test_an_error_asks_the_registry_for_nothing(kitchen: Engine, store: TravelLo
     conversation = RefRegistry(store=store).conversation("chat-7")
     with RefSession(kitchen, conversation=conversation) as session:
         with pytest.raises(IntegrityError, match=r"Key .id.=.<key>. already exists"):
-            flush(session, Dish(id=KNOWN))
+            flush(session, Platter(id=KNOWN))
         session.rollback()
 
     assert "refer" not in store.trips
