@@ -18,6 +18,7 @@ from sqlalchemy import (
     Sequence,
     String,
     Table,
+    TypeDecorator,
     Uuid,
     delete,
     insert,
@@ -44,6 +45,7 @@ from sqlalchemy.orm import (
 from sqlalchemy.orm.exc import StaleDataError
 
 from alfred_refs import EntityNameError, RefPolicy, RefRegistry, RefSession, UntranslatableError
+from alfred_refs.columns import is_text_uuid, key_type_of
 from alfred_refs.testing import MemoryStore
 from tests.models import Cook, Guest, Person, Recipe
 
@@ -355,3 +357,17 @@ def test_a_class_of_another_base_references_one_of_ours(
     session.commit()
 
     assert (visit.id, visit.recipe_id) == ("visit_1", "recipe_1")
+
+
+class PlainUuid(TypeDecorator[uuid.UUID]):
+    """A custom type that changes no values, and does not say what they are."""
+
+    impl = Uuid
+    cache_ok = True
+
+
+def test_keys_of_a_type_that_only_decorates_are_refs() -> None:
+    """They are those of the type it decorates, as text too."""
+    assert key_type_of(PlainUuid()) == "uuid"
+    assert is_text_uuid(PlainUuid(as_uuid=False))
+    assert not is_text_uuid(PlainUuid())
