@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
 import pytest
@@ -22,7 +23,15 @@ from alfred_refs import (
     RegistryUnreachableError,
 )
 from alfred_refs.refs import Ref
-from alfred_refs.store import Address, EntityKey, Gone, PostgresStore
+from alfred_refs.store import (
+    Address,
+    DraftEntry,
+    DraftState,
+    EntityKey,
+    Gone,
+    NewDraft,
+    PostgresStore,
+)
 from alfred_refs.store.connections import OwnEngine
 from alfred_refs.store.tables import metadata
 from tests.faults.proxy import proxy_to
@@ -417,6 +426,58 @@ def test_a_turn_whose_answer_was_lost_has_begun(engine: Engine, driver: str) -> 
 
         assert application.use(lambda store: store.turn(CHAT)) == 2
         assert application.use(lambda store: store.begin_turn(CHAT)) == 3
+
+
+DRAFT = Ref("recipe", 1, draft=True)
+
+
+def drafts_of(application: Application) -> list[DraftEntry]:
+    """Return all drafts of the conversation."""
+    states: Sequence[DraftState] = ("pending", "saved", "discarded")
+    return application.use(lambda store: list(store.drafts(CHAT, None, states)))
+
+
+def test_drafts_are_kept_with_each_driver(application: Application) -> None:
+    """What is sent as null, as text and as bytes is what comes back."""
+    new = [NewDraft("recipe", '{"n":1e22}', "ключ"), NewDraft("recipe", "{}")]
+    made = application.use(lambda store: store.draft(CHAT, new))
+    edited = application.use(lambda store: store.edit_draft(CHAT, DRAFT, "{}", turn=3))
+    key = {DRAFT: uuid.UUID(int=7)}
+    [reserved] = application.use(lambda store: store.reserve_keys(CHAT, key)).values()
+    application.use(lambda store: store.confirm_drafts(CHAT, [DRAFT]))
+    application.use(lambda store: store.discard_drafts(CHAT, [made[1].ref]))
+    entries = application.use(lambda store: store.refer(CHAT, [("recipe", key[DRAFT])]))
+    application.use(lambda store: store.fork(CHAT, "chat-8"))
+    exported = application.use(lambda store: store.export(CHAT))
+    application.use(lambda store: store.restore(Address("chat-9"), exported))
+
+    assert made[0] == DraftEntry(DRAFT, '{"n":1e22}', "ключ", 0, 0)
+    assert edited == replace(made[0], content="{}", edited=3, version=2)
+    assert reserved == replace(edited, key=key[DRAFT])
+    saved = replace(reserved, state="saved", row=entries[0])
+    assert drafts_of(application) == [saved, replace(made[1], state="discarded")]
+    assert exported.drafts == [replace(draft, row=None) for draft in drafts_of(application)]
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_what_was_done_to_a_draft_is_done_once_though_nobody_was_told(
+    engine: Engine, driver: str
+) -> None:
+    """An edit and a reservation are asked for again; a new draft is not, and keeps its number."""
+    with proxy_to(engine.url) as proxy, applied(proxy.url, driver) as application:
+        draft = application.use(lambda store: store.draft(CHAT, [NewDraft("recipe", "{}")]))[0]
+        proxy.loses = 1
+        edited = application.use(lambda store: store.edit_draft(CHAT, DRAFT, "[]", version=1))
+        proxy.loses = 1
+        keys = {DRAFT: uuid.UUID(int=7)}
+        [reserved] = application.use(lambda store: store.reserve_keys(CHAT, keys)).values()
+        proxy.loses = 1
+        with pytest.raises(RegistryUnreachableError):
+            application.use(lambda store: store.draft(CHAT, [NewDraft("recipe", "{}")]))
+
+        assert edited == replace(draft, content="[]", version=2)
+        assert [each.ref.number for each in drafts_of(application)] == [1, 2]
+        assert drafts_of(application)[0] == reserved == replace(edited, key=keys[DRAFT])
 
 
 def test_a_standby_is_told_as_one_and_resolves() -> None:
