@@ -22,7 +22,8 @@ from sqlalchemy.orm import InstanceState, Mapper, ORMExecuteState, Session
 from alfred_refs import sqla
 from alfred_refs.errors import UnconfinedError
 
-from .ownership import Belonging, Owner, as_column_has
+from .belongings import Belonging, as_column_has
+from .ownership import Owner
 
 State = InstanceState[Any]
 

@@ -16,8 +16,8 @@ from sqlalchemy.orm import InstanceState, Session, UOWTransaction, attributes
 from alfred_refs import sqla
 from alfred_refs.errors import ForeignRowError
 
+from .belongings import as_column_has
 from .confinement import Confinement, attribute_of
-from .ownership import as_column_has
 from .references import References, changed_values
 
 State = InstanceState[Any]

@@ -26,8 +26,8 @@ from sqlalchemy.orm import Mapper, ORMExecuteState, Session
 from alfred_refs import sqla
 from alfred_refs.errors import ForeignRowError, UnconfinedError
 
+from .belongings import as_column_has
 from .confinement import Confinement
-from .ownership import as_column_has
 from .references import References, Target, changed_values
 
 Record = dict[str, Any]

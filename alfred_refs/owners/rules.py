@@ -1,0 +1,201 @@
+"""What a statement of an owned session may read and write, table by table.
+
+The compiler asks as it comes upon tables, texts and functions (`sqla.confining.Rules`); criteria
+on these tables go out, for reading and for writing, or the error that refuses what cannot be
+confined. No I/O.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
+from typing import Any, cast
+
+from sqlalchemy import Column, ColumnElement, Table, exists, inspect, or_
+from sqlalchemy.sql.selectable import FromClause
+
+from alfred_refs import sqla
+from alfred_refs.errors import UnconfinedError
+
+from .belongings import Belonging, Model, as_column_has, belongings_of
+
+# Functions of PostgreSQL and its own extensions that execute what they are given as text, read
+# whole tables by their name, or change the setting that row-level security goes by.
+_EXECUTING = {
+    *("query_to_xml", "query_to_xmlschema", "query_to_xml_and_xmlschema"),
+    *("table_to_xml", "table_to_xmlschema", "table_to_xml_and_xmlschema"),
+    *("schema_to_xml", "schema_to_xmlschema", "schema_to_xml_and_xmlschema"),
+    *("database_to_xml", "database_to_xmlschema", "database_to_xml_and_xmlschema"),
+    *("cursor_to_xml", "cursor_to_xmlschema", "ts_stat", "ts_rewrite", "set_config"),
+    "xpath_table",
+    *("crosstab", "crosstab2", "crosstab3", "crosstab4", "crosstab_hash", "connectby"),
+    *("pg_read_file", "pg_read_binary_file", "lo_import", "lo_export", "lo_get", "loread"),
+}
+
+
+class StatementRules:
+    """The rules that an ownership makes for statements.
+
+    Args:
+        owned: by class, the name of the attribute that says whose a row is.
+        shared: classes whose rows without an owner may be read by all.
+        open: classes and tables of no owner.
+    """
+
+    def __init__(
+        self,
+        owned: Mapping[Model, str],
+        shared: Collection[Model],
+        open: Collection[Model | Table],  # noqa: A002  # what the rows are
+    ) -> None:
+        self._owned = dict(owned)
+        self._shared = frozenset(shared)
+        self._open = tuple(open)
+        self._lock = threading.RLock()
+
+    @cached_property
+    def belongings(self) -> Mapping[Table, Belonging]:
+        """How the rows of owned tables belong; worked out when all classes are mapped."""
+        with self._lock:
+            return belongings_of(self._owned, self._shared)
+
+    @cached_property
+    def open_tables(self) -> frozenset[Table]:
+        """Tables that are not confined."""
+        return frozenset(
+            table
+            for each in self._open
+            for table in ([each] if isinstance(each, Table) else inspect(each).mapper.tables)
+        )
+
+    def belonging_of(self, table: Any) -> Belonging | None:
+        """Return how rows of a table belong, `None` for an open one.
+
+        Raises:
+            UnconfinedError: the table is unknown.
+        """
+        table = sqla.plain(table)
+        if table in self.belongings:
+            return self.belongings[table]
+        if table in self.open_tables:
+            return None
+        raise UnconfinedError(
+            f"table {getattr(table, 'name', None)!r}",
+            "list its class in Ownership(open=...) if its rows are of no owner, or say how they "
+            "are owned",
+        )
+
+    # Criteria
+
+    def readable(self, table: FromClause) -> ColumnElement[bool] | None:
+        """Return which rows of a table, or of an alias of one, may be read; `None`: all."""
+        return self.criterion(table, writing=False)
+
+    def writable(self, table: FromClause) -> ColumnElement[bool] | None:
+        """Return which rows of a table may be updated and deleted; `None`: all."""
+        return self.criterion(table, writing=True)
+
+    def criterion(
+        self, from_: FromClause, *, writing: bool, owner: Any = None
+    ) -> ColumnElement[bool] | None:
+        """Return which rows of a table, or of an alias of one, may be read or written.
+
+        Args:
+            from_: the table or alias.
+            writing: whether they are to be written.
+            owner: whose they are; without one, a parameter by the name of `parameters()`.
+        """
+        belonging = self.belonging_of(_element_of(from_))
+        if belonging is None:
+            return None
+        if belonging.column is not None:
+            column = _column_in(from_, belonging.column)
+            compared: Any = belonging.parameter
+            if owner is not None:  # a key, though it may be text
+                compared = sqla.key_parameter(as_column_has(column, owner), column.type)
+            is_shared = belonging.shared and not writing
+            return or_(column == compared, column.is_(None)) if is_shared else column == compared
+        parent = sqla.settled(cast(Table, belonging.parent))
+        decides = self.criterion(parent, writing=writing, owner=owner)
+        pairs = [
+            _column_in(parent, theirs) == _column_in(from_, ours)
+            for ours, theirs in belonging.pairs
+        ]
+        found = exists().select_from(parent).where(*pairs, cast(Any, decides))
+        return found.correlate(from_)
+
+    def parameters(self, value: Any) -> dict[str, Any]:
+        """Return what the criteria's parameters are for one owner, by their names."""
+        return {
+            belonging.parameter.key: as_column_has(belonging.column, value)
+            for belonging in self.belongings.values()
+            if belonging.parameter is not None and belonging.column is not None
+        }
+
+    # What a confined statement may do
+
+    def refuse(self, what: str) -> Exception:
+        """Return the error that refuses what cannot be confined."""
+        return UnconfinedError(what)
+
+    def check_function(self, name: str) -> None:
+        """Refuse a function that executes SQL."""
+        if name.lower() in _EXECUTING or name.lower().startswith("dblink"):
+            raise UnconfinedError(f"function {name!r}")
+
+    def check_update(self, table: FromClause, names: Collection[str]) -> None:
+        """Refuse an update of the owner's column."""
+        belonging = self.belonging_of(_element_of(table))
+        column = None if belonging is None else belonging.column
+        if column is not None and column.key in names:
+            raise UnconfinedError(f"an UPDATE of the owner's column {column}")
+
+    def check_insert(self, statement: Any, *, nested: bool) -> None:
+        """Refuse an insert whose rows cannot be checked."""
+        table = _element_of(statement.table)
+        belonging = self.belonging_of(table)
+        if nested:
+            raise UnconfinedError("an INSERT inside another statement")
+        if statement.select is not None and (belonging is not None or self._names_owned(table)):
+            raise UnconfinedError("an INSERT from a SELECT", "select the rows, then insert them")
+        conflict = getattr(statement, "_post_values_clause", None)
+        if belonging is None or not hasattr(conflict, "update_values_to_set"):
+            return
+        if belonging.column is None:
+            raise UnconfinedError(f"an upsert into {belonging.table.name!r}")
+        names = {getattr(pair[0], "key", pair[0]) for pair in sqla.conflict_values_of(statement)}
+        self.check_update(belonging.table, names)
+
+    def _names_owned(self, table: Table) -> bool:
+        """Tell whether a table has foreign keys to tables that are not open."""
+        named = {element.column.table for element in table.foreign_keys}
+        return not named <= self.open_tables
+
+    def check_inserted(
+        self, table: FromClause, rows: Iterable[Mapping[str, Any]], owner: Mapping[str, Any]
+    ) -> None:
+        """Refuse rows of another owner, or of none: the last look before they are sent."""
+        belonging = self.belonging_of(_element_of(table))
+        if belonging is None or belonging.column is None or belonging.parameter is None:
+            return
+        column, wanted = belonging.column, owner.get(belonging.parameter.key)
+        names = re.compile(rf"{re.escape(column.key)}(_m\d+)?")
+        for row in rows:
+            given = [value for name, value in row.items() if names.fullmatch(name)]
+            if not given or any(as_column_has(column, each) != wanted for each in given):
+                table_name = belonging.table.name
+                raise UnconfinedError(f"an INSERT of another's rows into {table_name!r}")
+
+
+def _element_of(from_: Any) -> Any:
+    """Return the table that an alias is of, or the table itself."""
+    while hasattr(from_, "element") and not isinstance(from_, Table):
+        from_ = from_.element
+    return from_
+
+
+def _column_in(from_: FromClause, column: Column[Any]) -> ColumnElement[Any]:
+    """Return the column of an alias of its table, or of the table itself."""
+    return from_.c[column.key]
