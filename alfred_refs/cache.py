@@ -13,7 +13,7 @@ from typing import Any
 
 from .gone import GoneRows
 from .keys import Key, token_of
-from .refs import parse_ref
+from .refs import Ref, parse_ref
 from .store import Entry
 
 Wanted = tuple[str, str | None]
@@ -54,12 +54,13 @@ class RefCache:
             who are reading it, and no ref is resolved.
     """
 
-    __slots__ = ("__weakref__", "_gone", "_keys", "_refs", "forgotten")
+    __slots__ = ("__weakref__", "_gone", "_keys", "_refs", "_saved", "forgotten")
 
     def __init__(self, gone: GoneRows | None = None) -> None:
         self._gone = GoneRows() if gone is None else gone
         self._refs: dict[str, Refs] = {}
         self._keys: dict[str, dict[str, Key]] = {}
+        self._saved: dict[str, tuple[str, str]] = {}  # a draft's ref -> entity, ref of its row
         self.forgotten = False
 
     def __len__(self) -> int:
@@ -86,11 +87,21 @@ class RefCache:
         for want in wanted:
             text, entity = want
             key = self.key_of(_entity_of(text) if entity is None else entity, text)
+            if key is None and text in self._saved:
+                key = self._key_of_saved(text, entity)
             if key is None:
                 missing.append(want)
             else:
                 keys[want] = key
         return keys, missing
+
+    def note_saved(self, draft: str, row: Ref) -> None:
+        """Note which ref the row of a draft has: from now on the two resolve together."""
+        self._saved[draft] = row.entity, str(row)
+
+    def _key_of_saved(self, draft: str, entity: str | None) -> Key | None:
+        actual, ref = self._saved[draft]
+        return self.key_of(actual, ref) if entity in (None, actual) else None
 
     def shows(self, entity: str, key: Key) -> bool:
         """Tell whether a key can be shown without asking the store, be its row gone or not."""

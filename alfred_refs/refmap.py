@@ -268,6 +268,9 @@ class RefMap:
                     self.id, refusal(text, ref, entry, expected, offered, draft=draft)
                 )
         self._keep(cache, [entry for entry in entries.values() if not entry.ref.draft])
+        for draft in drafts.values():
+            if draft.row is not None:
+                cache.note_saved(str(draft.ref), draft.row.ref)
         return {want: entries[cast(Ref, parsed[want[0]])].key for want in wanted}
 
     def _fetch_drafts(self, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:

@@ -26,6 +26,7 @@ from alfred_refs import (
     RawKeyError,
     RefPolicy,
     RefRegistry,
+    RefSession,
     SavedDraftError,
     SetupError,
     StaleDraftError,
@@ -275,6 +276,28 @@ def test_a_saved_draft_resolves_to_its_row_for_ever(
         chat.resolve("gen_recipe_1", "meal_plan")
 
 
+def test_a_saved_draft_is_asked_for_once(registry: RefRegistry, chat: Conversation) -> None:
+    """As long as its row is known; and no answer is kept of one that is pending."""
+    chat.draft(Recipe, SOUP)
+    with pytest.raises(DraftRefError):
+        chat.resolve("gen_recipe_1")
+    save(chat, "gen_recipe_1")
+    chat.refer("recipe", KEY)
+    chat.resolve("gen_recipe_1")
+    before = registry.counts.round_trips
+
+    assert chat.resolve_all(["gen_recipe_1", "recipe_1", "gen_recipe_1"], Recipe) == 3 * [KEY]
+    assert chat.resolve("gen_recipe_1") == KEY
+    assert registry.counts.round_trips == before
+    with pytest.raises(WrongEntityError):
+        chat.resolve("gen_recipe_1", "meal_plan")
+    chat.note_gone([("recipe", KEY)], "was deleted")
+    with pytest.raises(GoneRefError):
+        chat.resolve("gen_recipe_1")
+    chat.note_read([("recipe", KEY)])
+    assert chat.resolve("gen_recipe_1") == KEY
+
+
 def test_a_saved_draft_has_a_ref_as_soon_as_it_is_read(chat: Conversation) -> None:
     """Though nobody has read its row yet."""
     chat.draft(Recipe, SOUP)
@@ -409,6 +432,27 @@ def test_another_owner_has_none_of_the_drafts(registry: RefRegistry, chat: Conve
             use()
         assert isinstance(caught.value, UnknownConversationError)
     assert [draft.content for draft in chat.drafts()] == [SOUP]
+
+
+@pytest.mark.tables
+def test_a_session_takes_the_ref_of_a_saved_draft(tables: Engine, recipes: list[Recipe]) -> None:
+    """Wherever it takes a ref, and shows the row by its own."""
+    chat = RefRegistry(tables).conversation("chat-7")
+    key: Any = recipes[0].id
+    chat.draft(Recipe, SOUP)
+    with RefSession(tables, conversation=chat) as session:
+        with pytest.raises(DraftRefError):
+            session.get(Recipe, "gen_recipe_1")
+        save(chat, "gen_recipe_1", key)
+
+        found = session.get_one(Recipe, "gen_recipe_1")
+        names = session.scalars(select(Recipe.name).where(Recipe.id.in_(["gen_recipe_1"])))
+        child = Recipe(name="F", parent_recipe_id="gen_recipe_1")
+        session.add(child)
+        session.commit()
+
+        assert (found.id, found.name, names.all()) == ("recipe_1", "A", ["A"])
+        assert child.parent_recipe_id == "recipe_1"
 
 
 # A draft is saved once, whatever happens
