@@ -34,7 +34,7 @@ from alfred_refs import (
     RegistryUnreachableError,
 )
 from alfred_refs.refs import Ref
-from alfred_refs.store import Address, EntityKey, PostgresStore
+from alfred_refs.store import Address, EntityKey, NewDraft, PostgresStore
 from alfred_refs.store.tables import conversations, counters, mappings, metadata
 from tests.models import Recipe
 
@@ -242,6 +242,37 @@ def test_minting_is_one_round_trip_with_psycopg(narrow: Engine, tmp_path: Path) 
     with trace.open("w") as file:
         protocol.trace(file.fileno())
         store.refer(CHAT, [("recipe", uuid.uuid4()) for _ in range(50)])
+        protocol.untrace()
+
+    assert trace.read_text().count("ReadyForQuery") == 1
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda store, _: store.draft(CHAT, 20 * [NewDraft("recipe", "{}")]),
+        lambda store, ref: store.read_drafts(CHAT, [ref]),
+        lambda store, _: list(store.drafts(CHAT, None, ["pending"])),
+        lambda store, ref: store.edit_draft(CHAT, ref, "{}", version=1),
+        lambda store, ref: store.reserve_keys(CHAT, {ref: uuid.uuid4()}),
+        lambda store, ref: store.confirm_drafts(CHAT, [ref]),
+        lambda store, ref: store.discard_drafts(CHAT, [ref]),
+    ],
+)
+def test_each_use_of_drafts_is_one_round_trip_with_psycopg(
+    narrow: Engine, tmp_path: Path, use: Callable[[PostgresStore, Ref], object]
+) -> None:
+    """Reading and writing, of one and of many: the server is heard once."""
+    store = PostgresStore(narrow)
+    [draft] = store.draft(CHAT, [NewDraft("recipe", "{}")])
+    trace = tmp_path / "trace"
+
+    connection = store._own.get().raw_connection()
+    protocol = cast(Any, connection.driver_connection).pgconn
+    connection.close()
+    with trace.open("w") as file:
+        protocol.trace(file.fileno())
+        use(store, draft.ref)
         protocol.untrace()
 
     assert trace.read_text().count("ReadyForQuery") == 1
