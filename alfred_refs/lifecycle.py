@@ -70,6 +70,11 @@ class InterpretedSession(ConfinedSession):
 
     def _confine(self, owner: Owner) -> None:
         """Keep to the rows of an owner from now on."""
+        if not isinstance(owner, Owner):
+            raise OwnershipError(
+                f"the owner of a session is given as {type(owner).__name__}",
+                "give ownership.of(...), which says whose rows are whose too",
+            )
         if self._interpreter is not None:
             held_for = self._interpreter.boundary.conversation.owner
             if held_for is not None and held_for != str(owner.value):

@@ -52,6 +52,7 @@ class Ownership(StatementRules):
         setting: str | None = None,
     ) -> None:
         names = {class_: _name_of(attribute) for class_, attribute in owned.items()}
+        _check(names, shared, open)
         super().__init__(names, shared, open)
         self.setting = setting
         self._dialects: dict[int, tuple[Any, Any]] = {}
@@ -93,6 +94,27 @@ class Ownership(StatementRules):
                     sqla.confined_dialect(dialect, self),
                 )
         return known[1]
+
+
+def _check(
+    owned: Collection[Model],
+    shared: Collection[Model],
+    open: Collection[Model | Table],  # noqa: A002  # what the rows are
+) -> None:
+    """Refuse what contradicts itself.
+
+    Raises:
+        OwnershipError: a shared class has no owners, or an open one has.
+    """
+    for model in shared:
+        if model not in owned:
+            raise OwnershipError(
+                f"{model!r} is shared, and nothing says whose its other rows are",
+                "say in the mapping how its rows are owned, or list it in open=",
+            )
+    for model in owned:
+        if model in open:
+            raise OwnershipError(f"{model!r} is both owned and open", "choose one of the two")
 
 
 def _name_of(attribute: Attribute) -> str:

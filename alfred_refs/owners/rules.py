@@ -17,7 +17,7 @@ from sqlalchemy import Column, ColumnElement, Table, exists, inspect, or_
 from sqlalchemy.sql.selectable import FromClause
 
 from alfred_refs import sqla
-from alfred_refs.errors import UnconfinedError
+from alfred_refs.errors import OwnershipError, UnconfinedError
 
 from .belongings import Belonging, Model, as_column_has, belongings_of
 
@@ -128,11 +128,17 @@ class StatementRules:
 
     def parameters(self, value: Any) -> dict[str, Any]:
         """Return what the criteria's parameters are for one owner, by their names."""
-        return {
-            belonging.parameter.key: as_column_has(belonging.column, value)
-            for belonging in self.belongings.values()
-            if belonging.parameter is not None and belonging.column is not None
-        }
+        found = {}
+        for belonging in self.belongings.values():
+            if belonging.parameter is not None and belonging.column is not None:
+                try:
+                    found[belonging.parameter.key] = as_column_has(belonging.column, value)
+                except ValueError:
+                    raise OwnershipError(
+                        f"the owner is given as a value that {belonging.column} cannot have",
+                        "give the owner's key: ownership.of(user.id)",
+                    ) from None
+        return found
 
     # What a confined statement may do
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from pydantic_core import to_jsonable_python
 from sqlalchemy import ColumnElement, inspect, select, tuple_
 
 from alfred_refs import guard, sqla
 from alfred_refs.conversation import Conversation
-from alfred_refs.keys import Key
+from alfred_refs.keys import Key, spells_uuid
 from alfred_refs.session import RefSession
 
 from .filters import Keys
 from .foreign import labelled
+from .hooks import Row
 from .results import Rendering, Shape, without_refs
 from .setting import Setting
 from .tables import ToolTable
@@ -55,10 +59,12 @@ class Call:
         """Return what a hook gave, each once, as a statement of the session takes it.
 
         Refs and keys do as they are: a row that is not shown needs no ref. But keys that are text
-        would be taken for refs, so they get theirs.
+        would be taken for refs, so they get theirs; the text of a UUID is one.
         """
-        distinct = list(dict.fromkeys(given))
         column = table.keys.identity[0]
+        if column is not None and column.key_type == "uuid":
+            given = [uuid.UUID(each) if _is_uuid(each) else each for each in given]
+        distinct = list(dict.fromkeys(given))
         if column is None or not column.holds(""):
             return distinct
         keys = [each for each in distinct if not isinstance(each, str)]
@@ -121,13 +127,40 @@ class Call:
         return answer
 
     def clean(self, value: Any) -> Any:
-        """Return a JSON value with refs, or a placeholder, in place of keys in its texts."""
+        """Return any value as JSON, with refs, or a placeholder, in place of keys."""
         if isinstance(value, str):
             return self.scrub(value)
         if isinstance(value, dict):
-            return {self.scrub(name): self.clean(each) for name, each in value.items()}
+            return {self.scrub(str(name)): self.clean(each) for name, each in value.items()}
         if isinstance(value, list | tuple):
             return [self.clean(each) for each in value]
+        if isinstance(value, uuid.UUID):
+            return self._name(value) or guard.HIDDEN
+        is_plain = value is None or isinstance(value, bool | int)
+        is_plain = is_plain or (isinstance(value, float) and math.isfinite(value))
+        return value if is_plain else self.scrub(str(to_jsonable_python(value, fallback=str)))
+
+    def clean_rows(self, rows: Iterable[Row], shape: Shape) -> None:
+        """Clean what hooks have made of rows, if there are any: else they are clean already."""
+        if self.setting.hooks_of(shape.table):
+            for row in rows:
+                self.clean_row(row, shape)
+
+    def clean_row(self, row: Row, shape: Shape) -> None:
+        """Clean a row that hooks may have changed, and what is nested in it, in its place."""
+        free = {column.name for column in shape.columns if column.values.family == "uuid"}
+        for name, value in row.items():
+            if name in shape.children:
+                row[name] = self._clean_related(value, shape.children[name])
+            elif not (name in free and isinstance(value, str)):
+                row[name] = self.clean(value)
+
+    def _clean_related(self, value: Any, shape: Shape) -> Any:
+        if isinstance(value, list):
+            return [self._clean_related(each, shape) for each in value]
+        if not isinstance(value, dict):
+            return self.clean(value)
+        self.clean_row(value, shape)
         return value
 
     def scrub(self, text: str) -> str:
@@ -136,6 +169,10 @@ class Call:
 
     def _name(self, key: Key) -> str | None:
         return next(iter(self.conversation.names_of(key).values()), None)
+
+
+def _is_uuid(given: Any) -> bool:
+    return isinstance(given, str) and spells_uuid(given)
 
 
 def _key_of(instance: Any, table: ToolTable) -> Key:

@@ -222,14 +222,16 @@ class ConflictError(ToolError):
 
 
 class StillReferencedError(ToolError):
-    """A row cannot be deleted because others name it."""
+    """A row cannot be deleted because others name it, or what would go with it."""
 
-    def __init__(self, table: str) -> None:
+    def __init__(self, table: str, referring: str | None) -> None:
+        others = "other rows" if referring is None else f"rows of {referring!r}"
         super().__init__(
             "still_referenced",
-            f"other rows still refer to this row of {table!r}; nothing was changed; delete or "
-            "change those first",
+            f"{others} still refer to what would be deleted from {table!r}, or would go with it; "
+            "nothing was changed; delete or change those first",
             table=table,
+            referring=referring,
         )
 
 

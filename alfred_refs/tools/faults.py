@@ -74,11 +74,23 @@ def fault_of(error: Exception, tool: str, table: ToolTable | None) -> ToolError 
     if isinstance(error, BadRefError):
         return _bad_ref(error)
     if isinstance(error, ForeignRowError):
-        column = error.what.rpartition(".")[2] if error.named else None
-        return ForeignRowToolError(error.ref, column)
+        return _foreign(error, table)
     if isinstance(error, DBAPIError) and table is not None:
         return _refused(_said(error), tool, table)
     return None
+
+
+def _foreign(error: ForeignRowError, table: ToolTable | None) -> ToolError | None:
+    """Return what a model is told of a row that is not the owner's.
+
+    What stands in a column that no model sees is the application's own mistake.
+    """
+    column = error.what.rpartition(".")[2] if error.named else None
+    if table is not None and column is not None:
+        mapped = inspect(table.model).mapper.column_attrs
+        if column in mapped and column not in table.columns:
+            return None
+    return ForeignRowToolError(error.ref, column)
 
 
 def _bad_ref(error: BadRefError) -> ToolError:
@@ -104,11 +116,20 @@ def _refused(said: Mapping[str, Any], tool: str, table: ToolTable) -> ToolError 
         fact = _REFUSED_VALUES.get(state, "a value does not fit its column")
         message = f"{fact}; nothing was changed; give another value"
         return ToolError("invalid_value", message, field=None)
-    return _violation(state, said.get("constraint_name"), said.get("column_name"), tool, table)
+    if state in ("23503", "23001") and tool == "db_delete":
+        return StillReferencedError(table.name, _name_of(said.get("table_name"), table))
+    return _violation(state, said.get("constraint_name"), said.get("column_name"), table)
+
+
+def _name_of(referring: str | None, table: ToolTable) -> str | None:
+    """Return what a model calls the table whose rows refer to others, if it may use that."""
+    near = {table.name: table, **{each.name: each for each in table.targets.values()}}
+    names = {inspect(each.model).mapper.local_table.name: name for name, each in near.items()}
+    return None if referring is None else names.get(referring)
 
 
 def _violation(
-    state: str, constraint: str | None, column: str | None, tool: str, table: ToolTable
+    state: str, constraint: str | None, column: str | None, table: ToolTable
 ) -> ToolError | None:
     """Return what a model is told of a constraint that is not met."""
     match state:
@@ -116,8 +137,6 @@ def _violation(
             return ConflictError(table.name, _columns_of(constraint, table))
         case "23502":
             return MissingValueError(table.name, [n for n in table.columns if n == column])
-        case "23503" | "23001" if tool == "db_delete":
-            return StillReferencedError(table.name)
         case "23503":
             return MissingReferenceError(table.name, _columns_of(constraint, table))
         case "23514":
@@ -133,7 +152,7 @@ def _said(error: DBAPIError) -> dict[str, Any]:
         diagnosis: Any = getattr(each, "diag", each)
         state = getattr(each, "sqlstate", None) or getattr(each, "pgcode", None)
         found["sqlstate"] = found["sqlstate"] or state
-        for name in ("column_name", "constraint_name"):
+        for name in ("table_name", "column_name", "constraint_name"):
             value = getattr(diagnosis, name, None)
             if value is not None:
                 found.setdefault(name, value)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from alfred_refs.guard import HIDDEN
+
 from .errors import InvalidValueError, MissingValueError, UnknownColumnError
 from .tables import ToolColumn, ToolTable
 
@@ -68,11 +70,22 @@ def _record(
         if column is None:
             raise UnknownColumnError(table.name, name, list(usable))
         accepted = column.values.accept(name, value)
+        if _has_hidden(value):
+            # a text as it was shown: to store it would lose the key that was in it for good
+            raise InvalidValueError(name, f"no {HIDDEN!r}, which stands for what is not shown")
         longest = column.values.longest
         if longest is not None and accepted is not None and len(accepted) > longest:
             raise InvalidValueError(name, f"at most {longest} characters")
         record[name] = accepted
     return record
+
+
+def _has_hidden(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(_has_hidden(each) for each in (*value, *value.values()))
+    if isinstance(value, list):
+        return any(map(_has_hidden, value))
+    return isinstance(value, str) and HIDDEN in value
 
 
 def refs_of_records(table: ToolTable, records: Iterable[Record]) -> Iterator[tuple[str, str]]:

@@ -64,6 +64,7 @@ class Reader:
         rows = self._rows(instances, page.shape, rendering)
         for hooks in self._setting.hooks_of(table):
             hooks.after_read(reading, rows)
+        self._call.clean_rows(rows, page.shape)
         more = more or len(rows) < len(instances)
         answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
         answer["more"] = more

@@ -48,6 +48,7 @@ class Setting:
                 raise SetupError(
                     f"{said} lists {other!r}, which is not among the models", "add it to models"
                 )
+        self._check_hooks()
         for model, names in self.deduplicate.items():
             for name in names:
                 if name not in inspect(model).mapper.column_attrs:
@@ -59,6 +60,15 @@ class Setting:
             raise SetupError(
                 f"labels is {self.labels!r}", "choose one of 'inline', 'legend', 'none'"
             )
+
+    def _check_hooks(self) -> None:
+        for model, hooks in self.hooks.items():
+            given: Any = hooks  # whatever it is declared to be
+            if not isinstance(given, Sequence) or not all(isinstance(h, Hooks) for h in given):
+                raise SetupError(
+                    f"the hooks of {model.__qualname__!r} are no list of Hooks",
+                    "give instances of classes that inherit from Hooks, in a list",
+                )
 
     def hooks_of(self, table: ToolTable) -> Sequence[Hooks]:
         """Return what the application adds to a table, in order."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import Column, inspect
+from sqlalchemy import Column, Table, inspect
 from sqlalchemy.orm import ColumnProperty, Mapper, RelationshipProperty
 
 from alfred_refs import sqla
@@ -229,9 +229,19 @@ class ToolTables:
 def _named(
     models: Iterable[type[Any]] | Mapping[str, type[Any]],
 ) -> list[tuple[str, type[Any]]]:
-    if isinstance(models, Mapping):
-        return list(models.items())
-    return [(inspect(model).mapper.local_table.name, model) for model in models]
+    named = models.items() if isinstance(models, Mapping) else ((None, m) for m in models)
+    return [(name or _table_name(model), model) for name, model in named if _is_mapped(model)]
+
+
+def _is_mapped(model: Any) -> bool:
+    """Return that a class is mapped; it is not let by without."""
+    if not isinstance(inspect(model, raiseerr=False), Mapper):
+        raise SetupError(f"models lists {model!r}, which is not mapped", "give mapped classes")
+    return True
+
+
+def _table_name(model: Any) -> str:
+    return str(cast(Table, inspect(model).mapper.local_table).name)
 
 
 def _owners(

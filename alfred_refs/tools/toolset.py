@@ -123,6 +123,11 @@ class Toolset:
             SetupError: the session is in no conversation, of a registry with another policy, or
                 has not the owner that the toolset asks for.
         """
+        if not isinstance(session, RefSession):
+            raise SetupError(
+                f"a tool was called on a {type(session).__name__}",
+                "give a RefSession, or await call_async() with an AsyncRefSession",
+            )
         call = Call(self._setting, session, self._conversation_of(session))
         self._check_owner(session)
         if session.in_transaction():
@@ -142,6 +147,11 @@ class Toolset:
 
     async def call_async(self, session: AsyncRefSession, tool: str, arguments: Any) -> Answer:
         """Do what `call` does, with an asynchronous session."""
+        if not hasattr(session, "run_sync"):
+            raise SetupError(
+                f"call_async() was given a {type(session).__name__}",
+                "give an AsyncRefSession, or use call() with a RefSession",
+            )
         return await session.run_sync(lambda _: self.call(session.sync_session, tool, arguments))
 
     def schemas(self, form: Form, *, describe: bool = True) -> list[dict[str, Any]]:
@@ -245,10 +255,25 @@ def _checked(tool: str, arguments: Any) -> Arguments:
     return checked
 
 
+def _is_branch(part: int | str) -> bool:
+    """Tell whether a part of a path is pydantic's name for one of several types."""
+    return isinstance(part, str) and "[" in part
+
+
+def _is_meant(mistake: Any) -> bool:
+    """Tell whether a mistake is of the type that was given: a list is no row, nor the reverse."""
+    branches = [part for part in mistake["loc"] if _is_branch(part)]
+    is_list = isinstance(mistake["input"], list)
+    if len(mistake["loc"]) > len(branches) + 1:  # of an element
+        return bool(branches) and "list" in branches[0]
+    return not branches or (("list" in branches[0]) is is_list)
+
+
 def _misshapen(tool: str, error: ValidationError) -> ToolError:
     """Return the first mistake in the shape of arguments, in words of our own."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    place = [part for part in first["loc"] if part not in KINDS]
+    found = error.errors(include_url=False)
+    first = next((each for each in found if _is_meant(each)), found[0])
+    place = [part for part in first["loc"] if part not in KINDS and not _is_branch(part)]
     field = ".".join(str(part) for part in place)
     match first["type"]:
         case "missing" | "too_short" if place == ["filters"]:
@@ -257,6 +282,10 @@ def _misshapen(tool: str, error: ValidationError) -> ToolError:
             return InvalidArgumentsError("it is missing", field)
         case "extra_forbidden":
             return InvalidArgumentsError("there is no such field", field)
+        case "dict_type" | "list_type" if place[:1] == ["data"]:
+            return InvalidArgumentsError("a row is an object: its values by column", field)
+        case "too_short":
+            return InvalidArgumentsError("it is empty", field)
     return InvalidArgumentsError(first["msg"][:1].lower() + first["msg"][1:], field)
 
 

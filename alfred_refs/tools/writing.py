@@ -135,7 +135,7 @@ class Writer:
         except AssertionError as error:
             # of `sync.clear()`: other rows have the key of this one as a part of theirs
             if "blank-out primary key" in str(error):
-                raise StillReferencedError(table.name) from None
+                raise StillReferencedError(table.name, None) from None
             raise
 
     def _begun(
@@ -164,6 +164,7 @@ class Writer:
         rendering = self._call.rendering(saved, shape)
         rows = [rendering.row(instance, shape) for instance in saved]
         self._ended(writing, table, rows)
+        self._call.clean_rows(rows, shape)
         answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
         return self._call.finished(answer, rendering, writing.notes)
 
@@ -197,7 +198,7 @@ class Writer:
         if len(instances) > self._setting.max_written:
             raise TooManyRowsError(tool, self._setting.max_written)
         for instance in instances if expect is not None else ():
-            for column, expected, actual in differences(table, instance, expect):
+            for column, expected, actual in differences(table, instance, expect, self._call.clean):
                 [ref] = self._call.refs_of([instance], table)
                 raise UnexpectedRowError(ref, column, actual, expected)
         return instances
