@@ -113,16 +113,17 @@ class Call:
         return Rendering(limits, ref_of, self.scrub)
 
     def finished(
-        self, answer: dict[str, Any], rendering: Rendering, notes: Sequence[str]
+        self, answer: dict[str, Any], notes: Sequence[str], rendering: Rendering | None = None
     ) -> dict[str, Any]:
-        """Return an answer with labels, notes, and what was left out of it."""
+        """Return an answer with labels, notes, and what was left out of its rows."""
         mode = self.setting.labels
-        legend = labelled(self.session, rendering.shown, self.setting.tables, mode)
+        shown = [] if rendering is None else rendering.shown
+        legend = labelled(self.session, shown, self.setting.tables, mode)
         if mode == "legend":
             answer["labels"] = self.clean(legend)
         if notes:
             answer["notes"] = self.clean(list(notes))
-        if rendering.cut:
+        if rendering is not None and rendering.cut:
             answer["cut"] = rendering.cut
         return answer
 

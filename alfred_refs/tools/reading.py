@@ -70,7 +70,7 @@ class Reader:
         answer["more"] = more
         if more and rows:
             answer["cursor"] = str(self._next(reading, question, page, instances[: len(rows)]))
-        return self._call.finished(answer, rendering, reading.notes)
+        return self._call.finished(answer, reading.notes, rendering)
 
     def _rows(self, instances: Sequence[Any], shape: Shape, rendering: Rendering) -> list[Row]:
         """Return rows until there is enough text, and one at least."""

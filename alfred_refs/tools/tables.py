@@ -229,19 +229,19 @@ class ToolTables:
 def _named(
     models: Iterable[type[Any]] | Mapping[str, type[Any]],
 ) -> list[tuple[str, type[Any]]]:
-    named = models.items() if isinstance(models, Mapping) else ((None, m) for m in models)
-    return [(name or _table_name(model), model) for name, model in named if _is_mapped(model)]
+    given = models.items() if isinstance(models, Mapping) else ((None, m) for m in models)
+    mapped = ((name, model, _mapper_of(model)) for name, model in given)
+    return [
+        (name or str(cast(Table, mapper.local_table).name), model)
+        for name, model, mapper in mapped
+    ]
 
 
-def _is_mapped(model: Any) -> bool:
-    """Return that a class is mapped; it is not let by without."""
-    if not isinstance(inspect(model, raiseerr=False), Mapper):
+def _mapper_of(model: Any) -> Mapper[Any]:
+    mapper = inspect(model, raiseerr=False)
+    if not isinstance(mapper, Mapper):
         raise SetupError(f"models lists {model!r}, which is not mapped", "give mapped classes")
-    return True
-
-
-def _table_name(model: Any) -> str:
-    return str(cast(Table, inspect(model).mapper.local_table).name)
+    return mapper
 
 
 def _owners(

@@ -257,7 +257,7 @@ def _checked(tool: str, arguments: Any) -> Arguments:
 
 def _is_branch(part: int | str) -> bool:
     """Tell whether a part of a path is pydantic's name for one of several types."""
-    return isinstance(part, str) and "[" in part
+    return isinstance(part, str) and part.startswith(("dict[", "list["))
 
 
 def _is_meant(mistake: Any) -> bool:

@@ -114,9 +114,7 @@ class Writer:
         self._delete(table, instances)
         self._ended(writing, table, [])
         answer: dict[str, Any] = {"table": table.name, "deleted": refs, "count": len(refs)}
-        return self._call.finished(
-            answer, self._call.rendering([], shape_of(table, None)), writing.notes
-        )
+        return self._call.finished(answer, writing.notes)
 
     def _delete(self, table: ToolTable, instances: Sequence[Any]) -> None:
         """Delete rows, all in one flush.
@@ -166,7 +164,7 @@ class Writer:
         self._ended(writing, table, rows)
         self._call.clean_rows(rows, shape)
         answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
-        return self._call.finished(answer, rendering, writing.notes)
+        return self._call.finished(answer, writing.notes, rendering)
 
     def _conditions(
         self, table: ToolTable, arguments: DbUpdate | DbDelete, records: list[Record]
@@ -213,4 +211,4 @@ class Writer:
             is_there = self._session.scalars(found.limit(1)).first() is not None
         notes = [*writing.notes, _READABLE if is_there else _NOTHING]
         answer: dict[str, Any] = {"table": table.name, name: [], "count": 0}
-        return self._call.finished(answer, self._call.rendering([], shape_of(table, None)), notes)
+        return self._call.finished(answer, notes)

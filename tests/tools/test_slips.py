@@ -107,6 +107,11 @@ def test_rows_of_no_shape_are_told_by_their_place(call: Call, data: Any, field: 
     assert "[" not in error["message"]
 
 
+def test_an_unknown_field_is_told_by_its_name(call: Call) -> None:
+    """Though it may look like the name of a type."""
+    assert call("db_read", table="dishes", **{"a[b": 1})["error"]["field"] == "a[b"
+
+
 @pytest.mark.usefixtures("dishes")
 def test_it_is_told_what_still_refers(call: Call) -> None:
     """By the table that the model knows, not by that of the row that was to go."""
