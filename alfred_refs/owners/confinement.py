@@ -1,7 +1,7 @@
 """What keeps a session that has an owner to the owner's rows.
 
 While the session executes or flushes, its connections compile by a dialect that confines every
-statement (`sqla.confining`); in between they are as they were, because they may be the program's
+statement (`sqla.dialects`); in between they are as they were, because they may be the program's
 own. What a statement cannot tell is looked at here: instances that are in the identity map
 already. `flush` and `writes` see to what is written.
 

@@ -5,8 +5,6 @@ series.
 """
 
 from .confining import (
-    confined_dialect as confined_dialect,
-    put_dialect as put_dialect,
     settled as settled,
 )
 from .copies import (
@@ -18,6 +16,10 @@ from .copies import (
     with_values as with_values,
     with_values_in_where as with_values_in_where,
     without_lambdas as without_lambdas,
+)
+from .dialects import (
+    confined_dialect as confined_dialect,
+    put_dialect as put_dialect,
 )
 from .engines import (
     can_wait as can_wait,

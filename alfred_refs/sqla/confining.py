@@ -1,4 +1,4 @@
-"""A dialect that confines whatever it compiles: no statement sent with it reads or writes more.
+"""A compiler that confines: no statement that it compiles reads or writes more.
 
 Where a table comes to stand in a FROM is known for certain in one place only, the compiler: after
 the ORM has put joins together, subqueries have correlated and options have been applied. So that
@@ -6,9 +6,7 @@ is where criteria are added: those of the tables of a FROM to its WHERE, those o
 an outer join to its ON. A table that stands anywhere else is rendered as a subquery of the rows
 that may be read. What tells no tables, such as `text()`, is refused.
 
-Leans on `Connection.dialect`, by which a connection compiles and executes, on how a compiler puts
-a SELECT together (`_compose_select_body`), and on the compiled cache having the dialect in its
-keys: the same statement, compiled for a session without owner, is another entry.
+Leans on how a compiler puts a SELECT together (`_compose_select_body`).
 """
 
 from __future__ import annotations
@@ -18,8 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, cast
 
-from sqlalchemy import ColumnElement, Connection, and_, literal_column, select
-from sqlalchemy.engine import Dialect
+from sqlalchemy import ColumnElement, and_, literal_column, select
 from sqlalchemy.sql.elements import Grouping
 from sqlalchemy.sql.selectable import (
     AliasedReturnsRows,
@@ -28,8 +25,6 @@ from sqlalchemy.sql.selectable import (
     Join,
     TableClause,
 )
-
-_PARAMETERS = "alfred_refs_owner"  # of a connection: what its statements' criteria compare with
 
 # What may stand in a statement as text: names, numbers and operators, so that nothing begins
 # another SELECT, ends the statement, or hides what follows.
@@ -109,7 +104,7 @@ def _leaves(from_: FromClause) -> Iterator[FromClause]:
         yield from_
 
 
-class _Compiler:
+class ConfiningCompiler:
     """Goes before a dialect's own compiler."""
 
     dialect: Any
@@ -296,68 +291,3 @@ def _both(
 
 def _names(columns: Iterable[Any]) -> set[str]:
     return {getattr(column, "key", column) for column in columns}
-
-
-class _Context:
-    """Goes before a dialect's own execution context."""
-
-    compiled: Any
-    compiled_parameters: Any
-    dialect: Any
-    isddl: bool
-    root_connection: Any
-
-    @classmethod
-    def _init_compiled(cls, dialect: Any, connection: Any, *arguments: Any, **options: Any) -> Any:
-        dbapi_connection, execution_options, compiled, parameters, *rest = arguments
-        # once it is compiled, parameters that have no column are passed over
-        owner = vars(connection).get(_PARAMETERS, {})
-        given = [{**each, **owner} for each in parameters or [{}]]
-        known = (dialect, connection, dbapi_connection, execution_options, compiled, given)
-        return super()._init_compiled(*known, *rest, **options)  # type: ignore[misc]
-
-    def pre_exec(self) -> None:
-        rules: Rules = self.dialect.confined_by
-        if self.compiled is None or self.isddl:
-            raise rules.refuse("DDL" if self.isddl else "a statement given as text")
-        if self.compiled.isinsert:
-            table = self.compiled.compile_state.statement.table
-            owner = vars(self.root_connection).get(_PARAMETERS, {})
-            rules.check_inserted(table, self.compiled_parameters, owner)
-        super().pre_exec()  # type: ignore[misc]
-
-
-def confined_dialect(dialect: Dialect, rules: Rules) -> Dialect:
-    """Return a dialect that is the same in all but that it confines what it compiles.
-
-    Both have one state: what either learns of the server, and who listens, the other knows.
-    """
-    kind: Any = type(dialect)
-    compiler, context = kind.statement_compiler, kind.execution_ctx_cls
-    made = {
-        "statement_compiler": type(compiler.__name__, (_Compiler, compiler), {}),
-        "execution_ctx_cls": type(context.__name__, (_Context, context), {}),
-        "confined_by": rules,
-        # asked for by the class's own name
-        "supports_statement_cache": kind.supports_statement_cache,
-    }
-    confined: Any = object.__new__(type(kind.__name__, (kind,), made))
-    confined.__dict__ = vars(dialect)
-    return cast(Dialect, confined)
-
-
-def put_dialect(
-    connection: Connection, dialect: Dialect, parameters: Mapping[str, Any] | None
-) -> None:
-    """Have a connection compile and execute by a dialect.
-
-    Args:
-        connection: which is at work for one session at a time.
-        dialect: its own, or `confined_dialect()` of that.
-        parameters: what the criteria compare with, by the parameters' names; `None`: nothing.
-    """
-    connection.dialect = dialect
-    if parameters is None:
-        vars(connection).pop(_PARAMETERS, None)
-    else:
-        vars(connection)[_PARAMETERS] = parameters

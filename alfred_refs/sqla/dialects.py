@@ -1,0 +1,86 @@
+"""A dialect that confines whatever it compiles and executes, in the place of a connection's own.
+
+A dialect and the rules come in; one that is the same in all but that goes out, and is put on a
+connection for as long as that works for an owned session.
+
+Leans on `Connection.dialect`, by which a connection compiles and executes, and on the compiled
+cache having the dialect in its keys: the same statement, compiled for a session without owner, is
+another entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from sqlalchemy import Connection
+from sqlalchemy.engine import Dialect
+
+from .confining import ConfiningCompiler, Rules
+
+_PARAMETERS = "alfred_refs_owner"  # of a connection: what its statements' criteria compare with
+
+
+class _Context:
+    """Goes before a dialect's own execution context."""
+
+    compiled: Any
+    compiled_parameters: Any
+    dialect: Any
+    isddl: bool
+    root_connection: Any
+
+    @classmethod
+    def _init_compiled(cls, dialect: Any, connection: Any, *arguments: Any, **options: Any) -> Any:
+        dbapi_connection, execution_options, compiled, parameters, *rest = arguments
+        # once it is compiled, parameters that have no column are passed over
+        owner = vars(connection).get(_PARAMETERS, {})
+        given = [{**each, **owner} for each in parameters or [{}]]
+        known = (dialect, connection, dbapi_connection, execution_options, compiled, given)
+        return super()._init_compiled(*known, *rest, **options)  # type: ignore[misc]
+
+    def pre_exec(self) -> None:
+        rules: Rules = self.dialect.confined_by
+        if self.compiled is None or self.isddl:
+            raise rules.refuse("DDL" if self.isddl else "a statement given as text")
+        if self.compiled.isinsert:
+            table = self.compiled.compile_state.statement.table
+            owner = vars(self.root_connection).get(_PARAMETERS, {})
+            rules.check_inserted(table, self.compiled_parameters, owner)
+        super().pre_exec()  # type: ignore[misc]
+
+
+def confined_dialect(dialect: Dialect, rules: Rules) -> Dialect:
+    """Return a dialect that is the same in all but that it confines what it compiles.
+
+    Both have one state: what either learns of the server, and who listens, the other knows.
+    """
+    kind: Any = type(dialect)
+    compiler, context = kind.statement_compiler, kind.execution_ctx_cls
+    made = {
+        "statement_compiler": type(compiler.__name__, (ConfiningCompiler, compiler), {}),
+        "execution_ctx_cls": type(context.__name__, (_Context, context), {}),
+        "confined_by": rules,
+        # asked for by the class's own name
+        "supports_statement_cache": kind.supports_statement_cache,
+    }
+    confined: Any = object.__new__(type(kind.__name__, (kind,), made))
+    confined.__dict__ = vars(dialect)
+    return cast(Dialect, confined)
+
+
+def put_dialect(
+    connection: Connection, dialect: Dialect, parameters: Mapping[str, Any] | None
+) -> None:
+    """Have a connection compile and execute by a dialect.
+
+    Args:
+        connection: which is at work for one session at a time.
+        dialect: its own, or `confined_dialect()` of that.
+        parameters: what the criteria compare with, by the parameters' names; `None`: nothing.
+    """
+    connection.dialect = dialect
+    if parameters is None:
+        vars(connection).pop(_PARAMETERS, None)
+    else:
+        vars(connection)[_PARAMETERS] = parameters
