@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from alfred_refs.json_values import Values
+
 from .arguments import FilterClause
 from .errors import InvalidFilterError
-from .tables import ToolColumn
+from .tables import ToolColumn, accepted
 
 EQUALITIES = ("=", "!=", "neq")
 """The comparisons that null takes part in: it is, or is not, the same."""
@@ -49,17 +51,17 @@ def _null(clause: FilterClause, _: ToolColumn) -> bool:
 
 
 def _values(clause: FilterClause, column: ToolColumn) -> list[Any]:
-    return _elements(clause, clause.value, column.values.accept)
+    return _elements(clause, clause.value, column.values)
 
 
-def _elements(clause: FilterClause, given: Any, accept: Callable[[str, Any], Any]) -> list[Any]:
+def _elements(clause: FilterClause, given: Any, values: Values) -> list[Any]:
     if not isinstance(given, list) or not given:
         raise InvalidFilterError(
             clause.field,
             f"needs a list with at least one value for {clause.op!r}",
             "give the values as a list",
         )
-    return [accept(clause.field, each) for each in given]
+    return [accepted(values.accept, clause.field, each) for each in given]
 
 
 def _part(clause: FilterClause, column: ToolColumn) -> Any:
@@ -72,14 +74,14 @@ def _part(clause: FilterClause, column: ToolColumn) -> Any:
     if item is None or item.family in ("list", "opaque"):
         raise InvalidFilterError(clause.field, "is of lists in lists", "use '=' with the whole")
     given = clause.value if isinstance(clause.value, list) else [clause.value]
-    values = _elements(clause, given, item.accept)
+    values = _elements(clause, given, item)
     if None in values:
         raise InvalidFilterError(clause.field, "contains null", "give values only")
     return values
 
 
 def _pattern(clause: FilterClause, column: ToolColumn) -> str:
-    pattern: str | None = column.values.accept(clause.field, clause.value)
+    pattern: str | None = accepted(column.values.accept, clause.field, clause.value)
     if pattern is None:
         raise InvalidFilterError(clause.field, "has no pattern", "give one, such as '%soup%'")
     if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
@@ -92,7 +94,7 @@ def _pattern(clause: FilterClause, column: ToolColumn) -> str:
 
 
 def _value(clause: FilterClause, column: ToolColumn) -> Any:
-    value = column.values.accept(clause.field, clause.value)
+    value = accepted(column.values.accept, clause.field, clause.value)
     if value is None and clause.op not in EQUALITIES:
         raise InvalidFilterError(
             clause.field,

@@ -49,9 +49,9 @@ def differences(
     """
     if isinstance(expect, Mapping):
         for name, given in expect.items():
-            values = table.column(name).values
-            expected, actual = values.accept(name, given), getattr(instance, name)
-            shown = values.show(expected), values.show(actual)
+            column = table.column(name)
+            expected, actual = column.accept(given), getattr(instance, name)
+            shown = column.values.show(expected), column.values.show(actual)
             if expected != actual and shown[0] not in (shown[1], clean(shown[1])):
                 yield name, *shown
     elif expect is not None:

@@ -69,13 +69,10 @@ def _record(
         column = usable.get(name)
         if column is None:
             raise UnknownColumnError(table.name, name, list(usable))
-        accepted = column.values.accept(name, value)
+        accepted = column.accept(value, new=True)
         if _has_hidden(value):
             # a text as it was shown: to store it would lose the key that was in it for good
             raise InvalidValueError(name, f"no {HIDDEN!r}, which stands for what is not shown")
-        longest = column.values.longest
-        if longest is not None and accepted is not None and len(accepted) > longest:
-            raise InvalidValueError(name, f"at most {longest} characters")
         record[name] = accepted
     return record
 

@@ -81,8 +81,7 @@ class Order:
             raise InvalidCursorError
         try:
             return [
-                column.values.accept(column.name, value)
-                for column, value in zip(self.columns, after, strict=True)
+                column.accept(value) for column, value in zip(self.columns, after, strict=True)
             ]
         except ToolError:
             raise InvalidCursorError from None

@@ -7,7 +7,7 @@ toolset is made.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -18,11 +18,16 @@ from alfred_refs import sqla
 from alfred_refs.columns import KeyColumn
 from alfred_refs.entities import ClassKeys, Entities
 from alfred_refs.errors import SetupError
+from alfred_refs.json_values import UnfitValueError, Values, values_of
 from alfred_refs.keys import Key
 from alfred_refs.owners import Ownership
 
-from .errors import ReadOnlyTableError, UnknownColumnError, UnknownTableError
-from .values import Values, values_of
+from .errors import (
+    InvalidValueError,
+    ReadOnlyTableError,
+    UnknownColumnError,
+    UnknownTableError,
+)
 
 ROW_REF = "_ref"
 """The field that has the ref of a row whose primary key is of several columns."""
@@ -62,6 +67,18 @@ class ToolColumn:
     def entity(self) -> str | None:
         """The entity of the refs that it takes; `None` for data and for alternate keys."""
         return None if self.key is None or self.key.by is not None else self.key.entity
+
+    def accept(self, given: Any, *, new: bool = False) -> Any:
+        """Return what a model gave as the column has it in Python; refs stay text.
+
+        Args:
+            given: a JSON value.
+            new: whether it is to be stored, and not only compared.
+
+        Raises:
+            InvalidValueError: it does not fit.
+        """
+        return accepted(self.values.accept_new if new else self.values.accept, self.name, given)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,6 +151,18 @@ class ToolTable:
         """Return a relationship that leads to a table which a model may use."""
         found: RelationshipProperty[Any] = inspect(self.model).mapper.relationships[name]
         return found
+
+
+def accepted(accept: Callable[[Any], Any], field: str, given: Any) -> Any:
+    """Return what a model gave for a field, as `accept` of its `Values` returns it.
+
+    Raises:
+        InvalidValueError: it does not fit.
+    """
+    try:
+        return accept(given)
+    except UnfitValueError as error:
+        raise InvalidValueError(field, error.wanted) from None
 
 
 class ToolTables:

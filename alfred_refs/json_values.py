@@ -32,9 +32,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-from alfred_refs.columns import KeyColumn, is_ambiguous
-
-from .errors import InvalidValueError
+from .columns import KeyColumn, is_ambiguous
 
 Family = Literal[
     "ref", "text", "number", "boolean", "time", "choice", "uuid", "json", "list", "opaque"
@@ -63,6 +61,18 @@ _INTEGER_BITS = ((SmallInteger, 16), (BigInteger, 64), (Integer, 32))
 
 
 _DAY = dt.timedelta(days=1)
+
+
+class UnfitValueError(ValueError):
+    """A value does not fit a column; it is not repeated.
+
+    Attributes:
+        wanted: what would fit.
+    """
+
+    def __init__(self, wanted: str) -> None:
+        self.wanted = wanted
+        super().__init__(f"a column takes {wanted}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,18 +105,29 @@ class Values:
         """Whether rows can be put in their order."""
         return self.family in ("text", "number", "boolean", "time", "choice")
 
-    def accept(self, field: str, given: Any) -> Any:
+    def accept(self, given: Any) -> Any:
         """Return what a model gave as the column has it in Python; refs stay text.
 
         Raises:
-            InvalidValueError: it does not fit.
+            UnfitValueError: it does not fit.
         """
         if given is None or (self.family == "ref" and given == ""):
             return None
         try:
             return self.accept_one(given)
         except (ValidationError, KeyError, TypeError, OverflowError):
-            raise InvalidValueError(field, self.wanted) from None
+            raise UnfitValueError(self.wanted) from None
+
+    def accept_new(self, given: Any) -> Any:
+        """Return what a model gave to be stored; that has to find room, too.
+
+        Raises:
+            UnfitValueError: it does not fit.
+        """
+        accepted = self.accept(given)
+        if accepted is not None and self.longest is not None and len(accepted) > self.longest:
+            raise UnfitValueError(f"at most {self.longest} characters")
+        return accepted
 
     def show(self, value: Any) -> Any:
         """Return a value of the column as JSON; refs are text already."""
