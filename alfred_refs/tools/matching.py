@@ -1,0 +1,207 @@
+"""Filters on what is not in the database: the content of a draft.
+
+The same filters that `filters` makes SQL of come in, with a draft's content as JSON; whether it
+meets them goes out. They mean the same, null included: a path is an EXISTS over the children that
+are nested in the content. Texts are compared by code point, and `ilike` by Python's letters. What
+would have to be looked up in the database is refused. Pure.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import inspect
+from sqlalchemy.orm import MANYTOONE
+
+from .arguments import SEMANTIC, AndGroup, Filter, FilterClause, NotGroup, OrGroup
+from .clauses import checked
+from .errors import InvalidFilterError, InvalidValueError, UnknownColumnError
+from .tables import ROW_REF, ToolColumn, ToolTable, accepted
+
+# what a model writes -> what Python calls it
+_COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "neq": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+    ">=": operator.ge,
+    "<=": operator.le,
+    "contains": lambda has, wanted: all(each in has for each in wanted),
+    "ilike": lambda has, pattern: _regex(pattern).fullmatch(has) is not None,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a draft holds, or what is nested in it.
+
+    Attributes:
+        table: whose row it is to become.
+        content: JSON values by attribute; by relationship, the objects inside.
+        name: what errors call it: the draft's ref, or a path from that.
+        ref: the draft's; `None` for what is nested in it.
+    """
+
+    table: ToolTable
+    content: Mapping[str, Any]
+    name: str
+    ref: str | None = None
+
+    def value(self, column: ToolColumn) -> Any:
+        """Return what a column has.
+
+        Raises:
+            InvalidValueError: the content does not fit the column, which was another once.
+        """
+        if column.name == self.table.own and self.ref is not None:
+            return self.ref
+        given = self.content.get(column.name)
+        if column.values.family == "opaque":
+            return given
+        return accepted(column.values.accept, f"{self.name}.{column.name}", given)
+
+    def related(self, name: str) -> list[Record] | None:
+        """Return what a relationship leads to; `None` if that is not in the content."""
+        if name not in self.content:
+            return None if self._refers(name) else []
+        held = self.content[name]
+        given = held if isinstance(held, list) else [] if held is None else [held]
+        path, target = f"{self.name}.{name}", self.table.targets[name]
+        if not all(isinstance(each, dict) for each in given):
+            raise InvalidValueError(path, "objects: values by column")
+        return [Record(target, each, f"{path}[{n}]") for n, each in enumerate(given, start=1)]
+
+    def _refers(self, name: str) -> bool:
+        """Tell whether a relationship leads to a row by a reference of this one.
+
+        What is nested has a reference to what it is nested in, though the content does not say so.
+        """
+        relationship = self.table.relationship(name)
+        if relationship.direction is not MANYTOONE:
+            return False
+        mapper = inspect(self.table.model).mapper
+        names = [mapper.get_property_by_column(c).key for c in relationship.local_columns]
+        nothing = None if self.ref is not None else ""
+        return any(self.content.get(each, nothing) is not None for each in names)
+
+
+def meets(record: Record, filters: Iterable[Filter]) -> bool:
+    """Tell whether a record meets all filters.
+
+    Raises:
+        ToolError: a filter cannot be decided.
+    """
+    # all are looked at: a mistake in the second is told though the first does not hold
+    held = [_holds(each, record) for each in filters]
+    return all(each is True for each in held)
+
+
+def _holds(given: Filter, record: Record) -> bool | None:
+    """Tell whether a filter holds, `None` where SQL would not know."""
+    match given:
+        case AndGroup():
+            return _all([_holds(each, record) for each in given.all_of])
+        case OrGroup():
+            return _not(_all([_not(_holds(each, record)) for each in given.any_of]))
+        case NotGroup():
+            return _not(_holds(given.negated, record))
+        case FilterClause():
+            return _clause(given, given.field.split("."), record)
+
+
+def _all(parts: Sequence[bool | None]) -> bool | None:
+    if False in parts:
+        return False
+    return None if None in parts else True
+
+
+def _not(part: bool | None) -> bool | None:
+    return None if part is None else not part
+
+
+def _clause(clause: FilterClause, path: Sequence[str], record: Record) -> bool | None:
+    name, *rest = path
+    if rest:
+        return _related(clause, name, rest, record)
+    if name == SEMANTIC:
+        raise InvalidFilterError(name, "has no answer for a draft", "filter by columns")
+    if name == ROW_REF and record.table.own is None:
+        return _is_row(clause, record)
+    column = record.table.column(name)
+    return _compared(clause, checked(clause, column), record.value(column), column)
+
+
+def _related(clause: FilterClause, name: str, rest: Sequence[str], record: Record) -> bool:
+    """Tell whether there is something nested that meets the rest of the path."""
+    if name not in record.table.targets:
+        raise UnknownColumnError(record.table.name, name, record.table.fields)
+    records = record.related(name)
+    if records is None:
+        raise InvalidFilterError(
+            clause.field,
+            f"asks for {name!r}, which is no part of the draft {record.name!r}",
+            "leave it out, or read the draft by its ref alone",
+        )
+    found = [_clause(clause, rest, each) for each in records]
+    return True in found
+
+
+def _is_row(clause: FilterClause, record: Record) -> bool:
+    """Tell whether a draft whose row is to have several key columns is one of those named."""
+    given = clause.value if isinstance(clause.value, list) else [clause.value]
+    return (record.ref in given) is (clause.op in ("=", "in"))
+
+
+def _compared(clause: FilterClause, wanted: Any, has: Any, column: ToolColumn) -> bool | None:
+    if clause.op in ("is_null", "is_not_null"):
+        return (has is None) is wanted
+    if clause.op in ("in", "not_in"):
+        found = _is_in(has, wanted)
+        return found if clause.op == "in" else _not(found)
+    if wanted is None:
+        return (has is None) == (clause.op == "=")
+    if has is None:
+        return None
+    if clause.op == "contains" and column.values.family == "json":
+        return _has_part(has, wanted)
+    return _COMPARISONS[clause.op](has, wanted)
+
+
+def _is_in(has: Any, values: Sequence[Any]) -> bool | None:
+    """Tell whether a value is in a list; null is, where the list has it, and is unknown else."""
+    if has is None:
+        return True if None in values else None
+    return has in values
+
+
+def _has_part(document: Any, part: Any) -> bool:
+    """Tell whether a JSON document contains another, as PostgreSQL's `@>` has it.
+
+    At the top, and there only, a list contains an element that stands for itself.
+    """
+    if isinstance(document, list) and not isinstance(part, dict | list):
+        return _contains(document, [part])
+    return _contains(document, part)
+
+
+def _contains(document: Any, part: Any) -> bool:
+    """Tell whether a JSON value contains another of its kind."""
+    if isinstance(document, dict) and isinstance(part, dict):
+        return all(n in document and _contains(document[n], v) for n, v in part.items())
+    if isinstance(document, list) and isinstance(part, list):
+        return all(any(_contains(each, wanted) for each in document) for wanted in part)
+    # to Python true is 1
+    return isinstance(document, bool) is isinstance(part, bool) and bool(document == part)
+
+
+def _regex(pattern: str) -> re.Pattern[str]:
+    """Return a pattern of LIKE as a regular expression."""
+    wild = {"%": ".*", "_": "."}
+    parts = re.findall(r"\\.|.", pattern, re.DOTALL)
+    text = "".join(wild.get(part) or re.escape(part[-1]) for part in parts)
+    return re.compile(text, re.IGNORECASE | re.DOTALL)
