@@ -131,7 +131,7 @@ def test_a_path_leads_to_what_is_nested() -> None:
 )
 def test_what_cannot_be_decided_of_a_draft_is_refused(filter_: Filter, message: str) -> None:
     """As of a row; and what the draft does not hold, or holds as no column has it any more."""
-    parts = [{"position": []}]
+    parts: list[Any] = [{"position": []}]
     with pytest.raises(ToolError, match=message):
         is_met(filter_, cuisine_id="cuisine_1", spice="hot", parent=5, parts=parts)
 
