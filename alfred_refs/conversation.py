@@ -73,6 +73,7 @@ class Conversation(DraftMap):
         """
         new = Address(new_id, self.owner)
         self.confirm_back()
+        self._settle_all()
         self._store.fork(self._address, new_id)
         return self._opened(new)
 

@@ -12,15 +12,19 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any, get_args
 
 from sqlalchemy import Table
 
-from . import contents, labels
+from . import contents, labels, sqla
 from .caches import Caches
+from .draft_fields import record_of, with_class
 from .entries import Draft
 from .errors import LabelError, SavedDraftError, SetupError, StaleDraftError
 from .keys import Key
+from .naming import root_of
+from .new_keys import check_made
 from .plans import Plans
 from .refmap import RefMap
 from .refs import Ref, parse_ref
@@ -29,6 +33,7 @@ from .store import Address, DraftEntry, DraftState, NewDraft, Store
 from .telemetry import Telemetry
 
 _PENDING: tuple[DraftState, ...] = ("pending",)
+_TOGETHER = 50  # drafts whose rows are looked for at once
 
 
 class DraftMap(RefMap):
@@ -46,20 +51,30 @@ class DraftMap(RefMap):
         content: Mapping[str, Any],
         label: str | None = None,
     ) -> Draft:
-        """Keep content as a draft, which is durable when it is returned: one round trip.
+        """Keep content as a draft, which is durable when it is returned.
+
+        That is one round trip, and one more for refs in it that this process has not met.
 
         Args:
             entity: the mapped class, table or entity that it is to become a row of.
-            content: the row's values by attribute, in JSON values, with refs for keys; children
-                may be nested in it. What columns take is checked by those who take it from a
-                model and by those who save it.
+            content: the row's values by attribute, in JSON values as their columns take them, with
+                refs for keys. By relationship, related rows: objects for new ones, which may be
+                nested, and refs for those that are there. Refs may be those of other drafts.
             label: what people are to call it; left out, what the class says, if it can say it.
 
         Raises:
-            DraftContentError: the content is no JSON object, or too large.
+            DraftContentError: the content is no JSON object, is too large, has a field that the
+                class has not, or a value that does not fit its column.
+            BadRefError: a ref in it names nothing that can be used.
+            SetupError: rows of the class cannot be drafted: their keys cannot be decided before
+                they are inserted.
         """
         name = self.plans.entities.name_of(entity)
-        new = NewDraft(name, contents.to_text(content), self._called(name, content, label))
+        model = self._model_of(name, entity)
+        if model is not None:
+            self._check_draftable(name, model)
+        text = self._content(model, content)
+        new = NewDraft(name, text, self._called(name, content, label))
         [entry] = self._store.draft(self._address, [new], self._turn)
         return self._shown(entry)
 
@@ -75,8 +90,7 @@ class DraftMap(RefMap):
         Args:
             entity: drafts of this entity, mapped class or table only.
             states: what has become of them: `"pending"`, `"saved"` or `"discarded"`.
-            keys: with the keys that are reserved for their rows; for trusted code. Of one that is
-                pending and has a key, the table tells whether its row is there.
+            keys: with the keys that are reserved for their rows; for trusted code.
         """
         unknown = sorted(set(states) - {*get_args(DraftState)})
         if unknown:
@@ -84,8 +98,17 @@ class DraftMap(RefMap):
                 f"drafts cannot be {unknown[0]!r}", f"give some of {get_args(DraftState)!r}"
             )
         name = None if entity is None else self.plans.entities.name_of(entity)
-        found = self._store.drafts(self._address, name, states)
-        return (self._shown(entry, keys=keys) for entry in found)
+        return self._listed(name, {*states}, keys=keys)
+
+    def _listed(
+        self, entity: str | None, states: Collection[DraftState], *, keys: bool
+    ) -> Iterator[Draft]:
+        # those pending too: they may be saved without anybody having been told
+        found = self._store.drafts(self._address, entity, {*states, *_PENDING})
+        for page in _pages(found):
+            for entry in self._settled({entry.ref: entry for entry in page}).values():
+                if entry.state in states:
+                    yield self._shown(entry, keys=keys)
 
     def read_drafts(
         self,
@@ -134,10 +157,10 @@ class DraftMap(RefMap):
             StaleDraftError: it has another version by now.
             DraftContentError: as for `draft`.
         """
-        text = contents.to_text(content)
         parsed = parse_ref(ref)
         entry = None
         if parsed is not None and parsed.draft:
+            text = self._content(self._model_of(parsed.entity, parsed.entity), content)
             entry = self._store.edit_draft(
                 *(self._address, parsed, text),
                 label=self._called(parsed.entity, content, label),
@@ -148,10 +171,12 @@ class DraftMap(RefMap):
             kept = self._pending(ref, self._drafts_of([ref]))
             error = StaleDraftError(ref, version or 0, kept.version)
             raise self._telemetry.refused(self.id, error)
+        if entry.key is not None:  # its row may be there by now
+            self._pending(ref, self._settled({entry.ref: entry}))
         return self._shown(entry)
 
     def discard_drafts(self, refs: Iterable[str]) -> list[Draft]:
-        """Discard pending drafts, all or none, and return them: one round trip.
+        """Discard pending drafts, all or none, and return them: two round trips.
 
         They are kept, and their numbers with them. One whose row is being saved meanwhile is
         saved, if its row is committed: `Draft.reserved` tells which may be.
@@ -162,10 +187,9 @@ class DraftMap(RefMap):
         """
         texts = list(refs)
         parsed = {text: ref for text in texts if (ref := parse_ref(text)) and ref.draft}
-        if len(parsed) == len(set(texts)):
+        found = self._drafts_of(texts)  # which of them are saved is known then
+        if len(parsed) == len(set(texts)) and parsed:
             found = self._store.discard_drafts(self._address, list(parsed.values()))
-        else:
-            found = self._drafts_of(texts)
         for text in texts:
             if text not in parsed or parsed[text] not in found:
                 self._checked(text, found)
@@ -208,9 +232,55 @@ class DraftMap(RefMap):
         drafts = [ref for text in refs if (ref := parse_ref(text)) and ref.draft]
         self._store.confirm_drafts(self._address, drafts)
 
+    def _settle_all(self) -> None:
+        """Find out which pending drafts are saved."""
+        for _ in self._listed(None, (), keys=False):
+            pass
+
     def _drafts_of(self, texts: Sequence[str]) -> Mapping[Ref, DraftEntry]:
         refs = [ref for text in dict.fromkeys(texts) if (ref := parse_ref(text)) and ref.draft]
-        return self._store.read_drafts(self._address, refs) if refs else {}
+        return self._fetch_drafts(refs)
+
+    def _content(self, model: type[Any] | None, content: Mapping[str, Any]) -> str:
+        """Return content as it is kept, once it is known to be some of the entity's rows.
+
+        Of an entity that no class of this process is mapped to, only its form is known.
+        """
+        if model is None or not isinstance(content, Mapping):
+            return contents.to_text(content)
+        text = contents.to_text(with_class(model, content))
+        entities = self.plans.entities
+        wanted = list(dict.fromkeys(record_of(model, content, entities).refs(entities)))
+        drafts = [(text, needed) for text, needed in wanted if _names_draft(text)]
+        self.resolve_wanted([want for want in wanted if want not in drafts])
+        found = self._drafts_of([text for text, _ in drafts])
+        for draft, needed in drafts:
+            self._checked(draft, found, needed)
+        return text
+
+    def _model_of(self, name: str, entity: type[Any] | Table | str) -> type[Any] | None:
+        """Return the class whose instances drafts of an entity become."""
+        if isinstance(entity, type):
+            return entity
+        table = self.plans.entities.names.found_table_of(name)
+        mapper = None if table is None else sqla.mapper_of_table(table)
+        return None if mapper is None else root_of(mapper).class_
+
+    def _check_draftable(self, name: str, model: type[Any]) -> None:
+        """Check that rows of a class have keys that can be decided before they are there.
+
+        Raises:
+            SetupError: they have not.
+        """
+        entities = self.plans.entities
+        column = entities.primary_of(name)
+        if column is None or entities.of_class(model).own is None:
+            raise SetupError(
+                f"class {model.__qualname__!r} cannot have drafts: its rows have no key of their "
+                "own that could be decided before they are there",
+                "draft what they belong to, with them inside",
+            )
+        check_made(column, model)
 
     def _checked(
         self, text: str, found: Mapping[Ref, DraftEntry], entity: str | None = None
@@ -250,3 +320,14 @@ class DraftMap(RefMap):
             *(entry.edited, entry.version, entry.state, entry.key is not None, saved),
             key=entry.key if keys else None,
         )
+
+
+def _names_draft(text: str) -> bool:
+    ref = parse_ref(text)
+    return ref is not None and ref.draft
+
+
+def _pages(entries: Iterator[DraftEntry]) -> Iterator[list[DraftEntry]]:
+    """Yield drafts some at a time."""
+    while page := list(islice(entries, _TOGETHER)):
+        yield page

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Column, ColumnElement, Table, inspect
 from sqlalchemy.orm import ColumnProperty, CompositeProperty, Mapper
@@ -113,6 +113,15 @@ class Entities:
         if known is None:
             known = self._classes[class_] = self._read_class(inspect(class_).mapper)
         return known
+
+    def primary_of(self, entity: str) -> Column[Any] | None:
+        """Return the one primary key column of an entity's rows, if a class is mapped to them."""
+        table = self.names.found_table_of(entity)
+        mapper = None if table is None else sqla.mapper_of_table(table)
+        if mapper is None:
+            return None
+        primary = primary_key(key_table(mapper))
+        return cast("Column[Any]", primary[0]) if len(primary) == 1 else None
 
     def label_of(self, entity: str) -> Label | None:
         """Return where the label of an entity's rows is, as far as its class has been met."""

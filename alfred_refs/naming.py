@@ -8,6 +8,7 @@ the singular. Two tables with one name are refused when either is first used.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Any
 
 from pydantic.alias_generators import to_snake
@@ -66,6 +67,16 @@ class EntityNames:
 
     def table_of(self, name: str) -> Table | None:
         """Return a table of the entity, if one has been met."""
+        return self._tables.get(name)
+
+    def found_table_of(self, name: str) -> Table | None:
+        """Return a table of the entity: that of a class of this process, met or not."""
+        for mapper in () if name in self._tables else sqla.mappers():
+            table = mapper.local_table
+            if isinstance(table, Table) and self._name_of_class(mapper, table) == name:
+                with suppress(EntityNameError):  # whoever uses the class is told
+                    self.of_table(table)
+                break
         return self._tables.get(name)
 
     def _meet_all(self, table: Table) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from sqlalchemy import Column
 
 from .keys import Key
 from .refs import Ref
@@ -113,6 +115,16 @@ class ObservedStore:
             address,
             lambda: self._store.draft(address, new, turn),
             entities=lambda: (each.entity for each in new),
+        )
+
+    def values_there(
+        self, address: Address, column: Column[Any], values: Sequence[Any]
+    ) -> Collection[Any]:
+        """See `Store.values_there`."""
+        return self._travel(
+            "values_there",
+            address,
+            lambda: self._store.values_there(address, column, values),
         )
 
     def read_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:

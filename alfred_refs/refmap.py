@@ -28,6 +28,7 @@ from .keys import Key, spells_uuid, token_of
 from .plans import Plans
 from .refs import Ref, parse_ref
 from .refusal import Suggestions, refusal
+from .settling import Rows, StoredRows, settled
 from .store import NOTED_EVERY, Address, DraftEntry, EntityKey, Entry, Gone, Store
 from .telemetry import Telemetry
 
@@ -54,6 +55,7 @@ class RefMap:
         self._store = store
         self._caches = caches
         self._telemetry = telemetry
+        self._rows: Rows = StoredRows(address, store, plans.entities)
         self._noted_until = monotonic() + NOTED_EVERY.total_seconds()
         self._labels: dict[EntityKey, str] = {}  # what is to be told with the next mint
 
@@ -274,7 +276,12 @@ class RefMap:
         return {want: entries[cast(Ref, parsed[want[0]])].key for want in wanted}
 
     def _fetch_drafts(self, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
-        return self._store.read_drafts(self._address, refs) if refs else {}
+        if not refs:
+            return {}
+        return self._settled(self._store.read_drafts(self._address, refs))
+
+    def _settled(self, drafts: Mapping[Ref, DraftEntry]) -> Mapping[Ref, DraftEntry]:
+        return settled(drafts, self._rows, self._store, self._address)
 
     def _keep(self, cache: RefCache, entries: Collection[Entry]) -> None:
         self._caches.keep(cache, entries)

@@ -40,6 +40,7 @@ from .mapping import (
     is_unpopulated as is_unpopulated,
     loaded_before as loaded_before,
     mapper_of_table as mapper_of_table,
+    mappers as mappers,
     mappers_of as mappers_of,
     new_collection as new_collection,
     pairs_in as pairs_in,

@@ -31,6 +31,12 @@ def mappers_of(base: registry) -> list[Mapper[Any]]:
     return [manager.mapper for manager in base._managers if manager.is_mapped]
 
 
+def mappers() -> Iterator[Mapper[Any]]:
+    """Yield the mappers of all declarative bases of the process."""
+    for base in _all_registries():
+        yield from mappers_of(base)
+
+
 def mapper_of_table(table: Table) -> Mapper[Any] | None:
     """Return the mapper of the class that is declared on the table, whatever its base.
 
@@ -38,13 +44,8 @@ def mapper_of_table(table: Table) -> Mapper[Any] | None:
     names a table and not a class. Of several classes on one table, the one none of them inherits
     from.
     """
-    mappers = [
-        mapper
-        for base in _all_registries()
-        for mapper in mappers_of(base)
-        if mapper.local_table is table
-    ]
-    return min(mappers, key=lambda mapper: len(list(mapper.iterate_to_root())), default=None)
+    declared = [mapper for mapper in mappers() if mapper.local_table is table]
+    return min(declared, key=lambda mapper: len(list(mapper.iterate_to_root())), default=None)
 
 
 def pairs_in(condition: Any, table: Table) -> list[tuple[Any, Any]]:
@@ -63,7 +64,7 @@ def tables() -> Iterator[Table]:
 
 def classes_called(path: str) -> list[type[Any]]:
     """Return the mapped classes of the process that `repr()` shows as `<class 'path'>`."""
-    classes = [mapper.class_ for base in _all_registries() for mapper in mappers_of(base)]
+    classes = (mapper.class_ for mapper in mappers())
     return [c for c in classes if path == f"{c.__module__}.{c.__qualname__}"]
 
 

@@ -9,7 +9,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from alfred_refs.errors import DraftKeyError, RegistryFailedError, UnknownConversationError
+from sqlalchemy import Column, select
+
+from alfred_refs.errors import (
+    DraftKeyError,
+    RegistryFailedError,
+    RegistryTablesError,
+    UnknownConversationError,
+)
 from alfred_refs.keys import Key, decode, encode
 from alfred_refs.refs import Ref
 
@@ -21,6 +28,8 @@ from .values import Address, DraftEntry, DraftState, Entry, NewDraft
 
 if TYPE_CHECKING:
     from sqlalchemy import Executable, Row
+
+_OUT_OF_SIGHT = ("3F000", "42501")  # invalid_schema_name, insufficient_privilege
 
 PAGE = 50  # drafts read or written by one statement: some megabytes, if they are large
 
@@ -63,6 +72,23 @@ class Drafting(Sending):
     ) -> Iterator[DraftEntry]:
         """See `Store.drafts`."""
         return listed(self._alone, address, entity, states)
+
+    def values_there(
+        self,
+        address: Address,  # noqa: ARG002
+        column: Column[Any],
+        values: Sequence[Any],
+    ) -> Collection[Any]:
+        """See `Store.values_there`."""
+        try:
+            found = self._alone(select(column).where(column.in_(values)), {})
+        except RegistryTablesError:
+            return ()
+        except RegistryFailedError as error:
+            if error.sqlstate in _OUT_OF_SIGHT:
+                return ()
+            raise
+        return [value for (value,) in found]
 
     def edit_draft(
         self,

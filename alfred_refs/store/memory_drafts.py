@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Column
 
 from alfred_refs.errors import DraftKeyError
 from alfred_refs.keys import Key
@@ -44,6 +47,15 @@ class DraftMemory(Memory):
             for draft in found
             if entity in (None, draft.ref.entity) and draft.state in states
         )
+
+    def values_there(
+        self,
+        address: Address,  # noqa: ARG002
+        column: Column[Any],  # noqa: ARG002
+        values: Sequence[Any],  # noqa: ARG002
+    ) -> Collection[Any]:
+        """See `Store.values_there`: there are no tables here."""
+        return ()
 
     def edit_draft(
         self,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, Protocol
+
+from sqlalchemy import Column
 
 from alfred_refs.keys import Key
 from alfred_refs.refs import Ref
@@ -119,6 +121,15 @@ class Store(Protocol):
         """Yield all drafts in these states, or those of one entity, in natural order.
 
         They are read page by page: what is written meanwhile may be there or not.
+        """
+        ...
+
+    def values_there(
+        self, address: Address, column: Column[Any], values: Sequence[Any]
+    ) -> Collection[Any]:
+        """Return which of these values a column of the application's tables has.
+
+        None of them, where the store cannot see that table.
         """
         ...
 

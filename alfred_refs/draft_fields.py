@@ -1,0 +1,186 @@
+"""What a draft of a mapped class may hold: values of its columns, and related rows inside it.
+
+A class and a draft's content come in; a `Record` goes out, with values as columns have them in
+Python and refs as text, or an error that names the field. The primary key is no field: it is
+decided when the draft is saved. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Column, inspect
+from sqlalchemy.orm import Mapper, RelationshipProperty
+
+from .entities import Entities
+from .errors import DraftContentError
+from .guard import scrub
+from .json_values import UnfitValueError, Values, values_of
+
+_CLASSES = 1_000  # whose fields are remembered
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A new row as a draft has it.
+
+    Attributes:
+        model: the class that it is an instance of.
+        values: by column attribute; refs are text.
+        related: by relationship, new rows inside, and rows named by their refs.
+    """
+
+    model: type[Any]
+    values: dict[str, Any]
+    related: dict[str, list[Record | str]] = field(default_factory=dict)
+
+    def refs(self, entities: Entities) -> Iterator[tuple[str, str]]:
+        """Yield the refs in it, each with the entity that is needed."""
+        keys = entities.of_class(self.model).all
+        for name, value in self.values.items():
+            if name in keys:
+                texts = value if isinstance(value, list) else [value]
+                yield from ((text, keys[name].entity) for text in texts if text is not None)
+        for name, rows in self.related.items():
+            target = _mapper(self.model).relationships[name].mapper.class_
+            for row in rows:
+                if isinstance(row, Record):
+                    yield from row.refs(entities)
+                else:
+                    yield row, entities.name_of(target)
+
+
+def record_of(
+    model: type[Any], content: Mapping[str, Any], entities: Entities, path: str = ""
+) -> Record:
+    """Return the row that content is of.
+
+    Args:
+        model: its class, or one that this inherits from.
+        content: JSON values by field.
+        entities: say which fields hold keys.
+        path: of the field that it stands in, for messages.
+
+    Raises:
+        DraftContentError: there is no such field, or a value does not fit.
+    """
+    mapper = _mapper_said(_mapper(model), content)
+    values = _fields(entities, mapper)
+    record = Record(mapper.class_, {})
+    for name, given in content.items():
+        where = f"{path}{name}"
+        if name in values:
+            record.values[name] = _accepted(values[name], given, where)
+        elif name in mapper.relationships and not mapper.relationships[name].viewonly:
+            relationship = mapper.relationships[name]
+            record.related[name] = _related(relationship, given, entities, where)
+        else:
+            raise _unknown(where, mapper, values)
+    return record
+
+
+def with_class(model: type[Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return content that says which class it is of, where the table has rows of several."""
+    mapper = _mapper(model)
+    name = _discriminator(mapper)
+    if name is None or name in content or mapper.inherits is None:
+        return dict(content)
+    values = values_of(mapper.column_attrs[name].columns[0].type, None)
+    return {name: values.show(mapper.polymorphic_identity), **content}
+
+
+def _mapper(model: type[Any]) -> Mapper[Any]:
+    mapper: Mapper[Any] = inspect(model).mapper
+    return mapper
+
+
+def _discriminator(mapper: Mapper[Any]) -> str | None:
+    """Return the attribute that tells the class of a row."""
+    if not isinstance(mapper.polymorphic_on, Column):
+        return None
+    return mapper.get_property_by_column(mapper.polymorphic_on).key
+
+
+def _mapper_said(mapper: Mapper[Any], content: Mapping[str, Any]) -> Mapper[Any]:
+    """Return the mapper of the class that content says it is of."""
+    name = _discriminator(mapper)
+    if name is None or content.get(name) is None:
+        return mapper
+    values = values_of(mapper.column_attrs[name].columns[0].type, None)
+    said = mapper.polymorphic_map.get(_accepted(values, content[name], name))
+    if said is None or not (said.isa(mapper) or mapper.isa(said)):
+        raise DraftContentError(
+            f"field {name!r} of a draft names no class of {mapper.class_.__name__!r}",
+            "give the discriminator of one, or leave it out",
+        )
+    return said if said.isa(mapper) else mapper
+
+
+@lru_cache(_CLASSES)
+def _fields(entities: Entities, mapper: Mapper[Any]) -> Mapping[str, Values]:
+    """Return what the column attributes take that a draft may give."""
+    keys = entities.of_class(mapper.class_)
+    own = keys.primary if keys.own is not None else {}
+    return {
+        attribute.key: values_of(attribute.columns[0].type, keys.all.get(attribute.key))
+        for attribute in mapper.column_attrs
+        if attribute.key not in own and _is_given(attribute.columns[0], mapper)
+    }
+
+
+def _is_given(column: Any, mapper: Mapper[Any]) -> bool:
+    """Tell whether a column's values are anybody's to give, and not made by the database."""
+    if not isinstance(column, Column) or column.computed is not None:
+        return False
+    is_made = column.identity is not None and column.identity.always
+    return not is_made and column is not mapper.version_id_col
+
+
+def _accepted(values: Values, given: Any, where: str) -> Any:
+    try:
+        return values.accept_new(given)
+    except UnfitValueError as error:
+        raise DraftContentError(
+            f"the value of field {_named(where)} of a draft does not fit",
+            f"it takes {error.wanted}",
+        ) from None
+
+
+def _related(
+    relationship: RelationshipProperty[Any], given: Any, entities: Entities, where: str
+) -> list[Record | str]:
+    """Return the rows that a relationship has: a list of them, or one."""
+    if bool(relationship.uselist) is not isinstance(given, list) and given is not None:
+        wanted = "a list of objects" if relationship.uselist else "one object"
+        raise DraftContentError(
+            f"field {_named(where)} of a draft has related rows", f"give {wanted}, or refs"
+        )
+    rows = given if isinstance(given, list) else [] if given is None else [given]
+    return [_row(relationship.mapper.class_, row, entities, where) for row in rows]
+
+
+def _row(model: type[Any], given: Any, entities: Entities, where: str) -> Record | str:
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, Mapping):
+        raise DraftContentError(
+            f"field {_named(where)} of a draft has something else than related rows",
+            "give an object for a new one, or the ref of one that is there",
+        )
+    return record_of(model, given, entities, f"{where}.")
+
+
+def _unknown(where: str, mapper: Mapper[Any], values: Mapping[str, Values]) -> DraftContentError:
+    related = [each.key for each in mapper.relationships if not each.viewonly]
+    usable = ", ".join(map(repr, [*values, *related]))
+    return DraftContentError(
+        f"{_named(where)} is no field of a draft of {mapper.class_.__name__!r}",
+        f"use some of {usable}",
+    )
+
+
+def _named(where: str) -> str:
+    return repr(scrub(where[:200]))
