@@ -18,12 +18,14 @@ from .conversation import Conversation as Conversation
 from .entries import Draft as Draft, RefEntry as RefEntry
 from .errors import (
     BadRefError as BadRefError,
+    CircularDraftsError as CircularDraftsError,
     ConversationExistsError as ConversationExistsError,
     ConversationIdError as ConversationIdError,
     DiscardedDraftError as DiscardedDraftError,
     DraftContentError as DraftContentError,
     DraftKeyError as DraftKeyError,
     DraftRefError as DraftRefError,
+    DraftTwiceError as DraftTwiceError,
     EntityNameError as EntityNameError,
     ExportFormatError as ExportFormatError,
     ForeignRowError as ForeignRowError,
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncRefSession",
     "BadRefError",
+    "CircularDraftsError",
     "Conversation",
     "ConversationExistsError",
     "ConversationIdError",
@@ -79,6 +82,7 @@ __all__ = [
     "DraftContentError",
     "DraftKeyError",
     "DraftRefError",
+    "DraftTwiceError",
     "EntityNameError",
     "ExportFormatError",
     "ForeignRowError",

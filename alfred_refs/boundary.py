@@ -26,6 +26,7 @@ from .labelled import Labelled
 from .listing import RefList
 from .loaded import LoadedInstances, states_of
 from .pickled import Carried, is_set
+from .refs import draft_named
 from .rewriting import shower
 from .session_conversation import SessionConversation
 from .sqla import Rows
@@ -149,6 +150,10 @@ class Boundary:
         else:
             self._unresolved.add_all(state)
 
+    def waiting(self) -> Iterable[Held]:
+        """See `Unresolved.waiting`."""
+        return self._unresolved.waiting()
+
     def resolve_new(self) -> None:
         """Put keys in place of the refs that instances were made with: at most one round trip.
 
@@ -202,6 +207,8 @@ class Boundary:
             names_of_texts(state).discard(attribute.key)
             return value
         waits = self.eager or (column.by is not None and state.session_id != self._session)
+        # it may be saved by the next flush
+        waits = waits or any(draft_named(text) for text in texts_in(column, value))
         waits = waits and not sqla.is_flushing(state.session)
         if waits and not self.alternates.has_met_refs(wanted(column, value)):
             self._unresolved.add(state, attribute.key)

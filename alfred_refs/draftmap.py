@@ -27,7 +27,7 @@ from .naming import root_of
 from .new_keys import check_made
 from .plans import Plans
 from .refmap import RefMap
-from .refs import Ref, parse_ref
+from .refs import Ref, draft_named, parse_ref
 from .refusal import Suggestions, draft_refusal
 from .store import Address, DraftEntry, DraftState, NewDraft, Store
 from .telemetry import Telemetry
@@ -157,9 +157,9 @@ class DraftMap(RefMap):
             StaleDraftError: it has another version by now.
             DraftContentError: as for `draft`.
         """
-        parsed = parse_ref(ref)
+        parsed = draft_named(ref)
         entry = None
-        if parsed is not None and parsed.draft:
+        if parsed is not None:
             text = self._content(self._model_of(parsed.entity, parsed.entity), content)
             entry = self._store.edit_draft(
                 *(self._address, parsed, text),
@@ -186,7 +186,7 @@ class DraftMap(RefMap):
                 bad.
         """
         texts = list(refs)
-        parsed = {text: ref for text in texts if (ref := parse_ref(text)) and ref.draft}
+        parsed = {text: ref for text in texts if (ref := draft_named(text)) is not None}
         found = self._drafts_of(texts)  # which of them are saved is known then
         if len(parsed) == len(set(texts)) and parsed:
             found = self._store.discard_drafts(self._address, list(parsed.values()))
@@ -215,12 +215,14 @@ class DraftMap(RefMap):
             BadRefError: one of them names no draft of this conversation, or was discarded.
             DraftKeyError: one of the keys is reserved for another draft.
         """
-        parsed = {ref: text for text in keys if (ref := parse_ref(text)) and ref.draft}
+        parsed = {ref: text for text in keys if (ref := draft_named(text)) is not None}
         if len(parsed) < len(keys):
             for text in keys:
                 self._checked(text, self._drafts_of([text]))
         chosen = {ref: keys[text] for ref, text in parsed.items()}
-        found = self._store.reserve_keys(self._address, chosen)
+        found = dict(self._store.reserve_keys(self._address, chosen))
+        # another key may be of a row that is there: there is nothing left to insert
+        found |= self._settled({r: e for r, e in found.items() if e.key != chosen.get(r)})
         return {text: self._shown(self._checked(text, found), keys=True) for text in keys}
 
     def confirm_drafts(self, refs: Iterable[str]) -> None:
@@ -229,7 +231,7 @@ class DraftMap(RefMap):
         For trusted code that saves drafts, or that has found their rows in the table. From then on
         their refs resolve to the rows.
         """
-        drafts = [ref for text in refs if (ref := parse_ref(text)) and ref.draft]
+        drafts = [ref for text in refs if (ref := draft_named(text)) is not None]
         self._store.confirm_drafts(self._address, drafts)
 
     def _settle_all(self) -> None:
@@ -238,7 +240,7 @@ class DraftMap(RefMap):
             pass
 
     def _drafts_of(self, texts: Sequence[str]) -> Mapping[Ref, DraftEntry]:
-        refs = [ref for text in dict.fromkeys(texts) if (ref := parse_ref(text)) and ref.draft]
+        refs = [ref for text in dict.fromkeys(texts) if (ref := draft_named(text)) is not None]
         return self._fetch_drafts(refs)
 
     def _content(self, model: type[Any] | None, content: Mapping[str, Any]) -> str:
@@ -251,7 +253,7 @@ class DraftMap(RefMap):
         text = contents.to_text(with_class(model, content))
         entities = self.plans.entities
         wanted = list(dict.fromkeys(record_of(model, content, entities).refs(entities)))
-        drafts = [(text, needed) for text, needed in wanted if _names_draft(text)]
+        drafts = [(text, needed) for text, needed in wanted if draft_named(text) is not None]
         self.resolve_wanted([want for want in wanted if want not in drafts])
         found = self._drafts_of([text for text, _ in drafts])
         for draft, needed in drafts:
@@ -320,11 +322,6 @@ class DraftMap(RefMap):
             *(entry.edited, entry.version, entry.state, entry.key is not None, saved),
             key=entry.key if keys else None,
         )
-
-
-def _names_draft(text: str) -> bool:
-    ref = parse_ref(text)
-    return ref is not None and ref.draft
 
 
 def _pages(entries: Iterator[DraftEntry]) -> Iterator[list[DraftEntry]]:

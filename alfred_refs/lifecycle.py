@@ -8,14 +8,17 @@ ends where it asks for them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, event
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import InstanceState, SessionTransaction, UOWTransaction
 
 from . import sqla
 from .boundary import Boundary
 from .conversation import Conversation
+from .drafts import SessionDrafts
 from .errors import OwnershipError
 from .failures import Failures
 from .keys import token_of
@@ -35,14 +38,16 @@ class Interpreter:
     Attributes:
         boundary: what the instances of the session show and accept.
         outcome: the fate of its rows.
+        drafts: objects of drafts, and drafts that are saved.
         failures: words its errors anew.
     """
 
-    __slots__ = ("boundary", "failures", "outcome")
+    __slots__ = ("boundary", "drafts", "failures", "outcome")
 
     def __init__(self, conversation: Conversation, session: InterpretedSession) -> None:
         self.boundary = Boundary(conversation, session)
         self.outcome = Outcome(self.boundary.conversation)
+        self.drafts = SessionDrafts(session, self.boundary, self.outcome)
         self.failures = Failures(self.boundary)
 
     def named(self, column: Any, value: Any) -> str | None:
@@ -86,6 +91,16 @@ class InterpretedSession(ConfinedSession):
         if self._interpreter is not None:
             self._confinement.named = self._interpreter.named
 
+    def _flush(self, objects: Sequence[Any] | None = None) -> None:
+        try:
+            super()._flush(objects)
+        except IntegrityError as error:
+            drafts = None if self._interpreter is None else self._interpreter.drafts
+            saved = None if drafts is None else drafts.saved_meanwhile(error)
+            if saved is not None:
+                raise saved from error
+            raise
+
     def expunge_all(self) -> None:
         """See `Session.expunge_all`."""
         super().expunge_all()
@@ -115,10 +130,10 @@ def _attached(session: InterpretedSession, state: State) -> None:
 
 
 @event.listens_for(InterpretedSession, "before_flush")
-def _flushing(session: InterpretedSession, *_: object) -> None:
+def _flushing(session: InterpretedSession, flush: UOWTransaction, _: object) -> None:
     if session._interpreter is not None:
         boundary = session._interpreter.boundary
-        boundary.resolve_new()
+        session._interpreter.drafts.resolve_new(flush)
         if boundary.looks_ahead:
             boundary.enter_all(session.dirty)
     session._owned_flush = None  # of a flush that was refused

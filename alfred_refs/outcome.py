@@ -35,6 +35,21 @@ _log = logging.getLogger("alfred_refs")
 State = InstanceState[Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """A draft that a transaction saves.
+
+    Attributes:
+        pair: the key of its row.
+        ref: the draft's.
+        undo: is called if it comes to nothing.
+    """
+
+    pair: EntityKey
+    ref: str
+    undo: Callable[[], None]
+
+
 @dataclass(slots=True)
 class _Record:
     """What was done between the begin and the end of a transaction or savepoint.
@@ -43,12 +58,14 @@ class _Record:
         before: whether a row was there before the first thing done to it.
         after: whether it is there after the last.
         labels: what rows are called that were written, where that has changed.
+        drafts: those that were to be saved.
         committed: whether all this came to stay, as far as the transaction around it does.
     """
 
     before: dict[EntityKey, bool] = field(default_factory=dict)
     after: dict[EntityKey, bool] = field(default_factory=dict)
     labels: dict[EntityKey, str] = field(default_factory=dict)
+    drafts: list[Saving] = field(default_factory=list)
     committed: bool = False
 
     def note(self, pair: EntityKey, there: bool) -> None:
@@ -59,6 +76,7 @@ class _Record:
         self.before = released.before | self.before
         self.after |= released.after
         self.labels |= released.labels
+        self.drafts += released.drafts
 
 
 class Outcome:
@@ -73,11 +91,17 @@ class Outcome:
         self._open: list[_Record] = []
         self._gone: dict[EntityKey, Gone] = {}
         self._labels: dict[EntityKey, str] = {}
+        self._saved: list[str] = []
         self._instances: WeakValueDictionary[EntityKey, object] = WeakValueDictionary()
 
     def begun(self) -> None:
         """Note that a transaction or a savepoint begins."""
         self._open.append(_Record())
+
+    def saving(self, draft: Saving) -> None:
+        """Note that a draft is to be saved in this transaction or savepoint."""
+        if self._open:
+            self._open[-1].drafts.append(draft)
 
     def inserted(self, state: State) -> None:
         """Note that a row was inserted."""
@@ -172,12 +196,15 @@ class Outcome:
 
     def _undo(self, record: _Record) -> None:
         """Note what was never saved; a row met further out has its fate decided there."""
+        for draft in record.drafts:
+            draft.undo()
         outside = {pair for other in self._open for pair in other.before}
         unsaved = {pair for pair, there in record.before.items() if not there}
         self._gone |= dict.fromkeys(unsaved - outside, "was never saved")
 
     def _settle(self, record: _Record) -> None:
         self._labels |= record.labels
+        self._saved += [draft.ref for draft in record.drafts if record.after.get(draft.pair)]
         for pair, there in record.after.items():
             if there:
                 self._gone.pop(pair, None)
@@ -187,7 +214,9 @@ class Outcome:
     def _tell(self) -> None:
         gone, self._gone = self._gone, {}
         labels, self._labels = self._labels, {}
+        saved, self._saved = self._saved, []
         try:
+            self._conversation.end_saving(saved)
             for reason in set(gone.values()):
                 pairs = [pair for pair in gone if gone[pair] == reason]
                 self._conversation.note_gone(pairs, reason, self._instances)

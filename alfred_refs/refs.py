@@ -41,6 +41,12 @@ def parse_ref(text: str) -> Ref | None:
     return Ref(match["entity"], int(match["number"]), draft=match["draft"] is not None)
 
 
+def draft_named(text: str) -> Ref | None:
+    """Return the ref that the text spells, if it is a draft's."""
+    ref = parse_ref(text) if text.startswith(_DRAFT) else None
+    return ref if ref is not None and ref.draft else None
+
+
 def is_entity_name(text: str) -> bool:
     """Tell whether refs of an entity of this name can be told from all others.
 

@@ -20,7 +20,7 @@ server tells its column.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -31,10 +31,12 @@ from sqlalchemy.orm import ORMExecuteState
 from . import origins, rows, sqla, written
 from .boundary import Boundary
 from .conversation import Conversation
+from .drafts import SessionDrafts
 from .errors import SetupError
 from .lifecycle import InterpretedSession, Interpreter
 from .outcome import reading
 from .owners import OwnedFlush, Owner, confine_write, confined_records
+from .refs import draft_named
 from .registry import RefRegistry
 from .resolving import Named, alternates_of, put_keys
 
@@ -87,6 +89,10 @@ class RefSession(InterpretedSession):
         return None if self._interpreter is None else self._interpreter.boundary
 
     @property
+    def _drafts(self) -> SessionDrafts:
+        return cast(Interpreter, self._interpreter).drafts
+
+    @property
     def conversation(self) -> Conversation | None:
         """What the session's refs are valid in: chosen when the session is made."""
         return self._conversation
@@ -125,15 +131,26 @@ class RefSession(InterpretedSession):
     def get(self, entity: Any, ident: Any, **options: Any) -> Any:
         """See `Session.get`; the identity may be a ref, or have refs in it.
 
+        The ref of a draft that is not saved gives an object of its content, which is in no session
+        yet: adding it saves the draft. Until then it is the same object each time, as long as the
+        program keeps it and nobody edits the draft.
+
         Raises:
             BadRefError: a ref in the identity cannot be used.
+            DraftContentError: what a draft has does not fit the class any more.
         """
         boundary = self._boundary
         if boundary is None:
             return super().get(entity, ident, **options)
         asked = options.pop("execution_options", None) or {}
         if not boundary.raw and not asked.get("raw_keys"):
-            ident = boundary.identity(inspect(entity).mapper.class_, ident)
+            class_ = inspect(entity).mapper.class_
+            draft = _draft_in(ident)
+            if draft is not None:
+                built = self._drafts.get(class_, draft, options)
+                if built is not None:
+                    return built
+            ident = boundary.identity(class_, ident)
             boundary.conversation.plans.check(options.get("options") or ())
         # SQLAlchemy loads by the key, which may be text: it is not to be taken for a ref
         raw = {**asked, "raw_keys": True}
@@ -239,6 +256,14 @@ def confine(execution: ORMExecuteState) -> Result[Any] | None:
     confine_write(confinement, execution)
     # other parameters are heeded by SQLAlchemy 2.1 alone
     return None if execution.parameters is given else execution.invoke_statement()
+
+
+def _draft_in(ident: Any) -> str | None:
+    """Return the draft's ref that an identity is, alone or as the only part of it."""
+    parts = [*ident.values()] if isinstance(ident, Mapping) else ident
+    if isinstance(parts, list | tuple) and len(parts) == 1:
+        parts = parts[0]
+    return parts if isinstance(parts, str) and draft_named(parts) is not None else None
 
 
 def _interpreter(execution: ORMExecuteState) -> Interpreter:

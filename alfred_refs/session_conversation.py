@@ -11,12 +11,14 @@ it meets and the refs that it reads.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from .cache import RefCache
+from .cache import RefCache, Wanted
 from .conversation import Conversation
-from .refmap import RefMap
+from .draftmap import DraftMap
+from .keys import Key
+from .settling import Rows
 from .store import EntityKey, Entry
 
 
@@ -32,12 +34,16 @@ class Viewer(Protocol):
         ...
 
 
-class SessionConversation(RefMap):
+class SessionConversation(DraftMap):
     """One session's side of a conversation.
 
     Args:
         conversation: which the application has opened.
         viewer: shows the refs that are read here; not kept alive.
+
+    Attributes:
+        saving: the drafts that the session's transaction has saved, as far as it has come, with
+            the keys of their rows: to the session their refs name these.
     """
 
     def __init__(self, conversation: Conversation, viewer: Viewer) -> None:
@@ -47,6 +53,7 @@ class SessionConversation(RefMap):
         self._labels: dict[EntityKey, str] = {}
         self._mine = self._caches.current
         self._most = self._caches.capacity
+        self.saving: dict[str, EntityKey] = {}
 
     @property
     def _cache(self) -> RefCache:
@@ -137,6 +144,35 @@ class SessionConversation(RefMap):
         Keys of rows that are gone are not `in` it; subscription gives their refs all the same.
         """
         return self._mine.refs_of(entity)
+
+    # Drafts
+
+    def look_in(self, rows: Rows) -> None:
+        """Have the rows of drafts looked for in another place."""
+        self._rows = rows
+
+    def outside(self) -> Conversation:
+        """Return the conversation as it is outside of the session's transaction."""
+        return self._whole
+
+    def is_row(self, ref: str, entity: str) -> bool:
+        """Tell whether a draft's ref names a row already, as far as is known here."""
+        return ref in self.saving or self.keys_met([(ref, entity)]) is not None
+
+    def end_saving(self, saved: Collection[str]) -> None:
+        """Note that the transaction is over, and which of its drafts are saved."""
+        self.saving.clear()
+        if saved and self._rows.committed:
+            self.confirm_drafts(saved)
+
+    def _fetch(self, cache: RefCache, wanted: Sequence[Wanted]) -> dict[Wanted, Key]:
+        mine = {
+            (ref, entity): self.saving[ref][1]
+            for ref, entity in (wanted if self.saving else ())
+            if ref in self.saving and entity in (None, self.saving[ref][0])
+        }
+        others = [want for want in wanted if want not in mine]
+        return mine | super()._fetch(cache, others) if others else mine
 
     def _keep(self, cache: RefCache, entries: Collection[Entry]) -> None:
         super()._keep(cache, entries)

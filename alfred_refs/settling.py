@@ -85,4 +85,5 @@ def settled(
     found = [doubtful[pair] for pair in rows.there(doubtful)] if doubtful else []
     if found and rows.committed:
         store.confirm_drafts(address, found)
-    return {**drafts, **{ref: replace(drafts[ref], state="saved") for ref in found}}
+    # without the row's entry: only of one that the store calls saved is it remembered
+    return {**drafts, **{ref: replace(drafts[ref], state="saved", row=None) for ref in found}}

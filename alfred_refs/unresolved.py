@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy.orm import InstanceState
 
+from .alternates import Held
 from .columns import KeyColumn
 from .entities import Entities
 from .given import Given
@@ -51,6 +52,13 @@ class Unresolved:
         if texts:
             state.__dict__[_TEXTS] = texts
             self._new[state] = None
+
+    def waiting(self) -> Iterator[Held]:
+        """Yield what attributes of the session's instances hold and wait with."""
+        for state in self._new:
+            if state.session_id == self._session:
+                names = names_of_texts(state)
+                yield from ((state, *held) for held in self._in(state) if held[0] in names)
 
     def resolve(self) -> list[State]:
         """Put keys in place of what waits, and return the states of the session's instances.

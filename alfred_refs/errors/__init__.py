@@ -15,9 +15,11 @@ from .bad_refs import (
     WrongEntityError as WrongEntityError,
 )
 from .drafts import (
+    CircularDraftsError as CircularDraftsError,
     DiscardedDraftError as DiscardedDraftError,
     DraftContentError as DraftContentError,
     DraftKeyError as DraftKeyError,
+    DraftTwiceError as DraftTwiceError,
     SavedDraftError as SavedDraftError,
     StaleDraftError as StaleDraftError,
     UnknownDraftError as UnknownDraftError,

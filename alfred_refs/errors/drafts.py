@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .bad_refs import DraftRefError
 from .root import RefError
 from .setup import SetupError
@@ -45,6 +47,34 @@ class SavedDraftError(DraftRefError):
 
     def _message(self) -> str:
         return f"{self.ref!r} is saved as {self.saved!r} and no draft any more; use {self.saved!r}"
+
+
+class DraftTwiceError(DraftRefError):
+    """Two objects are to become the row of one draft; nothing was sent to the database."""
+
+    def _message(self) -> str:
+        return (
+            f"{self.ref!r} is to be saved by two objects; add one of them, and take out the other"
+        )
+
+
+class CircularDraftsError(DraftRefError):
+    """Drafts that are saved together name each other, so none can be the first.
+
+    Attributes:
+        refs: the drafts.
+    """
+
+    def __init__(self, refs: Sequence[str]) -> None:
+        self.refs = tuple(refs)
+        super().__init__(self.refs[0], None, self.refs)
+        self._data = (self.refs,)
+
+    def _message(self) -> str:
+        return (
+            f"{', '.join(map(repr, self.refs))} name each other, so that none can be saved first; "
+            "leave one of these refs out, and set it once both are saved"
+        )
 
 
 class StaleDraftError(DraftRefError):

@@ -30,6 +30,7 @@ from .engines import (
     root_of as root_of,
     wait_for as wait_for,
 )
+from .flushes import save_in_order as save_in_order
 from .mapping import (
     added_to as added_to,
     attributes_of as attributes_of,
@@ -45,6 +46,7 @@ from .mapping import (
     new_collection as new_collection,
     pairs_in as pairs_in,
     plain as plain,
+    put_related as put_related,
     state_of as state_of,
     tables as tables,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import (
     Table,
@@ -15,6 +15,7 @@ from sqlalchemy.orm.base import (
     LoaderCallableStatus,
     instance_state,
 )
+from sqlalchemy.orm.collections import collection_adapter
 from sqlalchemy.orm.mapped_collection import _AttrGetter, _PlainColumnGetter
 from sqlalchemy.orm.mapper import _all_registries
 from sqlalchemy.sql import visitors
@@ -139,3 +140,15 @@ def columns_of_keys(keyfunc: Any, mapper: Mapper[Any]) -> Sequence[Any] | None:
         attribute = mapper.column_attrs.get(keyfunc.attr_name)
         return None if attribute is None else attribute.columns
     return columns_by_getter(keyfunc, mapper)
+
+
+def put_related(instance: Any, relationship: str, other: Any) -> None:
+    """Relate an instance to another one, whatever kind of collection that is kept in."""
+    prop = instance_state(instance).mapper.relationships[relationship]
+    if not prop.uselist:
+        setattr(instance, relationship, other)
+    elif prop.lazy in ("dynamic", "write_only"):
+        getattr(instance, relationship).add(other)
+    else:
+        adapter = collection_adapter(getattr(instance, relationship))
+        cast(Any, adapter).append_with_event(other)

@@ -20,6 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 
+from alfred_refs.diagnosis import said
 from alfred_refs.errors import (
     BadRefError,
     DraftRefError,
@@ -76,7 +77,7 @@ def fault_of(error: Exception, tool: str, table: ToolTable | None) -> ToolError 
     if isinstance(error, ForeignRowError):
         return _foreign(error, table)
     if isinstance(error, DBAPIError) and table is not None:
-        return _refused(_said(error), tool, table)
+        return _refused(said(error), tool, table)
     return None
 
 
@@ -142,22 +143,6 @@ def _violation(
         case "23514":
             return CheckFailedError(table.name, constraint)
     return None
-
-
-def _said(error: DBAPIError) -> dict[str, Any]:
-    """Return what a driver's exception says, field by field: in its `diag`, or by itself."""
-    found: dict[str, Any] = {"sqlstate": None}
-    each: BaseException | None = error.orig
-    while each is not None:
-        diagnosis: Any = getattr(each, "diag", each)
-        state = getattr(each, "sqlstate", None) or getattr(each, "pgcode", None)
-        found["sqlstate"] = found["sqlstate"] or state
-        for name in ("table_name", "column_name", "constraint_name"):
-            value = getattr(diagnosis, name, None)
-            if value is not None:
-                found.setdefault(name, value)
-        each = each.__cause__
-    return found
 
 
 def _columns_of(constraint: str | None, table: ToolTable) -> list[str]:

@@ -13,6 +13,8 @@ from sqlalchemy import inspect, literal, select
 from sqlalchemy.exc import CircularDependencyError
 from sqlalchemy.orm import lazyload
 
+from alfred_refs.making import instance_of
+
 from .arguments import DbCreate, DbDelete, DbUpdate
 from .calls import Call
 from .errors import (
@@ -24,7 +26,6 @@ from .errors import (
 from .expected import differences, expected_loaders
 from .filters import Condition, Conditions, refs_of
 from .hooks import Row, Writing
-from .making import instance_of
 from .payloads import (
     Record,
     changes,

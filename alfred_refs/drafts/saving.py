@@ -1,0 +1,289 @@
+"""What a session does with drafts: objects of them, and their rows, each once.
+
+    get ──▶ object, whose key attribute has the draft's ref as text
+    flush ──▶ key reserved for the draft: 1 round trip ──▶ key in place of the ref ──▶ INSERT
+    commit ─▶ the registry is told that the row is there: 1 round trip
+
+Until a transaction ends its drafts are saved for itself alone: their refs name its rows. What is
+rolled back, to a savepoint or to the begin, is a draft again, and its object has the draft's ref
+again. A crash between the commit and the note is made up for by looking for the row (`settling`).
+Whoever else saves the same draft inserts a row of the same key, and is refused by the table.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, cast
+
+from sqlalchemy import Column, PrimaryKeyConstraint, Table
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import InstanceState, Session, UOWTransaction
+
+from alfred_refs import sqla
+from alfred_refs.alternates import Held
+from alfred_refs.boundary import Boundary
+from alfred_refs.columns import KeyColumn
+from alfred_refs.diagnosis import said
+from alfred_refs.draft_fields import record_of
+from alfred_refs.entries import Draft
+from alfred_refs.errors import (
+    CircularDraftsError,
+    DraftRefError,
+    DraftTwiceError,
+    SavedDraftError,
+)
+from alfred_refs.keys import Key
+from alfred_refs.new_keys import check_made, new_keys
+from alfred_refs.outcome import Outcome, Saving
+from alfred_refs.refs import draft_named
+from alfred_refs.store import EntityKey
+from alfred_refs.values import texts_in
+
+from .building import Builder
+from .rows import SessionRows
+
+State = InstanceState[Any]
+
+_UNIQUE_VIOLATION = "23505"
+
+
+class SessionDrafts:
+    """The drafts of a conversation as one session has them.
+
+    Args:
+        session: not kept alive.
+        boundary: of the session.
+        outcome: of the session.
+    """
+
+    def __init__(self, session: Session, boundary: Boundary, outcome: Outcome) -> None:
+        self._session = weakref.ref(session)
+        self._boundary = boundary
+        self._outcome = outcome
+        self._conversation = boundary.conversation
+        self._entities = boundary.conversation.plans.entities
+        self._conversation.look_in(SessionRows(session, self._entities))
+        self._built: weakref.WeakValueDictionary[tuple[str, int], Any]
+        self._built = weakref.WeakValueDictionary()
+
+    # Objects
+
+    def get(self, class_: type[Any], ref: str, options: Mapping[str, Any]) -> Any:
+        """Return the object of a draft, as `Session.get` would; `None` where its row is there.
+
+        Args:
+            class_: that it is wanted as.
+            ref: the draft's.
+            options: those of `Session.get`.
+
+        Raises:
+            BadRefError: it is no draft of the conversation and class, or was discarded; or a row
+                is to be locked and there is none.
+            DraftContentError: its content does not fit the class any more.
+        """
+        entity = self._entities.of_class(class_).own
+        conversation = self._conversation
+        if entity is None or conversation.is_row(ref, entity):
+            return None
+        [draft] = conversation.read_drafts([ref], class_)
+        if draft.state != "pending":
+            return None
+        if options.get("with_for_update"):
+            raise DraftRefError(ref, entity)
+        return self._known(draft, fresh=bool(options.get("populate_existing"))) or self._build(
+            class_, draft
+        )
+
+    def _known(self, draft: Draft, *, fresh: bool) -> Any:
+        """Return the object that is to save a draft, or was made of it as it is now."""
+        for instance in cast(Session, self._session()).new:
+            [*names] = self._entities.of_class(type(instance)).primary
+            if len(names) == 1 and sqla.state_of(instance).dict.get(names[0]) == draft.ref:
+                return instance
+        made = None if fresh else self._built.get((draft.ref, draft.version))
+        return None if made is None or sqla.state_of(made).key is not None else made
+
+    def _build(self, class_: type[Any], draft: Draft) -> Any:
+        builder = Builder(self._named)
+        record = record_of(class_, draft.content, self._entities)
+        [name] = self._entities.of_class(record.model).primary
+        instance = builder.build(record, **{name: draft.ref})
+        # before what it is related to, which may be related to it
+        self._built[draft.ref, draft.version] = instance
+        builder.relate(instance, record)
+        return instance
+
+    def _named(self, class_: type[Any], ref: str) -> Any:
+        session = cast(Session, self._session())  # which gets the draft
+        with session.no_autoflush:
+            found = session.get(class_, ref)
+        if found is None:
+            raise self._conversation.gone(ref, self._entities.name_of(class_))
+        return found
+
+    # Saving
+
+    def resolve_new(self, flush: UOWTransaction) -> None:
+        """Put keys in place of the refs that instances wait with, those of drafts included.
+
+        Raises:
+            BadRefError: one cannot be used; all instances stay as they are, and all drafts.
+        """
+        held = [each for each in self._boundary.waiting() if _drafts_in(each)]
+        new = self._new(held)
+        pairs = _in_order(held, new)
+        keys = self._reserved(new) if new else {}
+        saving = self._conversation.saving
+        saving.update(keys)
+        try:
+            self._boundary.resolve_new()
+        except BaseException:
+            for ref in keys:
+                del saving[ref]
+            raise
+        for ref, pair in keys.items():
+            own = [_Text.of(each) for each in held if ref in _drafts_in(each)]
+            self._outcome.saving(Saving(pair, ref, partial(self._undo, ref, own)))
+        if pairs:
+            sqla.save_in_order(flush, pairs)
+
+    def _new(self, held: Iterable[Held]) -> dict[str, State]:
+        """Return the new instances that are to become the rows of drafts, by their refs."""
+        new: dict[str, State] = {}
+        for state, name, column, value in held:
+            keys = self._entities.of_class(state.class_)
+            ref = draft_named(value) if isinstance(value, str) else None
+            if state.key is not None or name not in keys.primary or ref is None:
+                continue
+            if keys.own == ref.entity == column.entity:
+                if value in new or value in self._conversation.saving:
+                    raise DraftTwiceError(value, keys.own)
+                new[value] = state
+        return new
+
+    def _reserved(self, new: Mapping[str, State]) -> dict[str, EntityKey]:
+        """Return the keys that new instances get, which are their drafts' from now on.
+
+        Raises:
+            BadRefError: one is no draft that can be saved.
+        """
+        by_table: dict[Column[Any], list[str]] = {}
+        for ref, state in new.items():
+            by_table.setdefault(self._primary(state), []).append(ref)
+        wanted: dict[str, Key] = {}
+        for column, refs in by_table.items():
+            wanted |= zip(refs, self._new_keys(column, len(refs)), strict=True)
+        drafts = self._conversation.reserve_keys(wanted)
+        for ref, draft in drafts.items():
+            if draft.saved is not None:
+                raise SavedDraftError(ref, draft.saved)
+        return {ref: (draft.entity, cast(Key, draft.key)) for ref, draft in drafts.items()}
+
+    def _primary(self, state: State) -> Column[Any]:
+        entities = self._entities
+        # there is one: the rows have refs of their own
+        column = cast("Column[Any]", entities.primary_of(entities.name_of(state.class_)))
+        check_made(column, state.class_)
+        return column
+
+    def _new_keys(self, column: Column[Any], count: int) -> list[Key]:
+        session = cast(Session, self._session())  # which flushes
+        held = cast(KeyColumn, self._entities.of_column(column))
+        with sqla.lifted(session):
+            where = {"mapper": sqla.mapper_of_table(column.table)}
+            connection = session.connection(bind_arguments=where)
+            return new_keys(connection, column, held, count)
+
+    def _undo(self, ref: str, texts: Sequence[_Text]) -> None:
+        """Have what was to become a draft's row be of a draft again."""
+        self._conversation.saving.pop(ref, None)
+        for text in texts:
+            text.put_back()
+
+    # What others have saved
+
+    def saved_meanwhile(self, error: IntegrityError) -> SavedDraftError | None:
+        """Return the error for a draft that somebody else has saved; `None` if none was.
+
+        Their rows have one key, so the table refuses the second. The transaction is over by then,
+        so the first is looked for outside of it.
+
+        Args:
+            error: of a flush that inserted.
+        """
+        refs = [
+            ref
+            for ref, (entity, _) in self._conversation.saving.items()
+            if _violates(error, self._entities.primary_of(entity))
+        ]
+        for draft in self._conversation.outside().read_drafts(refs):
+            if draft.saved is not None:
+                return SavedDraftError(draft.ref, draft.saved)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A draft's ref in an attribute of an instance, which a key has taken the place of."""
+
+    there: sqla.There
+    name: str
+    text: Any
+
+    @classmethod
+    def of(cls, held: Held) -> _Text:
+        """Return what an attribute holds, before it is resolved."""
+        state, name, _, value = held
+        return cls(state.obj, name, value)
+
+    def put_back(self) -> None:
+        """Put the ref back into the instance, if the program has not put in something else.
+
+        One that was there before the transaction is loaded anew, as all instances are.
+        """
+        instance = self.there()
+        if instance is not None and sqla.state_of(instance).key is None:
+            sqla.state_of(instance).dict[self.name] = self.text
+
+
+def _drafts_in(held: Held) -> list[str]:
+    """Return the texts that have the form of a draft's ref."""
+    _, _, column, value = held
+    return [text for text in texts_in(column, value) if draft_named(text) is not None]
+
+
+def _in_order(held: Iterable[Held], new: Mapping[str, State]) -> list[tuple[State, State]]:
+    """Return which new rows come before which others, which name them.
+
+    Raises:
+        CircularDraftsError: some would have to come before themselves.
+    """
+    pairs = [
+        (new[ref], each[0])
+        for each in held
+        for ref in _drafts_in(each)
+        if ref in new and new[ref] is not each[0]
+    ]
+    graph: dict[State, set[State]] = {}
+    for first, then in pairs:
+        graph.setdefault(then, set()).add(first)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        circle = [ref for ref, state in new.items() if state in error.args[1]]
+        raise CircularDraftsError(circle) from None
+    return pairs
+
+
+def _violates(error: IntegrityError, primary: Column[Any] | None) -> bool:
+    """Tell whether a row was refused because there is one with its primary key."""
+    if primary is None or not isinstance(primary.table, Table):
+        return False
+    constraint: PrimaryKeyConstraint = primary.table.primary_key
+    names = (constraint.name, f"{primary.table.name}_pkey")
+    fields = said(error)
+    return fields["sqlstate"] == _UNIQUE_VIOLATION and fields.get("constraint_name") in names
