@@ -39,7 +39,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import insert as pg_insert
-from sqlalchemy.exc import DBAPIError, InvalidRequestError
+from sqlalchemy.exc import DBAPIError, IntegrityError, InvalidRequestError
 from sqlalchemy.ext.declarative import AbstractConcreteBase
 from sqlalchemy.orm import (
     Bundle,
@@ -48,6 +48,7 @@ from sqlalchemy.orm import (
     Mapped,
     ORMExecuteState,
     Session,
+    UOWTransaction,
     aliased,
     configure_mappers,
     joinedload,
@@ -1054,3 +1055,31 @@ def test_the_exits_of_a_result_can_be_covered(tables: Engine) -> None:
         sqla.cover_exits(read, lambda *_: pytest.fail("nothing was asked"))
         sqla.new_primary_keys(read)
         assert read.scalars().all() == ["x"]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_rows_that_name_others_by_value_can_be_saved_after_them(
+    tables: Engine, ordered: bool
+) -> None:
+    """The unit of work does not see to that, and goes by what it is told, cascades included."""
+    one, two, three = (Recipe(id=uuid.uuid4(), name=name) for name in ("1", "2", "3"))
+    two.parent_recipe_id, three.parent_recipe_id = one.id, two.id
+    plan = MealPlan(recipe=three, instead_of=two.id)
+    late = MealPlan(recipe_id=three.id)
+    with Session(tables) as session:
+        session.add_all([late, three, two, one])
+
+        @event.listens_for(session, "before_flush")
+        def order(_: Session, flush: UOWTransaction, __: object) -> None:
+            named = [(one, two), (two, three), (two, plan), (three, late)]
+            pairs = [(sqla.state_of(first), sqla.state_of(then)) for first, then in named]
+            deleted = sqla.state_of(Recipe(name="in no session"))
+            if ordered:
+                sqla.save_in_order(flush, [*pairs, (deleted, pairs[0][0])])
+
+        if ordered:
+            session.commit()
+            assert len(session.scalars(select(Recipe)).all()) == 3
+        else:
+            with pytest.raises(IntegrityError):
+                session.commit()
