@@ -100,7 +100,7 @@ def test_a_table_in_another_schema_has_its_own_numbers(database: Engine) -> None
     with database.connect().execution_options(
         schema_translate_map={"tenant": "New Keys"}
     ) as connection:
-        assert new_keys(connection, key, held(elsewhere), 2) == [1, 2]
+        assert new_keys(connection, elsewhere.c["Id"], held(elsewhere), 2) == [1, 2]
 
 
 @pytest.mark.tables
