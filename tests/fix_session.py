@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import Conversation, PostgresStore, RefRegistry, RefSession
 from alfred_refs.refs import Ref
-from alfred_refs.store import NO_LABELS, Address, EntityKey, Entry, Gone
+from alfred_refs.store import NO_LABELS, Address, DraftEntry, EntityKey, Entry, Gone
 from tests.models import Recipe
 
 
@@ -35,6 +35,11 @@ class TravelLog(PostgresStore):
         """Write it down."""
         self.trips.append("resolve")
         return super().resolve(address, refs)
+
+    def read_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
+        """Write it down."""
+        self.trips.append("read_drafts")
+        return super().read_drafts(address, refs)
 
     def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
         """Write it down."""

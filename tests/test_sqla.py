@@ -27,12 +27,15 @@ from sqlalchemy import (
     create_engine,
     delete,
     event,
+    false,
     func,
     insert,
     literal,
+    not_,
     or_,
     select,
     text,
+    true,
     union,
     update,
     values as sa_values,
@@ -1083,3 +1086,17 @@ def test_rows_that_name_others_by_value_can_be_saved_after_them(
         else:
             with pytest.raises(IntegrityError):
                 session.commit()
+
+
+def test_a_condition_that_nothing_meets_is_told() -> None:
+    """Whatever it is made of, once `and_` and `or_` have left out what does not count."""
+    one = column("a") == 1
+    never = [
+        false(),
+        and_(true(), one, false()),
+        or_(false(), and_(one, false())),
+        and_(true(), not_(or_(true(), one))),
+    ]
+
+    assert all(map(sqla.is_false, never))
+    assert not any(map(sqla.is_false, [true(), and_(true(), one), or_(false(), one), not_(one)]))

@@ -88,6 +88,7 @@ from .statements import (
     expressions_of as expressions_of,
     has_lambdas as has_lambdas,
     hidden_in as hidden_in,
+    is_false as is_false,
     is_opaque as is_opaque,
     is_unnamed as is_unnamed,
     many_values_of as many_values_of,

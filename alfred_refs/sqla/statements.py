@@ -269,3 +269,13 @@ def bundle_of(element: Any) -> Bundle[Any] | None:
 def is_unnamed(column: ColumnElement[Any]) -> bool:
     """Tell whether a column gets its name only when the statement is compiled."""
     return isinstance(cast(Any, column).name, elements._anonymous_label)
+
+
+def is_false(condition: ColumnElement[bool]) -> bool:
+    """Tell whether no row meets a condition because of how it is made.
+
+    Leans on `and_` and `or_`, which keep nothing but `false()`, in an `AsBoolean`, where that is
+    what decides.
+    """
+    element: Any = condition
+    return isinstance(getattr(element, "element", element), elements.False_)

@@ -14,15 +14,18 @@ from sqlalchemy import ColumnElement, inspect, select, tuple_
 
 from alfred_refs import guard, sqla
 from alfred_refs.conversation import Conversation
+from alfred_refs.entries import Draft
 from alfred_refs.keys import Key, spells_uuid
+from alfred_refs.refs import parse_ref
 from alfred_refs.session import RefSession
 
 from .filters import Keys
-from .foreign import labelled
+from .foreign import Foreign, foreign_of, labelled
 from .hooks import Row
+from .questions import ranks_of
 from .results import Rendering, Shape, without_refs
 from .setting import Setting
-from .tables import ToolTable
+from .tables import ToolColumn, ToolTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,27 @@ class Call:
         distinct = list(dict.fromkeys(wanted))
         keys = self.conversation.resolve_wanted(distinct)
         return dict(zip(distinct, keys, strict=True))
+
+    def drafts_named(self, texts: Iterable[str], entity: str) -> dict[str, Draft]:
+        """Return the pending drafts among refs, by their refs: at most one round trip.
+
+        One that is saved is left out: its ref names a row.
+
+        Args:
+            texts: as a model gave them; only those are looked up that have the form of a draft's.
+            entity: what the drafts are to be of.
+
+        Raises:
+            BadRefError: one is not known, discarded, or of another entity.
+        """
+        refs = [text for text in dict.fromkeys(texts) if (ref := parse_ref(text)) and ref.draft]
+        found = self.conversation.read_drafts(refs, entity) if refs else []
+        return {draft.ref: draft for draft in found if draft.state == "pending"}
+
+    def ranks(self, table: ToolTable, column: ToolColumn, values: Sequence[Any]) -> Sequence[int]:
+        """Return which places values have in the order of a column: a statement without table."""
+        statement = ranks_of(getattr(table.model, column.name), values)
+        return self.session.scalars(statement.execution_options(raw_keys=True)).all()
 
     def refs_of(self, instances: Sequence[Any], table: ToolTable) -> list[str]:
         """Return the refs of saved rows, minting those that are new: at most one round trip."""
@@ -113,12 +137,17 @@ class Call:
         return Rendering(limits, ref_of, self.scrub)
 
     def finished(
-        self, answer: dict[str, Any], notes: Sequence[str], rendering: Rendering | None = None
+        self,
+        answer: dict[str, Any],
+        notes: Sequence[str],
+        rendering: Rendering | None = None,
+        foreign: Sequence[Foreign] = (),
     ) -> dict[str, Any]:
         """Return an answer with labels, notes, and what was left out of its rows."""
-        mode = self.setting.labels
+        mode, tables = self.setting.labels, self.setting.tables
         shown = [] if rendering is None else rendering.shown
-        legend = labelled(self.session, shown, self.setting.tables, mode)
+        found = [each for entry in shown for each in foreign_of(*entry, tables)]
+        legend = labelled(self.session, [*found, *foreign], mode)
         if mode == "legend":
             answer["labels"] = self.clean(legend)
         if notes:

@@ -28,6 +28,7 @@ class Cursor(BaseModel):
             not for a model to see, or long: it is looked up then.
         ref: the last row's ref.
         shown: how many rows were shown, where a hook gave the order.
+        drafts: the numbers of the drafts that were shown; the other fields are of rows.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -36,6 +37,7 @@ class Cursor(BaseModel):
     after: list[Any] | None = []
     ref: str | None = None
     shown: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    drafts: list[int] = []
     version: Literal[1] = 1
 
     def __str__(self) -> str:

@@ -291,6 +291,13 @@ class CheckFailedError(ToolError):
         )
 
 
+class DraftContentToolError(ToolError):
+    """A draft cannot hold such content."""
+
+    def __init__(self, fact: str, remedy: str) -> None:
+        super().__init__("draft_content", f"{fact}; {remedy}")
+
+
 class NoSemanticSearchError(ToolError):
     """Nothing answers a search by meaning in this table."""
 

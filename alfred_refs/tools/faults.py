@@ -23,16 +23,22 @@ from sqlalchemy.exc import DBAPIError
 from alfred_refs.diagnosis import said
 from alfred_refs.errors import (
     BadRefError,
+    DiscardedDraftError,
+    DraftContentError,
     DraftRefError,
     ForeignRowError,
     GoneRefError,
     RawKeyError,
+    SavedDraftError,
+    StaleDraftError,
+    UnknownDraftError,
     WrongEntityError,
 )
 
 from .errors import (
     CheckFailedError,
     ConflictError,
+    DraftContentToolError,
     ForeignRowToolError,
     MissingReferenceError,
     MissingValueError,
@@ -44,6 +50,10 @@ from .tables import ToolTable
 # the class of a bad ref -> its code; the first that fits
 _REF_CODES: Mapping[type[BadRefError], str] = {
     WrongEntityError: "wrong_entity",
+    UnknownDraftError: "unknown_draft",
+    DiscardedDraftError: "discarded_draft",
+    SavedDraftError: "saved_draft",
+    StaleDraftError: "stale_draft",
     DraftRefError: "draft_ref",
     GoneRefError: "gone_ref",
     RawKeyError: "raw_key",
@@ -74,6 +84,8 @@ def fault_of(error: Exception, tool: str, table: ToolTable | None) -> ToolError 
         return error
     if isinstance(error, BadRefError):
         return _bad_ref(error)
+    if isinstance(error, DraftContentError):
+        return DraftContentToolError(error.fact, error.remedy)
     if isinstance(error, ForeignRowError):
         return _foreign(error, table)
     if isinstance(error, DBAPIError) and table is not None:
@@ -100,6 +112,7 @@ def _bad_ref(error: BadRefError) -> ToolError:
     data |= {"expected": error.expected} if error.expected is not None else {}
     data |= {"near": error.near} if error.near is not None else {}
     data |= {"labels": dict(error.labels)} if error.labels else {}
+    data |= {"saved": error.saved} if isinstance(error, SavedDraftError) else {}
     return ToolError(code, _for_models(str(error), error), **data)
 
 

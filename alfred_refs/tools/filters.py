@@ -2,7 +2,7 @@
 
 Filters come in, checked against a table; a SQLAlchemy expression goes out, in which refs stand as
 the model gave them: the session puts keys in their place. A filter that cannot be decided raises;
-none is left out, and none is widened. Pure.
+none is left out, and none is widened. A draft that a filter names is no row. Pure.
 
 A condition on related rows is an EXISTS, so that no row is found twice. Null is asked for by
 `is_null`, or as a value: `=` null, or null in a list, is the same. As in SQL, no other comparison
@@ -12,10 +12,10 @@ holds where the column is null, nor does its negation.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Float, and_, cast, literal, not_, null, or_
+from sqlalchemy import ColumnElement, Float, and_, cast, false, literal, not_, null, or_, true
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import aliased
 
@@ -51,10 +51,12 @@ class Conditions:
 
     Args:
         keys: what the refs of rows with several key columns name.
+        drafts: what names drafts in the column of a row's own ref, and so no row.
     """
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: Keys, drafts: Collection[str] = ()) -> None:
         self._keys = keys
+        self._drafts = drafts
 
     def all_of(self, filters: Iterable[Filter], table: ToolTable) -> list[Condition]:
         """Return one condition for each filter on rows of a table.
@@ -83,6 +85,11 @@ class Conditions:
             return self._related(clause, name, rest, table, entity)
         if name == SEMANTIC or clause.op == "similar":
             raise _misplaced(clause)
+        if entity is table.model and name == table.ref_field:
+            of_rows = _without(self._drafts, clause)
+            if isinstance(of_rows, bool):
+                return true() if of_rows else false()
+            clause = of_rows
         if name == ROW_REF and table.own is None:
             return self._is_row(clause, table, entity)
         return compared(clause, table.column(name), getattr(entity, name))
@@ -116,6 +123,20 @@ class Conditions:
         return not_(met) if clause.op in ("!=", "neq", "not_in") else met
 
 
+def _without(drafts: Collection[str], clause: FilterClause) -> FilterClause | bool:
+    """Return a clause on refs of rows without drafts, or whether all rows meet it, or none."""
+    given = clause.value
+    match clause.op:
+        case "=" | "!=" | "neq" if isinstance(given, str) and given in drafts:
+            return clause.op != "="
+        case "in" | "not_in" if isinstance(given, list):
+            rest = [each for each in given if not (isinstance(each, str) and each in drafts)]
+            if given and not rest:
+                return clause.op == "not_in"
+            return clause.model_copy(update={"value": rest})
+    return clause
+
+
 def _rows_named(clause: FilterClause, table: ToolTable) -> list[str]:
     """Return the refs of rows that a clause names: one, or a list of them, and nothing else."""
     given = clause.value if clause.op in ("in", "not_in") else [clause.value]
@@ -133,14 +154,36 @@ def _names_no_row(clause: FilterClause, table: ToolTable) -> InvalidFilterError:
     )
 
 
-def refs_of(filters: Iterable[Filter], table: ToolTable) -> Iterator[tuple[str, str]]:
+def refs_of(
+    filters: Iterable[Filter], table: ToolTable, drafts: Collection[str] = ()
+) -> Iterator[tuple[str, str]]:
     """Yield the refs that filters name, each with the entity that is needed.
 
     What is wrong with a filter is for `Conditions` to say.
+
+    Args:
+        filters: on rows of a table.
+        table: the table.
+        drafts: what names drafts in the column of a row's own ref: that is left out.
     """
     for clause in clauses_of(filters):
         entity = _entity_at(clause.field.split("."), table)
-        yield from ((text, entity) for text in texts_in(clause) if entity is not None)
+        left_out = drafts if clause.field == table.ref_field else ()
+        texts = (text for text in texts_in(clause) if text not in left_out)
+        yield from ((text, entity) for text in texts if entity is not None)
+
+
+def own_refs(filters: Iterable[Filter], table: ToolTable, *, chosen: bool = False) -> list[str]:
+    """Return what filters say of a row's own ref.
+
+    Args:
+        filters: on rows of a table.
+        table: the table.
+        chosen: without what they say that it is not.
+    """
+    operators = ("=", "in") if chosen else ("=", "in", "!=", "neq", "not_in")
+    clauses = (each for each in clauses_of(filters) if each.field == table.ref_field)
+    return [text for each in clauses if each.op in operators for text in texts_in(each)]
 
 
 def texts_in(clause: FilterClause) -> list[str]:

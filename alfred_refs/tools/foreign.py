@@ -7,15 +7,14 @@ owner cannot see has no label. A table that the model may not use has none eithe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import inspect, select
+from sqlalchemy import Column, inspect, select
 from sqlalchemy.orm import lazyload, load_only
 
 from alfred_refs import sqla
-from alfred_refs.columns import KeyColumn
 from alfred_refs.session import RefSession
 
 from .hooks import Row
@@ -26,22 +25,27 @@ Mode = Literal["inline", "legend", "none"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Foreign:
-    """One ref in a row: the column it stands in, the key behind it, whose row that is of."""
+class Foreign:
+    """One ref in a row.
+
+    Attributes:
+        row: in which it stands.
+        name: of the column there.
+        target: whose row it names.
+        key: of that row; the key itself, or what it has in the column `by`.
+        by: the column of the target that has the key, `None` if that is the primary key.
+        label: of what it names, where that is no row.
+    """
 
     row: Row
     name: str
-    column: KeyColumn
-    key: Any
     target: ToolTable
+    key: Any = None
+    by: Column[Any] | None = None
+    label: str | None = None
 
 
-def labelled(
-    session: RefSession,
-    shown: Iterable[tuple[Row, Any, Shape]],
-    tables: ToolTables,
-    mode: Mode,
-) -> dict[str, str]:
+def labelled(session: RefSession, found: Sequence[Foreign], mode: Mode) -> dict[str, str]:
     """Put labels beside the refs in rows, or return them by ref: as the mode says.
 
     Returns:
@@ -49,11 +53,10 @@ def labelled(
     """
     if mode == "none":
         return {}
-    found = [each for entry in shown for each in _foreign(*entry, tables)]
     labels = _labels(session, found)
     legend: dict[str, str] = {}
     for each in found:
-        label = labels.get((each.target.name, each.column.by is not None, each.key))
+        label = each.label or labels.get((each.target.name, each.by is not None, each.key))
         if label is None:
             continue
         if mode == "legend":
@@ -63,7 +66,8 @@ def labelled(
     return legend
 
 
-def _foreign(row: Row, instance: Any, shape: Shape, tables: ToolTables) -> Iterator[_Foreign]:
+def foreign_of(row: Row, instance: Any, shape: Shape, tables: ToolTables) -> Iterator[Foreign]:
+    """Yield the refs to other rows in a row whose labels can be read."""
     loaded = sqla.state_of(instance).dict
     for column in shape.columns:
         key = column.key
@@ -72,13 +76,15 @@ def _foreign(row: Row, instance: Any, shape: Shape, tables: ToolTables) -> Itera
             continue
         target = tables.of_entity(key.entity)
         if target is not None and target.keys.label is not None and column.name in row:
-            yield _Foreign(row, column.name, key, loaded[column.name], target)
+            by = None if key.by is None else key.by.column
+            yield Foreign(row, column.name, target, loaded[column.name], by)
 
 
-def _labels(session: RefSession, found: Iterable[_Foreign]) -> Mapping[tuple[str, bool, Any], str]:
-    wanted: dict[tuple[str, bool], dict[Any, _Foreign]] = {}
+def _labels(session: RefSession, found: Iterable[Foreign]) -> Mapping[tuple[str, bool, Any], str]:
+    wanted: dict[tuple[str, bool], dict[Any, Foreign]] = {}
     for each in found:
-        wanted.setdefault((each.target.name, each.column.by is not None), {})[each.key] = each
+        if each.label is None:
+            wanted.setdefault((each.target.name, each.by is not None), {})[each.key] = each
     labels = {}
     for (name, by), of_keys in wanted.items():
         for key, label in _read(session, next(iter(of_keys.values())), list(of_keys)):
@@ -86,11 +92,11 @@ def _labels(session: RefSession, found: Iterable[_Foreign]) -> Mapping[tuple[str
     return labels
 
 
-def _read(session: RefSession, one: _Foreign, keys: list[Any]) -> Iterator[tuple[Any, str]]:
+def _read(session: RefSession, one: Foreign, keys: list[Any]) -> Iterator[tuple[Any, str]]:
     """Read the labels of rows of one table, by their keys."""
     model, label = one.target.model, one.target.keys.label
     mapper = inspect(model).mapper
-    column = mapper.primary_key[0] if one.column.by is None else one.column.by.column
+    column = mapper.primary_key[0] if one.by is None else one.by
     attribute = mapper.get_property_by_column(column).key
     statement = (
         select(model)

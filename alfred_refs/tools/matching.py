@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import inspect
@@ -42,15 +42,26 @@ class Record:
 
     Attributes:
         table: whose row it is to become.
-        content: JSON values by attribute; by relationship, the objects inside.
+        content: JSON values by attribute; by relationship, the objects inside, or refs of rows.
         name: what errors call it: the draft's ref, or a path from that.
         ref: the draft's; `None` for what is nested in it.
+        saved: what were refs of drafts when it was written -> the refs of their rows.
     """
 
     table: ToolTable
     content: Mapping[str, Any]
     name: str
     ref: str | None = None
+    saved: Mapping[str, str] = field(default_factory=dict)
+
+    def given(self, column: ToolColumn) -> Any:
+        """Return what the content has for a column, in JSON, with the refs of rows as they are."""
+        if column.name == self.table.own and self.ref is not None:
+            return self.ref
+        value = self.content.get(column.name)
+        if value is None and column.key is not None:
+            value = self._related_ref(column.name)
+        return self.named(value) if column.key is not None else value
 
     def value(self, column: ToolColumn) -> Any:
         """Return what a column has.
@@ -58,23 +69,43 @@ class Record:
         Raises:
             InvalidValueError: the content does not fit the column, which was another once.
         """
-        if column.name == self.table.own and self.ref is not None:
-            return self.ref
-        given = self.content.get(column.name)
+        given = self.given(column)
         if column.values.family == "opaque":
             return given
         return accepted(column.values.accept, f"{self.name}.{column.name}", given)
 
-    def related(self, name: str) -> list[Record] | None:
-        """Return what a relationship leads to; `None` if that is not in the content."""
+    def named(self, refs: Any) -> Any:
+        """Return refs, or one, with those of rows in place of what were drafts'."""
+        if isinstance(refs, list):
+            return [self.named(each) for each in refs]
+        return self.saved.get(refs, refs) if isinstance(refs, str) else refs
+
+    def _related_ref(self, name: str) -> str | None:
+        """Return the ref that a column will have, where a relationship says what that is."""
+        mapper = inspect(self.table.model).mapper
+        for relationship in mapper.relationships:
+            held = self.content.get(relationship.key)
+            if isinstance(held, str) and relationship.direction is MANYTOONE:
+                columns = relationship.local_columns
+                if [mapper.get_property_by_column(c).key for c in columns] == [name]:
+                    return held
+        return None
+
+    def related(self, name: str) -> list[Record | str] | None:
+        """Return what a relationship leads to, rows by their refs; `None` if nothing says it."""
         if name not in self.content:
             return None if self._refers(name) else []
         held = self.content[name]
         given = held if isinstance(held, list) else [] if held is None else [held]
         path, target = f"{self.name}.{name}", self.table.targets[name]
-        if not all(isinstance(each, dict) for each in given):
+        if not all(isinstance(each, dict | str) for each in given):
             raise InvalidValueError(path, "objects: values by column")
-        return [Record(target, each, f"{path}[{n}]") for n, each in enumerate(given, start=1)]
+        return [
+            self.named(each)
+            if isinstance(each, str)
+            else Record(target, each, f"{path}[{n}]", saved=self.saved)
+            for n, each in enumerate(given, start=1)
+        ]
 
     def _refers(self, name: str) -> bool:
         """Tell whether a relationship leads to a row by a reference of this one.
@@ -133,7 +164,10 @@ def _clause(clause: FilterClause, path: Sequence[str], record: Record) -> bool |
     if name == ROW_REF and record.table.own is None:
         return _is_row(clause, record)
     column = record.table.column(name)
-    return _compared(clause, checked(clause, column), record.value(column), column)
+    wanted = checked(clause, column)
+    if column.key is not None:
+        wanted = record.named(wanted)
+    return _compared(clause, wanted, record.value(column), column)
 
 
 def _related(clause: FilterClause, name: str, rest: Sequence[str], record: Record) -> bool:
@@ -141,14 +175,14 @@ def _related(clause: FilterClause, name: str, rest: Sequence[str], record: Recor
     if name not in record.table.targets:
         raise UnknownColumnError(record.table.name, name, record.table.fields)
     records = record.related(name)
-    if records is None:
+    nested = [each for each in records or () if isinstance(each, Record)]
+    if records is None or len(nested) < len(records):
         raise InvalidFilterError(
             clause.field,
-            f"asks for {name!r}, which is no part of the draft {record.name!r}",
+            f"asks for {name!r}, which is not all part of the draft {record.name!r}",
             "leave it out, or read the draft by its ref alone",
         )
-    found = [_clause(clause, rest, each) for each in records]
-    return True in found
+    return True in [_clause(clause, rest, each) for each in nested]
 
 
 def _is_row(clause: FilterClause, record: Record) -> bool:

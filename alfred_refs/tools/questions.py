@@ -10,7 +10,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, literal, null, or_, select
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Select,
+    String,
+    Text,
+    and_,
+    case,
+    cast,
+    column,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+)
 from sqlalchemy.orm import aliased
 
 from alfred_refs.keys import Key
@@ -153,6 +168,21 @@ def rows_asked_for(read: Reading, table: ToolTable, conditions: Conditions) -> l
     if read.or_conditions and asked:
         asked = [or_(and_(*asked), *read.or_conditions)]
     return [*asked, *read.conditions]
+
+
+def ranks_of(attribute: Any, values: Sequence[Any]) -> Select[Any]:
+    """Return the statement that gives the place of each value in the order of an attribute."""
+    type_ = attribute.type
+    collation = type_.collation if isinstance(type_, String) else None
+    if collation is not None:
+        type_ = Text()  # a cast cannot name the collation
+    given = (
+        func.unnest(cast(values, ARRAY(type_)))
+        .table_valued(column("value", type_), with_ordinality="position")
+        .render_derived(name="given")
+    )
+    value = given.c.value if collation is None else given.c.value.collate(collation)
+    return select(func.dense_rank().over(order_by=value)).order_by(given.c.position)
 
 
 def statement_of(

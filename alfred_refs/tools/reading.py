@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from sqlalchemy import Select
+from sqlalchemy import Select, and_, true
+from sqlalchemy.orm import undefer
 
+from alfred_refs import sqla
+from alfred_refs.entries import Draft
 from alfred_refs.errors import GoneRefError, SetupError, UnknownRefError
 
-from .arguments import SEMANTIC, DbRead, FilterClause
+from .arguments import SEMANTIC, DbRead, FilterClause, OrGroup
 from .calls import Call
 from .cursors import Cursor, cursor_of, question_of
+from .drafted import Drafted, DraftRows, drafted, number_of
 from .errors import InvalidCursorError, InvalidFilterError, NoSemanticSearchError
-from .filters import Condition, Conditions, Keys, refs_of
+from .filters import Condition, Conditions, Keys, own_refs, refs_of
 from .hooks import Reading, Row
+from .matching import Record, meets
+from .merging import in_order
 from .questions import GivenOrder, order_of, rows_asked_for, statement_of
 from .results import Rendering, Shape, shape_of, size_of
 from .tables import ToolTable
@@ -45,61 +52,121 @@ class Reader:
         table = self._setting.tables.named(arguments.table)
         asked, semantic = _without_semantic(arguments)
         cursor = cursor_of(arguments)
-        self._resolved(asked, table)
+        drafts = self._drafts_named(asked, table)
+        self._resolved(asked, table, drafts)
         reading = Reading(self._call.session, table.model, asked, semantic)
         for hooks in self._setting.hooks_of(table):
             hooks.before_read(reading)
         if semantic is not None and reading.keys is None and not reading.empty:
             raise NoSemanticSearchError(table.name)
-        return self._answer(reading, table, arguments, cursor)
+        if reading.arguments is not asked:
+            drafts = self._drafts_named(reading.arguments, table)
+        return self._answer(reading, table, arguments, cursor, drafts)
 
     def _answer(
-        self, reading: Reading, table: ToolTable, question: DbRead, cursor: Cursor | None
+        self,
+        reading: Reading,
+        table: ToolTable,
+        question: DbRead,
+        cursor: Cursor | None,
+        drafts: Mapping[str, Draft],
     ) -> dict[str, Any]:
         asked, most = reading.arguments, self._setting.limits.rows
         limit = most if asked.limit is None else min(asked.limit, most)
-        page = _Page(shape_of(table, asked.columns, reading.include), limit, cursor)
+        page = _Page(shape_of(table, asked.columns, reading.include), limit, cursor, drafts)
         instances, more = self._instances(reading, page)
-        rendering = self._call.rendering(instances, page.shape)
-        rows = self._rows(instances, page.shape, rendering)
+        found = self._drafts(reading, page)
+        entries = self._merged(reading, page, instances, found)
+        rendering = self._call.rendering(_instances_of(entries[:limit]), page.shape)
+        draft_rows = DraftRows(
+            self._call, rendering, found.labels, whole=reading.arguments.columns is None
+        )
+        shown = self._rows(entries[:limit], page.shape, rendering, draft_rows)
+        rows = [row for entry, row in shown if not isinstance(entry, Record)]
         for hooks in self._setting.hooks_of(table):
             hooks.after_read(reading, rows)
         self._call.clean_rows(rows, page.shape)
-        more = more or len(rows) < len(instances)
+        for place, (entry, row) in enumerate(shown):
+            if isinstance(entry, Record):
+                rows.insert(place, row)
+        more = more or len(shown) < len(entries)
         answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
         answer["more"] = more
-        if more and rows:
-            answer["cursor"] = str(self._next(reading, question, page, instances[: len(rows)]))
-        return self._call.finished(answer, reading.notes, rendering)
+        if more and shown:
+            cursor = self._next(reading, question, page, [entry for entry, _ in shown])
+            answer["cursor"] = str(cursor)
+        return self._call.finished(answer, reading.notes, rendering, draft_rows.foreign())
 
-    def _rows(self, instances: Sequence[Any], shape: Shape, rendering: Rendering) -> list[Row]:
-        """Return rows until there is enough text, and one at least."""
-        rows: list[Row] = []
+    def _rows(
+        self, entries: Sequence[Any], shape: Shape, rendering: Rendering, drafts: DraftRows
+    ) -> list[tuple[Any, Row]]:
+        """Return rows until there is enough text, and one at least, with what they are of."""
+        rows: list[tuple[Any, Row]] = []
         size = 0
-        for instance in instances:
-            before = len(rendering.shown)
-            row = rendering.row(instance, shape)
+        for entry in entries:
+            before = len(rendering.shown), len(drafts.shown)
+            row = (drafts if isinstance(entry, Record) else rendering).row(entry, shape)
             size += size_of(row)
             if rows and size > self._setting.limits.characters:
-                del rendering.shown[before:]
+                del rendering.shown[before[0] :], drafts.shown[before[1] :]
                 break
-            rows.append(row)
+            rows.append((entry, row))
         return rows
+
+    def _drafts_named(self, asked: DbRead, table: ToolTable) -> Mapping[str, Draft]:
+        """Return the drafts that filters name as rows of a table."""
+        texts = own_refs([*asked.filters, *asked.or_filters], table)
+        return self._call.drafts_named(texts, table.entity)
+
+    def _drafts(self, reading: Reading, page: _Page) -> Drafted:
+        """Return the drafts to show, on this page or a later one."""
+        asked, table = reading.arguments, page.shape.table
+        filters = [*asked.filters, *asked.or_filters]
+        chosen = dict.fromkeys(own_refs(filters, table, chosen=True))
+        drafts = [page.drafts[text] for text in chosen if text in page.drafts]
+        if reading.semantic is not None and drafts:
+            raise InvalidFilterError(SEMANTIC, "has no answer for drafts", "leave it out")
+        if reading.empty or reading.keys is not None or not drafts:
+            return Drafted()
+        found = drafted(self._call, drafts, table, filters)
+        either = [OrGroup(any_of=asked.or_filters)] if asked.or_filters else []
+        met = [each for each in found.records if meets(each, [*asked.filters, *either])]
+        waiting = [each for each in met if number_of(each.name) not in page.drafts_shown]
+        return Drafted(waiting, found.labels)
+
+    def _merged(
+        self, reading: Reading, page: _Page, instances: Sequence[Any], found: Drafted
+    ) -> list[Any]:
+        """Return rows and drafts in the order that is asked for."""
+        if not found.records:
+            return list(instances)
+        order = order_of(reading, page.shape.table)
+        return in_order(
+            [*instances, *found.records],
+            order.columns,
+            partial(self._call.ranks, order.table),
+            descending=order.descending,
+        )
 
     def _instances(self, reading: Reading, page: _Page) -> tuple[list[Any], bool]:
         """Return the rows to show, and whether there are more."""
         if reading.empty:
             return [], False
         table, cursor = page.shape.table, page.cursor
-        conditions = rows_asked_for(
-            reading, table, Conditions(self._resolved(reading.arguments, table))
-        )
+        keys = self._resolved(reading.arguments, table, page.drafts)
+        conditions = rows_asked_for(reading, table, Conditions(keys, page.drafts))
         if reading.keys is not None:
             return self._in_given_order(reading, page, conditions)
         order = order_of(reading, table)
-        if cursor is not None:
+        if sqla.is_false(and_(true(), *conditions)):  # drafts alone are asked for
+            return [], False
+        if cursor is not None and not (cursor.ref is None and cursor.drafts):
             conditions.append(order.beyond(cursor, self._key_at(cursor, table)))
-        found = self._all(statement_of(table, conditions, order, page.limit), reading, page)
+        statement = statement_of(table, conditions, order, page.limit)
+        if page.drafts:  # to be put in order with the rows
+            by = (getattr(table.model, column.name) for column in order.columns)
+            statement = statement.options(*map(undefer, by))
+        found = self._all(statement, reading, page)
         return found[: page.limit], len(found) > page.limit
 
     def _in_given_order(
@@ -123,8 +190,9 @@ class Reader:
             )
         return self._call.keys_given(list(reading.keys or ())[:_MOST_KEYS], table)
 
-    def _resolved(self, asked: DbRead, table: ToolTable) -> Keys:
-        return self._call.resolved(refs_of([*asked.filters, *asked.or_filters], table))
+    def _resolved(self, asked: DbRead, table: ToolTable, drafts: Collection[str]) -> Keys:
+        filters = [*asked.filters, *asked.or_filters]
+        return self._call.resolved(refs_of(filters, table, drafts))
 
     def _all(self, statement: Select[tuple[Any]], reading: Reading, page: _Page) -> list[Any]:
         # as the database has them: the session may have read them before
@@ -143,17 +211,23 @@ class Reader:
             raise InvalidCursorError from None
 
     def _next(
-        self, reading: Reading, question: DbRead, page: _Page, shown: Sequence[Any]
+        self, reading: Reading, question: DbRead, page: _Page, entries: Sequence[Any]
     ) -> Cursor:
         asked = question_of(question)
+        shown = _instances_of(entries)
         if reading.keys is not None:
             return Cursor(question=asked, shown=page.start + len(shown))
+        drafts = [number_of(each.name) for each in entries if isinstance(each, Record)]
+        drafts = [*page.drafts_shown, *drafts]
+        if not shown:
+            before = page.cursor or Cursor(question=asked)
+            return before.model_copy(update={"drafts": drafts})
         last, table = shown[-1], page.shape.table
         columns = order_of(reading, table).columns
         after = [column.values.show(getattr(last, column.name)) for column in columns]
         is_plain = all(map(self._is_plain, after))
         [ref] = self._call.refs_of([last], table)
-        return Cursor(question=asked, after=after if is_plain else None, ref=ref)
+        return Cursor(question=asked, after=after if is_plain else None, ref=ref, drafts=drafts)
 
     def _is_plain(self, value: Any) -> bool:
         """Tell whether a value may be in a cursor: it is short, and has no key in it."""
@@ -169,16 +243,27 @@ class _Page:
         shape: what of each.
         limit: how many.
         cursor: where the page before ended.
+        drafts: that the question names as rows, by their refs.
     """
 
     shape: Shape
     limit: int
     cursor: Cursor | None
+    drafts: Mapping[str, Draft]
 
     @property
     def start(self) -> int:
         """How many rows were shown before, where a hook gives the order."""
         return 0 if self.cursor is None else self.cursor.shown or 0
+
+    @property
+    def drafts_shown(self) -> Sequence[int]:
+        """The numbers of the drafts that were shown before."""
+        return () if self.cursor is None else self.cursor.drafts
+
+
+def _instances_of(entries: Sequence[Any]) -> list[Any]:
+    return [each for each in entries if not isinstance(each, Record)]
 
 
 def _without_semantic(arguments: DbRead) -> tuple[DbRead, str | None]:

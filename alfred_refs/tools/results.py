@@ -141,7 +141,7 @@ class Rendering:
             value = column.values.show(getattr(instance, column.name))
             # UUIDs of a column that has no keys are data, and refs have no keys in them
             is_free = column.values.family not in ("ref", "uuid")
-            row[column.name] = self._clean(value, f"{path}.{column.name}") if is_free else value
+            row[column.name] = self.cleaned(value, f"{path}.{column.name}") if is_free else value
         self.shown.append((row, instance, shape))
         for name, child in shape.children.items():
             row[name] = self._related(getattr(instance, name), child, f"{path}.{name}")
@@ -164,16 +164,16 @@ class Rendering:
             self.cut.append(f"{path}: {len(given) - len(rows)} more rows")
         return rows
 
-    def _clean(self, value: Any, path: str) -> Any:
+    def cleaned(self, value: Any, path: str) -> Any:
         """Return a JSON value without keys in its texts, and with no text that is too long."""
         if isinstance(value, str):
             return self._text(value, path)
         if isinstance(value, list):
-            return [self._clean(each, path) for each in value]
+            return [self.cleaned(each, path) for each in value]
         if isinstance(value, dict):
             names = {name: self.scrub(name) for name in value}
             return {
-                names[name]: self._clean(each, f"{path}.{names[name]}")
+                names[name]: self.cleaned(each, f"{path}.{names[name]}")
                 for name, each in value.items()
             }
         return value

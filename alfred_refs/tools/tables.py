@@ -111,6 +111,11 @@ class ToolTable:
         return self.identity[0] if self.keys.own is not None else None
 
     @property
+    def ref_field(self) -> str:
+        """The field by which a filter names rows of this table."""
+        return self.own or ROW_REF
+
+    @property
     def fields(self) -> list[str]:
         """What a filter or a list of columns may name."""
         own = [] if self.own is not None else [ROW_REF]

@@ -111,6 +111,7 @@ def test_a_path_leads_to_what_is_nested() -> None:
     assert is_met(thai, cuisine={"name": "Thai"})
     assert not is_met(thai, cuisine=None)
     assert not is_met(thai, cuisine_id=None)
+    assert is_met(asked("cuisine_id", "=", "cuisine_1"), cuisine="cuisine_1")
     assert is_met({"not": thai})
 
 
@@ -122,8 +123,9 @@ def test_a_path_leads_to_what_is_nested() -> None:
         (asked("servings", "ilike", "%"), "cannot be 'ilike'"),
         (asked("servings", ">"), "compares by '>' with nothing"),
         (asked("_semantic", "similar", "warm"), "has no answer for a draft"),
-        (asked("cuisine.name", "=", "Thai"), "'cuisine', which is no part of the draft"),
-        (asked("parts.dish.name", "=", "Korma"), "'dish', which is no part of the draft"),
+        (asked("cuisine.name", "=", "Thai"), "'cuisine', which is not all part of the draft"),
+        (asked("parts.dish.name", "=", "Korma"), "'dish', which is not all part of the draft"),
+        (asked("parts.parts.note", "=", "x"), "no column 'parts'"),
         (asked("spice", "=", 1), "for 'gen_dish_1.spice' does not fit"),
         (asked("parts.position", "=", 1), r"for 'gen_dish_1.parts\[1\].position' does not fit"),
         (asked("parent.name", "=", "x"), "for 'gen_dish_1.parent' does not fit"),

@@ -1,0 +1,215 @@
+"""Drafts among the rows of an answer: what was generated, and is read though it is not saved.
+
+Drafts of a conversation come in; records, of which filters are decided, and rows for the model go
+out. A row of a draft has what its content has, and null where that says nothing; what is nested in
+the content is shown inside. Refs of drafts that are saved by now are shown as those of their rows.
+Content is a model's own text, or the application's: it is looked through for keys as rows are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from alfred_refs.entries import Draft
+from alfred_refs.errors import BadRefError
+from alfred_refs.guard import HIDDEN
+from alfred_refs.keys import Key, spells_uuid
+from alfred_refs.refs import parse_ref
+
+from .arguments import Filter, clauses_of
+from .calls import Call
+from .filters import texts_in
+from .foreign import Foreign
+from .hooks import Row
+from .matching import Record
+from .results import Rendering, Shape, shape_of
+from .tables import ROW_REF, ToolColumn, ToolTable
+
+STATE = "_draft"
+"""The field of a row that tells that it is a draft, and which state that is in."""
+
+T = TypeVar("T")
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """Drafts that a call is about.
+
+    Attributes:
+        records: what they hold, in the order of their numbers.
+        labels: of other drafts that they refer to, by ref.
+    """
+
+    records: Sequence[Record] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def drafted(
+    call: Call, drafts: Iterable[Draft], table: ToolTable, filters: Iterable[Filter] = ()
+) -> Drafted:
+    """Return pending drafts as a call needs them: at most one round trip for all they refer to.
+
+    Args:
+        call: that is about them.
+        drafts: of the entity of a table.
+        table: the table.
+        filters: whose refs are to be compared with theirs.
+    """
+    listed = sorted(drafts, key=lambda draft: number_of(draft.ref))
+    known = {draft.ref: draft for draft in listed}
+    others = (each for each in clauses_of(filters) if each.field != table.ref_field)
+    texts = [text for clause in others for text in texts_in(clause)]
+    texts += (text for draft in listed for text in _refs_in(table, draft.content))
+    more = [text for text in dict.fromkeys(texts) if is_draft(text) and text not in known]
+    known |= _usable(call.conversation.read_drafts, more, lambda text: text)
+    saved = {text: draft.saved for text, draft in known.items() if draft.saved is not None}
+    records = [Record(table, each.content, each.ref, each.ref, saved) for each in listed]
+    labels = {text: draft.label for text, draft in known.items() if draft.label is not None}
+    return Drafted(records, labels)
+
+
+def number_of(ref: str) -> int:
+    """Return the number of a ref."""
+    parsed = parse_ref(ref)
+    return 0 if parsed is None else parsed.number
+
+
+def is_draft(text: str) -> bool:
+    """Tell whether a text has the form of a draft's ref."""
+    ref = parse_ref(text)
+    return ref is not None and ref.draft
+
+
+def _refs_in(table: ToolTable, content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts that stand where refs do, in what is nested too."""
+    for name, value in content.items():
+        column, target = table.columns.get(name), table.targets.get(name)
+        values = value if isinstance(value, list) else [value]
+        if target is not None or (column is not None and column.key is not None):
+            yield from (each for each in values if isinstance(each, str))
+        if target is not None:
+            for each in values:
+                yield from _refs_in(target, each) if isinstance(each, dict) else ()
+
+
+class DraftRows:
+    """The rows of drafts in one answer.
+
+    Args:
+        call: that is answered.
+        rendering: of the rows in the same answer: they are limited together.
+        labels: of other drafts that these refer to, by ref.
+        whole: whether all is shown that is nested in the content, and not only what is named.
+    """
+
+    def __init__(
+        self, call: Call, rendering: Rendering, labels: Mapping[str, str], *, whole: bool
+    ) -> None:
+        self._call = call
+        self._rendering = rendering
+        self._labels = labels
+        self._whole = whole
+        self.shown: list[tuple[Row, Shape]] = []
+
+    def row(self, record: Record, shape: Shape) -> Row:
+        """Return the row of a draft, or of what is nested in one."""
+        row: Row = {} if shape.table.own is not None else {ROW_REF: record.ref}
+        for column in shape.columns:
+            row[column.name] = self._value(record, column)
+        if record.ref is not None:
+            row[STATE] = "pending"
+        self.shown.append((row, shape))
+        for name, child in self._children(record, shape).items():
+            related = record.related(name)
+            if related is not None:  # else it is a row, and not for a draft to show
+                row[name] = self._related(record, name, related, child)
+        return row
+
+    def _value(self, record: Record, column: ToolColumn) -> Any:
+        value = record.given(column)
+        if column.key is not None:
+            return self._refs(value)
+        if column.values.family == "uuid" and isinstance(value, str) and spells_uuid(value):
+            return value  # data, as in rows
+        return self._rendering.cleaned(value, f"{record.name}.{column.name}")
+
+    def _refs(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._refs(each) for each in value]
+        if isinstance(value, str):
+            return self._call.scrub(value)
+        return None if value is None else HIDDEN
+
+    def _children(self, record: Record, shape: Shape) -> Mapping[str, Shape]:
+        if not self._whole:
+            return shape.children
+        targets = shape.table.targets
+        nested = (name for name in targets if name in record.content)
+        return {**{name: shape_of(targets[name], None) for name in nested}, **shape.children}
+
+    def _related(
+        self, record: Record, name: str, related: Sequence[Record | str], shape: Shape
+    ) -> Row | str | list[Row | str] | None:
+        rendering, rows = self._rendering, list[Row | str]()
+        for each in related[: rendering.limits.rows]:
+            if rendering.related >= rendering.limits.related:
+                break
+            rendering.related += 1
+            rows.append(self._refs(each) if isinstance(each, str) else self.row(each, shape))
+        if not record.table.relationship(name).uselist:
+            return next(iter(rows), None)
+        if len(rows) < len(related):
+            more = len(related) - len(rows)
+            rendering.cut.append(f"{record.name}.{name}: {more} more rows")
+        return rows
+
+    def foreign(self) -> list[Foreign]:
+        """Return what these rows refer to: at most one round trip, but for what is gone."""
+        if self._call.setting.labels == "none":
+            return []
+        found = [each for entry in self.shown for each in self._foreign(*entry)]
+        keys = self._keys({(row[name], target.entity) for row, name, target in found})
+        foreign = []
+        for row, name, target in found:
+            label, key = self._labels.get(row[name]), keys.get((row[name], target.entity))
+            if label is not None:
+                foreign.append(Foreign(row, name, target, label=label))
+            elif key is not None:
+                foreign.append(Foreign(row, name, target, _as_column(key, target)))
+        return foreign
+
+    def _foreign(self, row: Row, shape: Shape) -> Iterator[tuple[Row, str, ToolTable]]:
+        for column in shape.columns:
+            if column.key is None or column.key.array or column.name == shape.table.own:
+                continue
+            target = self._call.setting.tables.of_entity(column.key.entity)
+            if isinstance(row[column.name], str) and target and target.keys.label is not None:
+                yield row, column.name, target
+
+    def _keys(self, wanted: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Key]:
+        rows = sorted((t, entity) for t, entity in wanted if parse_ref(t) and not is_draft(t))
+        return _usable(self._call.conversation.resolve_wanted, rows, lambda pair: pair[0])
+
+
+def _as_column(key: Key, target: ToolTable) -> Any:
+    held = target.keys.identity[0]
+    return key if held is None or isinstance(key, tuple) else held.from_key(key)
+
+
+def _usable(
+    ask: Callable[[list[P]], Sequence[T]], wanted: Sequence[P], text_of: Callable[[P], str]
+) -> dict[P, T]:
+    """Return what is asked for of refs, without those that cannot be used any more."""
+    rest = list(wanted)
+    while rest:
+        try:
+            return dict(zip(rest, ask(rest), strict=True))
+        except BadRefError as error:
+            usable = [each for each in rest if text_of(each) != error.ref]
+            if len(usable) == len(rest):
+                raise
+            rest = usable
+    return {}

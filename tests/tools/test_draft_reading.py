@@ -1,0 +1,535 @@
+"""Reading drafts: what is not saved is answered without its table, and beside rows that are."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+from sqlalchemy import Engine, Enum, String, Text, column
+
+from alfred_refs import Conversation, RefSession
+from alfred_refs.store import Address, NewDraft
+from alfred_refs.tools import Hooks, Limits, Reading, Toolset
+from alfred_refs.tools.questions import ranks_of
+from tests.fix_session import TravelLog
+from tests.tools.conftest import MODELS, Call
+from tests.tools.models import Course, Cuisine, Dish
+from tests.tools.test_filters import CLAUSES, EACH_TIME, Kitchen, kitchen
+
+__all__ = ["kitchen"]
+
+FIRST, SECOND = "gen_dish_1", "gen_dish_2"
+
+
+def by_id(*refs: str, field: str = "id") -> dict[str, Any]:
+    """Return a filter on refs."""
+    return {"field": field, "op": "in", "value": list(refs)}
+
+
+def shown(answer: dict[str, Any], name: str = "id") -> list[Any]:
+    """Return what the rows of an answer have in a column."""
+    return [row[name] for row in answer["rows"]]
+
+
+def keep(store: TravelLog, **content: Any) -> None:
+    """Keep content as a draft of a dish, whether or not it fits the class of today."""
+    store.draft(Address("chat-7", None), [NewDraft("dish", json.dumps(content))])
+
+
+def save(conversation: Conversation, ref: str, key: uuid.UUID) -> None:
+    """Note that a draft is saved as a row that is there."""
+    conversation.reserve_keys({ref: key})
+    conversation.confirm_drafts([ref])
+
+
+# What is shown
+
+
+def test_a_draft_is_shown_like_a_row(call: Call, conversation: Conversation) -> None:
+    """What it has in its columns, null in the others, what is nested in it, and that it is one."""
+    parts = [{"note": "rice", "position": 1}, {"note": "sauce"}]
+    conversation.draft(Dish, {"name": "Dal", "cooked_on": "2026-05-01", "parts": parts})
+
+    answer = call("db_read", table="dishes", filters=[by_id(FIRST)])
+
+    [row] = answer["rows"]
+    names = [name for name in row if row[name] is not None]
+    assert names == ["id", "name", "cooked_on", "_draft", "parts"]
+    assert {"code", "cuisine_id", "alike"} < row.keys()
+    assert (row["id"], row["_draft"], row["cooked_on"]) == (FIRST, "pending", "2026-05-01")
+    nothing = {"id": None, "dish_id": None, "cuisine_id": None}
+    assert row["parts"] == [
+        {**nothing, "position": 1, "note": "rice"},
+        {**nothing, "position": None, "note": "sauce"},
+    ]
+    assert (answer["count"], answer["more"]) == (1, False)
+
+
+def test_columns_say_what_is_shown(call: Call, conversation: Conversation) -> None:
+    """The ref is always there; what is nested only where it is named."""
+    content = {"name": "Dal", "servings": 2, "parts": [{"note": "rice", "position": 1}]}
+    conversation.draft(Dish, {**content, "cuisine": {"name": "Indian"}})
+    asked = {"table": "dishes", "filters": [by_id(FIRST)]}
+
+    [narrow] = call("db_read", **asked, columns=["servings"])["rows"]
+    [wide] = call("db_read", **asked, columns=["name", "parts.note", "cuisine"])["rows"]
+
+    assert narrow == {"id": FIRST, "servings": 2, "_draft": "pending"}
+    assert wide["parts"] == [{"id": None, "note": "rice"}]
+    assert wide["cuisine"] == {"id": None, "name": "Indian"}
+
+
+def test_what_is_hidden_of_rows_is_hidden_of_drafts(session: RefSession, store: TravelLog) -> None:
+    """Columns and tables that no model may use, whatever the content has."""
+    keep(store, name="Dal", price=2, parts=[{"note": "rice"}], old="a column that was")
+    toolset = Toolset([Dish], hidden=[Dish.price])
+    asked = {"table": "dishes", "filters": [by_id(FIRST)]}
+    [row] = toolset.call(session, "db_read", asked)["rows"]
+
+    assert row["name"] == "Dal"
+    assert not {"price", "parts", "old"} & row.keys()
+
+
+def test_keys_in_a_draft_are_hidden(
+    call: Call, conversation: Conversation, dishes: dict[str, uuid.UUID], store: TravelLog
+) -> None:
+    """A known one is its ref, any other a placeholder, in columns of refs and in texts."""
+    known, other = conversation.refer(Dish, dishes["Korma"]), uuid.uuid4()
+    texts = {"name": f"like {dishes['Korma']}", "extra": {"by": [str(other)]}}
+    keep(store, **texts, parent_id=str(dishes["Korma"]), cuisine_id=77)
+
+    [row] = call("db_read", table="dishes", filters=[by_id(FIRST)])["rows"]
+
+    assert (row["name"], row["extra"]) == (f"like {known}", {"by": ["<key>"]})
+    assert (row["parent_id"], row["cuisine_id"]) == (known, "<key>")
+
+
+def test_refs_in_a_draft_have_labels(
+    call: Call, conversation: Conversation, dishes: dict[str, uuid.UUID]
+) -> None:
+    """Those of rows, of drafts, and of what was a draft, which is shown as its row."""
+    thai = conversation.refer(Cuisine, dishes["Thai"])
+    conversation.draft(Cuisine, {"name": "Indian"})
+    save(conversation, "gen_cuisine_1", dishes["Indian"])
+    indian = conversation.refer(Cuisine, dishes["Indian"])
+    conversation.draft(Dish, {"name": "Dal"})
+    conversation.draft(
+        Dish,
+        {
+            "name": "Tarka Dal",
+            "parent_id": FIRST,
+            "cuisine_id": "gen_cuisine_1",
+            "second_cuisine_id": thai,
+            "parts": [{"note": "rice", "cuisine_id": "gen_cuisine_1"}],
+        },
+    )
+
+    [row] = call("db_read", table="dishes", filters=[by_id(SECOND)])["rows"]
+
+    told = [row["parent_id"], row["cuisine_id"], row["second_cuisine_id"]]
+    assert told == [FIRST, indian, thai]
+    names = ("_parent_id_label", "_cuisine_id_label", "_second_cuisine_id_label")
+    assert [row[name] for name in names] == ["Dal", "Indian", "Thai"]
+    [part] = row["parts"]
+    assert (part["cuisine_id"], part["_cuisine_id_label"]) == (indian, "Indian")
+
+
+def test_rows_that_a_draft_names_are_shown_by_their_refs(
+    call: Call, conversation: Conversation, dishes: dict[str, uuid.UUID]
+) -> None:
+    """Beside what is nested, and in the column that will have them."""
+    thai, korma = (
+        conversation.refer(model, dishes[name])
+        for model, name in ((Cuisine, "Thai"), (Dish, "Korma"))
+    )
+    parts = call("db_read", table="parts")["rows"]
+    conversation.draft(Dish, {"cuisine": thai, "parts": [parts[0]["id"], {"note": "rice"}]})
+    conversation.draft(Dish, {"parent": FIRST, "parts": [{"dish": korma}]})
+
+    first, second = call("db_read", table="dishes", filters=[by_id(FIRST, SECOND)])["rows"]
+    of_thai = {"field": "cuisine_id", "op": "=", "value": thai}
+    found = call("db_read", table="dishes", filters=[by_id(FIRST, SECOND), of_thai])
+
+    assert (first["cuisine"], first["cuisine_id"], first["_cuisine_id_label"]) == (
+        *[thai] * 2,
+        "Thai",
+    )
+    assert [first["parts"][0], first["parts"][1]["note"]] == [parts[0]["id"], "rice"]
+    assert (second["parent_id"], second["parts"][0]["dish_id"]) == (FIRST, korma)
+    assert shown(found) == [FIRST]
+
+
+def test_labels_of_drafts_stand_in_the_legend(
+    session: RefSession, conversation: Conversation
+) -> None:
+    """Where labels come once for an answer; or nowhere."""
+    conversation.draft(Dish, {"name": "Dal"})
+    conversation.draft(Dish, {"parent_id": FIRST})
+    asked = {"table": "dishes", "filters": [by_id(SECOND)]}
+
+    legend = Toolset(MODELS, labels="legend").call(session, "db_read", asked)
+    none = Toolset(MODELS, labels="none").call(session, "db_read", asked)
+
+    assert legend["labels"] == {FIRST: "Dal"}
+    assert "labels" not in none
+    assert "_parent_id_label" not in none["rows"][0]
+
+
+def test_a_draft_that_refers_to_what_is_gone_is_shown(
+    call: Call, conversation: Conversation, store: TravelLog
+) -> None:
+    """With the refs that it has, and without labels for those."""
+    conversation.draft(Dish, {"name": "Dal"})
+    keep(store, parent_id=FIRST, cuisine_id="cuisine_9", alike=["gen_x_1"])
+    conversation.discard_drafts([FIRST])
+
+    [row] = call("db_read", table="dishes", filters=[by_id(SECOND)])["rows"]
+
+    assert (row["parent_id"], row["cuisine_id"], row["alike"]) == (FIRST, "cuisine_9", ["gen_x_1"])
+    assert not [name for name in row if name.endswith("_label")]
+
+
+def test_what_is_long_is_cut(session: RefSession, conversation: Conversation) -> None:
+    """As in rows: texts, what is nested, and the answer as a whole."""
+    parts = [{"note": str(n)} for n in range(5)]
+    conversation.draft(Dish, {"name": "x" * 50, "parts": parts})
+    conversation.draft(Dish, {"name": "y" * 50})
+    asked = {"table": "dishes", "columns": ["name", "parts"], "filters": [by_id(FIRST, SECOND)]}
+    limits = Limits(rows=3, characters=60, text=10)
+
+    answer = Toolset(MODELS, limits=limits).call(session, "db_read", asked)
+
+    assert shown(answer, "name") == ["x" * 10]
+    assert answer["cut"][:2] == [
+        "gen_dish_1.name: 40 more characters",
+        "gen_dish_1.parts: 2 more rows",
+    ]
+    assert answer["more"]
+    rest = Toolset(MODELS, limits=limits).call(
+        session, "db_read", {**asked, "cursor": answer["cursor"]}
+    )
+    assert (shown(rest, "name"), rest["more"]) == (["y" * 10], False)
+
+
+# What it costs
+
+
+@pytest.mark.usefixtures("dishes")
+def test_reading_a_draft_sends_no_statement(
+    call: Call, conversation: Conversation, sent: list[str], store: TravelLog
+) -> None:
+    """It is answered by the registry, in one round trip, in whatever groups it is named."""
+    conversation.draft(Dish, {"name": "Dal"})
+    conversation.draft(Dish, {"name": "Naan"})
+    sent.clear()
+    store.trips.clear()
+    named = {"field": "id", "op": "=", "value": FIRST}
+    dal = {"field": "name", "op": "=", "value": "Dal"}
+
+    for filters in (
+        [named],
+        [by_id(FIRST, SECOND), dal],
+        [{"or": [named, {"and": [by_id(SECOND), dal]}]}],
+        [{"not": {"or": [{"not": named}, {"field": "name", "op": "=", "value": "Naan"}]}}],
+    ):
+        assert shown(call("db_read", table="dishes", filters=filters)) == [FIRST]
+    either = call(
+        "db_read", table="dishes", or_filters=[named, by_id(SECOND)], order_by="servings"
+    )
+    assert shown(either) == [FIRST, SECOND]
+    assert [each for each in sent if "dishes" in each] == []
+    assert store.trips == ["read_drafts"] * 5
+
+
+@pytest.mark.usefixtures("dishes")
+def test_without_drafts_nothing_is_asked_of_them(
+    call: Call, store: TravelLog, sent: list[str]
+) -> None:
+    """A read of rows takes the statements and round trips that it took."""
+    call("db_read", table="dishes", order_by="name")
+    store.trips.clear()
+    sent.clear()
+    call("db_read", table="dishes", columns=["name"], filters=[by_id("dish_1", "dish_2")])
+
+    assert store.trips == []
+    assert len([each for each in sent if "SELECT" in each]) == 1
+
+
+# Drafts among rows
+
+
+@pytest.fixture
+def both(kitchen: Kitchen, conversation: Conversation) -> Kitchen:
+    """Two dozen dishes, and drafts of as many that have the same values."""
+    rows = kitchen.call("db_read", table="dishes", order_by="code")["rows"]
+    for row in rows:
+        content = {name: each for name, each in row.items() if not name.endswith("_label")}
+        del content["id"]
+        conversation.draft(Dish, {**content, "code": f"d{row['code'][1:]}"})
+    return kitchen
+
+
+ORDERED = ["name", "servings", "spice", "rating", "price", "is_vegan", "course", "cooked_on"]
+NAMED = [by_id(*(f"{kind}_{n}" for n in range(1, 25) for kind in ("gen_dish", "dish")))]
+
+
+def pages(kitchen: Kitchen, size: int, **asked: Any) -> list[Any]:
+    """Return the rows of all pages."""
+    rows: list[Any] = []
+    cursor = None
+    for _ in range(50):
+        answer = kitchen.call("db_read", **asked, limit=size, cursor=cursor)
+        rows += answer["rows"]
+        assert len(answer["rows"]) <= size
+        if not answer["more"]:
+            break
+        cursor = answer["cursor"]
+    return rows
+
+
+@EACH_TIME
+@given(
+    by=st.lists(st.sampled_from(ORDERED), max_size=3),
+    direction=st.sampled_from(["asc", "desc"]),
+    size=st.integers(3, 20),
+)
+def test_drafts_and_rows_are_in_one_order(
+    both: Kitchen, by: list[str], direction: str, size: int
+) -> None:
+    """Equal ones first rows and then drafts, nulls last, page by page as if it were one page."""
+    asked = {"table": "dishes", "order_by": by, "order_dir": direction}
+    columns = ["code", *by]
+    rows = both.call("db_read", **asked, columns=columns)["rows"]
+    places = {row["code"][1:]: tuple(str(row[name]) for name in by) for row in rows}
+    expected: list[str] = []
+    for values in dict.fromkeys(places.values()):
+        same = [code for code, each in places.items() if each == values]
+        expected += [f"c{code}" for code in same]
+        expected += [f"d{code}" for code in sorted(same)]
+
+    mixed = both.call("db_read", **asked, columns=columns, filters=NAMED)["rows"]
+    assert [row["code"] for row in mixed] == expected
+    assert pages(both, size, **asked, columns=columns, filters=NAMED) == mixed
+
+
+@pytest.mark.usefixtures("dishes")
+def test_the_order_of_text_is_the_database_s(
+    call: Call, conversation: Conversation, sent: list[str]
+) -> None:
+    """It is asked for places, without a table, where there is more than one text to compare."""
+    for name in ("Dal", "Dal"):
+        conversation.draft(Dish, {"name": name, "servings": 2})
+    named = {"or": [by_id(FIRST, SECOND), {"field": "id", "op": "is_not_null"}]}
+
+    def places(**asked: Any) -> int:
+        sent.clear()
+        call("db_read", table="dishes", **asked)
+        return len([each for each in sent if "dense_rank" in each])
+
+    assert places(filters=[named], order_by=["servings", "name"]) == 1
+    assert places(filters=[named], order_by="servings") == 0
+    assert places(filters=[by_id(FIRST, SECOND)], order_by="name") == 0
+    assert places(order_by="name") == 0
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "places"),
+    [
+        (Text(collation="C"), ["b", "B", "a"], [3, 1, 2]),
+        (String(5), ["b", "B", "a"], [3, 1, 2]),
+        (Text(), ["it's", "é", "recipe_1"], [1, 3, 2]),
+        (Enum(Course, native_enum=False), [Course.STARTER, Course.MAIN], [2, 1]),
+        (Enum(Course, name="course"), [Course.STARTER, Course.MAIN], [1, 2]),
+    ],
+)
+def test_places_are_those_of_the_column_s_type(
+    engine: Engine, type_: Any, values: list[Any], places: list[int]
+) -> None:
+    """With its collation, and choices as the database has them."""
+    with engine.connect() as connection:
+        if isinstance(type_, Enum) and type_.native_enum:
+            type_.create(connection)
+        assert connection.scalars(ranks_of(column("x", type_), values)).all() == places
+
+
+def test_places_are_asked_for_in_the_collation_of_a_column() -> None:
+    """Which a cast to its type cannot name."""
+    statement = str(ranks_of(column("x", String(5, collation="sv_SE")), ["b"]))
+    assert 'ORDER BY given.value COLLATE "sv_SE")' in statement
+    assert statement.count("COLLATE") == 1
+
+
+def test_a_page_of_drafts_goes_on_with_rows(both: Kitchen) -> None:
+    """Whatever is on a page, the next one goes on: a cursor tells of rows and drafts apart."""
+    drafts_first = [{"field": "code", "op": "not_in", "value": ["c0"]}, *NAMED]
+    for size in (1, 2):
+        asked = {"table": "dishes", "filters": drafts_first, "columns": ["code"]}
+        by_code = pages(both, size, **asked, order_by="code", order_dir="desc")
+        codes = [row["code"] for row in by_code]
+        assert codes == sorted(codes, reverse=True)
+        assert len(codes) == 47
+
+
+def test_a_draft_that_is_saved_between_pages_hides_no_other(
+    call: Call, conversation: Conversation, dishes: dict[str, uuid.UUID]
+) -> None:
+    """The cursor knows which drafts were shown."""
+    for name in ("Dal", "Naan", "Raita"):
+        conversation.draft(Dish, {"name": name})
+    asked = {"table": "dishes", "filters": [by_id(FIRST, SECOND, "gen_dish_3")], "limit": 1}
+
+    first = call("db_read", **asked)
+    save(conversation, FIRST, dishes["Soup"])
+    row = call("db_read", **asked, cursor=first["cursor"])
+    second = call("db_read", **asked, cursor=row["cursor"])
+    third = call("db_read", **asked, cursor=second["cursor"])
+
+    names = [shown(each, "name") for each in (first, row, second, third)]
+    assert names == [["Dal"], ["Soup"], ["Naan"], ["Raita"]]
+    assert not third["more"]
+
+
+@pytest.mark.usefixtures("dishes")
+def test_no_limit_is_no_drafts(call: Call, conversation: Conversation, sent: list[str]) -> None:
+    """And tells whether there would be some."""
+    conversation.draft(Dish, {"name": "Dal"})
+    sent.clear()
+    answer = call("db_read", table="dishes", filters=[by_id(FIRST)], limit=0)
+
+    assert answer == {"table": "dishes", "rows": [], "count": 0, "more": True}
+    assert [each for each in sent if "dishes" in each] == []
+
+
+# What filters mean
+
+
+@EACH_TIME
+@given(either=st.booleans(), asked=st.data())
+def test_a_filter_finds_drafts_as_it_finds_rows(
+    both: Kitchen, asked: st.DataObject, either: bool
+) -> None:
+    """Where they are named: the draft with the values of a row is found if the row is."""
+    clauses = [
+        each
+        for each in asked.draw(st.lists(CLAUSES, min_size=1, max_size=3))
+        if not each["field"].startswith(("parts.", "cuisine.", "parent."))
+        and each["field"] != "id"
+    ]
+    filters = (
+        {"filters": NAMED, "or_filters": clauses} if either else {"filters": [*NAMED, *clauses]}
+    )
+    answer = both.call("db_read", table="dishes", columns=["code"], **filters)
+    codes = shown(answer, "code")
+
+    rows = [code[1:] for code in codes if code.startswith("c")]
+    drafts = [code[1:] for code in codes if code.startswith("d")]
+    assert sorted(rows) == sorted(drafts)
+
+
+@pytest.mark.usefixtures("dishes")
+def test_a_draft_is_none_of_the_rows(call: Call, conversation: Conversation) -> None:
+    """What must not be it may be any row; a draft is answered only where it is named."""
+    conversation.draft(Dish, {"name": "Dal"})
+    unequal = {"field": "id", "op": "!=", "value": FIRST}
+    among = {"field": "id", "op": "not_in", "value": [FIRST, "dish_1"]}
+    asked = {"table": "dishes", "order_by": "name"}
+
+    assert shown(call("db_read", **asked), "name") == ["Curry", "Korma", "Soup"]
+    for filter_ in (unequal, {"not": {"field": "id", "op": "=", "value": FIRST}}):
+        answer = call("db_read", **asked, filters=[filter_])
+        assert shown(answer, "name") == ["Curry", "Korma", "Soup"]
+    assert shown(call("db_read", **asked, filters=[among]), "name") == ["Korma", "Soup"]
+    assert shown(call("db_read", **asked, filters=[by_id(FIRST), unequal]), "name") == []
+
+
+def test_what_was_a_draft_is_its_row(
+    call: Call, conversation: Conversation, dishes: dict[str, uuid.UUID]
+) -> None:
+    """Alone, and in the references of drafts, by whichever of its refs it is asked for."""
+    conversation.draft(Dish, {"name": "Dal"})
+    save(conversation, FIRST, dishes["Soup"])
+    conversation.draft(Dish, {"name": "Tarka Dal", "parent_id": FIRST, "alike": [FIRST]})
+    row = conversation.refer(Dish, dishes["Soup"])
+
+    assert shown(call("db_read", table="dishes", filters=[by_id(FIRST)])) == [row]
+    for ref in (FIRST, row):
+        of_parent = {"field": "parent_id", "op": "=", "value": ref}
+        alike = {"field": "alike", "op": "contains", "value": [ref]}
+        answer = call("db_read", table="dishes", filters=[by_id(SECOND), of_parent, alike])
+        assert shown(answer, "parent_id") == [row]
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("filters", "code"),
+    [
+        ([by_id("gen_dish_9")], "unknown_draft"),
+        ([by_id("gen_cuisine_1")], "wrong_entity"),
+        ([by_id(SECOND)], "discarded_draft"),
+        ([by_id("gen_cuisine_1", field="cuisine_id")], "draft_ref"),
+        ([by_id(FIRST), by_id(FIRST, field="parent_id")], "draft_ref"),
+        ([by_id("gen_part_1", field="parts.id")], "unknown_draft"),
+        ([by_id(FIRST, field="parent.id")], "draft_ref"),
+        ([by_id(FIRST), {"field": "cuisine.name", "op": "=", "value": "x"}], "invalid_filter"),
+        ([by_id(FIRST), {"field": "spice", "op": "=", "value": 1}], "invalid_value"),
+        ([by_id(FIRST), {"field": "_semantic", "op": "similar", "value": "x"}], "invalid_filter"),
+    ],
+)
+def test_what_cannot_be_read_of_drafts_is_refused(
+    session: RefSession,
+    conversation: Conversation,
+    store: TravelLog,
+    filters: list[Any],
+    code: str,
+) -> None:
+    """A ref that names no draft, one where a row is needed, and what a draft cannot answer."""
+
+    class Search(Hooks):
+        def before_read(self, read: Reading) -> None:
+            read.keys = []
+
+    keep(store, cuisine_id="cuisine_1", spice="hot")
+    conversation.draft(Dish, {})
+    conversation.draft(Cuisine, {})
+    conversation.discard_drafts([SECOND])
+    searches = any(each["field"] == "_semantic" for each in filters)
+    toolset = Toolset(MODELS, hooks={Dish: [Search()]} if searches else {})
+    answer = toolset.call(session, "db_read", {"table": "dishes", "filters": filters})
+
+    assert answer["error"]["code"] == code
+
+
+# Hooks
+
+
+@pytest.mark.usefixtures("dishes")
+def test_hooks_see_rows_alone(session: RefSession, conversation: Conversation) -> None:
+    """Drafts stand among the rows that they have changed, or are left out where all is."""
+    seen: list[Any] = []
+
+    class Marking(Hooks):
+        def before_read(self, read: Reading) -> None:
+            if read.arguments.limit == 5:
+                read.answer_empty("closed")
+
+        def after_read(self, _: Reading, rows: list[dict[str, Any]]) -> None:
+            seen.extend(row["name"] for row in rows)
+            for row in rows:
+                row["marked"] = True
+
+    conversation.draft(Dish, {"name": "Dal"})
+    toolset = Toolset(MODELS, hooks={Dish: [Marking()]})
+    some = {"or": [by_id(FIRST), {"field": "name", "op": "is_not_null"}]}
+    asked = {"table": "dishes", "filters": [some], "order_by": "name"}
+    answer = toolset.call(session, "db_read", asked)
+    empty = toolset.call(session, "db_read", {**asked, "limit": 5})
+
+    assert seen == ["Curry", "Korma", "Soup"]
+    assert shown(answer, "name") == ["Curry", "Dal", "Korma", "Soup"]
+    assert [row.get("marked") for row in answer["rows"]] == [True, None, True, True]
+    assert (empty["rows"], empty["notes"]) == ([], ["closed"])
