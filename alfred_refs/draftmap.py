@@ -29,7 +29,7 @@ from .plans import Plans
 from .refmap import RefMap
 from .refs import Ref, draft_named, parse_ref
 from .refusal import Suggestions, draft_refusal
-from .store import Address, DraftEntry, DraftState, NewDraft, Store
+from .store import Address, DraftEdit, DraftEntry, DraftState, NewDraft, Store
 from .telemetry import Telemetry
 
 _PENDING: tuple[DraftState, ...] = ("pending",)
@@ -157,23 +157,58 @@ class DraftMap(RefMap):
             StaleDraftError: it has another version by now.
             DraftContentError: as for `draft`.
         """
-        parsed = draft_named(ref)
-        entry = None
-        if parsed is not None:
-            text = self._content(self._model_of(parsed.entity, parsed.entity), content)
-            entry = self._store.edit_draft(
-                *(self._address, parsed, text),
-                label=self._called(parsed.entity, content, label),
-                version=version,
-                turn=self._turn,
-            )
-        if entry is None:
-            kept = self._pending(ref, self._drafts_of([ref]))
-            error = StaleDraftError(ref, version or 0, kept.version)
-            raise self._telemetry.refused(self.id, error)
-        if entry.key is not None:  # its row may be there by now
-            self._pending(ref, self._settled({entry.ref: entry}))
-        return self._shown(entry)
+        named = {} if label is None else {ref: label}
+        read = {} if version is None else {ref: version}
+        return self.edit_drafts({ref: content}, labels=named, versions=read)[0]
+
+    def edit_drafts(
+        self,
+        contents: Mapping[str, Mapping[str, Any]],
+        *,
+        labels: Mapping[str, str] | None = None,
+        versions: Mapping[str, int] | None = None,
+    ) -> list[Draft]:
+        """Replace what pending drafts hold, all or none, and return them: one round trip.
+
+        Args:
+            contents: by the refs of the drafts, as for `edit_draft`.
+            labels: other labels, of those that get one.
+            versions: the versions that were read, of those that nobody else may have edited.
+
+        Raises:
+            BadRefError: one of them names no pending draft of this conversation.
+            StaleDraftError: one has another version by now.
+            DraftContentError: as for `draft`.
+        """
+        named, read = labels or {}, versions or {}
+        edits = [
+            self._edit(parsed, content, named.get(ref), read.get(ref))
+            for ref, content in contents.items()
+            if (parsed := draft_named(ref)) is not None
+        ]
+        done: Mapping[Ref, DraftEntry] = {}
+        if edits and len(edits) == len(contents):
+            done = self._store.edit_drafts(self._address, edits, self._turn)
+        if len(done) < len(contents):
+            raise self._telemetry.refused(self.id, self._uneditable([*contents], read))
+        reserved = {ref: entry for ref, entry in done.items() if entry.key is not None}
+        settled = self._settled(reserved) if reserved else {}  # their rows may be there by now
+        for ref in settled:
+            self._pending(str(ref), settled)
+        return [self._shown(done[edit.ref]) for edit in edits]
+
+    def _edit(
+        self, ref: Ref, content: Mapping[str, Any], label: str | None, version: int | None
+    ) -> DraftEdit:
+        text = self._content(self._model_of(ref.entity, ref.entity), content)
+        return DraftEdit(ref, text, self._called(ref.entity, content, label), version)
+
+    def _uneditable(self, refs: Sequence[str], versions: Mapping[str, int]) -> StaleDraftError:
+        """Return why drafts could not be edited, if not because one cannot be used at all."""
+        found = self._drafts_of(refs)
+        newest = {ref: self._pending(ref, found).version for ref in refs}
+        stale = next((ref for ref in refs if versions.get(ref) != newest[ref]), refs[0])
+        return StaleDraftError(stale, versions.get(stale, 0), newest[stale])
 
     def discard_drafts(self, refs: Iterable[str]) -> list[Draft]:
         """Discard pending drafts, all or none, and return them: two round trips.

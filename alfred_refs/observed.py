@@ -19,6 +19,7 @@ from .store import (
     NO_LABELS,
     Address,
     ConversationInfo,
+    DraftEdit,
     DraftEntry,
     DraftState,
     EntityKey,
@@ -142,24 +143,15 @@ class ObservedStore:
         """See `Store.drafts`: as many round trips as there are pages, and not counted."""
         return self._store.drafts(address, entity, states)
 
-    def edit_draft(
-        self,
-        address: Address,
-        ref: Ref,
-        content: str,
-        *,
-        label: str | None = None,
-        version: int | None = None,
-        turn: int | None = None,
-    ) -> DraftEntry | None:
-        """See `Store.edit_draft`."""
+    def edit_drafts(
+        self, address: Address, edits: Sequence[DraftEdit], turn: int | None = None
+    ) -> Mapping[Ref, DraftEntry]:
+        """See `Store.edit_drafts`."""
         return self._travel(
-            "edit_draft",
+            "edit_drafts",
             address,
-            lambda: self._store.edit_draft(
-                address, ref, content, label=label, version=version, turn=turn
-            ),
-            entities=lambda: [ref.entity],
+            lambda: self._store.edit_drafts(address, edits, turn),
+            entities=lambda: (edit.ref.entity for edit in edits),
         )
 
     def discard_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:

@@ -31,7 +31,9 @@ OF_ONE = sorted(statements().keys() - OF_ALL_CONVERSATIONS)
 LOOKS_AT_MORE = {
     "mark": "an update is a join, and the server may choose to read one side whole",
     "label": "the same",
-    **dict.fromkeys(["discard_drafts", "reserve_keys", "confirm_drafts"], "the same"),
+    **dict.fromkeys(
+        ["edit_drafts", "discard_drafts", "reserve_keys", "confirm_drafts"], "the same"
+    ),
     "fork_mappings": "the conversation is copied",
     "forget_mappings": "the conversation is deleted",
     "fork_drafts": "the conversation is copied",

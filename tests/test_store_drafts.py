@@ -7,12 +7,13 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from alfred_refs import ConversationExistsError, DraftKeyError, UnknownConversationError
 from alfred_refs.refs import Ref
-from alfred_refs.store import Address, DraftEntry, DraftState, NewDraft, Store
+from alfred_refs.store import Address, DraftEdit, DraftEntry, DraftState, NewDraft, Store
 
 pytestmark = pytest.mark.tables
 
@@ -43,6 +44,13 @@ def refs_of(drafts: Sequence[DraftEntry]) -> list[str]:
 def of(store: Store, address: Address = CHAT) -> dict[Ref, DraftEntry]:
     """Return all drafts of a conversation."""
     return {draft.ref: draft for draft in store.drafts(address, None, ALL)}
+
+
+def edit(
+    store: Store, address: Address, ref: Ref, content: str, turn: int | None = None, **more: Any
+) -> DraftEntry | None:
+    """Edit one draft, and return it if that was done."""
+    return store.edit_drafts(address, [DraftEdit(ref, content, **more)], turn).get(ref)
 
 
 def save(store: Store, ref: Ref, key: uuid.UUID = KEY, address: Address = CHAT) -> None:
@@ -149,8 +157,8 @@ def test_a_draft_is_of_the_turn_that_is_told(store: Store) -> None:
     store.begin_turn(CHAT)
 
     [draft] = store.draft(CHAT, [SOUP], 1)
-    edited = store.edit_draft(CHAT, ONE, "{}")
-    again = store.edit_draft(CHAT, ONE, "[]", turn=1)
+    edited = edit(store, CHAT, ONE, "{}")
+    again = edit(store, CHAT, ONE, "[]", turn=1)
 
     assert edited is not None
     assert again is not None
@@ -180,7 +188,7 @@ def test_nothing_to_do_is_done_without_a_conversation(store: Store) -> None:
     assert store.draft(CHAT, []) == []
     assert store.read_drafts(CHAT, [ONE]) == store.discard_drafts(CHAT, [ONE]) == of(store) == {}
     assert store.reserve_keys(CHAT, {ONE: KEY}) == {}
-    assert store.edit_draft(CHAT, ONE, "{}") is None
+    assert edit(store, CHAT, ONE, "{}") is None
     store.confirm_drafts(CHAT, [ONE])
     assert list(store.conversations()) == []
 
@@ -212,7 +220,7 @@ def test_another_owner_neither_edits_nor_confirms(store: Store) -> None:
     store.draft(CHAT, [SOUP])
     before = store.reserve_keys(CHAT, {ONE: KEY})
 
-    assert store.edit_draft(TAKEN, ONE, "{}") is None
+    assert edit(store, TAKEN, ONE, "{}") is None
     store.confirm_drafts(TAKEN, [ONE])
 
     assert of(store) == before
@@ -226,35 +234,55 @@ def test_an_edit_replaces_the_content(store: Store) -> None:
     store.draft(CHAT, [SOUP, STEW])
     store.discard_drafts(CHAT, [TWO])
 
-    edited = store.edit_draft(CHAT, ONE, '{"name": "Dal"}')
-    named = store.edit_draft(CHAT, ONE, '{"name": "Dal"}', label="Dal")
+    edited = edit(store, CHAT, ONE, '{"name": "Dal"}')
+    named = edit(store, CHAT, ONE, '{"name": "Dal"}', label="Dal")
 
     assert edited == DraftEntry(ONE, '{"name": "Dal"}', "Soup", 0, 0, 2)
     assert named == replace(edited, label="Dal", version=3)
     assert of(store)[ONE] == named
-    assert store.edit_draft(CHAT, TWO, "{}") is None
-    assert store.edit_draft(CHAT, THREE, "{}") is None
+    assert edit(store, CHAT, TWO, "{}") is None
+    assert edit(store, CHAT, THREE, "{}") is None
 
 
 def test_an_edit_of_another_version_changes_nothing(store: Store) -> None:
     """Of two edits with one version the first wins, and may be repeated by who was not told."""
     store.draft(CHAT, [SOUP])
 
-    first = store.edit_draft(CHAT, ONE, '{"a": 1}', label="A", version=1)
-    second = store.edit_draft(CHAT, ONE, '{"b": 1}', version=1)
-    other = store.edit_draft(CHAT, ONE, '{"a": 1}', label="B", version=1)
-    repeated = store.edit_draft(CHAT, ONE, '{"a": 1}', label="A", version=1)
+    first = edit(store, CHAT, ONE, '{"a": 1}', label="A", version=1)
+    second = edit(store, CHAT, ONE, '{"b": 1}', version=1)
+    other = edit(store, CHAT, ONE, '{"a": 1}', label="B", version=1)
+    repeated = edit(store, CHAT, ONE, '{"a": 1}', label="A", version=1)
 
     assert first is not None
     assert (first.version, second, other, repeated) == (2, None, None, first)
-    assert store.edit_draft(CHAT, ONE, '{"a": 1}', version=3) is None
+    assert edit(store, CHAT, ONE, '{"a": 1}', version=3) is None
+
+
+@pytest.mark.parametrize(
+    "bad", [DraftEdit(THREE, "{}"), DraftEdit(TWO, "{}"), DraftEdit(FIRST_PLAN, "{}", version=2)]
+)
+def test_edits_are_done_all_or_none(store: Store, bad: DraftEdit) -> None:
+    """One that is not known, not pending, or of another version is in the way of all."""
+    store.draft(CHAT, [SOUP, STEW, PLAN])
+    store.discard_drafts(CHAT, [TWO])
+    before = of(store)
+    good = DraftEdit(ONE, '{"name": "Dal"}', "Dal", 1)
+
+    assert store.edit_drafts(CHAT, [good, bad]) == {}
+    assert of(store) == before
+    plan = DraftEdit(FIRST_PLAN, "{}", version=1)
+    edited = store.edit_drafts(CHAT, [plan, good], 3)
+    assert edited == {ref: of(store)[ref] for ref in (FIRST_PLAN, ONE)}
+    told = [(each.content, each.label, each.version, each.edited) for each in edited.values()]
+    assert told == [("{}", None, 2, 3), ('{"name": "Dal"}', "Dal", 2, 3)]
+    assert store.edit_drafts(CHAT, []) == {}
 
 
 def test_of_edits_at_once_with_one_version_one_wins(store: Store) -> None:
     """Eight threads have read the same: seven are told, and nothing that they did is there."""
     store.draft(CHAT, [SOUP])
 
-    came = at_once(8, lambda n: store.edit_draft(CHAT, ONE, f'{{"n": {n}}}', version=1))
+    came = at_once(8, lambda n: edit(store, CHAT, ONE, f'{{"n": {n}}}', version=1))
 
     [winner] = [edited for edited in came if edited is not None]
     assert of(store) == {ONE: winner}
@@ -284,7 +312,7 @@ def test_a_key_is_reserved_once(store: Store) -> None:
     store.draft(CHAT, [SOUP, STEW])
 
     first = store.reserve_keys(CHAT, {ONE: KEY, Ref("recipe", 9, draft=True): KEY})
-    store.edit_draft(CHAT, ONE, "{}")
+    edit(store, CHAT, ONE, "{}")
     second = store.reserve_keys(CHAT, {ONE: uuid.UUID(int=8), TWO: uuid.UUID(int=9)})
 
     assert {ref: (draft.key, draft.state) for ref, draft in first.items()} == {
@@ -343,7 +371,7 @@ def test_a_saved_draft_has_its_row(store: Store) -> None:
 
     assert of(store)[ONE].row == replace(entry, gone="was deleted")
     assert store.read_drafts(CHAT, [ONE])[ONE].row == replace(entry, gone="was deleted")
-    assert store.edit_draft(CHAT, ONE, "{}") is None
+    assert edit(store, CHAT, ONE, "{}") is None
     assert store.reserve_keys(CHAT, {ONE: uuid.UUID(int=9)})[ONE].key == KEY
 
 
@@ -383,7 +411,7 @@ def test_a_fork_has_the_drafts_and_saves_them_for_itself(store: Store) -> None:
     store.fork(CHAT, FORK.id)
     [mine] = store.draft(CHAT, [SOUP])
     [theirs] = store.draft(FORK, [STEW])
-    store.edit_draft(FORK, TWO, "{}")
+    edit(store, FORK, TWO, "{}")
 
     kept = of(store)
     assert of(store, FORK) | {TWO: kept[TWO]} == kept | {THREE: theirs}
@@ -421,7 +449,7 @@ def test_an_export_has_the_drafts(store: Store) -> None:
     """What is restored, under any id, is what there was: versions, keys, states and counters."""
     store.draft(CHAT, 55 * [SOUP] + [PLAN, STEW])
     store.refer(CHAT, [("order", 5)])
-    store.edit_draft(CHAT, TWO, "{}", turn=4)
+    edit(store, CHAT, TWO, "{}", turn=4)
     store.discard_drafts(CHAT, [TWO])
     store.reserve_keys(CHAT, {FIRST_PLAN: KEY})
     save(store, ONE)
@@ -460,7 +488,7 @@ def test_writing_a_draft_counts_as_use(store: Store) -> None:
     used = [store.describe("chat-7").used_at]
 
     for use in (
-        lambda: store.edit_draft(CHAT, ONE, "{}"),
+        lambda: edit(store, CHAT, ONE, "{}"),
         lambda: store.reserve_keys(CHAT, {ONE: KEY}),
         lambda: store.confirm_drafts(CHAT, [ONE]),
         lambda: store.discard_drafts(CHAT, []),

@@ -25,6 +25,7 @@ from alfred_refs import (
 from alfred_refs.refs import Ref
 from alfred_refs.store import (
     Address,
+    DraftEdit,
     DraftEntry,
     DraftState,
     EntityKey,
@@ -441,7 +442,8 @@ def test_drafts_are_kept_with_each_driver(application: Application) -> None:
     """What is sent as null, as text and as bytes is what comes back."""
     new = [NewDraft("recipe", '{"n":1e22}', "ключ"), NewDraft("recipe", "{}")]
     made = application.use(lambda store: store.draft(CHAT, new))
-    edited = application.use(lambda store: store.edit_draft(CHAT, DRAFT, "{}", turn=3))
+    edit = [DraftEdit(DRAFT, "{}")]
+    [edited] = application.use(lambda store: store.edit_drafts(CHAT, edit, 3)).values()
     key = {DRAFT: uuid.UUID(int=7)}
     [reserved] = application.use(lambda store: store.reserve_keys(CHAT, key)).values()
     application.use(lambda store: store.confirm_drafts(CHAT, [DRAFT]))
@@ -467,7 +469,8 @@ def test_what_was_done_to_a_draft_is_done_once_though_nobody_was_told(
     with proxy_to(engine.url) as proxy, applied(proxy.url, driver) as application:
         draft = application.use(lambda store: store.draft(CHAT, [NewDraft("recipe", "{}")]))[0]
         proxy.loses = 1
-        edited = application.use(lambda store: store.edit_draft(CHAT, DRAFT, "[]", version=1))
+        edit = [DraftEdit(DRAFT, "[]", version=1)]
+        [edited] = application.use(lambda store: store.edit_drafts(CHAT, edit)).values()
         proxy.loses = 1
         keys = {DRAFT: uuid.UUID(int=7)}
         [reserved] = application.use(lambda store: store.reserve_keys(CHAT, keys)).values()

@@ -34,7 +34,7 @@ from alfred_refs import (
     RegistryUnreachableError,
 )
 from alfred_refs.refs import Ref
-from alfred_refs.store import Address, EntityKey, NewDraft, PostgresStore
+from alfred_refs.store import Address, DraftEdit, EntityKey, NewDraft, PostgresStore
 from alfred_refs.store.tables import conversations, counters, mappings, metadata
 from tests.models import Recipe
 
@@ -253,7 +253,7 @@ def test_minting_is_one_round_trip_with_psycopg(narrow: Engine, tmp_path: Path) 
         lambda store, _: store.draft(CHAT, 20 * [NewDraft("recipe", "{}")]),
         lambda store, ref: store.read_drafts(CHAT, [ref]),
         lambda store, _: list(store.drafts(CHAT, None, ["pending"])),
-        lambda store, ref: store.edit_draft(CHAT, ref, "{}", version=1),
+        lambda store, ref: store.edit_drafts(CHAT, [DraftEdit(ref, "{}", version=1)]),
         lambda store, ref: store.reserve_keys(CHAT, {ref: uuid.uuid4()}),
         lambda store, ref: store.confirm_drafts(CHAT, [ref]),
         lambda store, ref: store.discard_drafts(CHAT, [ref]),

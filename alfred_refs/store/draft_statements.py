@@ -1,7 +1,7 @@
 """The SQL of the Postgres store that is about drafts.
 
 Every statement names the conversation first. Parameters are as in `statements`, with `p_contents`
-as JSON texts, `p_turn` null for the turn that the conversation is in, and `p_version` null for
+as JSON texts, `p_turn` null for the turn that the conversation is in, and null in `p_versions` for
 any. Whoever writes does so under the lock of the conversation's row, as those who mint.
 """
 
@@ -20,12 +20,14 @@ from sqlalchemy import (
     bindparam,
     case,
     cast,
+    column,
     exists,
     func,
     literal_column,
     null,
     or_,
     select,
+    true,
     update,
 )
 from sqlalchemy.dialects.postgresql import JSON, insert
@@ -33,9 +35,6 @@ from sqlalchemy.dialects.postgresql import JSON, insert
 from . import parameters as p
 from .tables import conversations, counters, drafts, mappings
 
-_content = bindparam("p_content", type_=Text)
-_label = bindparam("p_label", type_=Text)
-_version = bindparam("p_version", type_=Integer)
 _after_entity = bindparam("p_after_entity", type_=Text)
 _states = bindparam("p_states", type_=ARRAY(Text))
 
@@ -210,29 +209,48 @@ page_of_drafts = (
     .order_by(_page.c.entity.collate("C"), _page.c.number)
 )
 
-# Edit. What was done already, by a caller who was not told, is done again.
-_is_done = and_(
-    drafts.c.version == _version + 1,
-    cast(drafts.c.content, Text) == _content,
-    drafts.c.label.is_not_distinct_from(func.coalesce(_label, drafts.c.label)),
+# Edit, all or none. What was done already, by a caller who was not told, is done again.
+_edited = (
+    func.unnest(p.entities, p.numbers, p.contents, p.labels, p.versions)
+    .table_valued("entity", "number", "content", "label", column("version", Integer))
+    .render_derived(name="edited")
 )
-edit_draft = (
+_label = func.coalesce(_edited.c.label, drafts.c.label)
+_is_done = and_(
+    drafts.c.version == _edited.c.version + 1,
+    cast(drafts.c.content, Text) == _edited.c.content,
+    drafts.c.label.is_not_distinct_from(_label),
+)
+_counter_of_edited = and_(
+    counters.c.conversation == p.conversation, counters.c.entity == _edited.c.entity
+)
+_draft_of_edited = and_(
+    drafts.c.conversation == p.conversation,
+    drafts.c.kind == counters.c.kind,
+    drafts.c.number == _edited.c.number,
+)
+_may_be_edited = and_(
+    drafts.c.state == "pending",
+    or_(_edited.c.version.is_(None), drafts.c.version == _edited.c.version, _is_done),
+)
+_may_not_be_edited = (
+    exists()
+    .select_from(
+        _edited.outerjoin(counters, _counter_of_edited).outerjoin(drafts, _draft_of_edited)
+    )
+    .where(_may_be_edited.is_not(true()))
+    .correlate(None)
+)
+edit_drafts = (
     update(drafts)
-    .where(
-        drafts.c.conversation == p.conversation,
-        drafts.c.kind == p.kind,
-        drafts.c.number == p.number,
-        drafts.c.state == "pending",
-        or_(_version.is_(None), drafts.c.version == _version, _is_done),
-        p.mine,
-    )
+    .where(_counter_of_edited, _draft_of_edited, p.mine, ~_may_not_be_edited)
     .values(
-        content=cast(_content, JSON),
-        label=func.coalesce(_label, drafts.c.label),
+        content=cast(_edited.c.content, JSON),
+        label=_label,
         edited=_turn,
-        version=func.coalesce(_version, drafts.c.version) + 1,
+        version=func.coalesce(_edited.c.version, drafts.c.version) + 1,
     )
-    .returning(*_columns)
+    .returning(_edited.c.entity, *_columns)
 )
 
 # Discard, all or none. A key that is reserved stays: the row may yet be saved with it.

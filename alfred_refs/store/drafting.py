@@ -24,7 +24,7 @@ from . import draft_statements as statements
 from .parameters import begun, named
 from .sending import UNIQUE_VIOLATION, Sending, only_mine
 from .statements import lock_always
-from .values import Address, DraftEntry, DraftState, Entry, NewDraft
+from .values import Address, DraftEdit, DraftEntry, DraftState, Entry, NewDraft
 
 if TYPE_CHECKING:
     from sqlalchemy import Executable, Row
@@ -90,27 +90,20 @@ class Drafting(Sending):
             raise
         return [value for (value,) in found]
 
-    def edit_draft(
-        self,
-        address: Address,
-        ref: Ref,
-        content: str,
-        *,
-        label: str | None = None,
-        version: int | None = None,
-        turn: int | None = None,
-    ) -> DraftEntry | None:
-        """See `Store.edit_draft`."""
-        values = named(address) | {
-            "p_entity": ref.entity,
-            "p_number": ref.number,
-            "p_content": content,
-            "p_label": label,
-            "p_version": version,
+    def edit_drafts(
+        self, address: Address, edits: Sequence[DraftEdit], turn: int | None = None
+    ) -> Mapping[Ref, DraftEntry]:
+        """See `Store.edit_drafts`."""
+        values = named(address) | _arrays([each.ref for each in edits])
+        values |= {
+            "p_contents": [each.content for each in edits],
+            "p_labels": [each.label for each in edits],
+            "p_versions": [each.version for each in edits],
             "p_turn": turn,
         }
-        rows = self._write([statements.lock_used, statements.edit_draft], values)
-        return _entry(ref.entity, rows[0], (None, None, None)) if rows else None
+        rows = self._write([statements.lock_used, statements.edit_drafts], values)
+        entries = [_entry(entity, row, (None, None, None)) for entity, *row in rows]
+        return {entry.ref: entry for entry in entries}
 
     def discard_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
         """See `Store.discard_drafts`."""

@@ -13,7 +13,7 @@ from alfred_refs.keys import Key
 from alfred_refs.refs import Ref
 
 from .remembered import Memory, Remembered
-from .values import Address, DraftEntry, DraftState, NewDraft
+from .values import Address, DraftEdit, DraftEntry, DraftState, NewDraft
 
 
 class DraftMemory(Memory):
@@ -57,35 +57,20 @@ class DraftMemory(Memory):
         """See `Store.values_there`: there are no tables here."""
         return ()
 
-    def edit_draft(
-        self,
-        address: Address,
-        ref: Ref,
-        content: str,
-        *,
-        label: str | None = None,
-        version: int | None = None,
-        turn: int | None = None,
-    ) -> DraftEntry | None:
-        """See `Store.edit_draft`."""
+    def edit_drafts(
+        self, address: Address, edits: Sequence[DraftEdit], turn: int | None = None
+    ) -> Mapping[Ref, DraftEntry]:
+        """See `Store.edit_drafts`."""
         with self._lock:
             conversation = self._mine(address)
-            draft = conversation.drafts.get(ref)
-            if draft is None or draft.state != "pending":
-                return None
-            label = draft.label if label is None else label
-            done = (draft.version - 1, draft.content, draft.label) == (version, content, label)
-            if version not in (None, draft.version) and not done:
-                return None
+            now = conversation.turn if turn is None else turn
+            edited = [_edited(conversation.drafts.get(each.ref), each, now) for each in edits]
+            drafts = {draft.ref: draft for draft in edited if draft is not None}
+            if len(drafts) < len(edits):
+                return {}
             self._use(address)
-            conversation.drafts[ref] = draft = replace(
-                draft,
-                content=content,
-                label=label,
-                edited=conversation.turn if turn is None else turn,
-                version=draft.version + (not done),
-            )
-            return draft
+            conversation.drafts |= drafts
+            return drafts
 
     def discard_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
         """See `Store.discard_drafts`."""
@@ -125,3 +110,16 @@ class DraftMemory(Memory):
 
 def _known(conversation: Remembered, refs: Sequence[Ref]) -> dict[Ref, DraftEntry]:
     return {ref: conversation.drafted(ref) for ref in refs if ref in conversation.drafts}
+
+
+def _edited(draft: DraftEntry | None, edit: DraftEdit, turn: int) -> DraftEntry | None:
+    """Return a draft as it is once edited, `None` if it may not be."""
+    if draft is None or draft.state != "pending":
+        return None
+    label = draft.label if edit.label is None else edit.label
+    told = (edit.version, edit.content, label)
+    is_done = (draft.version - 1, draft.content, draft.label) == told
+    if edit.version not in (None, draft.version) and not is_done:
+        return None
+    version = draft.version + (not is_done)
+    return replace(draft, content=edit.content, label=label, edited=turn, version=version)

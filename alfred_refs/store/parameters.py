@@ -37,6 +37,7 @@ keys = bindparam("p_keys", type_=ARRAY(LargeBinary))
 labels = bindparam("p_labels", type_=ARRAY(Text))
 numbers = bindparam("p_numbers", type_=ARRAY(Integer))
 contents = bindparam("p_contents", type_=ARRAY(Text))
+versions = bindparam("p_versions", type_=ARRAY(Integer))
 
 here = conversations.c.conversation == conversation
 is_mine = conversations.c.owner.is_not_distinct_from(owner)

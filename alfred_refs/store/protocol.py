@@ -15,6 +15,7 @@ from .values import (
     NO_LABELS,
     Address,
     ConversationInfo,
+    DraftEdit,
     DraftEntry,
     DraftState,
     EntityKey,
@@ -31,7 +32,7 @@ class Store(Protocol):
 
     Every method is atomic, unless it says so, and takes no part in the caller's transaction;
     those that a session calls make one round trip. Where the conversation belongs to another
-    owner, `known`, `labelled`, `mark`, `label`, `edit_draft` and `confirm_drafts` find nothing in
+    owner, `known`, `labelled`, `mark`, `label`, `edit_drafts` and `confirm_drafts` find nothing in
     it, `touch` does nothing, and all other methods that take an address raise
     `UnknownConversationError`.
     """
@@ -133,31 +134,21 @@ class Store(Protocol):
         """
         ...
 
-    def edit_draft(
-        self,
-        address: Address,
-        ref: Ref,
-        content: str,
-        *,
-        label: str | None = None,
-        version: int | None = None,
-        turn: int | None = None,
-    ) -> DraftEntry | None:
-        """Give a pending draft other content, and return it without its row.
+    def edit_drafts(
+        self, address: Address, edits: Sequence[DraftEdit], turn: int | None = None
+    ) -> Mapping[Ref, DraftEntry]:
+        """Give pending drafts other content, all or none, and return them without their rows.
 
-        A key that is reserved for it stays.
+        A key that is reserved for one stays.
 
         Args:
             address: the conversation.
-            ref: which.
-            content: all that it has from now on.
-            label: another label; `None`: as it was.
-            version: which version was read. Another one is left as it is, unless it is the next
-                and has this content already: a caller who was not told may ask again.
-            turn: in which it is edited; `None`: the one that the conversation is in.
+            edits: of different drafts.
+            turn: in which they are edited; `None`: the one that the conversation is in.
 
         Returns:
-            `None` where nothing was changed: it is not known, not pending, or of another version.
+            nothing where none was changed: one of them is not known, not pending, or of another
+            version.
         """
         ...
 

@@ -98,6 +98,24 @@ class NewDraft:
 
 
 @dataclass(frozen=True, slots=True)
+class DraftEdit:
+    """Content that a draft is to have in place of what it has.
+
+    Attributes:
+        ref: which draft.
+        content: a JSON object, as text.
+        label: another label; `None`: as it was.
+        version: which version was read. Another one is left as it is, unless it is the next and
+            has this content already: a caller who was not told may ask again.
+    """
+
+    ref: Ref
+    content: str = field(repr=False)
+    label: str | None = None
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DraftEntry:
     """What a store knows of one draft.
 
