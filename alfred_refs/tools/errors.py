@@ -192,6 +192,19 @@ class TooManyRowsError(ToolError):
         )
 
 
+class MixedDraftsError(ToolError):
+    """A write names drafts, and its filters may be met by rows too."""
+
+    def __init__(self, tool: str, drafts: Sequence[str]) -> None:
+        super().__init__(
+            "mixed_drafts",
+            f"the filters name {_listed(drafts)}, which are not saved, and may hit rows too; "
+            f"nothing was changed; call {tool} for the drafts by their refs, and once more for "
+            "the rows",
+            drafts=list(drafts),
+        )
+
+
 class UnexpectedRowError(ToolError):
     """A write would hit another row than the model thinks."""
 

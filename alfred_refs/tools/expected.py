@@ -15,7 +15,7 @@ from sqlalchemy.orm.strategy_options import _AbstractLoad
 from alfred_refs import sqla
 
 from .errors import InvalidArgumentsError
-from .tables import ToolTable
+from .tables import ToolColumn, ToolTable
 
 Expected = str | Mapping[str, Any] | None
 """A label, or values by column."""
@@ -48,12 +48,11 @@ def differences(
         ToolError: what is expected cannot be told of such rows.
     """
     if isinstance(expect, Mapping):
-        for name, given in expect.items():
-            column = table.column(name)
-            expected, actual = column.accept(given), getattr(instance, name)
-            shown = column.values.show(expected), column.values.show(actual)
-            if expected != actual and shown[0] not in (shown[1], clean(shown[1])):
-                yield name, *shown
+
+        def value_of(column: ToolColumn) -> Any:
+            return getattr(instance, column.name)
+
+        yield from values_otherwise(table, expect, value_of, clean)
     elif expect is not None:
         if table.keys.label is None:
             raise InvalidArgumentsError(
@@ -63,3 +62,18 @@ def differences(
         label = table.keys.label.of(loaded)
         if expect not in (label, clean(table.keys.label.read(loaded))):
             yield "label", expect, label
+
+
+def values_otherwise(
+    table: ToolTable,
+    expect: Mapping[str, Any],
+    value_of: Callable[[ToolColumn], Any],
+    clean: Callable[[Any], Any],
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the columns that have other values than expected, with both as JSON."""
+    for name, given in expect.items():
+        column = table.column(name)
+        expected, actual = column.accept(given), value_of(column)
+        shown = column.values.show(expected), column.values.show(actual)
+        if expected != actual and shown[0] not in (shown[1], clean(shown[1])):
+            yield name, *shown

@@ -82,14 +82,9 @@ class Record:
 
     def _related_ref(self, name: str) -> str | None:
         """Return the ref that a column will have, where a relationship says what that is."""
-        mapper = inspect(self.table.model).mapper
-        for relationship in mapper.relationships:
-            held = self.content.get(relationship.key)
-            if isinstance(held, str) and relationship.direction is MANYTOONE:
-                columns = relationship.local_columns
-                if [mapper.get_property_by_column(c).key for c in columns] == [name]:
-                    return held
-        return None
+        leading = (n for n, columns in references_of(self.table).items() if columns == [name])
+        held = (self.content.get(each) for each in leading)
+        return next((each for each in held if isinstance(each, str)), None)
 
     def related(self, name: str) -> list[Record | str] | None:
         """Return what a relationship leads to, rows by their refs; `None` if nothing says it."""
@@ -112,13 +107,19 @@ class Record:
 
         What is nested has a reference to what it is nested in, though the content does not say so.
         """
-        relationship = self.table.relationship(name)
-        if relationship.direction is not MANYTOONE:
-            return False
-        mapper = inspect(self.table.model).mapper
-        names = [mapper.get_property_by_column(c).key for c in relationship.local_columns]
+        names = references_of(self.table).get(name, ())
         nothing = None if self.ref is not None else ""
         return any(self.content.get(each, nothing) is not None for each in names)
+
+
+def references_of(table: ToolTable) -> dict[str, list[str]]:
+    """Return the columns in which a row refers to others, by the relationships to those."""
+    mapper = inspect(table.model).mapper
+    return {
+        each.key: [mapper.get_property_by_column(column).key for column in each.local_columns]
+        for each in mapper.relationships
+        if each.direction is MANYTOONE
+    }
 
 
 def meets(record: Record, filters: Iterable[Filter]) -> bool:

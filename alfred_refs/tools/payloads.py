@@ -11,7 +11,12 @@ from typing import Any
 
 from alfred_refs.guard import HIDDEN
 
-from .errors import InvalidValueError, MissingValueError, UnknownColumnError
+from .errors import (
+    InvalidValueError,
+    MissingValueError,
+    ReadOnlyTableError,
+    UnknownColumnError,
+)
 from .tables import ToolColumn, ToolTable
 
 Record = dict[str, Any]
@@ -55,6 +60,52 @@ def changes(table: ToolTable, payload: Mapping[str, Any]) -> Record:
     if emptied:
         raise MissingValueError(table.name, emptied)
     return record
+
+
+def draft_changes(table: ToolTable, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is to be changed of a draft's content, in JSON as it was given.
+
+    It may have what a new row may be given, and by relationship what is nested in it: objects for
+    new rows, and refs of those that are there.
+
+    Raises:
+        ToolError: it is nothing that could be saved.
+    """
+    usable = {column.name: column for column in table.columns.values() if column.creatable}
+    related = [name for name in table.targets if not table.relationship(name).viewonly]
+    changed: dict[str, Any] = {}
+    for name, value in payload.items():
+        if name in related:
+            changed[name] = _related(table, name, value)
+        elif name not in usable:
+            raise UnknownColumnError(table.name, name, [*usable, *related])
+        else:
+            accepted = _record(table, {name: value}, usable)[name]
+            changed[name] = None if accepted is None else value  # no ref may be given as ""
+            if accepted is None and not usable[name].nullable:
+                raise MissingValueError(table.name, [name])
+    return changed
+
+
+def _related(table: ToolTable, name: str, given: Any) -> Any:
+    """Return what is to be nested in a draft, checked by the table that it is of."""
+    is_list, target = bool(table.relationship(name).uselist), table.targets[name]
+    if given is not None and isinstance(given, list) is not is_list:
+        wanted = "a list of objects or refs" if is_list else "an object, or a ref"
+        raise InvalidValueError(name, wanted)
+    if isinstance(given, list):
+        return [_nested(target, name, each) for each in given]
+    return None if given is None else _nested(target, name, given)
+
+
+def _nested(table: ToolTable, name: str, given: Any) -> Any:
+    if isinstance(given, str) and not _has_hidden(given):
+        return given
+    if not isinstance(given, dict):
+        raise InvalidValueError(name, "objects with values by column, or refs")
+    if table.read_only:
+        raise ReadOnlyTableError(table.name)
+    return draft_changes(table, given)
 
 
 def _may_be_null(table: ToolTable, name: str) -> bool:

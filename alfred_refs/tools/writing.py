@@ -6,17 +6,19 @@ changed one by one through the unit of work, so that cascades, versions and even
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 from sqlalchemy import inspect, literal, select
 from sqlalchemy.exc import CircularDependencyError
 from sqlalchemy.orm import lazyload
 
+from alfred_refs.entries import Draft
 from alfred_refs.making import instance_of
 
 from .arguments import DbCreate, DbDelete, DbUpdate
 from .calls import Call
+from .draft_writing import DraftWriter, chosen_drafts
 from .errors import (
     CircularReferenceError,
     StillReferencedError,
@@ -24,7 +26,7 @@ from .errors import (
     UnexpectedRowError,
 )
 from .expected import differences, expected_loaders
-from .filters import Condition, Conditions, refs_of
+from .filters import Condition, Conditions, own_refs, refs_of
 from .hooks import Row, Writing
 from .payloads import (
     Record,
@@ -87,8 +89,11 @@ class Writer:
             BadRefError: a ref cannot be used.
         """
         table = self._setting.tables.named(arguments.table, write=True)
+        drafts = self._drafts_named(table, arguments)
+        if chosen_drafts(arguments.filters, table, drafts):
+            return DraftWriter(self._call, table, drafts).update(arguments)
         record = changes(table, arguments.data)
-        conditions = self._conditions(table, arguments, [record])
+        conditions = self._conditions(table, arguments, [record], drafts)
         writing = self._begun("update", table, arguments, [record])
         instances = self._locked("db_update", table, conditions, arguments.expect)
         if not instances:
@@ -106,7 +111,10 @@ class Writer:
             BadRefError: a ref cannot be used.
         """
         table = self._setting.tables.named(arguments.table, write=True)
-        conditions = self._conditions(table, arguments, [])
+        drafts = self._drafts_named(table, arguments)
+        if chosen_drafts(arguments.filters, table, drafts):
+            return DraftWriter(self._call, table, drafts).delete(arguments)
+        conditions = self._conditions(table, arguments, [], drafts)
         writing = self._begun("delete", table, arguments, [])
         instances = self._locked("db_delete", table, conditions, arguments.expect)
         if not instances:
@@ -167,13 +175,23 @@ class Writer:
         answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
         return self._call.finished(answer, writing.notes, rendering)
 
+    def _drafts_named(
+        self, table: ToolTable, arguments: DbUpdate | DbDelete
+    ) -> Mapping[str, Draft]:
+        """Return the drafts that filters name as rows of a table."""
+        return self._call.drafts_named(own_refs(arguments.filters, table), table.entity)
+
     def _conditions(
-        self, table: ToolTable, arguments: DbUpdate | DbDelete, records: list[Record]
+        self,
+        table: ToolTable,
+        arguments: DbUpdate | DbDelete,
+        records: list[Record],
+        drafts: Collection[str],
     ) -> list[Condition]:
         """Return what filters ask for, once all refs are known to name something."""
-        refs = refs_of(arguments.filters, table)
+        refs = refs_of(arguments.filters, table, drafts)
         keys = self._call.resolved([*refs, *refs_of_records(table, records)])
-        return Conditions(keys).all_of(arguments.filters, table)
+        return Conditions(keys, drafts).all_of(arguments.filters, table)
 
     def _locked(
         self,

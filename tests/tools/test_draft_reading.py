@@ -214,6 +214,33 @@ def test_what_is_long_is_cut(session: RefSession, conversation: Conversation) ->
     assert (shown(rest, "name"), rest["more"]) == (["y" * 10], False)
 
 
+def test_related_rows_are_limited_in_all(session: RefSession, conversation: Conversation) -> None:
+    """Those of drafts and rows together; and what is not shown is in no legend."""
+    conversation.draft(Cuisine, {"name": "Indian"})
+    conversation.draft(Cuisine, {"name": "Thai"})
+    for n in (1, 2):
+        parts = [{"note": "x" * 20, "cuisine_id": f"gen_cuisine_{n}"}] * 2
+        conversation.draft(Dish, {"name": str(n), "parts": parts})
+    asked = {"table": "dishes", "columns": ["parts"], "filters": [by_id(FIRST, SECOND)]}
+    few = Toolset(MODELS, limits=Limits(related=3)).call(session, "db_read", asked)
+    short = Toolset(MODELS, limits=Limits(characters=100), labels="legend")
+
+    assert [len(row["parts"]) for row in few["rows"]] == [2, 1]
+    assert few["cut"] == ["gen_dish_2.parts: 1 more rows"]
+    answer = short.call(session, "db_read", asked)
+    assert (shown(answer), answer["labels"]) == ([FIRST], {"gen_cuisine_1": "Indian"})
+
+
+def test_uuids_that_are_no_keys_are_data(call: Call, store: TravelLog) -> None:
+    """In their own column, and there only where they are nothing else."""
+    device = str(uuid.uuid4())
+    keep(store, device=device)
+    keep(store, device=f"see {device}")
+    read = call("db_read", table="dishes", columns=["device"], filters=[by_id(FIRST, SECOND)])
+
+    assert shown(read, "device") == [device, "see <key>"]
+
+
 # What it costs
 
 
@@ -333,6 +360,9 @@ def test_the_order_of_text_is_the_database_s(
     assert places(filters=[named], order_by="servings") == 0
     assert places(filters=[by_id(FIRST, SECOND)], order_by="name") == 0
     assert places(order_by="name") == 0
+    sent.clear()
+    call("db_read", table="dishes", columns=["code"], filters=[named], order_by="rating")
+    assert len([each for each in sent if "dishes" in each]) == 1
 
 
 @pytest.mark.parametrize(
@@ -443,6 +473,8 @@ def test_a_draft_is_none_of_the_rows(call: Call, conversation: Conversation) -> 
         assert shown(answer, "name") == ["Curry", "Korma", "Soup"]
     assert shown(call("db_read", **asked, filters=[among]), "name") == ["Korma", "Soup"]
     assert shown(call("db_read", **asked, filters=[by_id(FIRST), unequal]), "name") == []
+    but = [{**among, "value": [FIRST]}]
+    assert shown(call("db_read", **asked, filters=but), "name") == ["Curry", "Korma", "Soup"]
 
 
 def test_what_was_a_draft_is_its_row(
@@ -475,6 +507,7 @@ def test_what_was_a_draft_is_its_row(
         ([by_id(FIRST), by_id(FIRST, field="parent_id")], "draft_ref"),
         ([by_id("gen_part_1", field="parts.id")], "unknown_draft"),
         ([by_id(FIRST, field="parent.id")], "draft_ref"),
+        ([by_id(FIRST), by_id(FIRST, field="parent.id")], "draft_ref"),
         ([by_id(FIRST), {"field": "cuisine.name", "op": "=", "value": "x"}], "invalid_filter"),
         ([by_id(FIRST), {"field": "spice", "op": "=", "value": 1}], "invalid_value"),
         ([by_id(FIRST), {"field": "_semantic", "op": "similar", "value": "x"}], "invalid_filter"),

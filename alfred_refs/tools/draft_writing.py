@@ -1,0 +1,136 @@
+"""Change and discard drafts for a model: what it wants in, what was done out.
+
+Drafts that are to be changed are found by the filters that a read has; then the registry is told,
+once for all of them. No table is touched, and so no hook for writes is asked. What is changed is
+checked as it is for rows, and kept as the model gave it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import and_, true
+
+from alfred_refs import sqla
+from alfred_refs.entries import Draft
+
+from .arguments import DbDelete, DbUpdate
+from .calls import Call
+from .drafted import DraftRows, drafted
+from .errors import (
+    InvalidArgumentsError,
+    MixedDraftsError,
+    TooManyRowsError,
+    UnexpectedRowError,
+)
+from .expected import values_otherwise
+from .filters import Conditions, own_refs, refs_of
+from .matching import Record, meets, references_of
+from .payloads import draft_changes
+from .results import shape_of
+from .tables import ToolTable
+
+_NOTHING = "no draft matches the filters; nothing was changed"
+
+
+class DraftWriter:
+    """Writes drafts for one call.
+
+    Args:
+        call: that is done.
+        table: of whose rows the drafts are.
+        named: the pending drafts that its filters name as rows of the table, by their refs.
+    """
+
+    def __init__(self, call: Call, table: ToolTable, named: Mapping[str, Draft]) -> None:
+        self._call = call
+        self._table = table
+        self._named = named
+
+    def update(self, arguments: DbUpdate) -> dict[str, Any]:
+        """Change drafts, and return them as they are then.
+
+        Raises:
+            ToolError: they cannot be changed.
+            BadRefError: a ref cannot be used.
+        """
+        changes = draft_changes(self._table, arguments.data)
+        hit = self._hit("db_update", arguments)
+        contents = {draft.ref: _changed(draft.content, changes, self._table) for draft in hit}
+        versions = {draft.ref: draft.version for draft in hit}
+        edited = self._call.conversation.edit_drafts(contents, versions=versions)
+        found = drafted(self._call, edited, self._table)
+        rendering = self._call.rendering([], shape := shape_of(self._table, None))
+        rows = DraftRows(self._call, rendering, found.labels, whole=True)
+        shown = [rows.row(record, shape) for record in found.records]
+        answer = {"table": self._table.name, "rows": shown, "count": len(shown)}
+        notes = [] if hit else [_NOTHING]
+        return self._call.finished(answer, notes, rendering, rows.foreign())
+
+    def delete(self, arguments: DbDelete) -> dict[str, Any]:
+        """Discard drafts, and return their refs.
+
+        Raises:
+            ToolError: they cannot be discarded.
+            BadRefError: a ref cannot be used.
+        """
+        refs = [draft.ref for draft in self._hit("db_delete", arguments)]
+        self._call.conversation.discard_drafts(refs)
+        answer = {"table": self._table.name, "deleted": refs, "count": len(refs)}
+        return self._call.finished(answer, [] if refs else [_NOTHING])
+
+    def _hit(self, tool: str, arguments: DbUpdate | DbDelete) -> list[Draft]:
+        """Return the drafts that meet all filters, once they are what the model expects.
+
+        Raises:
+            ToolError: a row may meet them too, or they cannot be decided of drafts.
+        """
+        table, filters = self._table, arguments.filters
+        keys = self._call.resolved(refs_of(filters, table, self._named))
+        conditions = Conditions(keys, self._named).all_of(filters, table)
+        if not sqla.is_false(and_(true(), *conditions)):
+            raise MixedDraftsError(tool, list(self._named))
+        chosen = dict.fromkeys(own_refs(filters, table, chosen=True))
+        drafts = [self._named[ref] for ref in chosen if ref in self._named]
+        records = drafted(self._call, drafts, table, filters).records
+        hit = [record for record in records if meets(record, filters)]
+        most = self._call.setting.max_written
+        if len(hit) > most:
+            raise TooManyRowsError(tool, most)
+        for record in hit:
+            for column, expected, actual in self._differences(record, arguments.expect):
+                raise UnexpectedRowError(record.name, column, actual, expected)
+        return [self._named[record.name] for record in hit]
+
+    def _differences(
+        self, record: Record, expect: str | dict[str, Any] | None
+    ) -> Iterator[tuple[str, Any, Any]]:
+        if isinstance(expect, dict):
+            yield from values_otherwise(self._table, expect, record.value, self._call.clean)
+        elif expect is not None:
+            label = self._named[record.name].label
+            if label is None and self._table.keys.label is None:
+                raise InvalidArgumentsError(
+                    f"{record.name!r} has no label: give values by column", "expect"
+                )
+            if expect not in (label, self._call.clean(label)):
+                yield "label", expect, label
+
+
+def _changed(
+    content: Mapping[str, Any], changes: Mapping[str, Any], table: ToolTable
+) -> dict[str, Any]:
+    """Return content with changes; a reference is said once, in a column or a relationship."""
+    outdated = set[str]()
+    for name, columns in references_of(table).items():
+        if name in changes:
+            outdated |= {*columns} - changes.keys()
+        elif changes.keys() & columns:
+            outdated.add(name)
+    return {**{n: value for n, value in content.items() if n not in outdated}, **changes}
+
+
+def chosen_drafts(filters: Sequence[Any], table: ToolTable, named: Mapping[str, Draft]) -> bool:
+    """Tell whether filters choose drafts, and do not only leave some out."""
+    return not named.keys().isdisjoint(own_refs(filters, table, chosen=True))
