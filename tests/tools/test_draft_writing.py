@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from alfred_refs import AsyncRefSession, Conversation, RefSession
 from alfred_refs.tools import Hooks, Toolset, Writing
 from tests.tools.conftest import MODELS, Call
-from tests.tools.models import Cuisine, Dish, Part
+from tests.tools.models import Cuisine, Dish
 from tests.tools.test_draft_reading import FIRST, SECOND, by_id, save, shown
 
 DAL = {"name": "Dal", "servings": 2, "parts": [{"note": "rice", "position": 1}]}
