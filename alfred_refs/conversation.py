@@ -49,14 +49,14 @@ class Conversation(DraftMap):
         Asked of the store at first use and then kept, so that all work of a turn has one number
         however many turns begin meanwhile.
         """
-        if self._turn is None:
-            self._turn = self._store.turn(self._address)
-        return self._turn
+        if self.working_turn is None:
+            self.working_turn = self._store.turn(self._address)
+        return self.working_turn
 
     def begin_turn(self) -> int:
         """Begin the next turn and return its number."""
-        self._turn = self._store.begin_turn(self._address)
-        return self._turn
+        self.working_turn = self._store.begin_turn(self._address)
+        return self.working_turn
 
     def fork(self, new_id: str) -> Conversation:
         """Make a conversation that goes on from here, for a branch of a chat, and open it.
@@ -89,7 +89,7 @@ class Conversation(DraftMap):
         """
         self._store.forget(self._address)
         self._caches.forget()
-        self._turn = None
+        self.working_turn = None
 
     def export(self) -> dict[str, Any]:
         """Return the whole conversation as JSON values, to be kept or moved.

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Column, inspect
-from sqlalchemy.orm import Mapper, RelationshipProperty
+from sqlalchemy.orm import Mapper, RelationshipDirection, RelationshipProperty
 
 from .entities import Entities
 from .errors import DraftContentError
@@ -30,7 +30,8 @@ class Record:
     Attributes:
         model: the class that it is an instance of.
         values: by column attribute; refs are text.
-        related: by relationship, new rows inside, and rows named by their refs.
+        related: by relationship, new rows inside, and rows named by their refs. One that a
+            foreign key alone leads to is named by that, among the values.
     """
 
     model: type[Any]
@@ -76,7 +77,12 @@ def record_of(
             record.values[name] = _accepted(values[name], given, where)
         elif name in mapper.relationships and not mapper.relationships[name].viewonly:
             relationship = mapper.relationships[name]
-            record.related[name] = _related(relationship, given, entities, where)
+            rows = _related(relationship, given, entities, where)
+            foreign = _foreign_key(relationship)
+            if foreign is not None and rows and isinstance(rows[0], str):
+                record.values[foreign] = rows[0]
+            else:
+                record.related[name] = rows
         else:
             raise _unknown(where, mapper, values)
     return record
@@ -160,6 +166,15 @@ def _related(
         )
     rows = given if isinstance(given, list) else [] if given is None else [given]
     return [_row(relationship.mapper.class_, row, entities, where) for row in rows]
+
+
+def _foreign_key(relationship: RelationshipProperty[Any]) -> str | None:
+    """Return the attribute that alone says which row a many-to-one relationship leads to."""
+    if relationship.direction is not RelationshipDirection.MANYTOONE:
+        return None
+    local = [*relationship.local_columns]
+    mapper = relationship.parent
+    return mapper.get_property_by_column(local[0]).key if len(local) == 1 else None
 
 
 def _row(model: type[Any], given: Any, entities: Entities, where: str) -> Record | str:

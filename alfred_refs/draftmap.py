@@ -37,13 +37,17 @@ _TOGETHER = 50  # drafts whose rows are looked for at once
 
 
 class DraftMap(RefMap):
-    """What the drafts of one conversation hold, and what has become of them."""
+    """What the drafts of one conversation hold, and what has become of them.
+
+    Attributes:
+        working_turn: the turn that this object works in, once it is known.
+    """
 
     def __init__(
         self, address: Address, store: Store, plans: Plans, caches: Caches, telemetry: Telemetry
     ) -> None:
         super().__init__(address, store, plans, caches, telemetry)
-        self._turn: int | None = None  # that this object works in, once it is known
+        self.working_turn: int | None = None
 
     def draft(
         self,
@@ -75,7 +79,7 @@ class DraftMap(RefMap):
             self._check_draftable(name, model)
         text = self._content(model, content)
         new = NewDraft(name, text, self._called(name, content, label))
-        [entry] = self._store.draft(self._address, [new], self._turn)
+        [entry] = self._store.draft(self._address, [new], self.working_turn)
         return self._shown(entry)
 
     def drafts(
@@ -188,7 +192,7 @@ class DraftMap(RefMap):
         ]
         done: Mapping[Ref, DraftEntry] = {}
         if edits and len(edits) == len(contents):
-            done = self._store.edit_drafts(self._address, edits, self._turn)
+            done = self._store.edit_drafts(self._address, edits, self.working_turn)
         if len(done) < len(contents):
             raise self._telemetry.refused(self.id, self._uneditable([*contents], read))
         reserved = {ref: entry for ref, entry in done.items() if entry.key is not None}

@@ -39,6 +39,7 @@ from .owners import OwnedFlush, Owner, confine_write, confined_records
 from .refs import draft_named
 from .registry import RefRegistry
 from .resolving import Named, alternates_of, put_keys
+from .session_conversation import SessionConversation
 
 T = TypeVar("T")
 
@@ -96,6 +97,15 @@ class RefSession(InterpretedSession):
     def conversation(self) -> Conversation | None:
         """What the session's refs are valid in: chosen when the session is made."""
         return self._conversation
+
+    @property
+    def own_view(self) -> SessionConversation | None:
+        """The conversation as the session itself sees it.
+
+        The refs of drafts that its transaction has saved name their rows here, and nowhere else
+        before it is committed.
+        """
+        return None if self._boundary is None else self._boundary.conversation
 
     @property
     def owner(self) -> Owner | None:

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from .cache import RefCache, Wanted
 from .conversation import Conversation
 from .draftmap import DraftMap
 from .keys import Key
+from .refs import Ref
 from .settling import Rows
-from .store import EntityKey, Entry
+from .store import DraftEntry, EntityKey, Entry
 
 
 class Viewer(Protocol):
@@ -59,6 +61,11 @@ class SessionConversation(DraftMap):
     def _cache(self) -> RefCache:
         """The cache of the session: the same until `make_room()`."""
         return self._mine
+
+    @property
+    def working_turn(self) -> int | None:  # type: ignore[override]
+        """See `DraftMap.working_turn`."""
+        return self._whole.working_turn
 
     @property
     def turn(self) -> int:
@@ -164,6 +171,16 @@ class SessionConversation(DraftMap):
         self.saving.clear()
         if saved and self._rows.committed:
             self.confirm_drafts(saved)
+
+    def _settled(self, drafts: Mapping[Ref, DraftEntry]) -> Mapping[Ref, DraftEntry]:
+        # rows of the session's own transaction are there for itself, and for nobody else yet
+        mine = {
+            ref: replace(draft, state="saved", key=self.saving[str(ref)][1], row=None)
+            for ref, draft in (drafts.items() if self.saving else ())
+            if str(ref) in self.saving
+        }
+        others = super()._settled({ref: drafts[ref] for ref in drafts if ref not in mine})
+        return {ref: mine.get(ref) or others[ref] for ref in drafts}
 
     def _fetch(self, cache: RefCache, wanted: Sequence[Wanted]) -> dict[Wanted, Key]:
         mine = {

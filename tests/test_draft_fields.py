@@ -174,7 +174,7 @@ def test_related_rows_are_inside_or_named(chat: Conversation) -> None:
 
     found = record(chat, content)
 
-    assert found.related["like"] == ["pot_1"]
+    assert found.values["like_id"] == "pot_1"
     named, inside = found.related["lids"]
     assert named == "lid_1"
     assert isinstance(inside, Record)

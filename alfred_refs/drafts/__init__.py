@@ -4,7 +4,8 @@ A draft's key is decided before its row is inserted, and the registry is told wh
 committed: see `saving`.
 """
 
+from .building import Builder as Builder
 from .rows import SessionRows as SessionRows
 from .saving import SessionDrafts as SessionDrafts
 
-__all__ = ["SessionDrafts", "SessionRows"]
+__all__ = ["Builder", "SessionDrafts", "SessionRows"]

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+)
 from pydantic_core import PydanticCustomError
 
 Operator = Literal[
@@ -138,13 +145,48 @@ class DbRead(_Arguments):
     )
 
 
-class DbCreate(_Arguments):
-    """Create one row or several."""
+class NewRows(_Arguments):
+    """New rows of one table, or drafts of it that are to be rows."""
 
     table: str
-    data: dict[str, Any] | Annotated[list[dict[str, Any]], Field(min_length=1)] = Field(
-        description="a row, or a list of rows: values by column"
+    data: dict[str, Any] | Annotated[list[dict[str, Any]], Field(min_length=1)] | None = Field(
+        default=None,
+        description="a row, or a list of rows: values by column; with from_draft, what is to be "
+        "changed in the draft, if anything",
     )
+    from_draft: str | Annotated[list[str], Field(min_length=1)] | None = Field(
+        default=None,
+        description="a draft to save, such as 'gen_recipe_1', or a list of them to save as they "
+        "are",
+    )
+
+    @property
+    def drafts(self) -> list[str]:
+        """The refs of the drafts that are to be saved."""
+        given = self.from_draft or []
+        return [given] if isinstance(given, str) else given
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows that are new and of no draft."""
+        if self.from_draft is not None or self.data is None:
+            return []
+        return self.data if isinstance(self.data, list) else [self.data]
+
+
+class DbCreate(NewRows):
+    """Create one row or several, or save drafts as rows: all of them or none."""
+
+    also: list[NewRows] = Field(
+        default=[],
+        description="more rows in the same call, of other tables too; they may name drafts that "
+        "are saved in it by their refs, in any order",
+    )
+
+    @property
+    def saves(self) -> bool:
+        """Whether drafts are to be saved."""
+        return any(each.drafts for each in (self, *self.also))
 
 
 class DbUpdate(_Arguments):

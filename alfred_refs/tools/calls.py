@@ -13,7 +13,7 @@ from pydantic_core import to_jsonable_python
 from sqlalchemy import ColumnElement, inspect, select, tuple_
 
 from alfred_refs import guard, sqla
-from alfred_refs.conversation import Conversation
+from alfred_refs.draftmap import DraftMap
 from alfred_refs.entries import Draft
 from alfred_refs.keys import Key, spells_uuid
 from alfred_refs.refs import parse_ref
@@ -35,12 +35,12 @@ class Call:
     Attributes:
         setting: what all calls of the toolset share.
         session: that does it.
-        conversation: in which its refs are valid.
+        conversation: in which its refs are valid, as the session sees it.
     """
 
     setting: Setting
     session: RefSession
-    conversation: Conversation
+    conversation: DraftMap
 
     def resolved(self, wanted: Iterable[tuple[str, str]]) -> Keys:
         """Return the keys of refs that are needed for entities: at most one round trip.

@@ -57,7 +57,7 @@ class DraftWriter:
         """
         changes = draft_changes(self._table, arguments.data)
         hit = self._hit("db_update", arguments)
-        contents = {draft.ref: _changed(draft.content, changes, self._table) for draft in hit}
+        contents = {draft.ref: with_changes(draft.content, changes, self._table) for draft in hit}
         versions = {draft.ref: draft.version for draft in hit}
         edited = self._call.conversation.edit_drafts(contents, versions=versions)
         found = drafted(self._call, edited, self._table)
@@ -118,7 +118,7 @@ class DraftWriter:
                 yield "label", expect, label
 
 
-def _changed(
+def with_changes(
     content: Mapping[str, Any], changes: Mapping[str, Any], table: ToolTable
 ) -> dict[str, Any]:
     """Return content with changes; a reference is said once, in a column or a relationship."""

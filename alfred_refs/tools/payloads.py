@@ -77,6 +77,8 @@ def draft_changes(table: ToolTable, payload: Mapping[str, Any]) -> dict[str, Any
     for name, value in payload.items():
         if name in related:
             changed[name] = _related(table, name, value)
+        elif name == table.discriminator:
+            changed[name] = value  # one that names no class is refused with the content
         elif name not in usable:
             raise UnknownColumnError(table.name, name, [*usable, *related])
         else:

@@ -165,6 +165,12 @@ def _parameters(tool: str, *, searched: bool) -> Schema:
     del schema["description"]
     if kinds is None:
         return schema
+    if tool == "db_create":
+        more = _lean(kinds["NewRows"])
+        schema["properties"]["also"]["items"] = _unexplained(
+            {name: each for name, each in more.items() if name != "description"}
+        )
+        return schema
     clause, *groups = (_lean(kinds[kind]) for kind in KINDS)
     reads = tool == "db_read"
     _offer_similar(clause["properties"]["op"], similar=reads and searched)

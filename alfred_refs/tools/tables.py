@@ -116,6 +116,20 @@ class ToolTable:
         return self.own or ROW_REF
 
     @property
+    def database_names(self) -> list[str]:
+        """What the database calls the tables that the rows are in."""
+        return [str(cast(Table, each).name) for each in inspect(self.model).mapper.tables]
+
+    @property
+    def discriminator(self) -> str | None:
+        """The attribute that says which class a row is of; `None` where there is one class."""
+        mapper: Mapper[Any] = inspect(self.model).mapper
+        column = mapper.polymorphic_on
+        if not isinstance(column, Column):
+            return None
+        return mapper.get_property_by_column(column).key
+
+    @property
     def fields(self) -> list[str]:
         """What a filter or a list of columns may name."""
         own = [] if self.own is not None else [ROW_REF]

@@ -21,16 +21,19 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from alfred_refs.conversation import Conversation
+from alfred_refs.diagnosis import said
+from alfred_refs.draftmap import DraftMap
 from alfred_refs.entities import Entities
-from alfred_refs.errors import SetupError
+from alfred_refs.errors import SavedDraftError, SetupError
 from alfred_refs.owners import Ownership
 from alfred_refs.policy import RefPolicy
 from alfred_refs.session import RefSession
 
 from .arguments import KINDS, TOOLS, Arguments, DbCreate, DbDelete, DbRead, DbUpdate
 from .calls import Call
+from .creating import Creator
 from .describing import described
 from .errors import InvalidArgumentsError, MissingFilterError, ToolError, UnknownToolError
 from .faults import fault_of
@@ -42,7 +45,7 @@ from .results import Limits
 from .schemas import Form, schemas_of
 from .setting import Setting
 from .sizes import check_size
-from .tables import ToolTables
+from .tables import ToolTable, ToolTables
 from .writing import Writer
 
 if TYPE_CHECKING:
@@ -128,22 +131,28 @@ class Toolset:
                 f"a tool was called on a {type(session).__name__}",
                 "give a RefSession, or await call_async() with an AsyncRefSession",
             )
-        call = Call(self._setting, session, self._conversation_of(session))
+        call = Call(self._setting, session, self._view_of(session))
         self._check_owner(session)
         if session.in_transaction():
             # what the application has left to be flushed is its own, and so are its mistakes
             session.flush()
-        table = None
+        table, checked = None, None
         try:
             checked = _checked(tool, arguments)
             table = self.tables.named(checked.table, write=not isinstance(checked, DbRead))
-            with _transaction(session):
-                return _answer(call, checked)
+            return _done(call, checked)
         except Exception as error:
-            fault = fault_of(error, tool, table)
+            fault = fault_of(error, tool, self._refusing(error, checked) or table)
             if fault is None:
                 raise
             return _as_answer(call, fault)
+
+    def _refusing(self, error: Exception, arguments: Arguments | None) -> ToolTable | None:
+        """Return the table that the database says an error is of, where a call has several."""
+        if not isinstance(error, DBAPIError) or not isinstance(arguments, DbCreate):
+            return None
+        of = said(error).get("table_name")
+        return next((table for table in self.tables if of in table.database_names), None)
 
     async def call_async(self, session: AsyncRefSession, tool: str, arguments: Any) -> Answer:
         """Do what `call` does, with an asynchronous session."""
@@ -184,8 +193,9 @@ class Toolset:
             return described(self.tables)
         return described([self.tables.named(name) for name in tables])
 
-    def _conversation_of(self, session: RefSession) -> Conversation:
-        conversation = session.conversation
+    def _view_of(self, session: RefSession) -> DraftMap:
+        """Return the conversation of a session, as the session sees it."""
+        conversation = session.own_view
         if conversation is None:
             raise SetupError(
                 "a tool was called on a session without conversation",
@@ -209,12 +219,27 @@ class Toolset:
             )
 
 
+def _done(call: Call, arguments: Arguments) -> Answer:
+    """Do what arguments ask for, in one transaction, and return the answer.
+
+    Drafts that somebody else has saved meanwhile are looked at once more: they are rows now.
+    """
+    try:
+        with _transaction(call.session):
+            return _answer(call, arguments)
+    except (SavedDraftError, IntegrityError):
+        if not isinstance(arguments, DbCreate) or not arguments.saves:
+            raise
+    with _transaction(call.session):
+        return _answer(call, arguments)
+
+
 def _answer(call: Call, arguments: Arguments) -> Answer:
     match arguments:
         case DbRead():
             return Reader(call).read(arguments)
         case DbCreate():
-            return Writer(call).create(arguments)
+            return Creator(call).create(arguments)
         case DbUpdate():
             return Writer(call).update(arguments)
         case DbDelete():
@@ -274,7 +299,7 @@ def _misshapen(tool: str, error: ValidationError) -> ToolError:
     found = error.errors(include_url=False)
     first = next((each for each in found if _is_meant(each)), found[0])
     place = [part for part in first["loc"] if part not in KINDS and not _is_branch(part)]
-    field = ".".join(str(part) for part in place)
+    field = ".".join(str(part) for part in place) or None
     match first["type"]:
         case "missing" | "too_short" if place == ["filters"]:
             return MissingFilterError(tool)
@@ -282,7 +307,7 @@ def _misshapen(tool: str, error: ValidationError) -> ToolError:
             return InvalidArgumentsError("it is missing", field)
         case "extra_forbidden":
             return InvalidArgumentsError("there is no such field", field)
-        case "dict_type" | "list_type" if place[:1] == ["data"]:
+        case "dict_type" | "list_type" if "data" in place:
             return InvalidArgumentsError("a row is an object: its values by column", field)
         case "too_short":
             return InvalidArgumentsError("it is empty", field)

@@ -1,4 +1,4 @@
-"""Create, change and delete rows for a model: what it wants in, what was done out.
+"""Change and delete rows for a model: what it wants in, what was done out.
 
 Rows that are to be changed are found by the filters that a read has, and locked; then they are
 changed one by one through the unit of work, so that cascades, versions and events of the ORM hold.
@@ -14,7 +14,6 @@ from sqlalchemy.exc import CircularDependencyError
 from sqlalchemy.orm import lazyload
 
 from alfred_refs.entries import Draft
-from alfred_refs.making import instance_of
 
 from .arguments import DbCreate, DbDelete, DbUpdate
 from .calls import Call
@@ -31,9 +30,6 @@ from .hooks import Row, Writing
 from .payloads import (
     Record,
     changes,
-    check_complete,
-    deduplicated,
-    new_records,
     refs_of_records,
 )
 from .results import shape_of
@@ -54,32 +50,6 @@ class Writer:
         self._call = call
         self._setting = call.setting
         self._session = call.session
-
-    def create(self, arguments: DbCreate) -> dict[str, Any]:
-        """Create rows, and return them.
-
-        Raises:
-            ToolError: they cannot be created.
-            BadRefError: a ref in them cannot be used.
-        """
-        table = self._setting.tables.named(arguments.table, write=True)
-        payloads = arguments.data if isinstance(arguments.data, list) else [arguments.data]
-        if len(payloads) > self._setting.max_written:
-            raise TooManyRowsError("db_create", self._setting.max_written)
-        records = new_records(table, payloads)
-        self._call.resolved(refs_of_records(table, records))
-        writing = self._begun("create", table, arguments, records)
-        names = self._setting.deduplicate.get(table.model)
-        merged: list[list[int]] = []
-        if names is not None:
-            writing.records, merged = deduplicated(writing.records, names)
-        check_complete(table, writing.records)
-        instances = [instance_of(table.model, record) for record in writing.records]
-        self._session.add_all(instances)
-        answer = self._written(writing, table, instances)
-        if merged:
-            answer["merged"] = merged
-        return answer
 
     def update(self, arguments: DbUpdate) -> dict[str, Any]:
         """Change rows, and return them as they are then.

@@ -143,10 +143,11 @@ def test_what_a_draft_must_have_is_not_taken_from_it(call: Call, drafts: Convers
 
 
 def test_drafts_are_changed_all_or_none(
-    call: Call, drafts: Conversation, monkeypatch: pytest.MonkeyPatch
+    call: Call, session: RefSession, drafts: Conversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that somebody else has edited meanwhile is in the way of all."""
-    before = drafts.read_drafts
+    view: Any = session.own_view
+    before = view.read_drafts
 
     def edited(refs: Any, entity: Any = None) -> Any:
         found = before(refs, entity)
@@ -154,7 +155,7 @@ def test_drafts_are_changed_all_or_none(
         drafts.edit_draft(SECOND, {"name": "Garlic Naan"})
         return found
 
-    monkeypatch.setattr(drafts, "read_drafts", edited)
+    monkeypatch.setattr(view, "read_drafts", edited)
     asked = {"table": "dishes", "filters": [by_id(FIRST, SECOND)], "data": {"servings": 6}}
     error = call("db_update", **asked)["error"]
 
@@ -231,25 +232,27 @@ def test_a_draft_that_is_saved_is_its_row(
 @pytest.mark.parametrize("tool", ["db_update", "db_delete"])
 def test_a_draft_that_is_saved_meanwhile_is_told(
     call: Call,
+    session: RefSession,
     drafts: Conversation,
-    dishes: dict[str, uuid.UUID],
     monkeypatch: pytest.MonkeyPatch,
     tool: str,
 ) -> None:
     """With the ref of its row; the others are as they were."""
-    before = drafts.read_drafts
+    key = uuid.uuid4()
+    view: Any = session.own_view
+    before = view.read_drafts
 
     def saved(refs: Any, entity: Any = None) -> Any:
         found = before(refs, entity)
         monkeypatch.undo()
-        save(drafts, SECOND, dishes["Soup"])
+        save(drafts, SECOND, key)
         return found
 
-    monkeypatch.setattr(drafts, "read_drafts", saved)
+    monkeypatch.setattr(view, "read_drafts", saved)
     data = {"data": {"spice": 1}} if tool == "db_update" else {}
     error = call(tool, table="dishes", filters=[by_id(FIRST, SECOND)], **data)["error"]
 
-    row = drafts.refer(Dish, dishes["Soup"])
+    row = drafts.refer(Dish, key)
     assert (error["code"], error["ref"], error["saved"]) == ("saved_draft", SECOND, row)
     assert contents(drafts) == {FIRST: DAL}
 

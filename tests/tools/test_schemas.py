@@ -59,7 +59,7 @@ MISTAKES: list[tuple[str, dict[str, Any]]] = [
     ("db_read", {"table": "dishes", "filters": [{**IS_SOUP, "and": [IS_SOUP]}]}),
     ("db_read", {"table": "dishes", "filters": [{"and": []}]}),
     ("db_read", {"table": "dishes", "filters": [{"not": [IS_SOUP]}]}),
-    ("db_create", {"table": "dishes"}),
+    ("db_create", {"table": "dishes", "data": 5}),
     ("db_create", {"table": "dishes", "data": []}),
     ("db_create", {"table": "dishes", "data": "Soup"}),
     ("db_update", {"table": "dishes", "data": {"name": "A"}}),
