@@ -38,12 +38,13 @@ _SIMILAR = (
 # what a tool is called -> what it does; `{}` are the setting's
 _PURPOSES: Mapping[str, str] = {
     "db_read": "Read rows of a table: at most {rows} an answer. Rows are named by refs such as "
-    "'{entity}_1', in all tools. If 'more' is true, call again with the 'cursor' of the answer.",
+    "'{entity}_1', in all tools; filters that name rows by them may name drafts, such as "
+    "'gen_{entity}_1'. If 'more' is true, call again with the 'cursor' of the answer.",
     "db_create": "Create one row of a table, or up to {written}: all of them or none.",
     "db_update": "Change the rows of a table that meet all filters, up to {written}: all of them "
-    "or none.",
+    "or none. Drafts are changed in calls of their own.",
     "db_delete": "Delete the rows of a table that meet all filters, up to {written}: all of them "
-    "or none.",
+    "or none. Drafts are discarded in calls of their own.",
 }
 
 # what a tool is called -> what it does to rows, in the words of the Model Context Protocol

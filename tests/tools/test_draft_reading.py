@@ -269,6 +269,10 @@ def test_reading_a_draft_sends_no_statement(
     assert shown(either) == [FIRST, SECOND]
     assert [each for each in sent if "dishes" in each] == []
     assert store.trips == ["read_drafts"] * 5
+    conversation.draft(Dish, {"parent_id": FIRST})
+    store.trips.clear()
+    call("db_read", table="dishes", filters=[by_id(FIRST, "gen_dish_3")])
+    assert store.trips == ["read_drafts"]
 
 
 @pytest.mark.usefixtures("dishes")
