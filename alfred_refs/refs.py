@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_DRAFT = "gen_"
+DRAFT = "gen_"
+"""What the refs of drafts begin with, and no name of an entity does."""
+
 _ENTITY = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 _NUMBERED = re.compile(r".*_[0-9]+", re.ASCII)
 _REF = re.compile(r"(?P<draft>gen_)?(?P<entity>[a-z][a-z0-9_]*)_(?P<number>[1-9][0-9]{0,17})")
@@ -27,7 +29,7 @@ class Ref:
     draft: bool = False
 
     def __str__(self) -> str:
-        return f"{_DRAFT if self.draft else ''}{self.entity}_{self.number}"
+        return f"{DRAFT if self.draft else ''}{self.entity}_{self.number}"
 
 
 def parse_ref(text: str) -> Ref | None:
@@ -43,7 +45,7 @@ def parse_ref(text: str) -> Ref | None:
 
 def draft_named(text: str) -> Ref | None:
     """Return the ref that the text spells, if it is a draft's."""
-    ref = parse_ref(text) if text.startswith(_DRAFT) else None
+    ref = parse_ref(text) if text.startswith(DRAFT) else None
     return ref if ref is not None and ref.draft else None
 
 
@@ -55,6 +57,6 @@ def is_entity_name(text: str) -> bool:
     """
     return (
         _ENTITY.fullmatch(text) is not None
-        and not text.startswith(_DRAFT)
+        and not text.startswith(DRAFT)
         and _NUMBERED.fullmatch(text) is None
     )

@@ -6,7 +6,7 @@ parameters; what the refs named goes out. Where a ref cannot be used, nothing ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy.orm import ORMExecuteState
@@ -17,7 +17,7 @@ from .boundary import Boundary, holds_key
 from .columns import KeyColumn
 from .criteria import Single
 from .plans import Plan
-from .refs import draft_named
+from .refs import DRAFT
 from .session_conversation import SessionConversation
 
 Named = Sequence[tuple[KeyColumn, Any]]
@@ -54,7 +54,8 @@ def _put_one(
     text = None if execution.parameters else single.text_in(statement, values)
     if text is None:
         return None
-    _flush_drafts(execution, [text])
+    if text.startswith(DRAFT):
+        _flush(execution)
     [key] = conversation.resolve_wanted([(text, single.column.entity)])
     value = single.column.from_key(key)
     execution.statement = single.with_key(statement, values, value)
@@ -70,10 +71,8 @@ def _put_all(
     texts = criteria.texts(inputs, *given)
     if not texts:
         return []
-    has_alternates = any(column.by for _, column in texts)
-    if has_alternates and execution.execution_options.get("autoflush", True):
-        sqla.autoflush(execution.session)
-    _flush_drafts(execution, [text for text, _ in texts])
+    if any(column.by or text.startswith(DRAFT) for text, column in texts):
+        _flush(execution)
     wanted = [(text, column.space) for text, column in texts]
     keys = alternates_of(execution, boundary).resolve_wanted(wanted)
     swapped = {
@@ -86,12 +85,10 @@ def _put_all(
     return [(column, value) for (_, column), value in swapped.items()]
 
 
-def _flush_drafts(execution: ORMExecuteState, texts: Iterable[str]) -> None:
-    """Send what waits for a flush if a statement names drafts, which may be among it."""
-    for text in texts:
-        if draft_named(text) and execution.execution_options.get("autoflush", True):
-            sqla.autoflush(execution.session)
-            break
+def _flush(execution: ORMExecuteState) -> None:
+    """Send what waits for a flush, where a ref may name what is among it."""
+    if execution.execution_options.get("autoflush", True):
+        sqla.autoflush(execution.session)
 
 
 def alternates_of(execution: ORMExecuteState, boundary: Boundary) -> Alternates:

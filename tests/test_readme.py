@@ -29,4 +29,4 @@ def test_the_programs_print_what_they_say(tables: Engine) -> None:
     assert [readme.run(program, names) for program, _ in programs] == [
         promised for _, promised in programs
     ]
-    assert len(programs) == 2
+    assert len(programs) == 3

@@ -134,6 +134,9 @@ class SessionDrafts:
             BadRefError: one cannot be used; all instances stay as they are, and all drafts.
         """
         held = [each for each in self._boundary.waiting() if _drafts_in(each)]
+        if not held:  # the common way
+            self._boundary.resolve_new()
+            return
         new = self._new(held)
         pairs = _in_order(held, new)
         keys = self._reserved(new) if new else {}
