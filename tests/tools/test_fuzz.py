@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from alfred_refs.tools import Toolset
 from tests.models import Recipe
 from tests.owned import Remark
 from tests.tools.fuzz.campaign import ROUND, Campaign, Found
+from tests.tools.fuzz.drafts import is_touched, meant, wrongs
 from tests.tools.fuzz.judge import Done, Judge
 from tests.tools.fuzz.owned import OwnedRound
 from tests.tools.fuzz.world import HUSH, Rows, World
@@ -118,3 +120,70 @@ def test_a_broken_promise_is_found(
     found = Judge(conversation, {KEY}).wrongs(done)
 
     assert [each.partition(":")[0] for each in found] == wrong
+
+
+PENDING = {"gen_recipe_1": ("pending", '{"name": "A"}'), "gen_recipe_2": ("pending", "{}")}
+EDITED = {**PENDING, "gen_recipe_1": ("pending", "{}")}
+DISCARDED = {**PENDING, "gen_recipe_1": ("discarded", '{"name": "A"}')}
+DRAFT = {"id": "gen_recipe_1", "_draft": "pending"}
+BY_ERROR = "drafts changed by a read or an error"
+OF_OTHERS = "a write tells of other drafts"
+ELSE = "a draft has become something else"
+
+
+@pytest.mark.parametrize(
+    ("tool", "answer", "after", "wrong"),
+    [
+        ("db_read", {"rows": [DRAFT], "count": 1}, PENDING, []),
+        ("db_read", {"rows": [DRAFT], "count": 1}, EDITED, [BY_ERROR]),
+        ("db_update", {"error": {}}, EDITED, [BY_ERROR]),
+        ("db_update", {"rows": [DRAFT], "count": 1}, EDITED, []),
+        ("db_update", {"rows": [], "count": 0}, EDITED, [OF_OTHERS]),
+        ("db_update", {"rows": [DRAFT], "count": 1}, DISCARDED, [ELSE]),
+        ("db_update", {"rows": [DRAFT, {}], "count": 2}, EDITED, ["a write hit drafts and rows"]),
+        ("db_delete", {"deleted": ["gen_recipe_1"], "count": 1}, DISCARDED, []),
+        ("db_delete", {"deleted": ["gen_recipe_1"], "count": 1}, EDITED, [ELSE]),
+        ("db_delete", {"deleted": ["gen_recipe_1"], "count": 1}, PENDING, [OF_OTHERS]),
+        ("db_delete", {"deleted": ["gen_recipe_2"], "count": 1}, DISCARDED, [OF_OTHERS]),
+    ],
+)
+def test_what_becomes_of_a_draft_is_found(
+    tool: str, answer: dict[str, Any], after: dict[str, tuple[str, str]], wrong: list[str]
+) -> None:
+    """Whatever is changed that an answer does not tell of."""
+    assert list(wrongs(tool, answer, PENDING, after)) == wrong
+
+
+def test_a_statement_to_the_table_of_drafts_is_found() -> None:
+    """Unless it may be for the labels of what they refer to, or for rows."""
+    [table] = Toolset([Recipe]).tables
+    answer = {"rows": [DRAFT], "count": 1}
+    sent = ["SELECT name FROM recipes"]
+    referring = {"gen_recipe_1": ("pending", '{"parent_recipe_id": "recipe_1"}')}
+
+    assert is_touched(table, answer, PENDING, sent)
+    assert not is_touched(table, answer, PENDING, ["SELECT 1 FROM recipes_of_others"])
+    assert not is_touched(table, answer, referring, sent)
+    assert not is_touched(table, {"rows": [DRAFT, {}], "count": 2}, PENDING, sent)
+    assert not is_touched(table, {"rows": [], "count": 0}, PENDING, sent)
+
+
+def test_what_filters_mean_of_drafts_is_told_anew(conversation: Conversation) -> None:
+    """Of those that they name, and that are pending."""
+    [table] = Toolset([Recipe]).tables
+    for content in ({"name": "A"}, {"name": "B"}, {"name": "A"}, {"name": "A"}):
+        conversation.draft(Recipe, content)
+    conversation.discard_drafts(["gen_recipe_4"])
+    held = {
+        each.ref: (each.state, json.dumps(each.content))
+        for each in conversation.drafts(states=["pending", "discarded"])
+    }
+    refs = ["gen_recipe_1", "gen_recipe_2", "gen_recipe_4"]
+    named = {"not": {"not": {"field": "id", "op": "in", "value": refs}}}
+    called = {"field": "name", "op": "=", "value": "A"}
+
+    judge = Judge(conversation, set())
+    assert meant(judge, table, {"filters": [named, called]}, held) == {"gen_recipe_1"}
+    either = {"filters": [named], "or_filters": [called]}
+    assert meant(judge, table, either, held) == {"gen_recipe_1"}
+    assert meant(judge, table, {"filters": [called]}, held) == set()

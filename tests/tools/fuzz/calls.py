@@ -36,6 +36,7 @@ class Caller:
         chance: what all choices are made by.
         tables: of the toolset.
         refs: gives the refs of an entity that are living.
+        drafts: gives those of its drafts.
     """
 
     def __init__(
@@ -43,10 +44,12 @@ class Caller:
         chance: random.Random,
         tables: Sequence[ToolTable],
         refs: Callable[[str], Sequence[str]],
+        drafts: Callable[[str], Sequence[str]] = lambda _: (),
     ) -> None:
         self._chance = chance
         self._tables = tables
         self._refs = refs
+        self._drafts = drafts
 
     def call(self) -> tuple[str, Arguments]:
         """Return the name of a tool, and arguments that it may take."""
@@ -58,7 +61,24 @@ class Caller:
             "db_update": self._update,
             "db_delete": self._delete,
         }
-        return tool, {"table": table.name, **make[tool](table)}
+        made = make[tool](table)
+        if tool != "db_create" and self._drafts(table.entity) and self._seldom():
+            self._name_drafts(made, table)
+        return tool, {"table": table.name, **made}
+
+    def _name_drafts(self, made: Arguments, table: ToolTable) -> None:
+        """Have filters name drafts, alone or among rows, and data what is nested in them."""
+        drafts = self._chance.choices(self._drafts(table.entity), k=2)
+        some = [*drafts, *self._refs(table.entity)[:1]] if self._seldom() else drafts
+        one = {"field": table.own, "op": "=", "value": drafts[0]}
+        op = self._chance.choice(["in", "in", "in", "not_in"])
+        named = self._chance.choice([one, {"field": table.own, "op": op, "value": some}])
+        others = made["filters"] if self._seldom() else []
+        made["filters"] = [{"or": [named, *others]}] if self._seldom() else [named, *others]
+        if "data" in made and table.targets and self._often():
+            name = self._chance.choice([*table.targets])
+            rows = [self._record(table.targets[name]) for _ in range(2)]
+            made["data"][name] = rows if table.relationship(name).uselist else rows[0]
 
     def _often(self) -> bool:
         return self._chance.random() < 0.7
@@ -160,7 +180,8 @@ class Caller:
     def _value_of(self, values: Any, column: ToolColumn) -> Any:
         if values.family == "ref":
             entity = column.key.entity if column.key is not None else ""
-            return self._chance.choice([*self._refs(entity)] or [f"{entity}_1"])
+            refs = self._drafts(entity) if self._chance.random() < 0.05 else ()
+            return self._chance.choice([*refs] or [*self._refs(entity)] or [f"{entity}_1"])
         if values.longest is not None:
             return f"c{self._chance.randrange(10_000)}"
         kind = values.schema.get("format") or values.schema.get("type")

@@ -14,7 +14,9 @@ from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset
 from alfred_refs.tools.errors import InvalidArgumentsError
 from alfred_refs.tools.repair import parsed, repaired
+from alfred_refs.tools.tables import ToolTable
 from tests.tools.fuzz.calls import Caller
+from tests.tools.fuzz.drafts import Drafts, Held, is_touched, meant, told_drafts, wrongs
 from tests.tools.fuzz.judge import Done, Judge, UnsureError
 from tests.tools.fuzz.mutations import Mutator
 from tests.tools.fuzz.world import MODELS, World
@@ -47,12 +49,17 @@ class OneLess(Hooks):
 
 
 class Transactions:
-    """Counts what is sent of transactions through an engine."""
+    """Counts what is sent of transactions through an engine, and keeps the statements."""
 
     def __init__(self, engine: Any) -> None:
         self.seen: Counter[str] = Counter()
+        self.statements: list[str] = []
+        event.listen(engine, "before_cursor_execute", self._note_statement)
         for name in ("begin", "commit", "rollback", "savepoint", "rollback_savepoint"):
             event.listen(engine, name, self._noting(name))
+
+    def _note_statement(self, *arguments: Any) -> None:
+        self.statements.append(str(arguments[2]))
 
     def _noting(self, name: str) -> Any:
         def note(*_: Any) -> None:
@@ -115,7 +122,9 @@ class Round:
             "autoflush": self._chance.random() < 0.8,
             "expire_on_commit": self._chance.random() < 0.5,
         }
-        self._caller = Caller(self._chance, list(self._toolset.tables), self._living)
+        self._drafts = Drafts(self._conversation, self._chance)
+        tables = list(self._toolset.tables)
+        self._caller = Caller(self._chance, tables, self._living, self._drafts.refs)
         self._mutator = Mutator(self._chance, self._bad)
         self._judge = Judge(self._conversation, self._world.keys)
         self._rows = self._world.rows()
@@ -123,6 +132,7 @@ class Round:
         self._gone: list[str] = []
         self._refs: dict[str, list[str]] = {}
         self._cursors: list[tuple[Any, str]] = []
+        self._held: Held = {}
 
     def run(self, calls: int) -> None:
         """Make the calls."""
@@ -133,6 +143,9 @@ class Round:
         for number in range(calls):
             if number % 10 == 0:
                 self._look()
+            if number % 30 == 0:
+                self._drafts.make(self._keys_of_dishes())
+                self._held = self._drafts.held()
             if self._chance.random() < 0.05:
                 session.close()
                 session = self._session()
@@ -161,10 +174,13 @@ class Round:
         inside = self._chance.random() < 0.2
         keep = self._chance.random() < 0.5
         before = Counter(self._transactions.seen)
+        self._transactions.statements.clear()
+        sent: list[str] = []
         try:
             if inside:
                 session.begin()
             answer = self._toolset.call(session, tool, arguments)
+            sent = [*self._transactions.statements]
             yield from self._usable(session, inside=inside)
             if inside:
                 session.commit() if keep else session.rollback()
@@ -173,6 +189,8 @@ class Round:
             session.close()
             yield f"raised {type(error).__name__}: {str(error)[:300]}"
             answer = {"error": {"code": "raised"}}
+        # what is done to them is done, whatever the caller undoes
+        yield from self._judged_drafts(tool, arguments, answer, sent)
         if inside and not keep and "error" not in answer:
             answer = {"error": {"code": "undone by the caller"}}
         yield from self._one_transaction(answer, before, inside=inside)
@@ -193,6 +211,36 @@ class Round:
         ended = {"begin": 1, "rollback" if "error" in answer else "commit": 1}
         if seen not in (Counter(ended), Counter()):
             yield f"transactions: {dict(seen)}"
+
+    def _judged_drafts(
+        self, tool: str, arguments: Any, answer: Any, sent: Sequence[str]
+    ) -> Iterator[str]:
+        held = self._drafts.held()
+        try:
+            arguments = repaired(parsed(arguments))
+        except InvalidArgumentsError:
+            arguments = {}
+        name = arguments.get("table") if isinstance(arguments, dict) else None
+        table = next((each for each in self._toolset.tables if each.name == name), None)
+        yield from wrongs(tool, answer, self._held, held)
+        if "error" not in answer and table is not None and tool != "db_create":
+            self._found.done[f"{tool}: drafts"] += bool(told_drafts(answer))
+            if tool != "db_read" and is_touched(table, answer, held, sent):
+                yield "a write of drafts has touched their table"
+            yield from self._meant_drafts(arguments, answer, table)
+        self._held = held
+
+    def _meant_drafts(self, arguments: Any, answer: Any, table: ToolTable) -> Iterator[str]:
+        try:
+            drafts, told = meant(self._judge, table, arguments, self._held), told_drafts(answer)
+        except UnsureError:
+            self._found.done["(drafts not judged)"] += 1
+            return
+        if told - drafts:
+            yield "drafts were hit that the filters do not mean"
+        is_part = answer.get("more") or arguments.get("cursor")
+        if drafts - told and not is_part:
+            yield "drafts were left out that the filters mean"
 
     def _judged(self, tool: str, arguments: Any, answer: Any) -> Iterator[str]:
         after = self._world.rows()
@@ -228,6 +276,10 @@ class Round:
                 self._gone.append(entry.ref)
             else:
                 self._refs.setdefault(entry.entity, []).append(entry.ref)
+
+    def _keys_of_dishes(self) -> dict[str, Any]:
+        entries = self._conversation.entries("dish", keys=True)
+        return {entry.ref: entry.key for entry in entries if entry.gone is None}
 
     def _living(self, entity: str) -> Sequence[str]:
         return self._refs.get(entity, [])

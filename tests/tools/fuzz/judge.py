@@ -18,6 +18,7 @@ from typing import Any
 from sqlalchemy import inspect
 
 from alfred_refs import Conversation
+from alfred_refs.store import DraftState
 from alfred_refs.tools.tables import ROW_REF, ToolTable
 from tests.tools.fuzz.world import HUSH, Place, Rows, plain, spelt
 from tests.tools.models import Course
@@ -179,12 +180,17 @@ class Judge:
         if arguments.get("or_filters"):
             filters.append({"or": arguments["or_filters"]})
         for place, row in done.instances.items():
-            if place[0] == _main(table) and all(self._holds(each, row) for each in filters):
+            if place[0] == _main(table) and all(self.holds(each, row) for each in filters):
                 yield place
 
-    def _holds(self, given: Any, row: Any) -> bool:
+    def holds(self, given: Any, row: Any) -> bool:
+        """Tell whether a filter holds of a row.
+
+        Raises:
+            UnsureError: what it means cannot be told.
+        """
         try:
-            return holds(given, row, self._value_of) is True
+            return holds(given, row, self.value_of) is True
         except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
             raise UnsureError from error
 
@@ -192,7 +198,7 @@ class Judge:
         """Return the rows that an answer tells of."""
         name = table.own or ROW_REF
         refs = done.answer.get("deleted", [row[name] for row in done.answer.get("rows", [])])
-        return {self._place(ref, table) for ref in refs}
+        return {self._place(ref, table) for ref in refs if not ref.startswith("gen_")}
 
     def _place(self, ref: str, table: ToolTable) -> Place:
         key = self._key_of(ref)
@@ -203,12 +209,17 @@ class Judge:
         if ref not in self._known:
             entries = self._conversation.entries(keys=True)
             self._known = {entry.ref: plain(entry.key) for entry in entries}
+            states: list[DraftState] = ["pending", "saved", "discarded"]
+            for draft in self._conversation.drafts(states=states, keys=True):
+                # one that is not saved is no row's, whatever a row has
+                is_row = draft.state == "saved"
+                self._known[draft.ref] = plain(draft.key) if is_row else draft.ref
         return self._known[ref]
 
-    def _value_of(self, name: str, given: Any) -> Any:
+    def value_of(self, name: str, given: Any) -> Any:
         """Return what a column has for what a model writes."""
         if isinstance(given, list):
-            return [self._value_of(name, each) for each in given]
+            return [self.value_of(name, each) for each in given]
         if given is None:
             return None
         if name in _REFS or name == ROW_REF or (name.endswith("_id") and name[0] != "l"):
