@@ -38,6 +38,14 @@ class Record:
     values: dict[str, Any]
     related: dict[str, list[Record | str]] = field(default_factory=dict)
 
+    def inside(self) -> Iterator[Record]:
+        """Yield the new rows inside, at any depth."""
+        for rows in self.related.values():
+            for row in rows:
+                if isinstance(row, Record):
+                    yield row
+                    yield from row.inside()
+
     def refs(self, entities: Entities) -> Iterator[tuple[str, str]]:
         """Yield the refs in it, each with the entity that is needed."""
         keys = entities.of_class(self.model).all

@@ -30,6 +30,7 @@ class Builder:
 
     def __init__(self, named: Named) -> None:
         self._named = named
+        self._made: dict[int, tuple[Record, Any]] = {}  # with the record, or its id is another's
 
     def build(self, record: Record, **more: Any) -> Any:
         """Return a new instance, without what it is related to.
@@ -38,7 +39,13 @@ class Builder:
             record: what it has.
             more: values by attribute beside those.
         """
-        return instance_of(record.model, {**record.values, **more})
+        instance = instance_of(record.model, {**record.values, **more})
+        self._made[id(record)] = record, instance
+        return instance
+
+    def made_of(self, record: Record) -> Any:
+        """Return the instance that was made of a record, that of a row inside another too."""
+        return self._made[id(record)][1]
 
     def relate(self, instance: Any, record: Record) -> None:
         """Put in what an instance is related to, at any depth."""

@@ -183,11 +183,6 @@ class DbCreate(NewRows):
         "are saved in it by their refs, in any order",
     )
 
-    @property
-    def saves(self) -> bool:
-        """Whether drafts are to be saved."""
-        return any(each.drafts for each in (self, *self.also))
-
 
 class DbUpdate(_Arguments):
     """Change the rows that meet all filters."""

@@ -7,54 +7,32 @@ before, and is answered with the rows that they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import select
 
 from alfred_refs.draft_fields import Record as NewRow, record_of
 from alfred_refs.drafts import Builder
+from alfred_refs.entities import Entities
 from alfred_refs.entries import Draft
 from alfred_refs.errors import SavedDraftError
-from alfred_refs.making import instance_of
 
 from .arguments import DbCreate, NewRows
+from .batches import Batch, check_said, together
 from .draft_writing import with_changes
 from .errors import InvalidArgumentsError, TooManyRowsError
 from .hooks import Writing
 from .payloads import (
     check_complete,
-    deduplicated,
     draft_changes,
     new_records,
     refs_of_records,
 )
-from .results import shape_of
 from .tables import ToolTable
 from .writing import Writer
 
 _DONE = "{} saved before: nothing was created now; to add more rows, name {} in another call"
-
-
-@dataclass(slots=True)
-class Batch:
-    """What one call makes of one table.
-
-    Attributes:
-        table: whose rows.
-        writing: what hooks are told; its records are values of the new rows, those of drafts
-            first.
-        drafts: with what each draft's row is to be, by its ref.
-        merged: which records became one, as `deduplicated` tells.
-        instances: the new rows.
-    """
-
-    table: ToolTable
-    writing: Writing
-    drafts: Mapping[str, NewRow]
-    merged: list[list[int]] = field(default_factory=list)
-    instances: list[Any] = field(default_factory=list)
 
 
 class Creator(Writer):
@@ -69,22 +47,29 @@ class Creator(Writer):
         """
         given = [arguments, *arguments.also]
         for each in given:
-            _check(each)
+            check_said(each)
         tables = [self._setting.tables.named(each.table, write=True) for each in given]
-        if sum(len(each.rows) + len(each.drafts) for each in given) > self._setting.max_written:
-            raise TooManyRowsError("db_create", self._setting.max_written)
         drafts = self._drafts(given, tables)
         if drafts and all(draft.saved is not None for draft in drafts.values()):
             return self._as_saved(given, tables, drafts)
         pairs = zip(given, tables, strict=True)
         batches = [self._batch(arguments, *pair, drafts) for pair in pairs]
         self._check_refs(batches, drafts)
+        inside = self._inside(arguments, batches)
         for batch in batches:
             self._prepare(batch)
-        self._build(batches)
+            check_complete(batch.table, batch.writing.records)
+        for batch in inside:
+            self._prepare(batch)
+        builder = self._build(batches)
         self._session.flush()
-        answers = [self._answer(batch) for batch in batches]
-        return _together(answers, self._saved(batches))
+        answers = [self._answer(batch, builder) for batch in batches]
+        notes = [n for batch in inside for n in self._answer(batch, builder).get("notes", [])]
+        return together(answers, self._saved(batches, builder), notes)
+
+    @property
+    def _entities(self) -> Entities:
+        return self._call.conversation.plans.entities
 
     # What is wanted
 
@@ -111,10 +96,10 @@ class Creator(Writer):
         table: ToolTable,
         drafts: Mapping[str, Draft],
     ) -> Batch:
-        saved = {ref: self._new_row(drafts[ref], given.data, table) for ref in given.drafts}
-        records = [*(row.values for row in saved.values()), *new_records(table, given.rows)]
-        writing = Writing(self._session, table.model, "create", arguments, records)
-        return Batch(table, writing, saved)
+        rows = [self._new_row(drafts[ref], given.data, table) for ref in given.drafts]
+        rows += [NewRow(table.model, record) for record in new_records(table, given.rows)]
+        writing = self._writing(arguments, table, rows)
+        return Batch(table, writing, rows, given.drafts, fixed=bool(given.drafts))
 
     def _new_row(self, draft: Draft, changes: Any, table: ToolTable) -> NewRow:
         """Return what a draft's row is to be, with what is to be changed in it.
@@ -128,17 +113,16 @@ class Creator(Writer):
         checked = draft_changes(table, changes or {})
         content = with_changes(draft.content, checked, table)
         draft_changes(table, content)
-        return record_of(table.model, content, self._call.conversation.plans.entities)
+        return record_of(table.model, content, self._entities)
 
     def _check_refs(self, batches: Sequence[Batch], drafts: Mapping[str, Draft]) -> None:
         """Check that all refs name rows, or drafts of the same call."""
-        entities = self._call.conversation.plans.entities
         wanted = [
             want
             for batch in batches
             for want in (
                 *refs_of_records(batch.table, batch.writing.records),
-                *(want for row in batch.drafts.values() for want in row.refs(entities)),
+                *(want for row in batch.rows for want in row.refs(self._entities)),
             )
         ]
         self._call.resolved(
@@ -147,34 +131,60 @@ class Creator(Writer):
             if text not in drafts or drafts[text].entity != entity
         )
 
+    def _inside(self, arguments: DbCreate, batches: Iterable[Batch]) -> list[Batch]:
+        """Return the rows inside others, by their tables, as far as there are hooks for them.
+
+        Raises:
+            TooManyRowsError: there are too many rows in all.
+        """
+        rows = [row for batch in batches for row in batch.rows]
+        nested = [each for row in rows for each in row.inside()]
+        if len(rows) + len(nested) > self._setting.max_written:
+            raise TooManyRowsError("db_create", self._setting.max_written)
+        found: dict[ToolTable, list[NewRow]] = {}
+        for row in nested:
+            table = self._setting.tables.of_model(row.model)
+            if table is not None and self._setting.hooks_of(table):
+                found.setdefault(table, []).append(row)
+        return [
+            Batch(table, self._writing(arguments, table, inside), inside, fixed=True)
+            for table, inside in found.items()
+        ]
+
+    def _writing(self, arguments: DbCreate, table: ToolTable, rows: Iterable[NewRow]) -> Writing:
+        records = [row.values for row in rows]
+        return Writing(self._session, table.model, "create", arguments, records)
+
     # Making it
 
     def _prepare(self, batch: Batch) -> None:
-        """Have hooks enrich the records, and check that they are complete."""
-        writing = batch.writing
-        for hooks in self._setting.hooks_of(batch.table):
-            hooks.before_write(writing)
-        names = self._setting.deduplicate.get(batch.table.model)
-        if names is not None and not batch.drafts:
-            writing.records, batch.merged = deduplicated(writing.records, names)
-        check_complete(batch.table, writing.records)
+        """Have hooks enrich the records.
 
-    def _build(self, batches: Sequence[Batch]) -> None:
+        Raises:
+            SetupError: a hook adds records to those of drafts, or takes some out.
+        """
+        for hooks in self._setting.hooks_of(batch.table):
+            hooks.before_write(batch.writing)
+        if batch.fixed:
+            batch.take_back()
+        else:
+            names = self._setting.deduplicate.get(batch.table.model)
+            batch.make_anew(names)
+
+    def _build(self, batches: Sequence[Batch]) -> Builder:
         """Make the instances: all of them before they are related to each other."""
-        built: dict[str, Any] = {}
-        builder = Builder(lambda class_, ref: built.get(ref) or self._row_named(class_, ref))
+        of_drafts: dict[str, Any] = {}
+        builder = Builder(lambda class_, ref: of_drafts.get(ref) or self._row_named(class_, ref))
         for batch in batches:
-            records = iter(batch.writing.records)
-            for (ref, row), record in zip(batch.drafts.items(), records, strict=False):
-                row_now = NewRow(row.model, record)
-                built[ref] = builder.build(row_now, **{str(batch.table.own): ref})
-            model = batch.table.model
-            batch.instances = [built[ref] for ref in batch.drafts]
-            batch.instances += [instance_of(model, record) for record in records]
+            for ref, row in zip(batch.drafts, batch.rows, strict=False):
+                of_drafts[ref] = builder.build(row, **{str(batch.table.own): ref})
+            for row in batch.rows[len(batch.drafts) :]:
+                builder.build(row)
         for batch in batches:
-            for ref, row in batch.drafts.items():
-                builder.relate(built[ref], row)
-            self._session.add_all(batch.instances)
+            for row in batch.rows:
+                builder.relate(builder.made_of(row), row)
+                self._session.add(builder.made_of(row))
+        return builder
 
     def _row_named(self, class_: type[Any], ref: str) -> Any:
         """Return a row that a draft is related to.
@@ -182,28 +192,27 @@ class Creator(Writer):
         Raises:
             BadRefError: there is none, as of a draft that the call does not save.
         """
-        self._call.resolved([(ref, self._call.conversation.plans.entities.name_of(class_))])
+        entity = self._entities.name_of(class_)
+        self._call.resolved([(ref, entity)])
         with self._session.no_autoflush:
             found = self._session.get(class_, ref)
         if found is None:
-            entity = self._call.conversation.plans.entities.name_of(class_)
             raise self._call.conversation.gone(ref, entity)
         return found
 
     # Answers
 
-    def _answer(self, batch: Batch) -> dict[str, Any]:
-        answer = self._written(batch.writing, batch.table, batch.instances)
-        if batch.merged:
-            answer["merged"] = batch.merged
-        return answer
+    def _answer(self, batch: Batch, builder: Builder) -> dict[str, Any]:
+        instances = [builder.made_of(row) for row in batch.rows]
+        answer = self._shown(batch.table, instances, batch.writing)
+        return answer | ({"merged": batch.merged} if batch.merged else {})
 
-    def _saved(self, batches: Sequence[Batch]) -> dict[str, str]:
+    def _saved(self, batches: Sequence[Batch], builder: Builder) -> dict[str, str]:
         """Return the refs of rows that were drafts, by those of the drafts."""
         return {
-            ref: getattr(instance, str(batch.table.own))
+            ref: getattr(builder.made_of(row), str(batch.table.own))
             for batch in batches
-            for ref, instance in zip(batch.drafts, batch.instances, strict=False)
+            for ref, row in zip(batch.drafts, batch.rows, strict=False)
         }
 
     def _as_saved(
@@ -212,21 +221,23 @@ class Creator(Writer):
         tables: Sequence[ToolTable],
         drafts: Mapping[str, Draft],
     ) -> dict[str, Any]:
-        """Return the answer of a call that was done before: the rows as they are now."""
+        """Return the answer of a call that was done before: the rows as they are now.
+
+        Raises:
+            SavedDraftError: a row is not there, or not for this session to see.
+        """
         answers = []
         for each, table in zip(given, tables, strict=True):
-            refs = [str(drafts[ref].saved) for ref in each.drafts]
-            rows = self._rows_of(refs, table)
-            for ref in each.drafts:
-                if str(drafts[ref].saved) not in rows:
-                    raise SavedDraftError(ref, str(drafts[ref].saved))
-            answers.append(self._shown(table, [rows[ref] for ref in refs]))
+            saved = {ref: str(drafts[ref].saved) for ref in each.drafts}
+            rows = self._rows_of(list(saved.values()), table)
+            for ref, row in saved.items():
+                if row not in rows:
+                    raise SavedDraftError(ref, row)
+            answers.append(self._shown(table, [rows[ref] for ref in saved.values()]))
         saved = {ref: str(draft.saved) for ref, draft in drafts.items()}
-        were = "they were" if len(saved) > 1 else f"{next(iter(saved))!r} was"
-        answer = _together(answers, saved)
-        notes = [_DONE.format(were, ", ".join(map(repr, saved.values())))]
-        answer["notes"] = [*notes, *answer.get("notes", [])]
-        return answer
+        were = f"{next(iter(saved))!r} was" if len(saved) == 1 else "all these drafts were"
+        note = _DONE.format(were, ", ".join(map(repr, saved.values())))
+        return together(answers, saved, [note])
 
     def _rows_of(self, refs: Sequence[str], table: ToolTable) -> dict[str, Any]:
         if not refs:
@@ -234,31 +245,3 @@ class Creator(Writer):
         own = getattr(table.model, str(table.own))
         found = self._session.scalars(select(table.model).where(own.in_(refs)))
         return {getattr(row, str(table.own)): row for row in found}
-
-    def _shown(self, table: ToolTable, instances: Sequence[Any]) -> dict[str, Any]:
-        shape = shape_of(table, None)
-        saved = self._call.read_again(instances, shape)
-        rendering = self._call.rendering(saved, shape)
-        rows = [rendering.row(instance, shape) for instance in saved]
-        answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
-        return self._call.finished(answer, [], rendering)
-
-
-def _check(given: NewRows) -> None:
-    """Check that it is said what is wanted: no schema that all clients take could say that.
-
-    Raises:
-        InvalidArgumentsError: it is not.
-    """
-    if given.data is None and given.from_draft is None:
-        raise InvalidArgumentsError("give data, or from_draft", "data")
-    if isinstance(given.data, list) and given.from_draft is not None:
-        raise InvalidArgumentsError("give the changes of a draft as one object", "data")
-    if given.data is not None and isinstance(given.from_draft, list):
-        raise InvalidArgumentsError("give one draft where data changes it", "from_draft")
-
-
-def _together(answers: Sequence[dict[str, Any]], saved: Mapping[str, str]) -> dict[str, Any]:
-    """Return one answer of those to each table."""
-    first, *others = answers
-    return first | ({"saved": dict(saved)} if saved else {}) | ({"also": others} if others else {})

@@ -228,10 +228,17 @@ def _done(call: Call, arguments: Arguments) -> Answer:
         with _transaction(call.session):
             return _answer(call, arguments)
     except (SavedDraftError, IntegrityError):
-        if not isinstance(arguments, DbCreate) or not arguments.saves:
+        if not isinstance(arguments, DbCreate) or not _were_saved(call, arguments):
             raise
     with _transaction(call.session):
         return _answer(call, arguments)
+
+
+def _were_saved(call: Call, arguments: DbCreate) -> bool:
+    """Tell whether drafts that could not be saved are rows by now: somebody else was first."""
+    refs = [ref for each in (arguments, *arguments.also) for ref in each.drafts]
+    drafts = call.conversation.read_drafts(refs) if refs else []
+    return any(draft.saved is not None for draft in drafts)
 
 
 def _answer(call: Call, arguments: Arguments) -> Answer:

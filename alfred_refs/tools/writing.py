@@ -136,14 +136,21 @@ class Writer:
     ) -> dict[str, Any]:
         """Save what was changed, and return it as the database has it then."""
         self._session.flush()
+        return self._shown(table, instances, writing)
+
+    def _shown(
+        self, table: ToolTable, instances: Sequence[Any], writing: Writing | None = None
+    ) -> dict[str, Any]:
+        """Return rows as the database has them, and as hooks leave them if they were written."""
         shape = shape_of(table, None)
         saved = self._call.read_again(instances, shape)
         rendering = self._call.rendering(saved, shape)
         rows = [rendering.row(instance, shape) for instance in saved]
-        self._ended(writing, table, rows)
+        if writing is not None:
+            self._ended(writing, table, rows)
         self._call.clean_rows(rows, shape)
         answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
-        return self._call.finished(answer, writing.notes, rendering)
+        return self._call.finished(answer, [] if writing is None else writing.notes, rendering)
 
     def _drafts_named(
         self, table: ToolTable, arguments: DbUpdate | DbDelete

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import Engine, event, func, select
 from sqlalchemy.orm import Session, sessionmaker
 
-from alfred_refs import Conversation, RefRegistry, RefSession
-from alfred_refs.tools import Hooks, Toolset, Writing
+from alfred_refs import Conversation, RefRegistry, RefSession, SetupError
+from alfred_refs.tools import Hooks, ToolError, Toolset, Writing
 from tests import owned
 from tests.fix_owned import World
 from tests.fix_session import TravelLog
@@ -371,3 +371,75 @@ def test_saving_costs_little(
     assert [statement.split()[0] for statement in sent] == ["INSERT", "INSERT", "SELECT"]
     assert registry.counts.round_trips - before <= 4  # read, reserve, mint, confirm
     assert store.trips == ["read_drafts", "refer"]
+
+
+class Inside(Hooks):
+    """Looks at parts, wherever they are made."""
+
+    def __init__(self) -> None:
+        """Have seen nothing."""
+        self.seen: list[Any] = []
+
+    def before_write(self, write: Writing) -> None:
+        """Enrich the parts, by other records than were given; refuse one."""
+        self.seen.append([record.get("note") for record in write.records])
+        if {"note": "poison"} in write.records:
+            raise ToolError("poisonous", "no poison; leave it out")
+        write.records = [{**record, "position": 7} for record in write.records]
+
+    def after_write(self, write: Writing, rows: list[dict[str, Any]]) -> None:
+        """Say what was made."""
+        write.notes.append(f"{len(rows)} parts by hooks")
+
+
+def test_hooks_see_the_rows_inside_drafts(
+    session: RefSession, conversation: Conversation, soup: str
+) -> None:
+    """They go through nobody else's hands, so what holds for such rows must hold there."""
+    hooks = Inside()
+    toolset = Toolset(MODELS, hooks={Part: [hooks]})
+    poison = conversation.draft(Dish, {"parts": [{"note": "poison"}]}).ref
+
+    answer = toolset.call(session, "db_create", {"table": "dishes", "from_draft": soup})
+    refused = toolset.call(session, "db_create", {"table": "dishes", "from_draft": poison})
+
+    assert answer["notes"] == ["1 parts by hooks"]
+    assert session.scalars(select(Part.position)).all() == [7]
+    assert (refused["error"]["code"], pending(conversation)) == ("poisonous", [poison])
+    assert hooks.seen == [["leek"], ["poison"]]
+
+
+def test_rows_inside_count(session: RefSession, conversation: Conversation) -> None:
+    """A call makes so many rows at most, wherever they stand."""
+    toolset = Toolset(MODELS, max_written=3)
+    ref = conversation.draft(Dish, {"parts": 3 * [{"note": "x"}]}).ref
+
+    answer = toolset.call(session, "db_create", {"table": "dishes", "from_draft": ref})
+    assert answer["error"]["code"] == "too_many_rows"
+
+
+def test_a_hook_may_not_add_to_drafts(session: RefSession, soup: str) -> None:
+    """Nor take some out: which record would be of which draft."""
+
+    class Doubling(Hooks):
+        def before_write(self, write: Writing) -> None:
+            write.records *= 2
+
+    toolset = Toolset(MODELS, hooks={Dish: [Doubling()]})
+    with pytest.raises(SetupError, match="a hook of 'Dish' changed how many records there are"):
+        toolset.call(session, "db_create", {"table": "dishes", "from_draft": soup})
+
+
+def test_a_conflict_of_another_kind_is_not_tried_again(
+    session: RefSession, conversation: Conversation
+) -> None:
+    """Hooks are asked once, and the model is told."""
+    hooks = Inside()
+    toolset = Toolset(MODELS, hooks={Part: [hooks]})
+    ref = conversation.draft(Dish, {"code": "x", "parts": [{"note": "leek"}]}).ref
+    toolset.call(session, "db_create", {"table": "dishes", "data": {"code": "x"}})
+
+    answer = toolset.call(session, "db_create", {"table": "dishes", "from_draft": ref})
+    assert (answer["error"]["code"], answer["error"]["columns"]) == ("conflict", ["code"])
+    assert hooks.seen == [["leek"]]
+    assert pending(conversation) == [ref]

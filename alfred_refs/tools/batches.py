@@ -1,0 +1,89 @@
+"""What one call creates, table by table, on its way from arguments to answers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from alfred_refs.draft_fields import Record as NewRow
+from alfred_refs.errors import SetupError
+
+from .arguments import NewRows
+from .errors import InvalidArgumentsError
+from .hooks import Writing
+from .payloads import deduplicated
+from .tables import ToolTable
+
+
+@dataclass(slots=True)
+class Batch:
+    """Rows of one table that are made by one call.
+
+    Attributes:
+        table: whose rows.
+        writing: what hooks are told; its records are the values of the rows.
+        rows: what is made, those of drafts first.
+        drafts: the refs of the drafts that the first rows are of.
+        fixed: whether each row is one that is there in another place: a draft, or inside of one.
+        merged: which records became one, as `deduplicated` tells.
+    """
+
+    table: ToolTable
+    writing: Writing
+    rows: list[NewRow]
+    drafts: Sequence[str] = ()
+    fixed: bool = False
+    merged: list[list[int]] = field(default_factory=list)
+
+    def take_back(self) -> None:
+        """Put what hooks have made of the records into the rows.
+
+        Raises:
+            SetupError: they have added records, or taken some out.
+        """
+        records = self.writing.records
+        if len(records) != len(self.rows):
+            raise SetupError(
+                f"a hook of {self.table.model.__qualname__!r} changed how many records there are, "
+                "and some are drafts, or rows inside of some",
+                "have it change the records, or refuse the call with a ToolError",
+            )
+        for row, record in zip(self.rows, [dict(each) for each in records], strict=True):
+            row.values.clear()
+            row.values.update(record)
+
+    def make_anew(self, names: Sequence[str] | None) -> None:
+        """Make rows of the records that hooks have left.
+
+        Args:
+            names: of the attributes that tell them apart, if those that are the same become one.
+        """
+        if names is not None:
+            self.writing.records, self.merged = deduplicated(self.writing.records, names)
+        self.rows = [NewRow(self.table.model, record) for record in self.writing.records]
+
+
+def check_said(given: NewRows) -> None:
+    """Check that it is said what is wanted: no schema that all clients take could say that.
+
+    Raises:
+        InvalidArgumentsError: it is not.
+    """
+    if given.data is None and given.from_draft is None:
+        raise InvalidArgumentsError("give data, or from_draft", "data")
+    if isinstance(given.data, list) and given.from_draft is not None:
+        raise InvalidArgumentsError("give the changes of a draft as one object", "data")
+    if given.data is not None and isinstance(given.from_draft, list):
+        raise InvalidArgumentsError("give one draft where data changes it", "from_draft")
+
+
+def together(
+    answers: Sequence[dict[str, Any]], saved: Mapping[str, str], notes: Sequence[str]
+) -> dict[str, Any]:
+    """Return one answer of those to each table."""
+    first, *others = answers
+    answer = first | ({"saved": dict(saved)} if saved else {})
+    answer |= {"also": others} if others else {}
+    notes = [*notes, *first.get("notes", [])]
+    return answer | ({"notes": notes} if notes else {})
