@@ -8,6 +8,7 @@ before, and is answered with the rows that they are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import select
@@ -52,10 +53,11 @@ class Creator(Writer):
         drafts = self._drafts(given, tables)
         if drafts and all(draft.saved is not None for draft in drafts.values()):
             return self._as_saved(given, tables, drafts)
-        pairs = zip(given, tables, strict=True)
-        batches = [self._batch(arguments, *pair, drafts) for pair in pairs]
+        pairs = list(zip(given, tables, strict=True))
+        contents = self._contents(pairs, drafts)
+        batches = [self._batch(arguments, *pair, contents) for pair in pairs]
         self._check_refs(batches, drafts)
-        inside = self._inside(arguments, batches)
+        inside = self._inside(batches)
         for batch in batches:
             self._prepare(batch)
             check_complete(batch.table, batch.writing.records)
@@ -89,31 +91,38 @@ class Creator(Writer):
                 found |= {draft.ref: draft for draft in read}
         return found
 
+    def _contents(
+        self, pairs: Iterable[tuple[NewRows, ToolTable]], drafts: Mapping[str, Draft]
+    ) -> dict[str, Any]:
+        """Return what drafts hold, with what is to be changed in them.
+
+        Raises:
+            SavedDraftError: one is a row already, and others of the call are not.
+            ToolError: its content is not for the model to store.
+        """
+        contents: dict[str, Any] = {}
+        for given, table in pairs:
+            for draft in (drafts[ref] for ref in given.drafts):
+                if draft.saved is not None:
+                    raise SavedDraftError(draft.ref, draft.saved)
+                checked = draft_changes(table, _changes(given))
+                contents[draft.ref] = with_changes(draft.content, checked, table)
+                draft_changes(table, contents[draft.ref])
+        return contents
+
     def _batch(
         self,
         arguments: DbCreate,
         given: NewRows,
         table: ToolTable,
-        drafts: Mapping[str, Draft],
+        contents: Mapping[str, Mapping[str, Any]],
     ) -> Batch:
-        rows = [self._new_row(drafts[ref], given.data, table) for ref in given.drafts]
+        rows = [record_of(table.model, contents[ref], self._entities) for ref in given.drafts]
         rows += [NewRow(table.model, record) for record in new_records(table, given.rows)]
-        writing = self._writing(arguments, table, rows)
+        records = [row.values for row in rows]
+        writing = Writing(self._session, table.model, "create", arguments, records)
+        writing.drafts = contents
         return Batch(table, writing, rows, given.drafts, fixed=bool(given.drafts))
-
-    def _new_row(self, draft: Draft, changes: Any, table: ToolTable) -> NewRow:
-        """Return what a draft's row is to be, with what is to be changed in it.
-
-        Raises:
-            SavedDraftError: it is a row already, and others of the call are not.
-            ToolError: its content is not for the model to store.
-        """
-        if draft.saved is not None:
-            raise SavedDraftError(draft.ref, draft.saved)
-        checked = draft_changes(table, changes or {})
-        content = with_changes(draft.content, checked, table)
-        draft_changes(table, content)
-        return record_of(table.model, content, self._entities)
 
     def _check_refs(self, batches: Sequence[Batch], drafts: Mapping[str, Draft]) -> None:
         """Check that all refs name rows, or drafts of the same call."""
@@ -131,7 +140,7 @@ class Creator(Writer):
             if text not in drafts or drafts[text].entity != entity
         )
 
-    def _inside(self, arguments: DbCreate, batches: Iterable[Batch]) -> list[Batch]:
+    def _inside(self, batches: Sequence[Batch]) -> list[Batch]:
         """Return the rows inside others, by their tables, as far as there are hooks for them.
 
         Raises:
@@ -146,14 +155,7 @@ class Creator(Writer):
             table = self._setting.tables.of_model(row.model)
             if table is not None and self._setting.hooks_of(table):
                 found.setdefault(table, []).append(row)
-        return [
-            Batch(table, self._writing(arguments, table, inside), inside, fixed=True)
-            for table, inside in found.items()
-        ]
-
-    def _writing(self, arguments: DbCreate, table: ToolTable, rows: Iterable[NewRow]) -> Writing:
-        records = [row.values for row in rows]
-        return Writing(self._session, table.model, "create", arguments, records)
+        return [_batch_like(batches[0], table, inside) for table, inside in found.items()]
 
     # Making it
 
@@ -245,3 +247,15 @@ class Creator(Writer):
         own = getattr(table.model, str(table.own))
         found = self._session.scalars(select(table.model).where(own.in_(refs)))
         return {getattr(row, str(table.own)): row for row in found}
+
+
+def _changes(given: NewRows) -> dict[str, Any]:
+    """Return what is to be changed in the draft that is saved."""
+    return given.data if isinstance(given.data, dict) else {}
+
+
+def _batch_like(batch: Batch, table: ToolTable, rows: list[NewRow]) -> Batch:
+    """Return a batch of another table's rows inside drafts, of the same call."""
+    records = [row.values for row in rows]
+    writing = replace(batch.writing, model=table.model, records=records, notes=[])
+    return Batch(table, writing, rows, fixed=True)

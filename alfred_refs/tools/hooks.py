@@ -8,7 +8,7 @@ awaited call. To refuse a call they raise a `ToolError`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -73,8 +73,12 @@ class Writing:
         verb: what is done.
         arguments: what the model asked for.
         records: the new rows (create), the one set of changes (update) or nothing (delete):
-            values as their columns have them, refs as the model gave them; may be changed.
+            values as their columns have them, refs as the model gave them; may be changed. New
+            rows inside drafts are a write of their own, in which what they are inside of has no
+            ref.
         notes: what the model is told beside the rows.
+        drafts: what those drafts hold that the call saves, by their refs: records may name them,
+            and no row is there yet.
     """
 
     session: RefSession
@@ -83,6 +87,7 @@ class Writing:
     arguments: DbCreate | DbUpdate | DbDelete
     records: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    drafts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class Hooks:

@@ -409,6 +409,31 @@ def test_hooks_see_the_rows_inside_drafts(
     assert hooks.seen == [["leek"], ["poison"]]
 
 
+def test_hooks_know_what_drafts_hold(
+    session: RefSession, conversation: Conversation, soup: str
+) -> None:
+    """By the refs that records may name, of all that the call saves, as they are to be saved."""
+    seen: list[Any] = []
+
+    class Looking(Hooks):
+        def before_write(self, write: Writing) -> None:
+            seen.append((write.records, dict(write.drafts)))
+
+    toolset = Toolset(MODELS, hooks={Part: [Looking()]})
+    part = conversation.draft(Part, {"dish_id": soup}).ref
+    new = {"table": "parts", "data": {"dish_id": soup}}
+    drafted = {"table": "parts", "from_draft": part}
+    changes = {"parts": [{"note": "salt"}]}
+    asked = {"table": "dishes", "from_draft": soup, "data": changes, "also": [new, drafted]}
+    answer = toolset.call(session, "db_create", asked)
+
+    dish = {"name": "Soup", "servings": 2, "price": "4.50", "parts": [{"note": "salt"}]}
+    contents = {soup: dish, part: {"dish_id": soup}}
+    of_soup = [{"dish_id": soup}]
+    assert "error" not in answer
+    assert seen == [(of_soup, contents), (of_soup, contents), ([{"note": "salt"}], contents)]
+
+
 def test_rows_inside_count(session: RefSession, conversation: Conversation) -> None:
     """A call makes so many rows at most, wherever they stand."""
     toolset = Toolset(MODELS, max_written=3)
