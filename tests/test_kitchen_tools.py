@@ -57,6 +57,11 @@ def _is(field: str, value: Any, op: str = "=") -> dict[str, Any]:
     return {"field": field, "op": op, "value": value}
 
 
+def _draft(session: RefSession, content: dict[str, Any]) -> str:
+    assert session.conversation is not None
+    return session.conversation.draft(Recipe, content).ref
+
+
 def _names(answer: Answer) -> list[str]:
     return [row["name"] for row in answer["rows"]]
 
@@ -256,6 +261,47 @@ def test_one_ingredient_twice_in_a_batch_is_one_line(call: Call, own: str) -> No
         ("kryptonite", None),
     ]
     assert answer["merged"] == [[1, 3]]
+
+
+@pytest.mark.parametrize("also_first", [False, True])
+def test_a_draft_is_saved_with_the_kitchens_words(
+    call: Call, session: RefSession, also_first: bool
+) -> None:
+    """Lines inside it and lines that name it have their ingredients and places, in one call."""
+    inside = [{"name": "paneer"}, {"name": "chopped Onions", "position": 3}]
+    content = {"name": "Quokka", "ingredients": inside}
+    ref = _draft(session, content)
+    new = [{"recipe_id": ref, "name": "Tomatoes"}, {"recipe_id": ref, "name": "mystery sauce"}]
+    main: Answer = {"table": "recipes", "from_draft": ref}
+    also: Answer = {"table": "recipe_ingredients", "data": new}
+    if also_first:
+        main, also = also, main
+    answer = call("db_create", **main, also=[also])
+
+    notes = [*answer.get("notes", ()), *answer["also"][0].get("notes", ())]
+    assert [note.partition("; ")[0] for note in notes] == [
+        "'mystery sauce' is not for sure in the catalogue"
+    ]
+    [read] = call("db_read", table="recipes", filters=[_is("id", ref)])["rows"]
+    assert [
+        (line["position"], line["name"], line.get("_ingredient_id_label"))
+        for line in read["ingredients"]
+    ] == [
+        (0, "paneer", "paneer"),
+        (3, "chopped Onions", "onion"),
+        (4, "Tomatoes", "tomato"),
+        (5, "mystery sauce", None),
+    ]
+    near = call("db_read", table="recipes", filters=[_is("_semantic", "quokkas", "similar")])
+    assert [row["id"] for row in near["rows"]] == ["recipe_1"]
+
+
+def test_only_recipes_without_lines_are_reminded_of(call: Call, session: RefSession) -> None:
+    """Of two drafts that are saved together, the one with nothing in it."""
+    drafts = {"name": "Wraps", "ingredients": [{"name": "paneer"}]}, {"name": "Quokka crumble"}
+    refs = [_draft(session, each) for each in drafts]
+    answer = call("db_create", table="recipes", from_draft=refs)
+    assert answer["notes"] == ["no ingredients yet: create recipe_ingredients for 'recipe_2'"]
 
 
 def test_many_lines_cost_one_look_up(call: Call, own: str, loaded_kitchen: Engine) -> None:

@@ -8,7 +8,7 @@ the session shows. They tell the model what they did, in notes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any, Final
 
@@ -181,11 +181,13 @@ class AtTheEnd(Hooks):
         placeless = [each for each in write.records if _lacks(each, "position", "recipe_id")]
         if write.verb != "create" or not placeless:
             return
-        recipes = {record["recipe_id"] for record in placeless}
+        recipes = {record["recipe_id"] for record in placeless} - write.drafts.keys()
         line = RecipeIngredient
         last = select(line.recipe_id, func.max(line.position)).group_by(line.recipe_id)
         rows = write.session.execute(last.where(line.recipe_id.in_(recipes)))
-        places = Counter({recipe: place + 1 for recipe, place in rows})
+        places = Counter({str(recipe): place + 1 for recipe, place in rows})
+        # of recipes that are saved in the same call: after the lines inside them
+        places.update({ref: _places_in(content) for ref, content in write.drafts.items()})
         for record in placeless:
             record["position"] = places[record["recipe_id"]]
             places[record["recipe_id"]] += 1
@@ -214,10 +216,14 @@ class StillEmpty(Hooks):
     """Remind of the lines of a recipe that was just created."""
 
     def after_write(self, write: Writing, rows: list[Row]) -> None:
-        """Say where they go."""
-        if write.verb == "create":
-            refs = _listed(row["id"] for row in rows)
-            write.notes.append(f"no ingredients yet: create recipe_ingredients for {refs}")
+        """Say where they go, if the call has brought none."""
+        if write.verb != "create":
+            return
+        of_rows = Recipe.id.in_([row["id"] for row in rows])
+        empty = write.session.scalars(select(Recipe.id).where(of_rows, ~Recipe.ingredients.any()))
+        if refs := sorted(map(str, empty), key=[row["id"] for row in rows].index):
+            note = f"no ingredients yet: create recipe_ingredients for {_listed(refs)}"
+            write.notes.append(note)
 
 
 def _asked(clause: Filter, field: str) -> str | None:
@@ -241,6 +247,14 @@ def _with_filters(arguments: DbRead, filters: Sequence[Filter]) -> DbRead:
 
 def _lacks(record: Row, wanted: str, given: str) -> bool:
     return record.get(wanted) is None and record.get(given) is not None
+
+
+def _places_in(recipe: Mapping[str, Any]) -> int:
+    """Return the first place after the lines inside a draft of a recipe."""
+    lines = recipe.get("ingredients") or []
+    given = [line.get("position") for line in lines if isinstance(line, Mapping)]
+    places: list[int] = [place + 1 for place in given if place is not None]
+    return max([len(lines), *places])
 
 
 def _not_sure(name: str, likeliest: Found | None) -> str:
