@@ -106,6 +106,16 @@ def with_class(model: type[Any], content: Mapping[str, Any]) -> dict[str, Any]:
     return {name: values.show(mapper.polymorphic_identity), **content}
 
 
+def class_of(model: type[Any], content: Mapping[str, Any]) -> type[Any]:
+    """Return the class that content is of, among all whose rows are of one entity.
+
+    Raises:
+        DraftContentError: it says that it is of a class that there is not.
+    """
+    said: type[Any] = _mapper_said(_mapper(model).base_mapper, content).class_
+    return said
+
+
 def _mapper(model: type[Any]) -> Mapper[Any]:
     mapper: Mapper[Any] = inspect(model).mapper
     return mapper

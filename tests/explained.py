@@ -55,7 +55,6 @@ VALUES: Mapping[str, Any] = {
     "p_begun_at": datetime(2026, 1, 1, tzinfo=UTC),
     "p_chosen": [LARGE, SMALL],
     "p_conversation": LARGE,
-    "p_content": "{}",
     "p_contents": ["{}", "{}", "{}"],
     "p_counts": [1, 1, 1],
     "p_edits": [1, 1, 1],
@@ -65,7 +64,6 @@ VALUES: Mapping[str, Any] = {
     "p_gones": [None, None, "was deleted"],
     "p_id": "0",
     "p_keys": [encode(SMALL), encode(uuid.UUID(int=1)), encode(uuid.UUID(int=2))],
-    "p_label": "Soup",
     "p_labels": ["Soup", None, "Stew"],
     "p_last_drafts": [0, 1, 2],
     "p_limit": 5,
@@ -79,7 +77,6 @@ VALUES: Mapping[str, Any] = {
     "p_turn": 1,
     "p_turns": [1, 1, 1],
     "p_unused_for": timedelta(days=1),
-    "p_version": 1,
     "p_versions": [1, 1, 1],
 }
 

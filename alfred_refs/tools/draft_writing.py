@@ -26,7 +26,7 @@ from .errors import (
 )
 from .expected import values_otherwise
 from .filters import Conditions, own_refs, refs_of
-from .matching import Record, meets, references_of
+from .matching import Record, meets
 from .payloads import draft_changes
 from .results import shape_of
 from .tables import ToolTable
@@ -123,7 +123,7 @@ def with_changes(
 ) -> dict[str, Any]:
     """Return content with changes; a reference is said once, in a column or a relationship."""
     outdated = set[str]()
-    for name, columns in references_of(table).items():
+    for name, columns in table.references().items():
         if name in changes:
             outdated |= {*columns} - changes.keys()
         elif changes.keys() & columns:

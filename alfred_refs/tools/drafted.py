@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from alfred_refs.draft_fields import class_of
 from alfred_refs.entries import Draft
 from alfred_refs.errors import BadRefError
 from alfred_refs.guard import HIDDEN
@@ -55,10 +56,13 @@ def drafted(
     Args:
         call: that is about them.
         drafts: of the entity of a table.
-        table: the table.
+        table: the table; drafts of other classes of the entity are left out, as their rows are.
         filters: whose refs are to be compared with theirs.
     """
-    listed = sorted(drafts, key=lambda draft: number_of(draft.ref))
+    of_table = (
+        each for each in drafts if issubclass(class_of(table.model, each.content), table.model)
+    )
+    listed = sorted(of_table, key=lambda draft: number_of(draft.ref))
     known = {draft.ref: draft for draft in listed}
     others = (each for each in clauses_of(filters) if each.field != table.ref_field)
     texts = [text for clause in others for text in texts_in(clause)]
@@ -140,7 +144,7 @@ class DraftRows:
         if isinstance(value, list):
             return [self._refs(each) for each in value]
         if isinstance(value, str):
-            return self._call.scrub(value)
+            return self._call.scrub(value) or None
         return None if value is None else HIDDEN
 
     def _children(self, record: Record, shape: Shape) -> Mapping[str, Shape]:

@@ -14,9 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import inspect
-from sqlalchemy.orm import MANYTOONE
-
 from .arguments import SEMANTIC, AndGroup, Filter, FilterClause, NotGroup, OrGroup
 from .clauses import checked
 from .errors import InvalidFilterError, InvalidValueError, UnknownColumnError
@@ -82,7 +79,7 @@ class Record:
 
     def _related_ref(self, name: str) -> str | None:
         """Return the ref that a column will have, where a relationship says what that is."""
-        leading = (n for n, columns in references_of(self.table).items() if columns == [name])
+        leading = (n for n, columns in self.table.references().items() if columns == [name])
         held = (self.content.get(each) for each in leading)
         return next((each for each in held if isinstance(each, str)), None)
 
@@ -107,19 +104,9 @@ class Record:
 
         What is nested has a reference to what it is nested in, though the content does not say so.
         """
-        names = references_of(self.table).get(name, ())
+        names = self.table.references().get(name, ())
         nothing = None if self.ref is not None else ""
         return any(self.content.get(each, nothing) is not None for each in names)
-
-
-def references_of(table: ToolTable) -> dict[str, list[str]]:
-    """Return the columns in which a row refers to others, by the relationships to those."""
-    mapper = inspect(table.model).mapper
-    return {
-        each.key: [mapper.get_property_by_column(column).key for column in each.local_columns]
-        for each in mapper.relationships
-        if each.direction is MANYTOONE
-    }
 
 
 def meets(record: Record, filters: Iterable[Filter]) -> bool:

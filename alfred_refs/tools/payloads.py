@@ -72,7 +72,14 @@ def draft_changes(table: ToolTable, payload: Mapping[str, Any]) -> dict[str, Any
         ToolError: it is nothing that could be saved.
     """
     usable = {column.name: column for column in table.columns.values() if column.creatable}
-    related = [name for name in table.targets if not table.relationship(name).viewonly]
+    references = table.references()
+    related = [
+        name
+        for name in table.targets
+        if not table.relationship(name).viewonly
+        # what no model may write is not written by its relationship
+        and usable.keys() >= set(references.get(name, ()))
+    ]
     changed: dict[str, Any] = {}
     for name, value in payload.items():
         if name in related:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from sqlalchemy import Column, Table, inspect
-from sqlalchemy.orm import ColumnProperty, Mapper, RelationshipProperty
+from sqlalchemy.orm import MANYTOONE, ColumnProperty, Mapper, RelationshipProperty
 
 from alfred_refs import sqla
 from alfred_refs.columns import KeyColumn
@@ -170,6 +170,15 @@ class ToolTable:
         """Return a relationship that leads to a table which a model may use."""
         found: RelationshipProperty[Any] = inspect(self.model).mapper.relationships[name]
         return found
+
+    def references(self) -> dict[str, list[str]]:
+        """Return the columns in which a row refers to others, by the relationships to those."""
+        mapper = inspect(self.model).mapper
+        return {
+            each.key: [mapper.get_property_by_column(column).key for column in each.local_columns]
+            for each in mapper.relationships
+            if each.direction is MANYTOONE
+        }
 
 
 def accepted(accept: Callable[[Any], Any], field: str, given: Any) -> Any:

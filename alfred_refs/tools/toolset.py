@@ -1,7 +1,7 @@
 """`Toolset`: what a model may call. One path for all verbs.
 
     arguments ──repair, check──▶ refs ──resolve: ≤ 1 query──▶ hooks ──▶ statement ──▶ session
-                                                                                         │
+                                  │ drafts: ≤ 2 queries, to the registry                 │
     answer ◀──labels: ≤ 1 query a table──◀ rows with refs ◀──────────────────────────────┘
 
 A call comes in as a tool's name and JSON; an answer goes out as JSON. A `RefSession` runs the

@@ -15,6 +15,7 @@ from alfred_refs.store import Address, NewDraft
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset
 from alfred_refs.tools.questions import ranks_of
 from tests.fix_session import TravelLog
+from tests.models import Cook, Guest, Person
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Course, Cuisine, Dish
 from tests.tools.test_filters import CLAUSES, EACH_TIME, Kitchen, kitchen
@@ -160,6 +161,20 @@ def test_rows_that_a_draft_names_are_shown_by_their_refs(
     assert [first["parts"][0], first["parts"][1]["note"]] == [parts[0]["id"], "rice"]
     assert (second["parent_id"], second["parts"][0]["dish_id"]) == (FIRST, korma)
     assert shown(found) == [FIRST]
+
+
+def test_a_draft_is_of_its_class(session: RefSession, conversation: Conversation) -> None:
+    """As rows are, where the rows of several classes are of one entity."""
+    conversation.draft(Cook, {"stars": 2})
+    conversation.draft(Guest, {})
+    refs = ["gen_person_1", "gen_person_2"]
+    toolset = Toolset([Person, Cook])
+
+    def read(table: str) -> list[Any]:
+        asked = {"table": table, "filters": [by_id(*refs)]}
+        return shown(toolset.call(session, "db_read", asked))
+
+    assert (read("people"), read("cooks")) == (refs, refs[:1])
 
 
 def test_labels_of_drafts_stand_in_the_legend(

@@ -239,3 +239,26 @@ def test_no_filter_reaches_beyond_the_owner(
         told("db_delete", table="lines", filters=[{"field": "recipe.name", "op": "is_not_null"}])
         transaction.rollback()
     assert everything(owned_engine, world) == before
+
+
+def test_drafts_stand_among_the_owner_s_rows(anns: RefSession, world: World, told: Told) -> None:
+    """In one order; and nothing of another owner's is told with them."""
+    assert anns.conversation is not None
+    theirs = ref(anns, Recipe, world.recipes["bob"])
+    anns.conversation.draft(Recipe, {"name": "bisque", "parent_id": theirs})
+    named = {"field": "id", "op": "=", "value": "gen_recipe_1"}
+    other = {"field": "name", "op": "is_not_null"}
+    asked = {"table": "recipes", "filters": [{"or": [named, other]}], "order_by": "name"}
+
+    rows = told("db_read", **asked)["rows"]
+
+    [draft] = [row for row in rows if "_draft" in row]
+    assert draft["parent_id"] == theirs
+    assert "_parent_id_label" not in draft
+    assert [row["name"] for row in rows] == sorted(row["name"] for row in rows)
+    assert len(rows) > 2
+    for name in ("user_id", "user"):
+        data = {name: ref(anns, User, world.users["ann"])}
+        refused = told("db_update", table="recipes", filters=[named], data=data)
+        assert refused["error"]["code"] == "unknown_column"
+    assert told("db_delete", table="recipes", filters=[named])["deleted"] == ["gen_recipe_1"]
