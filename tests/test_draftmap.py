@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, insert, select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from alfred_refs import (
@@ -454,53 +453,15 @@ def test_a_session_takes_the_ref_of_a_saved_draft(tables: Engine, recipes: list[
 
 # A draft is saved once, whatever happens
 
-SAVE = """
-import os, signal, sys, uuid
-from sqlalchemy import create_engine, insert
-from sqlalchemy.exc import IntegrityError
-from alfred_refs import RefRegistry
-from tests.models import Recipe
 
-url, die = sys.argv[1:]
-engine = create_engine(url)
-chat = RefRegistry(engine).conversation("chat-7")
-sys.stdin.readline()
-[draft] = chat.reserve_keys({"gen_recipe_1": uuid.uuid4()}).values()
-if die == "reserved":
-    os.kill(os.getpid(), signal.SIGKILL)
-try:
-    with engine.begin() as connection:
-        connection.execute(insert(Recipe.__table__).values(id=draft.key, name="Soup"))
-except IntegrityError:
-    pass
-if die == "saved":
-    os.kill(os.getpid(), signal.SIGKILL)
-chat.confirm_drafts([draft.ref])
-print(chat.resolve("gen_recipe_1"))
-"""
-
-
-def saving(engine: Engine, *dying: str) -> list[str]:
-    """Save a draft in processes that start together, some dying; return what they say."""
-    url = engine.url.render_as_string(hide_password=False)
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", SAVE, url, die],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-        for die in dying
-    ]
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    said = [process.communicate()[0] for process in processes]
-    expected = [-signal.SIGKILL if die else 0 for die in dying]
-    assert [process.returncode for process in processes] == expected
-    return [text.strip() for text in said if text]
+def insert_draft(engine: Engine) -> uuid.UUID:
+    """Do what a process does that dies before it can tell of the row: return the row's key."""
+    chat = RefRegistry(engine).conversation("chat-7")
+    [draft] = chat.reserve_keys({"gen_recipe_1": uuid.uuid4()}).values()
+    with suppress(IntegrityError), engine.begin() as connection:
+        connection.execute(insert(Recipe).values(id=draft.key, name="Soup"))
+    assert isinstance(draft.key, uuid.UUID)
+    return draft.key
 
 
 def rows(engine: Engine) -> list[str]:
@@ -510,38 +471,37 @@ def rows(engine: Engine) -> list[str]:
 
 
 @pytest.mark.tables
-def test_processes_that_save_a_draft_together_make_one_row(engine: Engine) -> None:
+def test_registries_that_save_a_draft_together_make_one_row(engine: Engine) -> None:
     """Eight bring a key each; all insert the same one, and all are told the same."""
     chat = RefRegistry(engine).conversation("chat-7")
     chat.draft(Recipe, SOUP)
 
-    said = saving(engine, *8 * [""])
+    with ThreadPoolExecutor(8) as threads:
+        keys = set(threads.map(lambda _: insert_draft(engine), range(8)))
 
-    assert said == 8 * rows(engine)
-    assert str(chat.resolve("gen_recipe_1")) == said[0]
+    assert list(map(str, keys)) == rows(engine)
+    assert [chat.resolve("gen_recipe_1")] == list(keys)
 
 
 @pytest.mark.tables
-def test_a_process_that_is_killed_before_it_inserts_leaves_a_draft(engine: Engine) -> None:
-    """It is pending with its key, and who saves it again uses that."""
+def test_a_key_that_was_reserved_is_used_by_whoever_saves_next(engine: Engine) -> None:
+    """The draft is pending until then: its row is not there."""
     chat = RefRegistry(engine).conversation("chat-7")
     chat.draft(Recipe, SOUP)
-    assert saving(engine, "reserved") == []
+    [reserved] = chat.reserve_keys({"gen_recipe_1": KEY}).values()
 
     [left] = chat.drafts(keys=True)
-    assert (left.reserved, left.content, rows(engine)) == (True, SOUP, [])
-    assert saving(engine, "") == rows(engine) == [str(left.key)]
-    assert list(chat.drafts()) == []
+    assert (left.reserved, left.content, left.key) == (True, SOUP, KEY)
+    assert insert_draft(engine) == reserved.key
+    assert (rows(engine), list(chat.drafts())) == ([str(KEY)], [])
 
 
 @pytest.mark.tables
 @pytest.mark.parametrize("first", ["list", "read", "edit", "discard", "resolve", "fork"])
-def test_a_process_that_is_killed_once_the_row_is_there_leaves_none(
-    engine: Engine, first: str
-) -> None:
-    """Nobody was told that it is saved; whoever looks first finds the row."""
+def test_a_row_of_which_nobody_was_told_is_found(engine: Engine, first: str) -> None:
+    """The process that inserted it has died; whoever looks first finds it."""
     RefRegistry(engine).conversation("chat-7").draft(Recipe, SOUP)
-    assert saving(engine, "saved") == []
+    insert_draft(engine)
     chat = RefRegistry(engine).conversation("chat-7")
 
     match first:
