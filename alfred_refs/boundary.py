@@ -142,13 +142,16 @@ class Boundary:
         Raises:
             BadRefError: one cannot be used; only during a flush.
         """
+        # of one that was in a session before it is known which texts are refs: others are keys
+        known = isinstance(getattr(state, BOUNDARY, None), Boundary)
+        texts = names_of_texts(state) if known else None
         self.enter(state)
         if self._raw:
             return
         if flushing:
-            self._unresolved.put_keys([state])
+            self._unresolved.put_keys([state], texts)
         else:
-            self._unresolved.add_all(state)
+            self._unresolved.add_all(state, texts)
 
     def waiting(self) -> Iterable[Held]:
         """See `Unresolved.waiting`."""
@@ -162,6 +165,11 @@ class Boundary:
         """
         resolved = self._unresolved.resolve()
         self.alternates.remember(self._held.alternate(resolved))
+
+    def put_text(self, state: State, name: str, text: Any) -> None:
+        """Have an attribute hold refs as text again, which waits as before it was resolved."""
+        state.dict[name] = text
+        self._unresolved.add(state, name)
 
     def take_in(self, states: Iterable[State]) -> None:
         """Take in instances that are saved at once, without a flush.

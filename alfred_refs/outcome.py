@@ -35,21 +35,6 @@ _log = logging.getLogger("alfred_refs")
 State = InstanceState[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Saving:
-    """A draft that a transaction saves.
-
-    Attributes:
-        pair: the key of its row.
-        ref: the draft's.
-        undo: is called if it comes to nothing.
-    """
-
-    pair: EntityKey
-    ref: str
-    undo: Callable[[], None]
-
-
 @dataclass(slots=True)
 class _Record:
     """What was done between the begin and the end of a transaction or savepoint.
@@ -58,14 +43,16 @@ class _Record:
         before: whether a row was there before the first thing done to it.
         after: whether it is there after the last.
         labels: what rows are called that were written, where that has changed.
-        drafts: those that were to be saved.
+        drafts: those that were to be saved, with the keys of their rows.
+        undo: what is to be called if it comes to nothing.
         committed: whether all this came to stay, as far as the transaction around it does.
     """
 
     before: dict[EntityKey, bool] = field(default_factory=dict)
     after: dict[EntityKey, bool] = field(default_factory=dict)
     labels: dict[EntityKey, str] = field(default_factory=dict)
-    drafts: list[Saving] = field(default_factory=list)
+    drafts: dict[str, EntityKey] = field(default_factory=dict)
+    undo: list[Callable[[], None]] = field(default_factory=list)
     committed: bool = False
 
     def note(self, pair: EntityKey, there: bool) -> None:
@@ -76,7 +63,8 @@ class _Record:
         self.before = released.before | self.before
         self.after |= released.after
         self.labels |= released.labels
-        self.drafts += released.drafts
+        self.drafts |= released.drafts
+        self.undo += released.undo
 
 
 class Outcome:
@@ -98,10 +86,16 @@ class Outcome:
         """Note that a transaction or a savepoint begins."""
         self._open.append(_Record())
 
-    def saving(self, draft: Saving) -> None:
-        """Note that a draft is to be saved in this transaction or savepoint."""
+    def saving(self, drafts: Mapping[str, EntityKey], undo: Callable[[], None]) -> None:
+        """Note that drafts are to be saved in this transaction or savepoint.
+
+        Args:
+            drafts: their refs, with the keys of their rows.
+            undo: is called if it comes to nothing.
+        """
         if self._open:
-            self._open[-1].drafts.append(draft)
+            self._open[-1].drafts |= drafts
+            self._open[-1].undo.append(undo)
 
     def inserted(self, state: State) -> None:
         """Note that a row was inserted."""
@@ -196,15 +190,15 @@ class Outcome:
 
     def _undo(self, record: _Record) -> None:
         """Note what was never saved; a row met further out has its fate decided there."""
-        for draft in record.drafts:
-            draft.undo()
+        for undo in record.undo:
+            undo()
         outside = {pair for other in self._open for pair in other.before}
         unsaved = {pair for pair, there in record.before.items() if not there}
         self._gone |= dict.fromkeys(unsaved - outside, "was never saved")
 
     def _settle(self, record: _Record) -> None:
         self._labels |= record.labels
-        self._saved += [draft.ref for draft in record.drafts if record.after.get(draft.pair)]
+        self._saved += [ref for ref, pair in record.drafts.items() if record.after.get(pair)]
         for pair, there in record.after.items():
             if there:
                 self._gone.pop(pair, None)

@@ -46,9 +46,9 @@ class Unresolved:
         setattr(state, _TEXTS, {*names_of_texts(state), name})
         self._new[state] = None
 
-    def add_all(self, state: State) -> None:
-        """Have all texts wait that the program has set an instance's attributes to."""
-        texts = {name for name, _, _ in self._in(state)}
+    def add_all(self, state: State, names: Container[str] | None = None) -> None:
+        """Have all texts wait that the program has set attributes to, or those of these names."""
+        texts = {name for name, _, _ in self._in(state) if names is None or name in names}
         if texts:
             state.__dict__[_TEXTS] = texts
             self._new[state] = None
@@ -74,13 +74,15 @@ class Unresolved:
         self._new.clear()
         return waiting
 
-    def put_keys(self, states: Iterable[State]) -> None:
-        """Put keys in place of refs in instances, waiting or not.
+    def put_keys(self, states: Iterable[State], names: Container[str] | None = None) -> None:
+        """Put keys in place of refs in attributes of instances, of these names, waiting or not.
 
         Raises:
             BadRefError: one cannot be used; all instances stay as they are.
         """
-        for state, name, value in self._resolved(states):
+        for state, name, value in self._resolved(
+            states, None if names is None else lambda _: names
+        ):
             state.dict[name] = value
 
     @contextmanager

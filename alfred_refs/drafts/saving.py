@@ -38,7 +38,7 @@ from alfred_refs.errors import (
 )
 from alfred_refs.keys import Key
 from alfred_refs.new_keys import check_made, new_keys
-from alfred_refs.outcome import Outcome, Saving
+from alfred_refs.outcome import Outcome
 from alfred_refs.refs import draft_named
 from alfred_refs.store import EntityKey
 from alfred_refs.values import texts_in
@@ -94,9 +94,8 @@ class SessionDrafts:
             return None
         if options.get("with_for_update"):
             raise DraftRefError(ref, entity)
-        return self._known(draft, fresh=bool(options.get("populate_existing"))) or self._build(
-            class_, draft
-        )
+        known = self._known(draft, fresh=bool(options.get("populate_existing")))
+        return self._build(class_, draft) if known is None else known
 
     def _known(self, draft: Draft, *, fresh: bool) -> Any:
         """Return the object that is to save a draft, or was made of it as it is now."""
@@ -148,9 +147,9 @@ class SessionDrafts:
             for ref in keys:
                 del saving[ref]
             raise
-        for ref, pair in keys.items():
-            own = [_Text.of(each) for each in held if ref in _drafts_in(each)]
-            self._outcome.saving(Saving(pair, ref, partial(self._undo, ref, own)))
+        if held:
+            texts = [_Text.of(each) for each in held]
+            self._outcome.saving(keys, partial(self._undo, keys, texts))
         if pairs:
             sqla.save_in_order(flush, pairs)
 
@@ -201,11 +200,12 @@ class SessionDrafts:
             connection = session.connection(bind_arguments=where)
             return new_keys(connection, column, held, count)
 
-    def _undo(self, ref: str, texts: Sequence[_Text]) -> None:
-        """Have what was to become a draft's row be of a draft again."""
-        self._conversation.saving.pop(ref, None)
+    def _undo(self, refs: Iterable[str], texts: Sequence[_Text]) -> None:
+        """Have what was to become rows of drafts be of drafts again, and what named them."""
+        for ref in refs:
+            self._conversation.saving.pop(ref, None)
         for text in texts:
-            text.put_back()
+            text.put_back(self._boundary)
 
     # What others have saved
 
@@ -236,21 +236,25 @@ class _Text:
     there: sqla.There
     name: str
     text: Any
+    key: Any
 
     @classmethod
     def of(cls, held: Held) -> _Text:
-        """Return what an attribute holds, before it is resolved."""
+        """Return what an attribute held, now that it is resolved."""
         state, name, _, value = held
-        return cls(state.obj, name, value)
+        return cls(state.obj, name, value, state.dict[name])
 
-    def put_back(self) -> None:
+    def put_back(self, boundary: Boundary) -> None:
         """Put the ref back into the instance, if the program has not put in something else.
 
         One that was there before the transaction is loaded anew, as all instances are.
         """
         instance = self.there()
-        if instance is not None and sqla.state_of(instance).key is None:
-            sqla.state_of(instance).dict[self.name] = self.text
+        if instance is None:
+            return
+        state = sqla.state_of(instance)
+        if state.key is None and state.dict.get(self.name, self.key) == self.key:
+            boundary.put_text(state, self.name, self.text)
 
 
 def _drafts_in(held: Held) -> list[str]:

@@ -37,21 +37,23 @@ class Batch:
     merged: list[list[int]] = field(default_factory=list)
 
     def take_back(self) -> None:
-        """Put what hooks have made of the records into the rows.
+        """Put what hooks have made of the records into the rows, wherever they have moved them.
 
         Raises:
             SetupError: they have added records, or taken some out.
         """
-        records = self.writing.records
-        if len(records) != len(self.rows):
+        # a record in place of another is of the same row; one that was moved is known by itself
+        places = {id(row.values): place for place, row in enumerate(self.rows)}
+        records = [(places.get(id(r), at), dict(r)) for at, r in enumerate(self.writing.records)]
+        if sorted(place for place, _ in records) != [*range(len(self.rows))]:
             raise SetupError(
                 f"a hook of {self.table.model.__qualname__!r} changed how many records there are, "
                 "and some are drafts, or rows inside of some",
                 "have it change the records, or refuse the call with a ToolError",
             )
-        for row, record in zip(self.rows, [dict(each) for each in records], strict=True):
-            row.values.clear()
-            row.values.update(record)
+        for place, record in records:
+            self.rows[place].values.clear()
+            self.rows[place].values.update(record)
 
     def make_anew(self, names: Sequence[str] | None) -> None:
         """Make rows of the records that hooks have left.

@@ -176,7 +176,11 @@ class Creator(Writer):
     def _build(self, batches: Sequence[Batch]) -> Builder:
         """Make the instances: all of them before they are related to each other."""
         of_drafts: dict[str, Any] = {}
-        builder = Builder(lambda class_, ref: of_drafts.get(ref) or self._row_named(class_, ref))
+
+        def named(class_: type[Any], ref: str) -> Any:
+            return of_drafts[ref] if ref in of_drafts else self._row_named(class_, ref)
+
+        builder = Builder(named)
         for batch in batches:
             for ref, row in zip(batch.drafts, batch.rows, strict=False):
                 of_drafts[ref] = builder.build(row, **{str(batch.table.own): ref})

@@ -468,3 +468,35 @@ def test_a_conflict_of_another_kind_is_not_tried_again(
     assert (answer["error"]["code"], answer["error"]["columns"]) == ("conflict", ["code"])
     assert hooks.seen == [["leek"]]
     assert pending(conversation) == [ref]
+
+
+def test_a_hook_that_moves_records_mixes_up_no_drafts(
+    session: RefSession, conversation: Conversation
+) -> None:
+    """A draft is known by its ref, and not by where its record stands."""
+
+    class Reversing(Hooks):
+        def before_write(self, write: Writing) -> None:
+            write.records.reverse()
+
+    refs = [conversation.draft(Dish, {"name": name}).ref for name in ("Soup", "Dal")]
+    toolset = Toolset(MODELS, hooks={Dish: [Reversing()]})
+    toolset.call(session, "db_create", {"table": "dishes", "from_draft": refs})
+
+    assert [session.get_one(Dish, ref).name for ref in refs] == ["Soup", "Dal"]
+
+
+def test_a_hook_that_leaves_one_record_twice_is_refused(
+    session: RefSession, conversation: Conversation
+) -> None:
+    """As many as there were, and one draft without its own."""
+
+    class Leaving(Hooks):
+        def before_write(self, write: Writing) -> None:
+            write.records[0] = write.records[1]
+
+    refs = [conversation.draft(Dish, {"name": name}).ref for name in ("Soup", "Dal")]
+    toolset = Toolset(MODELS, hooks={Dish: [Leaving()]})
+    with pytest.raises(SetupError, match="changed how many records there are"):
+        toolset.call(session, "db_create", {"table": "dishes", "from_draft": refs})
+    assert pending(conversation) == refs
