@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -16,8 +18,6 @@ from tests.fix_owned import World
 from tests.fix_session import TravelLog
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish, Part, Serving
-
-SOUP = "gen_dish_1"
 
 Named = dict[str, Any]
 
@@ -205,33 +205,22 @@ def test_a_draft_that_is_saved_meanwhile_is_answered_with_its_row(
     assert (rows(tables, Dish), rows(tables, Part)) == (1, 1)
 
 
-def create(url: str, barrier: Any, said: Any) -> None:
-    """Save a draft with a part, at the same time as others."""
-    from sqlalchemy import create_engine  # noqa: PLC0415  # of this process
-
-    engine = create_engine(url)
-    with RefSession(engine, conversation=RefRegistry(engine).conversation("chat-7")) as session:
-        barrier.wait()
-        also = [{"table": "parts", "data": {"dish_id": SOUP, "note": "salt"}}]
-        arguments = {"table": "dishes", "from_draft": SOUP, "also": also}
-        said.put(Toolset(MODELS).call(session, "db_create", arguments))
-    engine.dispose()
-
-
 def test_processes_that_save_a_draft_together_make_one_row(tables: Engine, soup: str) -> None:
-    """All are answered with it, and its children are there once."""
-    fresh = multiprocessing.get_context("spawn")
-    barrier, said = fresh.Barrier(4), fresh.Queue()
+    """Both are answered with it, and its children are there once."""
     url = tables.url.render_as_string(hide_password=False)
-    together = [fresh.Process(target=create, args=(url, barrier, said)) for _ in range(4)]
+    program = [sys.executable, "-m", "tests.tools.creator", url]
+    together = [
+        subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
     for process in together:
-        process.start()
-    answers = [said.get(timeout=60) for _ in together]
-    for process in together:
-        process.join()
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    answers = [json.loads(process.communicate()[0]) for process in together]
 
-    assert [answer["saved"] for answer in answers] == 4 * [{soup: "dish_1"}]
-    assert sorted(len(answer["also"][0]["rows"]) for answer in answers) == [0, 0, 0, 1]
+    assert [answer["saved"] for answer in answers] == 2 * [{soup: "dish_1"}]
+    assert sorted(len(answer["also"][0]["rows"]) for answer in answers) == [0, 1]
     assert (rows(tables, Dish), rows(tables, Part)) == (1, 2)
 
 
