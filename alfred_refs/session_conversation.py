@@ -168,8 +168,9 @@ class SessionConversation(DraftMap):
 
     def end_saving(self, saved: Collection[str]) -> None:
         """Note that the transaction is over, and which of its drafts are saved."""
+        pairs = [self.saving[ref] for ref in saved]
         self.saving.clear()
-        if saved and self._rows.committed:
+        if pairs and self._rows.committed(pairs):
             self.confirm_drafts(saved)
 
     def _settled(self, drafts: Mapping[Ref, DraftEntry]) -> Mapping[Ref, DraftEntry]:

@@ -8,7 +8,7 @@ is not there.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -19,14 +19,11 @@ from .store import Address, DraftEntry, EntityKey, Store
 
 
 class Rows(Protocol):
-    """Where the rows of drafts are looked for.
+    """Where the rows of drafts are looked for."""
 
-    Attributes:
-        committed: whether a row that is found is there for good.
-    """
-
-    @property
-    def committed(self) -> bool: ...  # noqa: D102
+    def committed(self, pairs: Iterable[EntityKey]) -> bool:
+        """Tell whether rows of these keys, if they are found, are there for good."""
+        ...
 
     def there(self, pairs: Collection[EntityKey]) -> Collection[EntityKey]:
         """Return those of these keys that rows have."""
@@ -45,12 +42,14 @@ class StoredRows:
         entities: say which tables the rows are in.
     """
 
-    committed = True
-
     def __init__(self, address: Address, store: Store, entities: Entities) -> None:
         self._address = address
         self._store = store
         self._entities = entities
+
+    def committed(self, _: Iterable[EntityKey]) -> bool:
+        """See `Rows.committed`: they are looked for in a transaction of their own."""
+        return True
 
     def there(self, pairs: Collection[EntityKey]) -> Collection[EntityKey]:
         """See `Rows.there`: one round trip for each entity."""
@@ -65,7 +64,7 @@ class StoredRows:
         return found
 
 
-def by_entity(pairs: Collection[EntityKey]) -> dict[str, list[Key]]:
+def by_entity(pairs: Iterable[EntityKey]) -> dict[str, list[Key]]:
     """Return keys by their entities."""
     found: dict[str, list[Key]] = {}
     for entity, key in pairs:
@@ -82,8 +81,9 @@ def settled(
         for ref, draft in drafts.items()
         if draft.state == "pending" and draft.key is not None
     }
-    found = [doubtful[pair] for pair in rows.there(doubtful)] if doubtful else []
-    if found and rows.committed:
+    there = rows.there(doubtful) if doubtful else []
+    found = [doubtful[pair] for pair in there]
+    if found and rows.committed(there):
         store.confirm_drafts(address, found)
     # without the row's entry: only of one that the store calls saved is it remembered
     return {**drafts, **{ref: replace(drafts[ref], state="saved", row=None) for ref in found}}

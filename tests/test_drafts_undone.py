@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-from sqlalchemy import select
+import uuid
+from typing import Any
 
-from alfred_refs import Conversation, RefSession
-from tests.models import Cook, Person, Recipe
+import pytest
+from sqlalchemy import Column, Connection, Engine, MetaData, Table, Uuid, select
+
+from alfred_refs import Conversation, RefRegistry, RefSession
+from alfred_refs.store import Address
+from tests.fix_session import TravelLog
+from tests.models import Cook, MealPlan, Person, Recipe
 
 
 @pytest.fixture
@@ -79,3 +84,59 @@ def test_what_the_program_has_set_since_stays(
     session.rollback()
 
     assert child.parent_recipe_id == parent
+
+
+def test_what_another_process_saves_then_is_there(
+    tables: Engine, session: RefSession, conversation: Conversation, soup: str
+) -> None:
+    """Though its key had a ref in the first, of a row that was never saved."""
+    recipe = session.get_one(Recipe, soup)
+    session.add(recipe)
+    session.flush()
+    assert recipe.id == "recipe_1"
+    session.rollback()
+    others = [RefRegistry(tables).conversation(conversation.id) for _ in range(2)]
+    with RefSession(tables, conversation=others[0]) as other:
+        other.add(other.get(Recipe, soup))
+        other.commit()
+
+    assert others[1].resolve(soup) == others[1].resolve("recipe_1")
+    assert session.get_one(Recipe, soup).id == "recipe_1"
+
+
+class Routed(RefSession):
+    """Chooses where to send its statements by itself."""
+
+    connection_of_all: Connection
+
+    def get_bind(self, *_: Any, **__: Any) -> Connection:
+        """See `Session.get_bind`."""
+        return self.connection_of_all
+
+
+@pytest.mark.parametrize("routed", [False, True])
+def test_a_session_that_joins_a_transaction_for_some_classes_has_no_last_word(
+    tables: Engine, conversation: Conversation, soup: str, routed: bool
+) -> None:
+    """Wherever it has the connection from: its commit leaves the rows to somebody else."""
+    with tables.connect() as connection, connection.begin() as outer:
+        Routed.connection_of_all = connection
+        binds = {Recipe: connection, MealPlan: connection}
+        with (
+            Routed(conversation=conversation)
+            if routed
+            else RefSession(binds=binds, conversation=conversation)
+        ) as session:
+            session.add(session.get(Recipe, soup))
+            session.commit()
+            assert session.get_one(Recipe, soup).name == "Soup"
+        outer.rollback()
+
+    assert [draft.ref for draft in conversation.drafts()] == [soup]
+
+
+def test_a_table_that_only_has_the_name_has_no_rows_of_drafts(store: TravelLog) -> None:
+    """As where the registry is in another database than the application's tables."""
+    other = Table("orders", MetaData(), Column("id", Uuid, primary_key=True))
+
+    assert store.values_there(Address("chat-7"), other.c.id, [uuid.uuid4()]) == ()

@@ -32,7 +32,8 @@ LOOKS_AT_MORE = {
     "mark": "an update is a join, and the server may choose to read one side whole",
     "label": "the same",
     **dict.fromkeys(
-        ["edit_drafts", "discard_drafts", "reserve_keys", "confirm_drafts"], "the same"
+        ["edit_drafts", "discard_drafts", "reserve_keys", "confirm_drafts", "bring_back"],
+        "the same",
     ),
     "fork_mappings": "the conversation is copied",
     "forget_mappings": "the conversation is deleted",

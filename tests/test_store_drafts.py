@@ -375,6 +375,26 @@ def test_a_saved_draft_has_its_row(store: Store) -> None:
     assert store.reserve_keys(CHAT, {ONE: uuid.UUID(int=9)})[ONE].key == KEY
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_a_row_that_was_never_saved_is_there_once_its_draft_is(store: Store, late: bool) -> None:
+    """Somebody was rolled back with the same key, and said so before or after that."""
+    row = ("recipe", KEY)
+    store.draft(CHAT, [SOUP, STEW])
+    [entry] = store.refer(CHAT, [row])
+    if late:
+        save(store, ONE)
+    store.mark(CHAT, [row], "was never saved")
+    assert store.resolve(CHAT, [entry.ref])[entry.ref].gone == (
+        None if late else "was never saved"
+    )
+    save(store, ONE)
+
+    assert of(store)[ONE].row == replace(entry, minted=False)
+    store.mark(CHAT, [row], "was deleted")
+    store.confirm_drafts(CHAT, [ONE])
+    assert store.resolve(CHAT, [entry.ref])[entry.ref].gone == "was deleted"
+
+
 def test_only_what_has_a_key_is_confirmed(store: Store) -> None:
     """Without a row there is nothing that the draft could be; unknown ones are skipped."""
     store.draft(CHAT, [SOUP])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from sqlalchemy import Connection, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Mapper, Session
 
 from alfred_refs import sqla
 from alfred_refs.entities import Entities
@@ -27,12 +28,16 @@ class SessionRows:
         self._session = weakref.ref(session)
         self._entities = entities
 
-    @property
-    def committed(self) -> bool:
-        """Whether what is there has come to stay: no outer transaction may yet undo it."""
+    def committed(self, pairs: Iterable[EntityKey]) -> bool:
+        """See `Rows.committed`: no outer transaction may yet undo it."""
         session = self._session()
-        bind = None if session is None else session.bind
-        return not (isinstance(bind, Connection) and bind.in_transaction())
+        mappers = [self._mapper(entity) for entity in by_entity(pairs)]
+        binds = [session.get_bind(m) for m in mappers if session is not None and m is not None]
+        return not any(isinstance(bind, Connection) and bind.in_transaction() for bind in binds)
+
+    def _mapper(self, entity: str) -> Mapper[Any] | None:
+        column = self._entities.primary_of(entity)
+        return None if column is None else sqla.mapper_of_table(column.table)
 
     def there(self, pairs: Collection[EntityKey]) -> Collection[EntityKey]:
         """Return those of these keys that rows have: one query for each entity."""
@@ -42,7 +47,7 @@ class SessionRows:
     def _there(self, entity: str, keys: Sequence[Key]) -> list[Key]:
         session, column = self._session(), self._entities.primary_of(entity)
         held = None if column is None else self._entities.of_column(column)
-        mapper = None if column is None else sqla.mapper_of_table(column.table)
+        mapper = self._mapper(entity)
         if session is None or column is None or held is None or mapper is None:
             return []
         if not sqla.can_wait(session.get_bind(mapper).engine):

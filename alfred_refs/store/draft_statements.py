@@ -301,3 +301,17 @@ confirm_drafts = (
     .where(_draft_of_named, drafts.c.state != "saved", drafts.c.key.is_not(None), p.mine)
     .values(state="saved")
 )
+
+# What an earlier attempt left: its row was rolled back, under the key that this one has.
+bring_back = (
+    update(mappings)
+    .where(
+        _draft_of_named,
+        mappings.c.conversation == p.conversation,
+        mappings.c.kind == drafts.c.kind,
+        mappings.c.key == drafts.c.key,
+        mappings.c.gone == literal_column("'was never saved'"),
+        p.mine,
+    )
+    .values(gone=null())
+)

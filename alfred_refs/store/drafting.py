@@ -29,7 +29,9 @@ from .values import Address, DraftEdit, DraftEntry, DraftState, Entry, NewDraft
 if TYPE_CHECKING:
     from sqlalchemy import Executable, Row
 
-_OUT_OF_SIGHT = ("3F000", "42501")  # invalid_schema_name, insufficient_privilege
+# invalid schema name; no table of that name, or none that may be seen, or another one: its columns
+# are of other types
+_NO_SUCH_TABLE = ("3F", "42")
 
 PAGE = 50  # drafts read or written by one statement: some megabytes, if they are large
 
@@ -85,7 +87,7 @@ class Drafting(Sending):
         except RegistryTablesError:
             return ()
         except RegistryFailedError as error:
-            if error.sqlstate in _OUT_OF_SIGHT:
+            if str(error.sqlstate).startswith(_NO_SUCH_TABLE):
                 return ()
             raise
         return [value for (value,) in found]
@@ -124,7 +126,7 @@ class Drafting(Sending):
 
     def confirm_drafts(self, address: Address, refs: Sequence[Ref]) -> None:
         """See `Store.confirm_drafts`."""
-        batch = [statements.lock_used, statements.confirm_drafts]
+        batch = [statements.lock_used, statements.confirm_drafts, statements.bring_back]
         self._write(batch, named(address) | _arrays(refs))
 
 

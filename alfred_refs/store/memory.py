@@ -75,7 +75,9 @@ class MemoryStore(DraftMemory):
         """See `Store.mark`."""
         with self._lock:
             conversation = self._mine(address)
-            for ref in (conversation.by_key[key] for key in keys if key in conversation.by_key):
+            saved = conversation.keys_saved() if gone == "was never saved" else set()
+            there = [key for key in keys if key in conversation.by_key and key not in saved]
+            for ref in (conversation.by_key[key] for key in there):
                 conversation.by_ref[ref] = replace(conversation.by_ref[ref], gone=gone)
 
     def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:

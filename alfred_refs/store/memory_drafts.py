@@ -106,6 +106,9 @@ class DraftMemory(Memory):
             for ref in _known(conversation, refs):
                 if conversation.drafts[ref].key is not None:
                     conversation.drafts[ref] = replace(conversation.drafts[ref], state="saved")
+                    row = conversation.drafted(ref).row
+                    if row is not None and row.gone == "was never saved":
+                        conversation.keep(replace(row, gone=None))
 
 
 def _known(conversation: Remembered, refs: Sequence[Ref]) -> dict[Ref, DraftEntry]:

@@ -180,7 +180,8 @@ class Store(Protocol):
     def confirm_drafts(self, address: Address, refs: Sequence[Ref]) -> None:
         """Note that the rows of these drafts are saved; skip those without key, and unknown ones.
 
-        One that was discarded in between is saved.
+        One that was discarded in between is saved. A row that "was never saved" is there after
+        all: an earlier attempt had its key.
         """
         ...
 

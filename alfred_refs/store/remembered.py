@@ -63,6 +63,11 @@ class Remembered:
         row = None if draft.key is None else self.by_key.get((ref.entity, draft.key))
         return replace(draft, row=None if row is None else self.by_ref[row])
 
+    def keys_saved(self) -> set[EntityKey]:
+        """Return the keys of the rows that are saved drafts."""
+        saved = [draft for draft in self.drafts.values() if draft.state == "saved"]
+        return {(d.ref.entity, d.key) for d in saved if d.key is not None}
+
     def of(self, entity: str) -> list[Entry]:
         """Return the entries of an entity, in any order."""
         return [entry for entry in self.by_ref.values() if entry.ref.entity == entity]

@@ -26,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 
 from . import parameters as p
-from .tables import conversations, counters, mappings
+from .tables import conversations, counters, drafts, mappings
 
 # (a shorter array is filled up with nulls: where there are no labels, an empty one does)
 _wanted = (
@@ -241,11 +241,20 @@ entities = (
 # wait for each other.
 lock_begun = select(conversations.c.conversation).where(p.here, p.is_mine).with_for_update()
 
+# Whoever was rolled back may say so after somebody else has saved the same draft.
+_is_saved = exists().where(
+    drafts.c.conversation == p.conversation,
+    drafts.c.kind == mappings.c.kind,
+    drafts.c.key == mappings.c.key,
+    drafts.c.state == "saved",
+)
+_may_be_marked = or_(p.gone.is_distinct_from("was never saved"), ~_is_saved)
 mark = (
     update(mappings)
     .where(
         _counter_of_wanted, _mapping_of_wanted, mappings.c.gone.is_distinct_from(p.gone), p.mine
     )
+    .where(_may_be_marked)
     .values(gone=p.gone)
 )
 
