@@ -10,18 +10,21 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
+from typing import Any
 
 import pytest
 from rich.console import Console
-from sqlalchemy import Engine, create_engine, select
+from sqlalchemy import Engine, create_engine, func, select
 from sqlalchemy.orm import Session
 
+from alfred_refs import RefRegistry
+from examples.kitchen import CONVERSATION, DEMO_USER
 from examples.kitchen.checks import keys_by_ref, keys_in, showing_keys
 from examples.kitchen.demo import ROOT, prepare, start_turn, verdict
 from examples.kitchen.models import Base, MealPlan, Preferences, Recipe, User
 from examples.kitchen.show import WIDTH, show_turn
 from examples.kitchen.transcript import Exchange, Turn
-from examples.kitchen.turns import SCRIPT, TUESDAY
+from examples.kitchen.turns import SCRIPT, TUESDAY, WEDNESDAY
 from tests.fix_postgres import database_like
 
 pytest_plugins = ["tests.fix_kitchen"]
@@ -57,9 +60,9 @@ def _printed(console: Console) -> str:
     return console.file.getvalue()
 
 
-def _turn(seen: str, held: str = str(KEY)) -> Turn:
+def _turn(seen: str, held: str = str(KEY), **answer: Any) -> Turn:
     """Give a turn in which the model saw one text where the database holds another."""
-    exchange = Exchange(asked="read", model=[{"id": seen}], database=[{"id": held}])
+    exchange = Exchange(asked="read", model=[{"id": seen}], database=[{"id": held}], answer=answer)
     return Turn(number=1, process=1, point="", user="What is there?", exchanges=[exchange])
 
 
@@ -79,21 +82,23 @@ def test_the_demo_ends_well_in_a_pipe(engine: Engine, database_url: str) -> None
     )
     assert demo.returncode == 0, demo.stderr
     assert max(map(len, demo.stdout.splitlines())) <= WIDTH
-    assert len(set(re.findall(r"process ([0-9]+)", demo.stdout))) == 3
+    assert len(set(re.findall(r"process ([0-9]+)", demo.stdout))) == len(SCRIPT)
     assert re.search(r"^meal_plan_1 .* was deleted$", demo.stdout, re.MULTILINE)  # the operator's
+    assert re.search(r"^gen_recipe_1 .* saved as recipe_8$", demo.stdout, re.MULTILINE)
+    assert "checked the new recipes (1) for others than saved drafts: none found" in demo.stdout
     assert looked_for is not None
     assert int(looked_for[1]) == len(keys_in(engine)) + 1  # the cancelled plan's
 
 
 def test_each_turn_is_a_process_that_keeps_the_refs(taken: Taken) -> None:
-    """Three processes number their turns on, and a ref of the first is the same in the last."""
-    first, _, last = (keys_by_ref([turn]) for turn in taken.turns)
-    assert [turn.number for turn in taken.turns] == [1, 2, 3]
-    assert len({os.getpid(), *(turn.process for turn in taken.turns)}) == 4
-    assert first["recipe_3"] == last["recipe_3"]
+    """Processes number their turns on, and a ref of the first is the same in the third."""
+    first, _, third, *_ = (keys_by_ref([turn]) for turn in taken.turns)
+    assert [turn.number for turn in taken.turns] == [1, 2, 3, 4, 5]
+    assert len({os.getpid(), *(turn.process for turn in taken.turns)}) == 6
+    assert first["recipe_3"] == third["recipe_3"]
     with Session(taken.engine) as session:
-        [plan] = session.scalars(select(MealPlan))
-        assert (plan.date, {str(plan.recipe_id)}) == (TUESDAY, first["recipe_3"])
+        plan = session.scalars(select(MealPlan).filter_by(date=TUESDAY)).one()
+        assert {str(plan.recipe_id)} == first["recipe_3"]
 
 
 def test_a_child_names_a_parent_that_was_never_read(taken: Taken) -> None:
@@ -122,6 +127,80 @@ def test_each_mistake_is_answered_by_an_error(taken: Taken) -> None:
     ]
 
 
+def _answers(taken: Taken, number: int) -> list[dict[str, Any]]:
+    """Return what tools answered in a turn, as the model was told."""
+    return [each.answer for each in taken.turns[number - 1].exchanges if each.answer]
+
+
+def test_drafts_have_refs_and_no_rows(taken: Taken) -> None:
+    """One has rows inside, one names a row by its ref; no table has got any of it."""
+    quick, lighter = taken.turns[3].exchanges
+    assert [each.model[0]["id"] for each in (quick, lighter)] == ["gen_recipe_1", "gen_recipe_2"]
+    assert "paneer" in quick.model[0]["ingredients"]
+    assert lighter.model[0]["parent_recipe_id"] == "recipe_6"
+    held = {text for each in (quick, lighter) for text in each.database[0].values() if text}
+    assert held == {"no row; rows in recipes: 404"}
+
+
+def test_drafts_are_read_and_changed_in_another_process(taken: Taken) -> None:
+    """The model sees both of them as pending, and the one as it has changed it."""
+    read, changed, *_ = _answers(taken, 5)
+    assert taken.turns[4].process != taken.turns[3].process
+    assert read["rows"] == [
+        {"id": "gen_recipe_1", "name": "Paneer Wraps", "_draft": "pending"},
+        {"id": "gen_recipe_2", "name": "Light Tikka Masala", "_draft": "pending"},
+    ]
+    [row] = changed["rows"]
+    assert (row["id"], row["servings"], row["_draft"]) == ("gen_recipe_1", 4, "pending")
+
+
+def test_a_draft_is_saved_once_with_its_lines(taken: Taken) -> None:
+    """Those inside it and one that names it, enriched as all lines are; a repetition adds none."""
+    _, _, created, repeated, *_ = _answers(taken, 5)
+    assert created["saved"] == repeated["saved"] == {"gen_recipe_1": "recipe_8"}
+    assert [len(each["also"][0]["rows"]) for each in (created, repeated)] == [1, 0]
+    with Session(taken.engine) as session:
+        recipe = session.scalars(select(Recipe).filter_by(name="Paneer Wraps")).one()
+        assert (recipe.servings, recipe.user and recipe.user.name) == (4, DEMO_USER)
+        assert recipe.embedding is not None
+        assert [
+            (line.position, line.name, line.ingredient and line.ingredient.name)
+            for line in recipe.ingredients
+        ] == [
+            (0, "paneer", "paneer"),
+            (1, "flour tortillas", "tortilla"),
+            (2, "mint", "mint"),
+        ]
+        assert session.scalar(select(func.count()).select_from(Recipe)) == 405
+
+
+def test_the_other_draft_is_discarded(taken: Taken) -> None:
+    """The model is told so, and the registry has neither any more to be saved."""
+    *_, discarded, _ = _answers(taken, 5)
+    assert discarded["deleted"] == ["gen_recipe_2"]
+    with Session(taken.engine) as session:
+        guest = session.scalars(select(User.id).filter_by(name=DEMO_USER)).one()
+    conversation = RefRegistry(taken.engine).conversation(CONVERSATION, owner=guest)
+    assert {
+        draft.ref: (draft.state, draft.saved)
+        for draft in conversation.drafts(states=["pending", "saved", "discarded"])
+    } == {"gen_recipe_1": ("saved", "recipe_8"), "gen_recipe_2": ("discarded", None)}
+
+
+def test_a_saved_draft_is_named_by_its_ref(taken: Taken) -> None:
+    """In a filter and in a plan, and it shows as the row that it is, with the rows inside it."""
+    read, planned = taken.turns[4].exchanges[-2:]
+    [row] = read.answer["rows"]
+    assert [line["name"] for line in row["ingredients"]] == ["paneer", "flour tortillas", "mint"]
+    assert "gen_recipe_1" in planned.asked
+    assert row["id"] == planned.model[0]["recipe_id"] == "recipe_8"
+    with Session(taken.engine) as session:
+        plan = session.scalars(select(MealPlan).filter_by(date=WEDNESDAY)).one()
+        assert plan.recipe is not None
+        assert (plan.recipe.name, plan.user.name) == ("Paneer Wraps", DEMO_USER)
+        assert str(plan.recipe_id) == planned.database[0]["recipe_id"] == read.database[0]["id"]
+
+
 @pytest.mark.parametrize(
     "planted",
     [
@@ -136,23 +215,44 @@ def test_each_mistake_is_answered_by_an_error(taken: Taken) -> None:
 def test_a_planted_key_fails_the_demo(planted: str) -> None:
     """A key on the model's side, in any spelling or abbreviated, is printed, and the exit is 1."""
     console = _console()
-    assert verdict([_turn("recipe_1"), _turn(planted)], {KEY}, console) == 1
+    assert verdict([_turn("recipe_1"), _turn(planted)], {KEY}, 0, console) == 1
     assert f"FOUND\n  {planted}" in _printed(console)
 
 
 def test_a_key_is_found_wherever_a_model_looks() -> None:
-    """The user's words, what the model asks, names of fields and values are all looked at."""
-    exchange = Exchange(asked="2", model=[{"3": "4"}], database=[{"3": str(KEY)}])
+    """The user's words, what the model asks, names of fields, values and whole answers."""
+    exchange = Exchange(
+        asked="2", model=[{"3": "4"}], database=[{"3": str(KEY)}], answer={"5": ["6"]}
+    )
     turn = Turn(number=1, process=1, point="", user="1", exchanges=[exchange])
-    assert list(turn.model_side()) == ["1", "2", "3", "4"]
+    assert list(turn.model_side()) == ["1", "2", "3", "4", '{"5": ["6"]}']
 
 
 def test_a_ref_of_two_keys_fails_the_demo() -> None:
     """A ref that names another key in another process is printed, and the exit is 1."""
     console = _console()
     turns = [_turn("recipe_1"), _turn("recipe_1", str(OTHER_KEY))]
-    assert verdict(turns, {KEY, OTHER_KEY}, console) == 1
+    assert verdict(turns, {KEY, OTHER_KEY}, 0, console) == 1
     assert "FOUND\n  recipe_1" in _printed(console)
+
+
+@pytest.mark.parametrize(
+    ("saved", "new", "code"),
+    [
+        ([{"gen_recipe_1": "recipe_8"}] * 2, 1, 0),
+        ([{}], 0, 0),
+        ([{"gen_recipe_1": "recipe_8"}], 2, 1),
+        ([{"gen_recipe_1": "recipe_8"}], 0, 1),
+        ([{"gen_recipe_1": "recipe_8"}, {"gen_recipe_1": "recipe_9"}], 1, 1),
+        ([{}], 1, 1),
+    ],
+)
+def test_each_saved_draft_is_one_new_row(saved: list[Any], new: int, code: int) -> None:
+    """Two rows for one draft, none at all, or one that was no draft fail the demo."""
+    console = _console()
+    turns = [_turn("recipe_1", saved=each) for each in saved]
+    assert verdict(turns, {KEY}, new, console) == code
+    assert ("FOUND\n  new rows: " in _printed(console)) == bool(code)
 
 
 def test_refs_and_data_are_not_taken_for_keys() -> None:

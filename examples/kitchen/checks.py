@@ -1,8 +1,8 @@
-"""Check a conversation: no key on the model's side, and each ref the name of one key.
+"""Check a conversation: no key on the model's side, one key for each ref, one row for each draft.
 
-In go the turns, and the keys of the database; out come the texts that show a key, and the keys
-that each ref named. A key counts as shown in any spelling of a UUID, and by its beginning, which
-is how an abbreviation would show it. A UUID that is no key counts too.
+In go the turns, and the keys of the database; out come the texts that show a key, the keys that
+each ref named, and the rows that drafts became. A key counts as shown in any spelling of a UUID,
+and by its beginning, which is how an abbreviation would show it. A UUID that is no key counts too.
 """
 
 from __future__ import annotations
@@ -56,3 +56,20 @@ def keys_by_ref(turns: Iterable[Turn]) -> Mapping[str, AbstractSet[str]]:
                 if ANY_UUID.fullmatch(database[field]):
                     named[model[field]].add(database[field])
     return named
+
+
+def wrongly_saved(turns: Iterable[Turn], new: int) -> list[str]:
+    """Return what drafts became, where that is not one new row for each that was saved.
+
+    Args:
+        turns: in whose answers it is told which row a draft became.
+        new: how many rows there are more than before.
+    """
+    became = defaultdict[str, set[str]](set)
+    for exchange in (exchange for turn in turns for exchange in turn.exchanges):
+        for draft, row in exchange.answer.get("saved", {}).items():
+            became[draft].add(row)
+    if all(len(rows) == 1 for rows in became.values()) and len(became) == new:
+        return []
+    told = [f"{draft}: {', '.join(sorted(rows))}" for draft, rows in became.items()]
+    return [f"new rows: {new}", *told]

@@ -2,7 +2,7 @@
 
 In go the URL of an empty PostgreSQL database and a console; out come what the model sees beside
 what the database holds, turn by turn, what an operator sees, and an exit code: 0 if no key reached
-the model's side and each ref named one key in all processes.
+the model's side, each ref named one key in all processes, and each saved draft is one row.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Final
 
 from rich.console import Console
-from sqlalchemy import Engine, create_engine, inspect
+from sqlalchemy import Engine, create_engine, func, inspect, select
 from sqlalchemy.orm import Session
 
 from examples.kitchen import CONVERSATION
-from examples.kitchen.checks import keys_by_ref, keys_in, showing_keys
+from examples.kitchen.checks import keys_by_ref, keys_in, showing_keys, wrongly_saved
 from examples.kitchen.load import load
-from examples.kitchen.models import Base
+from examples.kitchen.models import Base, Recipe
 from examples.kitchen.server import missing_extensions
 from examples.kitchen.show import show_check, show_command, show_heading, show_turn
 from examples.kitchen.transcript import Turn
@@ -46,15 +46,17 @@ def run(url: str, console: Console) -> int:
     )
     turns: list[Turn] = []
     keys: set[uuid.UUID] = set()
+    loaded = _recipes(engine)
     for number in range(1, len(SCRIPT) + 1):
         turns.append(start_turn(url, number))
         show_turn(console, turns[-1])
         keys |= keys_in(engine)  # after each turn: the next may delete rows
+    new = _recipes(engine) - loaded
     engine.dispose()
     show_heading(console, "the operator: alfred-refs, on the same database")
     for arguments in ASKED:
         show_command(console, arguments, alfred_refs(url, *arguments))
-    return verdict(turns, keys, console)
+    return verdict(turns, keys, new, console)
 
 
 def prepare(engine: Engine, console: Console) -> None:
@@ -76,6 +78,11 @@ def prepare(engine: Engine, console: Console) -> None:
         f"{loaded.recipes} recipes, {loaded.ingredients} ingredients, "
         f"{loaded.lines} ingredient lines, each row with a UUID for its key."
     )
+
+
+def _recipes(engine: Engine) -> int:
+    with Session(engine) as session:
+        return session.scalars(select(func.count()).select_from(Recipe)).one()
 
 
 def alfred_refs(url: str, *arguments: str) -> str:
@@ -102,8 +109,17 @@ def start_turn(url: str, number: int) -> Turn:
     return Turn.model_validate_json(reported.stdout)
 
 
-def verdict(turns: Sequence[Turn], keys: AbstractSet[uuid.UUID], console: Console) -> int:
-    """Check what the model saw, print what was found, and return the exit code."""
+def verdict(
+    turns: Sequence[Turn], keys: AbstractSet[uuid.UUID], new: int, console: Console
+) -> int:
+    """Check what the model saw, print what was found, and return the exit code.
+
+    Args:
+        turns: all of them.
+        keys: that there were in the database at any time.
+        new: how many recipes there are now that were not there before the first turn.
+        console: where it is printed.
+    """
     texts = [text for turn in turns for text in turn.model_side()]
     leaks = showing_keys(texts, keys)
     named = keys_by_ref(turns)
@@ -116,4 +132,6 @@ def verdict(turns: Sequence[Turn], keys: AbstractSet[uuid.UUID], console: Consol
     show_check(console, f"checked {strings}", leaks)
     refs = f"{len(named)} refs, {shared} of them met by several processes, for a second key"
     show_check(console, f"checked {refs}", several)
-    return int(bool(leaks or several))
+    wrong = wrongly_saved(turns, new)
+    show_check(console, f"checked the new recipes ({new}) for others than saved drafts", wrong)
+    return int(bool(leaks or several or wrong))

@@ -1,4 +1,4 @@
-"""The demo's conversation: what an agent does for its user in three turns, in refs.
+"""The demo's conversation: what an agent does for its user in five turns, in refs.
 
 Each turn runs in a process of its own, `python -m examples.kitchen.turns N`, which reports it as
 JSON. All that one leaves to the next is in the database: the rows, and the map between refs and
@@ -9,22 +9,37 @@ with a real one would have.
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from sqlalchemy import Engine, any_, create_engine, select, update
 from sqlalchemy.orm import Session, contains_eager, sessionmaker
 
-from alfred_refs import BadRefError, RefRegistry, RefSession
+from alfred_refs import BadRefError, Conversation, RefRegistry, RefSession
 from examples.kitchen import CONVERSATION, DEMO_USER
 from examples.kitchen.models import MealPlan, Recipe, RecipeIngredient, User
-from examples.kitchen.tools import POLICY
+from examples.kitchen.tools import OWNERSHIP, POLICY, kitchen_tools
 from examples.kitchen.transcript import Transcript, Turn
 
 MONDAY: Final = dt.date(2026, 3, 2)
 TUESDAY: Final = dt.date(2026, 3, 3)
+WEDNESDAY: Final = dt.date(2026, 3, 4)
+
+# what the model makes up, as its application hands it on
+IDEAS: Final[Sequence[Mapping[str, Any]]] = (
+    {
+        "name": "Paneer Wraps",
+        "servings": 2,
+        "ingredients": [
+            {"name": "paneer", "quantity": "200", "unit": "g"},
+            {"name": "flour tortillas", "quantity": "4"},
+        ],
+    },
+    {"name": "Light Tikka Masala", "servings": 2, "parent_recipe_id": "recipe_6"},
+)
 
 
 def take_turn(engine: Engine, number: int) -> Turn:
@@ -40,9 +55,9 @@ def take_turn(engine: Engine, number: int) -> Turn:
     sessions = sessionmaker(engine, class_=RefSession)
 
     script = SCRIPT[number - 1]
-    transcript = Transcript(engine)
+    transcript = Transcript(engine, conversation)
     turn = conversation.begin_turn()
-    with sessions(conversation=conversation) as session:
+    with sessions(conversation=conversation, owner=OWNERSHIP.of(owner)) as session:
         script.work(session, transcript)
     return Turn(
         number=turn,
@@ -81,11 +96,9 @@ def plan_dinners(session: RefSession, transcript: Transcript) -> None:
     )
     transcript.rows("read ingredients with paneer in them", lines, "id", "recipe_id", "name")
 
-    with session.raw_keys():  # trusted code: whose plan it is, is not for the model to say
-        guest = session.scalars(select(User.id).filter_by(name=DEMO_USER)).one()
-    plans = [
-        MealPlan(user_id=guest, recipe_id="recipe_3", date=MONDAY, meal_type="dinner"),
-        MealPlan(user_id=guest, recipe_id="recipe_6", date=TUESDAY, meal_type="dinner"),
+    plans = [  # whose they are, is the session's to say
+        MealPlan(recipe_id="recipe_3", date=MONDAY, meal_type="dinner"),
+        MealPlan(recipe_id="recipe_6", date=TUESDAY, meal_type="dinner"),
     ]
     session.add_all(plans)
     session.commit()
@@ -130,6 +143,49 @@ def cook(session: RefSession, plan: str, recipe: str) -> str:
 TOOLS: Final[Mapping[str, Callable[..., str]]] = {"cancel": cancel, "cook": cook}
 
 
+def draft_dinners(session: RefSession, transcript: Transcript) -> None:
+    """Keep what the model proposes, by refs, and in no table of the kitchen."""
+    conversation = cast(Conversation, session.conversation)
+    for content in IDEAS:
+        draft = conversation.draft(Recipe, content)
+        row = {"id": draft.ref, "_draft": draft.state, **draft.content}
+        transcript.call("propose a recipe", {"table": "recipes", "rows": [row]}, "id", *content)
+
+
+def save_dinner(session: RefSession, transcript: Transcript) -> None:
+    """Change a draft, save it with a line that names it, discard another, and plan by its ref."""
+    toolset = kitchen_tools()
+
+    def call(tool: str, *fields: str, **arguments: Any) -> None:
+        arguments = {"table": "recipes", **arguments}
+        answer = toolset.call(session, tool, arguments)
+        transcript.call(f"{tool} {json.dumps(arguments)}", answer, "id", *fields)
+
+    wraps = [{"field": "id", "op": "=", "value": "gen_recipe_1"}]
+    other = [{"field": "id", "op": "=", "value": "gen_recipe_2"}]
+    both = [{"field": "id", "op": "in", "value": ["gen_recipe_1", "gen_recipe_2"]}]
+    mint = {"recipe_id": "gen_recipe_1", "name": "mint", "quantity": "1", "unit": "bunch"}
+    also = [{"table": "recipe_ingredients", "data": mint}]
+
+    call("db_read", "_draft", "name", filters=both, columns=["name"])
+    call("db_update", "_draft", "servings", filters=wraps, data={"servings": 4})
+    for _ in range(2):  # the second is sent as if the first had timed out
+        call("db_create", "recipe_id", "name", from_draft="gen_recipe_1", also=also)
+    call("db_delete", filters=other)
+    call(
+        "db_read",
+        "servings",
+        "ingredients",
+        filters=wraps,
+        columns=["servings", "ingredients.name"],
+    )
+
+    plan = MealPlan(recipe_id="gen_recipe_1", date=WEDNESDAY, meal_type="dinner")
+    session.add(plan)
+    session.commit()
+    transcript.rows("plan gen_recipe_1 on Wednesday", [plan], "id", "recipe_id", "recipe.name")
+
+
 def _read_plan(session: RefSession, transcript: Transcript) -> None:
     plans = session.scalars(
         select(MealPlan)
@@ -163,6 +219,16 @@ SCRIPT: Final[Sequence[Part]] = (
         "We are out on Monday after all. Move that one to Tuesday.",
         change_plan,
         "a mistake gets an answer that helps, and changes nothing",
+    ),
+    Part(
+        "Think of two new dinners with paneer: a quick one, and that masala but lighter.",
+        draft_dinners,
+        "what is not saved has a ref too, and no row",
+    ),
+    Part(
+        "The wraps on Wednesday, for four and with mint. Forget the other.",
+        save_dinner,
+        "a draft becomes one row, whose name its ref is from then on",
     ),
 )
 
