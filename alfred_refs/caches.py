@@ -142,7 +142,7 @@ class Caches:
         with self._lock:
             ref = self._ref_of(*pair) or self.gone.ref_of(pair[0], token_of(pair[1]))
             if ref is not None:
-                self.gone.lose(*pair, ref)
+                self.gone.lose(*pair, ref, reason)
                 for cache in self._in_use():
                     cache.lose(*pair, ref)
             elif self.lets_go or instance is not None:
@@ -153,15 +153,17 @@ class Caches:
         with self._lock:
             self.gone.find(entity, key)
 
-    def restore(self, back: Mapping[EntityKey, str | None]) -> list[EntityKey]:
+    def restore(self, back: Mapping[EntityKey, str | None]) -> dict[EntityKey, Gone]:
         """Resolve these refs again: the store was told that their rows are back.
 
         Returns:
-            the keys whose rows have gone once more while the store was told.
+            the keys whose rows have gone once more while the store was told, and why. What
+            another thread has told the store in between is neither gone nor yet to be told.
         """
         with self._lock:
-            lost = [pair for pair in back if not self.gone.is_back(*pair)]
-            for pair in back.keys() - lost:
+            reasons = {pair: self.gone.reason(*pair) for pair in back}
+            lost = {pair: reason for pair, reason in reasons.items() if reason is not None}
+            for pair in filter(lambda pair: self.gone.is_back(*pair), back):
                 ref = back[pair]
                 # in every cache: an instance may have shown it from any
                 for cache in self._in_use():

@@ -31,12 +31,13 @@ class GoneRows:
         unshown: why rows are gone whose keys have no ref that this process knows of.
     """
 
-    __slots__ = ("back", "refs", "unshown")
+    __slots__ = ("_reasons", "back", "refs", "unshown")
 
     def __init__(self) -> None:
         self.refs: dict[Token, str] = {}
         self.back: dict[Token, tuple[Key, str | None]] = {}
         self.unshown: dict[EntityKey, Gone] = {}
+        self._reasons: dict[Token, Gone] = {}
 
     def ref_of(self, entity: str, token: Any) -> str | None:
         """Return the ref of a row that is gone, or was until it was read."""
@@ -53,9 +54,10 @@ class GoneRows:
         token = token_of(key)
         return {entity: ref for (entity, other), ref in self.items() if other == token}
 
-    def lose(self, entity: str, key: Key, ref: str) -> None:
-        """Note that the row of a ref is gone."""
+    def lose(self, entity: str, key: Key, ref: str, reason: Gone) -> None:
+        """Note why the row of a ref is gone."""
         token = token_of(key)
+        self._reasons[entity, token] = reason
         self.refs[entity, token] = ref
         self.back.pop((entity, token), None)
 
@@ -78,6 +80,11 @@ class GoneRows:
             self.back[token] = key, self.refs.get(token)
             self.unshown.pop((entity, key), None)
             self.refs.pop(token, None)
+            self._reasons.pop(token, None)
+
+    def reason(self, entity: str, key: Key) -> Gone | None:
+        """Return why a row is gone, `None` if it is not."""
+        return self._reasons.get((entity, token_of(key))) or self.unshown.get((entity, key))
 
     def is_back(self, entity: str, key: Key) -> bool:
         """Tell whether a row that was gone was read last."""
@@ -89,5 +96,5 @@ class GoneRows:
 
     def clear(self) -> None:
         """Forget all rows."""
-        for kept in (self.refs, self.back, self.unshown):
+        for kept in (self.refs, self.back, self.unshown, self._reasons):
             kept.clear()

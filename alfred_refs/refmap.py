@@ -246,7 +246,8 @@ class RefMap:
         if found:
             back = {(entity, key): ref for (entity, _), (key, ref) in [*found.items()]}
             self._mark(list(back), None)
-            self._mark(self._caches.restore(back), "was deleted")
+            for pair, reason in self._caches.restore(back).items():
+                self._mark([pair], reason)
 
     def _mark(self, pairs: Sequence[EntityKey], gone: Gone | None) -> None:
         if pairs:

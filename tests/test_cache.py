@@ -41,7 +41,7 @@ def test_a_ref_that_leaves_one_place_is_in_the_next() -> None:
     shown = []
 
     steps: list[Callable[[], object]] = [
-        lambda: gone.lose("recipe", KEY, "recipe_1"),
+        lambda: gone.lose("recipe", KEY, "recipe_1", "was deleted"),
         lambda: cache.lose("recipe", KEY, "recipe_1"),
         lambda: gone.find("recipe", KEY),
         lambda: cache.put("recipe", KEY, "recipe_1"),

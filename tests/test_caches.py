@@ -20,7 +20,7 @@ from sqlalchemy import Engine
 
 from alfred_refs import Conversation, GoneRefError, RefRegistry, RefSession, UnknownRefError
 from alfred_refs.caches import Caches
-from alfred_refs.store import Address, statements
+from alfred_refs.store import Address, Gone, statements
 from alfred_refs.testing import MemoryStore
 from tests.fix_session import TravelLog
 
@@ -186,6 +186,48 @@ def test_a_row_that_is_noted_gone_while_the_store_hears_that_it_is_back_is_gone(
     chat.confirm_back()
     with pytest.raises(GoneRefError):
         chat.resolve("recipe_1")
+
+
+@pytest.mark.parametrize("reason", ["was deleted", "was never saved"])
+def test_why_a_row_is_gone_once_more_is_told_again(
+    memory: RefRegistry, monkeypatch: pytest.MonkeyPatch, reason: Gone
+) -> None:
+    """The store hears last that the row is back: it is told anew, and the same as before."""
+    chat = memory.conversation("chat-7")
+    chat.refer("recipe", KEYS[0])
+    chat.note_gone([("recipe", KEYS[0])], "was deleted")
+    chat.note_read([("recipe", KEYS[0])])
+    mark = memory._store.mark
+
+    def mark_late(*told: Any) -> None:
+        monkeypatch.setattr(memory._store, "mark", mark)
+        chat.note_gone([("recipe", KEYS[0])], reason)
+        mark(*told)
+
+    monkeypatch.setattr(memory._store, "mark", mark_late)
+    chat.confirm_back()
+    with pytest.raises(GoneRefError, match=reason):
+        chat.resolve("recipe_1")
+
+
+def test_a_row_that_two_threads_tell_to_be_back_is_there(
+    memory: RefRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the other has told in between is not taken for a row that is gone once more."""
+    chat = memory.conversation("chat-7")
+    chat.refer("recipe", KEYS[0])
+    chat.note_gone([("recipe", KEYS[0])], "was deleted")
+    chat.note_read([("recipe", KEYS[0])])
+    mark = memory._store.mark
+
+    def mark_twice(*told: Any) -> None:
+        monkeypatch.setattr(memory._store, "mark", mark)
+        chat.confirm_back()
+        mark(*told)
+
+    monkeypatch.setattr(memory._store, "mark", mark_twice)
+    chat.confirm_back()
+    assert "gone" not in chat.export()["refs"][0]
 
 
 def test_what_was_let_go_is_not_named_in_errors(chat: Conversation) -> None:
