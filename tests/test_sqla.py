@@ -19,6 +19,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     Executable,
+    Integer,
     Result,
     Uuid,
     and_,
@@ -1100,3 +1101,15 @@ def test_a_condition_that_nothing_meets_is_told() -> None:
 
     assert all(map(sqla.is_false, never))
     assert not any(map(sqla.is_false, [true(), and_(true(), one), or_(false(), one), not_(one)]))
+
+
+def test_a_key_parameter_has_its_value_whatever_was_compiled_before(engine: Engine) -> None:
+    """To SQLAlchemy's cache of statements one with a callable is the same as one without."""
+    plain = BindParameter(None, 1, type_=Integer(), unique=True)
+
+    with engine.connect() as connection:
+        assert connection.scalar(select(plain)) == 1
+        assert connection.scalar(select(sqla.key_parameter(2, Integer()))) == 2
+        engine.clear_compiled_cache()
+        assert connection.scalar(select(sqla.key_parameter(2, Integer()))) == 2
+        assert connection.scalar(select(plain)) == 1

@@ -43,9 +43,19 @@ class _Key:
         return self._value
 
 
+class _KeyParameter(BindParameter[Any]):
+    """A class of its own, which is a part of cache keys.
+
+    What SQLAlchemy has compiled for a parameter without callable asks all that share its cache key
+    for their plain values, and a key has none.
+    """
+
+    inherit_cache = True
+
+
 def key_parameter(value: Any, type_: TypeEngine[Any]) -> BindParameter[Any]:
     """Return a parameter whose value is a key, though it may be text."""
-    return BindParameter(None, callable_=_Key(value), type_=type_, unique=True)
+    return _KeyParameter(None, callable_=_Key(value), type_=type_, unique=True)
 
 
 def is_key_parameter(parameter: BindParameter[Any]) -> bool:
