@@ -19,9 +19,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import inflect
+if TYPE_CHECKING:
+    import inflect
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +179,8 @@ def singular(words: str) -> str:
 @cache
 def _inflection() -> inflect.engine:
     """Make an inflect engine that also knows the kitchen's nouns ending in s."""
+    import inflect  # noqa: PLC0415  # slow to import; most turns do without
+
     engine = inflect.engine()
     for noun in ("asparagus", "citrus", "couscous", "hummus", "molasses", "octopus", "schnapps"):
         engine.defnoun(noun, noun)
