@@ -18,6 +18,8 @@ from typing import Any, Protocol
 from .cache import RefCache, Wanted
 from .conversation import Conversation
 from .draftmap import DraftMap
+from .entries import Draft
+from .errors import SavedDraftError
 from .keys import Key
 from .refs import Ref
 from .settling import Rows
@@ -165,6 +167,28 @@ class SessionConversation(DraftMap):
     def is_row(self, ref: str, entity: str) -> bool:
         """Tell whether a draft's ref names a row already, as far as is known here."""
         return ref in self.saving or self.keys_met([(ref, entity)]) is not None
+
+    def edit_drafts(self, contents: Mapping[str, Mapping[str, Any]], **given: Any) -> list[Draft]:
+        """See `DraftMap.edit_drafts`; a draft that the transaction saves is a row."""
+        self._check_not_saving(contents)
+        return super().edit_drafts(contents, **given)
+
+    def discard_drafts(self, refs: Iterable[str]) -> list[Draft]:
+        """See `DraftMap.discard_drafts`; a draft that the transaction saves is a row."""
+        refs = list(refs)
+        self._check_not_saving(refs)
+        return super().discard_drafts(refs)
+
+    def _check_not_saving(self, refs: Iterable[str]) -> None:
+        """Check that what is rolled back is a draft as it was.
+
+        Raises:
+            SavedDraftError: one is saved, as far as the session is concerned.
+        """
+        for ref in refs:
+            if ref in self.saving:
+                error = SavedDraftError(ref, self.refer_pairs([self.saving[ref]])[0])
+                raise self._telemetry.refused(self.id, error)
 
     def end_saving(self, saved: Collection[str]) -> None:
         """Note that the transaction is over, and which of its drafts are saved."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from sqlalchemy import Column, Connection, Engine, MetaData, Table, Uuid, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from alfred_refs import Conversation, RefRegistry, RefSession
+from alfred_refs import Conversation, RefRegistry, RefSession, SavedDraftError
 from alfred_refs.store import Address
 from tests.fix_session import TravelLog
 from tests.models import Cook, MealPlan, Person, Recipe
@@ -140,3 +142,63 @@ def test_a_table_that_only_has_the_name_has_no_rows_of_drafts(store: TravelLog) 
     other = Table("orders", MetaData(), Column("id", Uuid, primary_key=True))
 
     assert store.values_there(Address("chat-7"), other.c.id, [uuid.uuid4()]) == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda chat, ref: chat.edit_draft(ref, {"name": "Other"}),
+        lambda chat, ref: chat.discard_drafts([ref]),
+    ],
+)
+def test_what_a_transaction_saves_is_no_draft_to_its_session(
+    session: RefSession, conversation: Conversation, soup: str, change: Callable[..., object]
+) -> None:
+    """It is refused before anything is changed: once rolled back, it is what it was."""
+    session.add(session.get(Recipe, soup))
+    session.flush()
+    with pytest.raises(SavedDraftError, match="saved as 'recipe_1'"):
+        change(session.own_view, soup)
+    session.rollback()
+
+    [draft] = conversation.drafts()
+    assert (draft.content, draft.version) == ({"name": "Soup"}, 1)
+
+
+class Own(DeclarativeBase):
+    """Declarative base of a class with an `__init__` of its own."""
+
+
+class Sealed(Own):
+    """Makes its keys when it is made."""
+
+    __tablename__ = "sealed"
+
+    id: Mapped[Any] = mapped_column(Uuid, primary_key=True)
+    name: Mapped[str]
+
+    def __init__(self, **values: Any) -> None:
+        """Have a key at once, and a length of nothing."""
+        super().__init__(**values | {"id": uuid.uuid4()})
+
+    def __len__(self) -> int:
+        return 0
+
+
+def test_an_object_that_makes_its_key_has_that_of_its_draft(
+    tables: Engine, session: RefSession, conversation: Conversation
+) -> None:
+    """It would be saved beside its draft; and one that counts as false is an object too."""
+    Own.metadata.create_all(tables)
+    try:
+        ref = conversation.draft(Sealed, {"name": "x"}).ref
+        made = session.get_one(Sealed, ref)
+        assert made.id == ref
+        session.add(made)
+        assert session.get(Sealed, ref) is made
+        session.commit()
+        assert list(conversation.drafts()) == []
+        assert session.get(Sealed, ref) is made
+    finally:
+        session.close()
+        Own.metadata.drop_all(tables)

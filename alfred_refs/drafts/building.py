@@ -37,9 +37,11 @@ class Builder:
 
         Args:
             record: what it has.
-            more: values by attribute beside those.
+            more: values by attribute beside those; they stay, whatever `__init__` makes of them.
         """
         instance = instance_of(record.model, {**record.values, **more})
+        for name, value in more.items():
+            setattr(instance, name, value)  # an __init__ may make keys of its own
         self._made[id(record)] = record, instance
         return instance
 
