@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Connection, Engine, MetaData, Table, Uuid, select
+from sqlalchemy import Column, Connection, Engine, MetaData, Table, Uuid, insert, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from alfred_refs import Conversation, RefRegistry, RefSession, SavedDraftError
+from alfred_refs import Conversation, RefRegistry, RefSession, SavedDraftError, WrongEntityError
 from alfred_refs.store import Address
 from tests.fix_session import TravelLog
-from tests.models import Cook, MealPlan, Person, Recipe
+from tests.models import Cook, MealPlan, Order, Person, Recipe
 
 
 @pytest.fixture
@@ -202,3 +202,81 @@ def test_an_object_that_makes_its_key_has_that_of_its_draft(
     finally:
         session.close()
         Own.metadata.drop_all(tables)
+
+
+def test_a_savepoint_gives_the_draft_back_at_once(
+    session: RefSession, conversation: Conversation, soup: str
+) -> None:
+    """To the transaction around it, which may save it after all."""
+    savepoint = session.begin_nested()
+    session.add(session.get(Recipe, soup))
+    session.flush()
+    savepoint.rollback()
+    again = session.get_one(Recipe, soup)
+    assert again.id == soup
+    session.add(again)
+    session.commit()
+
+    assert list(conversation.drafts()) == []
+
+
+def test_what_was_expired_before_the_rollback_has_the_ref(session: RefSession, soup: str) -> None:
+    """Its attributes had nothing in them that the program could have set."""
+    recipe = session.get_one(Recipe, soup)
+    session.add(recipe)
+    session.flush()
+    session.expire(recipe)
+    session.rollback()
+
+    assert recipe.id == soup
+
+
+def test_a_session_that_was_closed_makes_another_object(session: RefSession, soup: str) -> None:
+    """The first one is detached, as a row's would be, and saves nothing."""
+    recipe = session.get_one(Recipe, soup)
+    session.add(recipe)
+    session.flush()
+    session.close()
+    again = session.get_one(Recipe, soup)
+
+    assert (again is recipe, again.id) == (False, soup)
+
+
+def test_what_a_released_savepoint_saved_is_told_with_the_transaction(
+    session: RefSession, conversation: Conversation
+) -> None:
+    """An integer key is looked for by sessions alone, so the list knows what it was told."""
+    ref = conversation.draft(Order, {"number": 1}).ref
+    with session.begin_nested():
+        session.add(session.get(Order, ref))
+    assert [draft.ref for draft in conversation.drafts()] == [ref]
+    session.commit()
+
+    assert list(conversation.drafts()) == []
+
+
+def test_a_draft_that_the_transaction_saves_is_of_its_own_entity(
+    session: RefSession, soup: str
+) -> None:
+    """Its key is given for no other, as that of any row."""
+    session.add(session.get(Recipe, soup))
+    session.flush()
+
+    with pytest.raises(WrongEntityError):
+        session.get(Order, soup)
+    with pytest.raises(WrongEntityError):
+        session.scalars(select(Order).where(Order.id == soup))
+
+
+def test_an_integer_that_is_found_outside_of_a_session_proves_nothing(
+    session: RefSession, conversation: Conversation, tables: Engine
+) -> None:
+    """It may be that of a row in a copy of the database: only a session knows where rows are."""
+    ref = conversation.draft(Order, {"number": 1}).ref
+    conversation.reserve_keys({ref: 7})
+    with tables.begin() as connection:
+        connection.execute(insert(Order).values(id=7, number=1))
+
+    assert [draft.ref for draft in conversation.drafts()] == [ref]
+    assert session.get_one(Order, ref).id == "order_1"
+    assert list(conversation.drafts()) == []
