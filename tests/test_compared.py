@@ -141,3 +141,16 @@ def test_rows_to_synchronize_are_fetched_by_keys(session: RefSession) -> None:
 
     assert (country.code, changed.rowcount) == ("country_1", 2)
     assert sorted(session.scalars(select(City.name))) == ["c3", "c4", "x", "x"]
+
+
+def test_what_is_compiled_for_one_instance_serves_others(session: RefSession) -> None:
+    """Whether what is compared holds a ref, as a new one does, or a key, as one that was read."""
+    country, _ = compared(session)
+    by_ref = Country(code=country.code, name="new")
+
+    found = [
+        session.scalars(select(City.name).where(City.country == each).order_by(City.name)).all()
+        for each in (by_ref, country, by_ref)
+    ]
+
+    assert found == 3 * [["c1", "c2"]]

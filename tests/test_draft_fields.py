@@ -280,4 +280,6 @@ def test_a_class_whose_keys_cannot_be_decided_has_no_drafts(
 
 def test_of_what_is_not_mapped_only_the_form_is_known(chat: Conversation) -> None:
     """Whoever saves such drafts knows what they hold."""
-    assert chat.draft("letter", {"any": [1, {"thing": None}]}).ref == "gen_letter_1"
+    draft = chat.draft("thing_of_no_class", {"any": [1, {"x": None}]})
+
+    assert (draft.ref, draft.content) == ("gen_thing_of_no_class_1", {"any": [1, {"x": None}]})

@@ -104,7 +104,7 @@ def test_a_draft_holds_a_copy(chat: Conversation) -> None:
         (Recipe, {"name": "Soup"}, "", None),
         (Recipe, {}, None, None),
         (MealPlan, {"day": "2026-05-01"}, None, None),
-        ("note", {"name": "Soup"}, None, None),
+        ("thing_of_no_class", {"name": "Soup"}, None, None),
     ],
 )
 def test_a_draft_is_called_as_its_class_says(

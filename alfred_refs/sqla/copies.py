@@ -17,6 +17,7 @@ from sqlalchemy.sql.selectable import AliasedReturnsRows
 from sqlalchemy.types import TypeEngine
 from sqlalchemy.util import immutabledict
 
+from .parameters import Key
 from .statements import elements_of, shape_of
 
 
@@ -43,10 +44,12 @@ def with_values_in_where(statement: Executable, values: Mapping[str, Any]) -> Ex
     All but the comparisons is shared with the statement, as in a copy that `where()` makes, and
     the copy has its cache key already: the statement's, with its own parameters in their places.
     """
+    # What SQLAlchemy compiles for a parameter without a callable asks all of the same cache key
+    # for their plain values, which those that have one lack: it gives way to one with the key.
     made: Any = statement  # by no call of cast(): each counts here
     key = made._generate_cache_key()
     replaced = {
-        id(p): _with(p, value=values[p.key], callable=None)
+        id(p): _with(p, value=values[p.key], callable=p.callable and Key(values[p.key]))
         for p in key.bindparams
         if p.key in values
     }
@@ -116,7 +119,8 @@ def with_values(
 
     def set_value(parameter: Any) -> None:
         if parameter.key in values:
-            parameter.value, parameter.callable = values[parameter.key], None
+            value = values[parameter.key]
+            parameter.value, parameter.callable = value, parameter.callable and Key(value)
             parameter.type = types.get(parameter.key, parameter.type)
 
     copy = visitors.cloned_traverse(

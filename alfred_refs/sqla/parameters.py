@@ -33,13 +33,17 @@ def attribute_behind(parameter: BindParameter[Any]) -> tuple[InstanceState[Any],
     return names["state"], names["prop"].key
 
 
-class _Key:
-    """Gives a parameter a key for its value."""
+class Key:
+    """Gives a parameter a key for its value.
+
+    Args:
+        value: the key.
+    """
 
     def __init__(self, value: Any) -> None:
         self._value = value
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Any:  # noqa: D102  # what the class says
         return self._value
 
 
@@ -55,12 +59,12 @@ class _KeyParameter(BindParameter[Any]):
 
 def key_parameter(value: Any, type_: TypeEngine[Any]) -> BindParameter[Any]:
     """Return a parameter whose value is a key, though it may be text."""
-    return _KeyParameter(None, callable_=_Key(value), type_=type_, unique=True)
+    return _KeyParameter(None, callable_=Key(value), type_=type_, unique=True)
 
 
 def is_key_parameter(parameter: BindParameter[Any]) -> bool:
     """Tell whether `key_parameter` made a parameter, or one that a copy was made of."""
-    return isinstance(parameter.callable, _Key)
+    return isinstance(parameter.callable, Key)
 
 
 def stem_of(parameter: BindParameter[Any]) -> str | None:
