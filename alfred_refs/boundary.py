@@ -128,7 +128,7 @@ class Boundary:
         for instance in instances:
             self.enter(sqla.state_of(instance))
 
-    def enter_new(self, state: State, *, flushing: bool = False) -> None:
+    def enter_new(self, state: State, *, flushing: bool = False) -> list[Held]:
         """Take in an instance made by the program: its key attributes may have refs as text.
 
         They are resolved at the next flush, all together: adding an object does no I/O. During a
@@ -139,6 +139,9 @@ class Boundary:
             state: of the instance.
             flushing: whether the session is in a flush.
 
+        Returns:
+            what was resolved at once, as it was before.
+
         Raises:
             BadRefError: one cannot be used; only during a flush.
         """
@@ -147,11 +150,13 @@ class Boundary:
         texts = names_of_texts(state) if known else None
         self.enter(state)
         if self._raw:
-            return
-        if flushing:
-            self._unresolved.put_keys([state], texts)
-        else:
+            return []
+        if not flushing:
             self._unresolved.add_all(state, texts)
+            return []
+        held = self._unresolved.held(state, texts)
+        self._unresolved.put_keys([state], texts)
+        return held
 
     def waiting(self) -> Iterable[Held]:
         """See `Unresolved.waiting`."""

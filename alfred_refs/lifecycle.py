@@ -126,7 +126,10 @@ def _attached(session: InterpretedSession, state: State) -> None:
     if session._confinement is not None and state.key is not None:
         session._confinement.doubtful = True
     if session._interpreter is not None:
-        session._interpreter.boundary.enter_new(state, flushing=sqla.is_flushing(session))
+        boundary = session._interpreter.boundary
+        held = boundary.enter_new(state, flushing=sqla.is_flushing(session))
+        if held:
+            session._interpreter.drafts.resolved(held)
 
 
 @event.listens_for(InterpretedSession, "before_flush")

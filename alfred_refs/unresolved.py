@@ -48,10 +48,14 @@ class Unresolved:
 
     def add_all(self, state: State, names: Container[str] | None = None) -> None:
         """Have all texts wait that the program has set attributes to, or those of these names."""
-        texts = {name for name, _, _ in self._in(state) if names is None or name in names}
+        texts = {name for _, name, _, _ in self.held(state, names)}
         if texts:
             state.__dict__[_TEXTS] = texts
             self._new[state] = None
+
+    def held(self, state: State, names: Container[str] | None = None) -> list[Held]:
+        """Return what attributes of an instance hold that are text, those of these names."""
+        return [(state, *each) for each in self._in(state) if names is None or each[0] in names]
 
     def waiting(self) -> Iterator[Held]:
         """Yield what attributes of the session's instances hold and wait with."""

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Connection, Engine, MetaData, Table, Uuid, insert, select
+from sqlalchemy import Column, Connection, Engine, MetaData, Table, Uuid, event, insert, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from alfred_refs import Conversation, RefRegistry, RefSession, SavedDraftError, WrongEntityError
 from alfred_refs.store import Address
+from tests import owned
+from tests.fix_owned import World
 from tests.fix_session import TravelLog
 from tests.models import Cook, MealPlan, Order, Person, Recipe
 
@@ -142,6 +144,23 @@ def test_a_table_that_only_has_the_name_has_no_rows_of_drafts(store: TravelLog) 
     other = Table("orders", MetaData(), Column("id", Uuid, primary_key=True))
 
     assert store.values_there(Address("chat-7"), other.c.id, [uuid.uuid4()]) == ()
+
+
+def test_what_a_listener_adds_names_the_draft_again(session: RefSession, soup: str) -> None:
+    """An object that a `before_flush` of the application's brings, which is resolved at once."""
+    child = Recipe(name="Child", parent_recipe_id=soup)
+    recipe = session.get_one(Recipe, soup)
+
+    @event.listens_for(session, "before_flush")
+    def bring(*_: object) -> None:
+        session.add(child)
+
+    session.add(recipe)
+    session.flush()
+    assert child.parent_recipe_id == recipe.id == "recipe_1"
+    session.rollback()
+
+    assert (recipe.id, child.parent_recipe_id) == (soup, soup)
 
 
 @pytest.mark.parametrize(
@@ -280,3 +299,18 @@ def test_an_integer_that_is_found_outside_of_a_session_proves_nothing(
     assert [draft.ref for draft in conversation.drafts()] == [ref]
     assert session.get_one(Order, ref).id == "order_1"
     assert list(conversation.drafts()) == []
+
+
+def test_a_row_is_looked_for_whoever_it_belongs_to(owned_engine: Engine, world: World) -> None:
+    """A row that the session's owner may not see is there all the same: it is not made again."""
+    registry = RefRegistry(owned_engine)
+    registry.create_tables()
+    chat = registry.conversation("chat-7", owner=str(world.users["ann"]))
+    ref = chat.draft(owned.Recipe, {"name": "Soup"}).ref
+    chat.reserve_keys({ref: world.recipes["bob"]})
+    owner = owned.ownership().of(world.users["ann"])
+    with RefSession(owned_engine, conversation=chat, owner=owner) as session:
+        assert session.get(owned.Recipe, ref) is None
+        session.add(owned.Recipe(id=ref, name="Soup"))
+        with pytest.raises(SavedDraftError):
+            session.flush()

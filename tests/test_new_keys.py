@@ -86,9 +86,10 @@ def test_keys_can_be_inserted(database: Engine, of: Table) -> None:
 def test_numbers_that_are_taken_are_passed_over(database: Engine) -> None:
     """Rows were inserted with their numbers, of which the sequence knows nothing."""
     with database.begin() as connection:
-        connection.execute(insert(SERIAL), [{"Id": n} for n in (1, 2, 5)])
+        connection.execute(insert(SERIAL), [{"Id": n} for n in (1, 2, 5, 7)])
 
         assert new_keys(connection, SERIAL.c["Id"], held(SERIAL), 3) == [3, 4, 6]
+        assert new_keys(connection, SERIAL.c["Id"], held(SERIAL), 2) == [8, 9]  # and not 10
 
 
 @pytest.mark.tables

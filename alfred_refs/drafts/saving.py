@@ -50,6 +50,8 @@ State = InstanceState[Any]
 
 _UNIQUE_VIOLATION = "23505"
 
+_NONE: Mapping[str, EntityKey] = {}
+
 
 class SessionDrafts:
     """The drafts of a conversation as one session has them.
@@ -147,11 +149,20 @@ class SessionDrafts:
             for ref in keys:
                 del saving[ref]
             raise
-        if held:
-            texts = [_Text.of(each) for each in held]
-            self._outcome.saving(keys, partial(self._undo, keys, texts))
+        self.resolved(held, keys)
         if pairs:
             sqla.save_in_order(flush, pairs)
+
+    def resolved(self, held: Iterable[Held], keys: Mapping[str, EntityKey] = _NONE) -> None:
+        """Note what instances held before keys took the place of drafts' refs.
+
+        Args:
+            held: by its attributes.
+            keys: of the rows that drafts among the instances become, by their refs.
+        """
+        texts = [_Text.of(each) for each in held if _drafts_in(each)]
+        if texts:
+            self._outcome.saving(keys, partial(self._undo, keys, texts))
 
     def _new(self, held: Iterable[Held]) -> dict[str, State]:
         """Return the new instances that are to become the rows of drafts, by their refs."""
