@@ -135,12 +135,12 @@ def _mapper_said(mapper: Mapper[Any], content: Mapping[str, Any]) -> Mapper[Any]
         return mapper
     values = values_of(mapper.column_attrs[name].columns[0].type, None)
     said = mapper.polymorphic_map.get(_accepted(values, content[name], name))
-    if said is None or not (said.isa(mapper) or mapper.isa(said)):
+    if said is None or not said.isa(mapper):
         raise DraftContentError(
             f"field {name!r} of a draft names no class of {mapper.class_.__name__!r}",
             "give the discriminator of one, or leave it out",
         )
-    return said if said.isa(mapper) else mapper
+    return said
 
 
 @lru_cache(_CLASSES)

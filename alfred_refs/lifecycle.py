@@ -18,7 +18,7 @@ from sqlalchemy.orm import InstanceState, SessionTransaction, UOWTransaction
 from . import sqla
 from .boundary import Boundary
 from .conversation import Conversation
-from .drafts import SessionDrafts
+from .drafts import DraftObjects, DraftSaving
 from .errors import OwnershipError
 from .failures import Failures
 from .keys import token_of
@@ -38,16 +38,18 @@ class Interpreter:
     Attributes:
         boundary: what the instances of the session show and accept.
         outcome: the fate of its rows.
-        drafts: objects of drafts, and drafts that are saved.
+        objects: of drafts, which it has given.
+        saving: of drafts, with new objects.
         failures: words its errors anew.
     """
 
-    __slots__ = ("boundary", "drafts", "failures", "outcome")
+    __slots__ = ("boundary", "failures", "objects", "outcome", "saving")
 
     def __init__(self, conversation: Conversation, session: InterpretedSession) -> None:
         self.boundary = Boundary(conversation, session)
         self.outcome = Outcome(self.boundary.conversation)
-        self.drafts = SessionDrafts(session, self.boundary, self.outcome)
+        self.objects = DraftObjects(session, self.boundary.conversation)
+        self.saving = DraftSaving(session, self.boundary, self.outcome)
         self.failures = Failures(self.boundary)
 
     def named(self, column: Any, value: Any) -> str | None:
@@ -95,10 +97,10 @@ class InterpretedSession(ConfinedSession):
         try:
             super()._flush(objects)
         except IntegrityError as error:
-            drafts = None if self._interpreter is None else self._interpreter.drafts
-            saved = None if drafts is None else drafts.saved_meanwhile(error)
-            if saved is not None:
-                raise saved from error
+            if self._interpreter is not None:
+                saved = self._interpreter.saving.saved_meanwhile(error)
+                if saved is not None:
+                    raise saved from error
             raise
 
     def expunge_all(self) -> None:
@@ -129,14 +131,14 @@ def _attached(session: InterpretedSession, state: State) -> None:
         boundary = session._interpreter.boundary
         held = boundary.enter_new(state, flushing=sqla.is_flushing(session))
         if held:
-            session._interpreter.drafts.resolved(held)
+            session._interpreter.saving.resolved(held)
 
 
 @event.listens_for(InterpretedSession, "before_flush")
 def _flushing(session: InterpretedSession, flush: UOWTransaction, _: object) -> None:
     if session._interpreter is not None:
         boundary = session._interpreter.boundary
-        session._interpreter.drafts.resolve_new(flush)
+        session._interpreter.saving.resolve_new(flush)
         if boundary.looks_ahead:
             boundary.enter_all(session.dirty)
     session._owned_flush = None  # of a flush that was refused

@@ -31,7 +31,7 @@ from sqlalchemy.orm import ORMExecuteState
 from . import origins, rows, sqla, written
 from .boundary import Boundary
 from .conversation import Conversation
-from .drafts import SessionDrafts
+from .drafts import DraftObjects
 from .errors import SetupError
 from .lifecycle import InterpretedSession, Interpreter
 from .outcome import reading
@@ -90,8 +90,8 @@ class RefSession(InterpretedSession):
         return None if self._interpreter is None else self._interpreter.boundary
 
     @property
-    def _drafts(self) -> SessionDrafts:
-        return cast(Interpreter, self._interpreter).drafts
+    def _objects(self) -> DraftObjects:
+        return cast(Interpreter, self._interpreter).objects
 
     @property
     def conversation(self) -> Conversation | None:
@@ -157,7 +157,7 @@ class RefSession(InterpretedSession):
             class_ = inspect(entity).mapper.class_
             draft = _draft_in(ident)
             if draft is not None:
-                built = self._drafts.get(class_, draft, options)
+                built = self._objects.get(class_, draft, options)
                 if built is not None:
                     return built
             ident = boundary.identity(class_, ident)

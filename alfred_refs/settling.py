@@ -1,7 +1,7 @@
 """Whether drafts are saved whose rows were to be inserted: the application's tables tell.
 
-Drafts come in as the registry has them, and go out as they are: one that is pending and has a key
-reserved was saved after all if the row is there. So it stands after a crash between the row's
+Drafts come in as the registry has them, and go out as they are: one that has a key reserved was
+saved after all if the row is there, though it be discarded since. So it stands after a crash between the row's
 commit and the registry's note of it, which is made up for here. A row that cannot be looked for
 is not there.
 """
@@ -79,7 +79,7 @@ def settled(
     doubtful = {
         (ref.entity, draft.key): ref
         for ref, draft in drafts.items()
-        if draft.state == "pending" and draft.key is not None
+        if draft.state != "saved" and draft.key is not None
     }
     there = rows.there(doubtful) if doubtful else []
     found = [doubtful[pair] for pair in there]

@@ -497,6 +497,20 @@ def test_a_key_that_was_reserved_is_used_by_whoever_saves_next(engine: Engine) -
 
 
 @pytest.mark.tables
+def test_a_row_that_was_committed_has_the_last_word(engine: Engine) -> None:
+    """Though its draft was discarded meanwhile, and nobody was told of the row."""
+    chat = RefRegistry(engine).conversation("chat-7")
+    chat.draft(Recipe, SOUP)
+    [reserved] = chat.reserve_keys({"gen_recipe_1": KEY}).values()
+    chat.discard_drafts(["gen_recipe_1"])
+    with engine.begin() as connection:
+        connection.execute(insert(Recipe).values(id=reserved.key, name="Soup"))
+
+    assert chat.read_drafts(["gen_recipe_1"])[0].saved == "recipe_1"
+    assert list(chat.drafts(states=["discarded"])) == []
+
+
+@pytest.mark.tables
 @pytest.mark.parametrize("first", ["list", "read", "edit", "discard", "resolve", "fork"])
 def test_a_row_of_which_nobody_was_told_is_found(engine: Engine, first: str) -> None:
     """The process that inserted it has died; whoever looks first finds it."""

@@ -5,7 +5,7 @@ committed: see `saving`.
 """
 
 from .building import Builder as Builder
-from .rows import SessionRows as SessionRows
-from .saving import SessionDrafts as SessionDrafts
+from .objects import DraftObjects as DraftObjects
+from .saving import DraftSaving as DraftSaving
 
-__all__ = ["Builder", "SessionDrafts", "SessionRows"]
+__all__ = ["Builder", "DraftObjects", "DraftSaving"]

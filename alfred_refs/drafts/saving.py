@@ -1,6 +1,6 @@
-"""What a session does with drafts: objects of them, and their rows, each once.
+"""What a session does with drafts in new objects: their rows, each once.
 
-    get ──▶ object, whose key attribute has the draft's ref as text
+    object, whose key attribute has the draft's ref as text
     flush ──▶ key reserved for the draft: 1 round trip ──▶ key in place of the ref ──▶ INSERT
     commit ─▶ the registry is told that the row is there: 1 round trip
 
@@ -28,11 +28,8 @@ from alfred_refs.alternates import Held
 from alfred_refs.boundary import Boundary
 from alfred_refs.columns import KeyColumn
 from alfred_refs.diagnosis import said
-from alfred_refs.draft_fields import record_of
-from alfred_refs.entries import Draft
 from alfred_refs.errors import (
     CircularDraftsError,
-    DraftRefError,
     DraftTwiceError,
     SavedDraftError,
 )
@@ -43,7 +40,6 @@ from alfred_refs.refs import draft_named
 from alfred_refs.store import EntityKey
 from alfred_refs.values import texts_in
 
-from .building import Builder
 from .rows import SessionRows
 
 State = InstanceState[Any]
@@ -53,8 +49,8 @@ _UNIQUE_VIOLATION = "23505"
 _NONE: Mapping[str, EntityKey] = {}
 
 
-class SessionDrafts:
-    """The drafts of a conversation as one session has them.
+class DraftSaving:
+    """Saves the drafts of a conversation in one session.
 
     Args:
         session: not kept alive.
@@ -69,64 +65,6 @@ class SessionDrafts:
         self._conversation = boundary.conversation
         self._entities = boundary.conversation.plans.entities
         self._conversation.look_in(SessionRows(session, self._entities))
-        self._built: weakref.WeakValueDictionary[tuple[str, int], Any]
-        self._built = weakref.WeakValueDictionary()
-
-    # Objects
-
-    def get(self, class_: type[Any], ref: str, options: Mapping[str, Any]) -> Any:
-        """Return the object of a draft, as `Session.get` would; `None` where its row is there.
-
-        Args:
-            class_: that it is wanted as.
-            ref: the draft's.
-            options: those of `Session.get`.
-
-        Raises:
-            BadRefError: it is no draft of the conversation and class, or was discarded; or a row
-                is to be locked and there is none.
-            DraftContentError: its content does not fit the class any more.
-        """
-        entity = self._entities.of_class(class_).own
-        conversation = self._conversation
-        if entity is None or conversation.is_row(ref, entity):
-            return None
-        [draft] = conversation.read_drafts([ref], class_)
-        if draft.state != "pending":
-            return None
-        if options.get("with_for_update"):
-            raise DraftRefError(ref, entity)
-        known = self._known(draft, fresh=bool(options.get("populate_existing")))
-        return self._build(class_, draft) if known is None else known
-
-    def _known(self, draft: Draft, *, fresh: bool) -> Any:
-        """Return the object that is to save a draft, or was made of it as it is now."""
-        for instance in cast(Session, self._session()).new:
-            [*names] = self._entities.of_class(type(instance)).primary
-            if len(names) == 1 and sqla.state_of(instance).dict.get(names[0]) == draft.ref:
-                return instance
-        made = None if fresh else self._built.get((draft.ref, draft.version))
-        return None if made is None or sqla.state_of(made).key is not None else made
-
-    def _build(self, class_: type[Any], draft: Draft) -> Any:
-        builder = Builder(self._named)
-        record = record_of(class_, draft.content, self._entities)
-        [name] = self._entities.of_class(record.model).primary
-        instance = builder.build(record, **{name: draft.ref})
-        # before what it is related to, which may be related to it
-        self._built[draft.ref, draft.version] = instance
-        builder.relate(instance, record)
-        return instance
-
-    def _named(self, class_: type[Any], ref: str) -> Any:
-        session = cast(Session, self._session())  # which gets the draft
-        with session.no_autoflush:
-            found = session.get(class_, ref)
-        if found is None:
-            raise self._conversation.gone(ref, self._entities.name_of(class_))
-        return found
-
-    # Saving
 
     def resolve_new(self, flush: UOWTransaction) -> None:
         """Put keys in place of the refs that instances wait with, those of drafts included.

@@ -1,0 +1,95 @@
+"""Objects of drafts: what `Session.get` gives for the ref of what is not saved.
+
+A draft's ref comes in; an instance of its content goes out, in no session yet, whose key attribute
+has the ref as text. So it knows which draft it is, whatever becomes of its other attributes, and
+adding it saves the draft (`saving`). Nothing is sent to its table.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from typing import Any, cast
+
+from sqlalchemy.orm import Session
+
+from alfred_refs import sqla
+from alfred_refs.draft_fields import record_of
+from alfred_refs.entries import Draft
+from alfred_refs.errors import DraftRefError
+from alfred_refs.session_conversation import SessionConversation
+
+from .building import Builder
+
+
+class DraftObjects:
+    """The objects of drafts that one session has given.
+
+    Args:
+        session: not kept alive.
+        conversation: as the session sees it.
+    """
+
+    def __init__(self, session: Session, conversation: SessionConversation) -> None:
+        self._session = weakref.ref(session)
+        self._conversation = conversation
+        self._entities = conversation.plans.entities
+        # by their refs and versions
+        self._built: weakref.WeakValueDictionary[tuple[str, int], Any]
+        self._built = weakref.WeakValueDictionary()
+
+    def get(self, class_: type[Any], ref: str, options: Mapping[str, Any]) -> Any:
+        """Return the object of a draft, as `Session.get` would; `None` where its row is there.
+
+        Args:
+            class_: that it is wanted as.
+            ref: the draft's.
+            options: those of `Session.get`.
+
+        Raises:
+            BadRefError: it is no draft of the conversation and class, or was discarded; or a row
+                is to be locked and there is none.
+            DraftContentError: its content does not fit the class any more.
+        """
+        entity = self._entities.of_class(class_).own
+        conversation = self._conversation
+        if entity is None or conversation.is_row(ref, entity):
+            return None
+        [draft] = conversation.read_drafts([ref], class_)
+        if draft.state != "pending":
+            return None
+        if options.get("with_for_update"):
+            raise DraftRefError(ref, entity)
+        known = self._known(draft, fresh=bool(options.get("populate_existing")))
+        return self._build(class_, draft) if known is None else known
+
+    def _known(self, draft: Draft, *, fresh: bool) -> Any:
+        """Return the object that is to save a draft, or was made of it as it is now."""
+        for instance in cast(Session, self._session()).new:
+            [*names] = self._entities.of_class(type(instance)).primary
+            if len(names) == 1 and sqla.state_of(instance).dict.get(names[0]) == draft.ref:
+                return instance
+        made = None if fresh else self._built.get((draft.ref, draft.version))
+        return None if made is None or sqla.state_of(made).key is not None else made
+
+    def _build(self, class_: type[Any], draft: Draft) -> Any:
+        builder = Builder(self._named)
+        record = record_of(class_, draft.content, self._entities)
+        [name] = self._entities.of_class(record.model).primary
+        instance = builder.build(record, **{name: draft.ref})
+        # before what it is related to, which may be related to it
+        self._built[draft.ref, draft.version] = instance
+        try:
+            builder.relate(instance, record)
+        except BaseException:
+            del self._built[draft.ref, draft.version]
+            raise
+        return instance
+
+    def _named(self, class_: type[Any], ref: str) -> Any:
+        session = cast(Session, self._session())  # which gets the draft
+        with session.no_autoflush:
+            found = session.get(class_, ref)
+        if found is None:
+            raise self._conversation.gone(ref, self._entities.name_of(class_))
+        return found
