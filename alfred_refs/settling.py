@@ -1,9 +1,9 @@
 """Whether drafts are saved whose rows were to be inserted: the application's tables tell.
 
 Drafts come in as the registry has them, and go out as they are: one that has a key reserved was
-saved after all if the row is there, though it be discarded since. So it stands after a crash between the row's
-commit and the registry's note of it, which is made up for here. A row that cannot be looked for
-is not there.
+saved after all if the row is there, though it be discarded since. So it stands after a crash
+between the row's commit and the registry's note of it, which is made up for here. A row that
+cannot be looked for is not there.
 """
 
 from __future__ import annotations
