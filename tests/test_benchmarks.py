@@ -20,6 +20,8 @@ from benchmarks.setting import SERVER
 from benchmarks.table import Row
 from tests.postgres.server import embedded_server
 
+pytestmark = pytest.mark.once
+
 _TINY = ("--rows", "20", "--repetitions", "2", "--mappings", "100")
 
 

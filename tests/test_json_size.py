@@ -14,6 +14,8 @@ from alfred_refs.tools import Toolset
 from benchmarks import json_size
 from examples.kitchen.models import MealPlan, Recipe, RecipeIngredient
 
+pytestmark = pytest.mark.once
+
 pytest_plugins = ["tests.fix_kitchen"]
 
 

@@ -66,6 +66,7 @@ def _turn(seen: str, held: str = str(KEY), **answer: Any) -> Turn:
     return Turn(number=1, process=1, point="", user="What is there?", exchanges=[exchange])
 
 
+@pytest.mark.once
 @pytest.mark.usefixtures("extensions")
 def test_the_demo_ends_well_in_a_pipe(engine: Engine, database_url: str) -> None:
     """It exits with 0, fits a page, shows all parties, and has looked for every key left."""

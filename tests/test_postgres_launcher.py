@@ -32,6 +32,8 @@ from tests.postgres.server import (
     wheel_binaries,
 )
 
+pytestmark = pytest.mark.once
+
 # a process that holds a server and never lets go of it
 HOLDER = """
 import time

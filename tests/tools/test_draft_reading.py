@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from sqlalchemy import Engine, Enum, String, Text, column
 
 from alfred_refs import Conversation, RefSession
@@ -336,7 +336,7 @@ def pages(kitchen: Kitchen, size: int, **asked: Any) -> list[Any]:
     return rows
 
 
-@EACH_TIME
+@settings(EACH_TIME, max_examples=30)  # each is some ten pages
 @given(
     by=st.lists(st.sampled_from(ORDERED), max_size=3),
     direction=st.sampled_from(["asc", "desc"]),
