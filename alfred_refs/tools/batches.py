@@ -13,7 +13,7 @@ from .arguments import NewRows
 from .errors import InvalidArgumentsError
 from .hooks import Writing
 from .payloads import deduplicated
-from .tables import ToolTable
+from .table import ToolTable
 
 
 @dataclass(slots=True)

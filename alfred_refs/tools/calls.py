@@ -25,7 +25,7 @@ from .hooks import Row
 from .questions import ranks_of
 from .results import Rendering, Shape, without_refs
 from .setting import Setting
-from .tables import ToolColumn, ToolTable
+from .table import ToolColumn, ToolTable
 
 
 @dataclass(frozen=True, slots=True)

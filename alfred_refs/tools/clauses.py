@@ -13,7 +13,7 @@ from alfred_refs.json_values import Values
 
 from .arguments import FilterClause
 from .errors import InvalidFilterError
-from .tables import ToolColumn, accepted
+from .table import ToolColumn, accepted
 
 EQUALITIES = ("=", "!=", "neq")
 """The comparisons that null takes part in: it is, or is not, the same."""

@@ -30,7 +30,7 @@ from .payloads import (
     new_records,
     refs_of_records,
 )
-from .tables import ToolTable
+from .table import ToolTable
 from .writing import Writer
 
 _DONE = "{} saved before: nothing was created now; to add more rows, name {} in another call"

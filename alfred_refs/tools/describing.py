@@ -15,7 +15,7 @@ from sqlalchemy import inspect
 from alfred_refs.json_values import Family, Values
 from alfred_refs.labels import clean
 
-from .tables import ROW_REF, ToolColumn, ToolTable
+from .table import ROW_REF, ToolColumn, ToolTable
 
 MOST_CHOICES = 50
 """Choices of a column that are listed; more would crowd out the other columns."""

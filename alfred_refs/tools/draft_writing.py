@@ -29,7 +29,7 @@ from .filters import Conditions, own_refs, refs_of
 from .matching import Record, meets
 from .payloads import draft_changes
 from .results import shape_of
-from .tables import ToolTable
+from .table import ToolTable
 
 _NOTHING = "no draft matches the filters; nothing was changed"
 

@@ -26,7 +26,7 @@ from .foreign import Foreign
 from .hooks import Row
 from .matching import Record
 from .results import Rendering, Shape, shape_of
-from .tables import ROW_REF, ToolColumn, ToolTable
+from .table import ROW_REF, ToolColumn, ToolTable
 
 STATE = "_draft"
 """The field of a row that tells that it is a draft, and which state that is in."""

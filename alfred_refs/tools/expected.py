@@ -15,7 +15,7 @@ from sqlalchemy.orm.strategy_options import _AbstractLoad
 from alfred_refs import sqla
 
 from .errors import InvalidArgumentsError
-from .tables import ToolColumn, ToolTable
+from .table import ToolColumn, ToolTable
 
 Expected = str | Mapping[str, Any] | None
 """A label, or values by column."""

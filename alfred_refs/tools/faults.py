@@ -45,7 +45,7 @@ from .errors import (
     StillReferencedError,
     ToolError,
 )
-from .tables import ToolTable
+from .table import ToolTable
 
 # the class of a bad ref -> its code; the first that fits
 _REF_CODES: Mapping[type[BadRefError], str] = {

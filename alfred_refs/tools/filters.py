@@ -24,7 +24,7 @@ from alfred_refs.keys import Key
 from .arguments import SEMANTIC, AndGroup, Filter, FilterClause, NotGroup, OrGroup, clauses_of
 from .clauses import checked
 from .errors import InvalidFilterError, UnknownColumnError
-from .tables import ROW_REF, ToolColumn, ToolTable
+from .table import ROW_REF, ToolColumn, ToolTable
 
 Condition = ColumnElement[bool]
 

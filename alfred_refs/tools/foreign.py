@@ -19,7 +19,8 @@ from alfred_refs.session import RefSession
 
 from .hooks import Row
 from .results import Shape
-from .tables import ToolTable, ToolTables
+from .table import ToolTable
+from .tables import ToolTables
 
 Mode = Literal["inline", "legend", "none"]
 

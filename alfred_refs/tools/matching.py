@@ -17,7 +17,7 @@ from typing import Any
 from .arguments import SEMANTIC, AndGroup, Filter, FilterClause, NotGroup, OrGroup
 from .clauses import checked
 from .errors import InvalidFilterError, InvalidValueError, UnknownColumnError
-from .tables import ROW_REF, ToolColumn, ToolTable, accepted
+from .table import ROW_REF, ToolColumn, ToolTable, accepted
 
 # what a model writes -> what Python calls it
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .matching import Record
-from .tables import ToolColumn
+from .table import ToolColumn
 
 Ranks = Callable[[ToolColumn, Sequence[Any]], Sequence[Any]]
 """Tells which places different values of a column have in its order."""

@@ -17,7 +17,7 @@ from .errors import (
     ReadOnlyTableError,
     UnknownColumnError,
 )
-from .tables import ToolColumn, ToolTable
+from .table import ToolColumn, ToolTable
 
 Record = dict[str, Any]
 """Values of a row by attribute; refs are text."""

@@ -34,7 +34,7 @@ from .cursors import Cursor
 from .errors import InvalidCursorError, InvalidOrderError, ToolError
 from .filters import Condition, Conditions, operand
 from .hooks import Reading
-from .tables import ToolColumn, ToolTable
+from .table import ToolColumn, ToolTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from .matching import Record, meets
 from .merging import in_order
 from .questions import GivenOrder, order_of, rows_asked_for, statement_of
 from .results import Rendering, Shape, shape_of, size_of
-from .tables import ToolTable
+from .table import ToolTable
 
 _LONGEST_IN_CURSOR = 200  # characters of one value: a model repeats the cursor letter by letter
 _MOST_KEYS = 1_000  # that a hook may give: each is a part of the statement

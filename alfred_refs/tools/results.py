@@ -17,7 +17,7 @@ from sqlalchemy.orm.strategy_options import _AbstractLoad
 
 from .errors import UnknownColumnError
 from .hooks import Row
-from .tables import ROW_REF, ToolColumn, ToolTable
+from .table import ROW_REF, ToolColumn, ToolTable
 
 
 @dataclass(frozen=True, slots=True)

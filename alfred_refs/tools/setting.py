@@ -13,7 +13,8 @@ from alfred_refs.errors import SetupError
 from .foreign import Mode
 from .hooks import Hooks
 from .results import Limits
-from .tables import ToolTable, ToolTables
+from .table import ToolTable
+from .tables import ToolTables
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,8 @@ from .results import Limits
 from .schemas import Form, schemas_of
 from .setting import Setting
 from .sizes import check_size
-from .tables import ToolTable, ToolTables
+from .table import ToolTable
+from .tables import ToolTables
 from .writing import Writer
 
 if TYPE_CHECKING:

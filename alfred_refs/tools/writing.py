@@ -33,7 +33,7 @@ from .payloads import (
     refs_of_records,
 )
 from .results import shape_of
-from .tables import ToolTable
+from .table import ToolTable
 
 _NOTHING = "no row matches the filters; nothing was changed"
 _READABLE = "what matches the filters can be read and not changed; nothing was changed"
