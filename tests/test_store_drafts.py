@@ -273,8 +273,10 @@ def test_edits_are_done_all_or_none(store: Store, bad: DraftEdit) -> None:
     plan = DraftEdit(FIRST_PLAN, "{}", version=1)
     edited = store.edit_drafts(CHAT, [plan, good], 3)
     assert edited == {ref: of(store)[ref] for ref in (FIRST_PLAN, ONE)}
-    told = [(each.content, each.label, each.version, each.edited) for each in edited.values()]
-    assert told == [("{}", None, 2, 3), ('{"name": "Dal"}', "Dal", 2, 3)]
+    assert edited == {
+        FIRST_PLAN: DraftEntry(FIRST_PLAN, "{}", None, 0, 3, 2),
+        ONE: DraftEntry(ONE, '{"name": "Dal"}', "Dal", 0, 3, 2),
+    }
     assert store.edit_drafts(CHAT, []) == {}
 
 
