@@ -20,7 +20,7 @@ server tells its column.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -31,12 +31,10 @@ from sqlalchemy.orm import ORMExecuteState
 from . import origins, rows, sqla, written
 from .boundary import Boundary
 from .conversation import Conversation
-from .drafts import DraftObjects
 from .errors import SetupError
 from .lifecycle import InterpretedSession, Interpreter
 from .outcome import reading
 from .owners import OwnedFlush, Owner, confine_write, confined_records
-from .refs import draft_named
 from .registry import RefRegistry
 from .resolving import Named, alternates_of, put_keys
 from .session_conversation import SessionConversation
@@ -88,10 +86,6 @@ class RefSession(InterpretedSession):
     @property
     def _boundary(self) -> Boundary | None:
         return None if self._interpreter is None else self._interpreter.boundary
-
-    @property
-    def _objects(self) -> DraftObjects:
-        return cast(Interpreter, self._interpreter).objects
 
     @property
     def conversation(self) -> Conversation | None:
@@ -149,17 +143,15 @@ class RefSession(InterpretedSession):
             BadRefError: a ref in the identity cannot be used.
             DraftContentError: what a draft has does not fit the class any more.
         """
-        boundary = self._boundary
-        if boundary is None:
+        if self._interpreter is None:
             return super().get(entity, ident, **options)
+        boundary = self._interpreter.boundary
         asked = options.pop("execution_options", None) or {}
         if not boundary.raw and not asked.get("raw_keys"):
             class_ = inspect(entity).mapper.class_
-            draft = _draft_in(ident)
-            if draft is not None:
-                built = self._objects.get(class_, draft, options)
-                if built is not None:
-                    return built
+            made = self._interpreter.objects.get(class_, ident, options)
+            if made is not None:
+                return made
             ident = boundary.identity(class_, ident)
             boundary.conversation.plans.check(options.get("options") or ())
         # SQLAlchemy loads by the key, which may be text: it is not to be taken for a ref
@@ -266,14 +258,6 @@ def confine(execution: ORMExecuteState) -> Result[Any] | None:
     confine_write(confinement, execution)
     # other parameters are heeded by SQLAlchemy 2.1 alone
     return None if execution.parameters is given else execution.invoke_statement()
-
-
-def _draft_in(ident: Any) -> str | None:
-    """Return the draft's ref that an identity is, alone or as the only part of it."""
-    parts = [*ident.values()] if isinstance(ident, Mapping) else ident
-    if isinstance(parts, list | tuple) and len(parts) == 1:
-        parts = parts[0]
-    return parts if isinstance(parts, str) and draft_named(parts) is not None else None
 
 
 def _interpreter(execution: ORMExecuteState) -> Interpreter:

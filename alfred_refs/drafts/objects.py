@@ -17,6 +17,7 @@ from alfred_refs import sqla
 from alfred_refs.draft_fields import record_of
 from alfred_refs.entries import Draft
 from alfred_refs.errors import DraftRefError
+from alfred_refs.refs import draft_named
 from alfred_refs.session_conversation import SessionConversation
 
 from .building import Builder
@@ -38,24 +39,27 @@ class DraftObjects:
         self._built: weakref.WeakValueDictionary[tuple[str, int], Any]
         self._built = weakref.WeakValueDictionary()
 
-    def get(self, class_: type[Any], ref: str, options: Mapping[str, Any]) -> Any:
-        """Return the object of a draft, as `Session.get` would; `None` where its row is there.
+    def get(self, class_: type[Any], ident: Any, options: Mapping[str, Any]) -> Any:
+        """Return the object of a draft, as `Session.get` would.
 
         Args:
             class_: that it is wanted as.
-            ref: the draft's.
+            ident: an identity: the draft's ref, or what has it for its only part.
             options: those of `Session.get`.
+
+        Returns:
+            `None` where the identity is that of a row, or names a draft whose row is there.
 
         Raises:
             BadRefError: it is no draft of the conversation and class, or was discarded; or a row
                 is to be locked and there is none.
             DraftContentError: its content does not fit the class any more.
         """
-        entity = self._entities.of_class(class_).own
-        conversation = self._conversation
-        if entity is None or conversation.is_row(ref, entity):
+        ref = _draft_in(ident)
+        entity = None if ref is None else self._entities.of_class(class_).own
+        if ref is None or entity is None or self._conversation.is_row(ref, entity):
             return None
-        [draft] = conversation.read_drafts([ref], class_)
+        [draft] = self._conversation.read_drafts([ref], class_)
         if draft.state != "pending":
             return None
         if options.get("with_for_update"):
@@ -93,3 +97,11 @@ class DraftObjects:
         if found is None:
             raise self._conversation.gone(ref, self._entities.name_of(class_))
         return found
+
+
+def _draft_in(ident: Any) -> str | None:
+    """Return the draft's ref that an identity is, alone or as the only part of it."""
+    parts = [*ident.values()] if isinstance(ident, Mapping) else ident
+    if isinstance(parts, list | tuple) and len(parts) == 1:
+        parts = parts[0]
+    return parts if isinstance(parts, str) and draft_named(parts) is not None else None
