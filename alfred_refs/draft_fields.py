@@ -1,4 +1,4 @@
-"""What a draft of a mapped class may hold: values of its columns, and related rows inside it.
+"""What a class may have drafts of, and what they may hold: values, and related rows inside.
 
 A class and a draft's content come in; a `Record` goes out, with values as columns have them in
 Python and refs as text, or an error that names the field. The primary key is no field: it is
@@ -12,13 +12,16 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Column, inspect
+from sqlalchemy import Column, Table, inspect
 from sqlalchemy.orm import Mapper, RelationshipDirection, RelationshipProperty
 
+from . import sqla
 from .entities import Entities
-from .errors import DraftContentError
+from .errors import DraftContentError, SetupError
 from .guard import scrub
 from .json_values import UnfitValueError, Values, values_of
+from .naming import root_of
+from .new_keys import check_made
 
 _CLASSES = 1_000  # whose fields are remembered
 
@@ -60,6 +63,31 @@ class Record:
                     yield from row.refs(entities)
                 else:
                     yield row, entities.name_of(target)
+
+
+def model_of(entity: type[Any] | Table | str, entities: Entities) -> type[Any] | None:
+    """Return the class that drafts of an entity become instances of; `None` if none is mapped."""
+    if isinstance(entity, type):
+        return entity
+    table = entities.names.found_table_of(entities.name_of(entity))
+    mapper = None if table is None else sqla.mapper_of_table(table)
+    return None if mapper is None else root_of(mapper).class_
+
+
+def check_draftable(model: type[Any], entities: Entities) -> None:
+    """Check that rows of a class have keys that can be decided before they are there.
+
+    Raises:
+        SetupError: they have not.
+    """
+    column = entities.primary_of(entities.name_of(model))
+    if column is None or entities.of_class(model).own is None:
+        raise SetupError(
+            f"class {model.__qualname__!r} cannot have drafts: its rows have no key of their "
+            "own that could be decided before they are there",
+            "draft what they belong to, with them inside",
+        )
+    check_made(column, model)
 
 
 def record_of(

@@ -17,14 +17,12 @@ from typing import Any, get_args
 
 from sqlalchemy import Table
 
-from . import contents, labels, sqla
+from . import contents, labels
 from .caches import Caches
-from .draft_fields import record_of, with_class
+from .draft_fields import check_draftable, model_of, record_of, with_class
 from .entries import Draft
 from .errors import LabelError, SavedDraftError, SetupError, StaleDraftError
 from .keys import Key
-from .naming import root_of
-from .new_keys import check_made
 from .plans import Plans
 from .refmap import RefMap
 from .refs import Ref, draft_named, parse_ref
@@ -74,9 +72,9 @@ class DraftMap(RefMap):
                 they are inserted.
         """
         name = self.plans.entities.name_of(entity)
-        model = self._model_of(name, entity)
+        model = model_of(entity, self.plans.entities)
         if model is not None:
-            self._check_draftable(name, model)
+            check_draftable(model, self.plans.entities)
         text = self._content(model, content)
         new = NewDraft(name, text, self._called(name, content, label))
         [entry] = self._store.draft(self._address, [new], self.working_turn)
@@ -204,7 +202,7 @@ class DraftMap(RefMap):
     def _edit(
         self, ref: Ref, content: Mapping[str, Any], label: str | None, version: int | None
     ) -> DraftEdit:
-        text = self._content(self._model_of(ref.entity, ref.entity), content)
+        text = self._content(model_of(ref.entity, self.plans.entities), content)
         return DraftEdit(ref, text, self._called(ref.entity, content, label), version)
 
     def _uneditable(self, refs: Sequence[str], versions: Mapping[str, int]) -> StaleDraftError:
@@ -291,37 +289,13 @@ class DraftMap(RefMap):
             return contents.to_text(content)
         text = contents.to_text(with_class(model, content))
         entities = self.plans.entities
-        wanted = list(dict.fromkeys(record_of(model, content, entities).refs(entities)))
-        drafts = [(text, needed) for text, needed in wanted if draft_named(text) is not None]
-        self.resolve_wanted([want for want in wanted if want not in drafts])
+        wanted = dict.fromkeys(record_of(model, content, entities).refs(entities))
+        drafts = [want for want in wanted if draft_named(want[0]) is not None]
+        self.resolve_wanted([want for want in wanted if draft_named(want[0]) is None])
         found = self._drafts_of([text for text, _ in drafts])
         for draft, needed in drafts:
             self._checked(draft, found, needed)
         return text
-
-    def _model_of(self, name: str, entity: type[Any] | Table | str) -> type[Any] | None:
-        """Return the class whose instances drafts of an entity become."""
-        if isinstance(entity, type):
-            return entity
-        table = self.plans.entities.names.found_table_of(name)
-        mapper = None if table is None else sqla.mapper_of_table(table)
-        return None if mapper is None else root_of(mapper).class_
-
-    def _check_draftable(self, name: str, model: type[Any]) -> None:
-        """Check that rows of a class have keys that can be decided before they are there.
-
-        Raises:
-            SetupError: they have not.
-        """
-        entities = self.plans.entities
-        column = entities.primary_of(name)
-        if column is None or entities.of_class(model).own is None:
-            raise SetupError(
-                f"class {model.__qualname__!r} cannot have drafts: its rows have no key of their "
-                "own that could be decided before they are there",
-                "draft what they belong to, with them inside",
-            )
-        check_made(column, model)
 
     def _checked(
         self, text: str, found: Mapping[Ref, DraftEntry], entity: str | None = None
