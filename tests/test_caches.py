@@ -49,6 +49,16 @@ def chat(memory: RefRegistry) -> Conversation:
     return chat
 
 
+@pytest.fixture
+def read_again(memory: RefRegistry) -> Conversation:
+    """A conversation with a row that was gone and is read again, of which nobody was told."""
+    chat = memory.conversation("chat-7")
+    chat.refer("recipe", KEYS[0])
+    chat.note_gone([("recipe", KEYS[0])], "was deleted")
+    chat.note_read([("recipe", KEYS[0])])
+    return chat
+
+
 def kept(caches: Caches) -> int:
     """Return how many mappings the caches of a conversation have, all together."""
     return sum(map(len, caches._in_use()))
@@ -168,66 +178,54 @@ def test_a_row_that_goes_while_the_store_is_asked_for_its_ref_is_gone(
 
 
 def test_a_row_that_is_noted_gone_while_the_store_hears_that_it_is_back_is_gone(
-    memory: RefRegistry, monkeypatch: pytest.MonkeyPatch
+    memory: RefRegistry, read_again: Conversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was noted last counts, whichever thread notes it."""
-    chat = memory.conversation("chat-7")
-    chat.refer("recipe", KEYS[0])
-    chat.note_gone([("recipe", KEYS[0])], "was deleted")
-    chat.note_read([("recipe", KEYS[0])])
     mark = memory._store.mark
 
     def mark_late(*told: Any) -> None:
         mark(*told)
         monkeypatch.setattr(memory._store, "mark", mark)
-        chat.note_gone([("recipe", KEYS[0])], "was deleted")
+        read_again.note_gone([("recipe", KEYS[0])], "was deleted")
 
     monkeypatch.setattr(memory._store, "mark", mark_late)
-    chat.confirm_back()
+    read_again.confirm_back()
     with pytest.raises(GoneRefError):
-        chat.resolve("recipe_1")
+        read_again.resolve("recipe_1")
 
 
 @pytest.mark.parametrize("reason", ["was deleted", "was never saved"])
 def test_why_a_row_is_gone_once_more_is_told_again(
-    memory: RefRegistry, monkeypatch: pytest.MonkeyPatch, reason: Gone
+    memory: RefRegistry, read_again: Conversation, monkeypatch: pytest.MonkeyPatch, reason: Gone
 ) -> None:
     """The store hears last that the row is back: it is told anew, and the same as before."""
-    chat = memory.conversation("chat-7")
-    chat.refer("recipe", KEYS[0])
-    chat.note_gone([("recipe", KEYS[0])], "was deleted")
-    chat.note_read([("recipe", KEYS[0])])
     mark = memory._store.mark
 
     def mark_late(*told: Any) -> None:
         monkeypatch.setattr(memory._store, "mark", mark)
-        chat.note_gone([("recipe", KEYS[0])], reason)
+        read_again.note_gone([("recipe", KEYS[0])], reason)
         mark(*told)
 
     monkeypatch.setattr(memory._store, "mark", mark_late)
-    chat.confirm_back()
+    read_again.confirm_back()
     with pytest.raises(GoneRefError, match=reason):
-        chat.resolve("recipe_1")
+        read_again.resolve("recipe_1")
 
 
 def test_a_row_that_two_threads_tell_to_be_back_is_there(
-    memory: RefRegistry, monkeypatch: pytest.MonkeyPatch
+    memory: RefRegistry, read_again: Conversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the other has told in between is not taken for a row that is gone once more."""
-    chat = memory.conversation("chat-7")
-    chat.refer("recipe", KEYS[0])
-    chat.note_gone([("recipe", KEYS[0])], "was deleted")
-    chat.note_read([("recipe", KEYS[0])])
     mark = memory._store.mark
 
     def mark_twice(*told: Any) -> None:
         monkeypatch.setattr(memory._store, "mark", mark)
-        chat.confirm_back()
+        read_again.confirm_back()
         mark(*told)
 
     monkeypatch.setattr(memory._store, "mark", mark_twice)
-    chat.confirm_back()
-    assert "gone" not in chat.export()["refs"][0]
+    read_again.confirm_back()
+    assert "gone" not in read_again.export()["refs"][0]
 
 
 def test_what_was_let_go_is_not_named_in_errors(chat: Conversation) -> None:
