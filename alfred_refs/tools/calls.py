@@ -16,7 +16,7 @@ from alfred_refs import guard, sqla
 from alfred_refs.draftmap import DraftMap
 from alfred_refs.entries import Draft
 from alfred_refs.keys import Key, spells_uuid
-from alfred_refs.refs import parse_ref
+from alfred_refs.refs import draft_named
 from alfred_refs.session import RefSession
 
 from .filters import Keys
@@ -64,7 +64,7 @@ class Call:
         Raises:
             BadRefError: one is not known, discarded, or of another entity.
         """
-        refs = [text for text in dict.fromkeys(texts) if (ref := parse_ref(text)) and ref.draft]
+        refs = [text for text in dict.fromkeys(texts) if draft_named(text)]
         found = self.conversation.read_drafts(refs, entity) if refs else []
         return {draft.ref: draft for draft in found if draft.state == "pending"}
 

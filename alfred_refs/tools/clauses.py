@@ -6,7 +6,8 @@ A clause and its column come in; a Python value goes out, which `filters` makes 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from alfred_refs.json_values import Values
@@ -14,6 +15,17 @@ from alfred_refs.json_values import Values
 from .arguments import FilterClause
 from .errors import InvalidFilterError
 from .table import ToolColumn, accepted
+
+COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "neq": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+    ">=": operator.ge,
+    "<=": operator.le,
+}
+"""What a model writes -> what Python calls it, of values and of SQL's expressions alike."""
 
 EQUALITIES = ("=", "!=", "neq")
 """The comparisons that null takes part in: it is, or is not, the same."""

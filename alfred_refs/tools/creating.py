@@ -28,7 +28,6 @@ from .payloads import (
     check_complete,
     draft_changes,
     new_records,
-    refs_of_records,
 )
 from .table import ToolTable
 from .writing import Writer
@@ -105,9 +104,8 @@ class Creator(Writer):
             for draft in (drafts[ref] for ref in given.drafts):
                 if draft.saved is not None:
                     raise SavedDraftError(draft.ref, draft.saved)
-                checked = draft_changes(table, _changes(given))
-                contents[draft.ref] = with_changes(draft.content, checked, table)
-                draft_changes(table, contents[draft.ref])
+                changed = with_changes(draft.content, _changes(given), table)
+                contents[draft.ref] = draft_changes(table, changed)
         return contents
 
     def _batch(
@@ -126,17 +124,11 @@ class Creator(Writer):
 
     def _check_refs(self, batches: Sequence[Batch], drafts: Mapping[str, Draft]) -> None:
         """Check that all refs name rows, or drafts of the same call."""
-        wanted = [
-            want
-            for batch in batches
-            for want in (
-                *refs_of_records(batch.table, batch.writing.records),
-                *(want for row in batch.rows for want in row.refs(self._entities)),
-            )
-        ]
+        rows = (row for batch in batches for row in batch.rows)
         self._call.resolved(
             (text, entity)
-            for text, entity in wanted
+            for row in rows
+            for text, entity in row.refs(self._entities)
             if text not in drafts or drafts[text].entity != entity
         )
 

@@ -17,7 +17,7 @@ from alfred_refs.entries import Draft
 from alfred_refs.errors import BadRefError
 from alfred_refs.guard import HIDDEN
 from alfred_refs.keys import Key, spells_uuid
-from alfred_refs.refs import parse_ref
+from alfred_refs.refs import draft_named, parse_ref
 
 from .arguments import Filter, clauses_of
 from .calls import Call
@@ -67,7 +67,7 @@ def drafted(
     others = (each for each in clauses_of(filters) if each.field != table.ref_field)
     texts = [text for clause in others for text in texts_in(clause)]
     texts += (text for draft in listed for text in _refs_in(table, draft.content))
-    more = [text for text in dict.fromkeys(texts) if is_draft(text) and text not in known]
+    more = [text for text in dict.fromkeys(texts) if draft_named(text) and text not in known]
     known |= _usable(call.conversation.read_drafts, more, lambda text: text)
     saved = {text: draft.saved for text, draft in known.items() if draft.saved is not None}
     records = [Record(table, each.content, each.ref, each.ref, saved) for each in listed]
@@ -79,12 +79,6 @@ def number_of(ref: str) -> int:
     """Return the number of a ref."""
     parsed = parse_ref(ref)
     return 0 if parsed is None else parsed.number
-
-
-def is_draft(text: str) -> bool:
-    """Tell whether a text has the form of a draft's ref."""
-    ref = parse_ref(text)
-    return ref is not None and ref.draft
 
 
 def _refs_in(table: ToolTable, content: Mapping[str, Any]) -> Iterator[str]:
@@ -194,7 +188,7 @@ class DraftRows:
                 yield row, column.name, target
 
     def _keys(self, wanted: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Key]:
-        rows = sorted((t, entity) for t, entity in wanted if parse_ref(t) and not is_draft(t))
+        rows = sorted((t, entity) for t, entity in wanted if parse_ref(t) and not draft_named(t))
         return _usable(self._call.conversation.resolve_wanted, rows, lambda pair: pair[0])
 
 

@@ -11,7 +11,6 @@ holds where the column is null, nor does its negation.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ from sqlalchemy.orm import aliased
 from alfred_refs.keys import Key
 
 from .arguments import SEMANTIC, AndGroup, Filter, FilterClause, NotGroup, OrGroup, clauses_of
-from .clauses import checked
+from .clauses import COMPARISONS, checked
 from .errors import InvalidFilterError, UnknownColumnError
 from .table import ROW_REF, ToolColumn, ToolTable
 
@@ -31,15 +30,8 @@ Condition = ColumnElement[bool]
 Keys = Mapping[tuple[str, str], Key]
 """The keys that refs name, by ref and the entity that was needed."""
 
-# what a model writes -> what Python calls it
 _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "neq": operator.ne,
-    ">": operator.gt,
-    "<": operator.lt,
-    ">=": operator.ge,
-    "<=": operator.le,
+    **COMPARISONS,
     "ilike": lambda attribute, pattern: attribute.ilike(pattern),
     # every ARRAY has the operator, though only the dialect's has the method
     "contains": lambda attribute, part: attribute.bool_op("@>")(literal(part, attribute.type)),

@@ -8,26 +8,18 @@ would have to be looked up in the database is refused. Pure.
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from .arguments import SEMANTIC, AndGroup, Filter, FilterClause, NotGroup, OrGroup
-from .clauses import checked
+from .clauses import COMPARISONS, checked
 from .errors import InvalidFilterError, InvalidValueError, UnknownColumnError
 from .table import ROW_REF, ToolColumn, ToolTable, accepted
 
-# what a model writes -> what Python calls it
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "neq": operator.ne,
-    ">": operator.gt,
-    "<": operator.lt,
-    ">=": operator.ge,
-    "<=": operator.le,
+    **COMPARISONS,
     "contains": lambda has, wanted: all(each in has for each in wanted),
     "ilike": lambda has, pattern: _regex(pattern).fullmatch(has) is not None,
 }
