@@ -76,6 +76,7 @@ class Entities:
         self._held: tuple[int, frozenset[KeyType]] = (0, frozenset({"uuid"}))
         self._alternates_found = (0, False)
         self._labelled: dict[str, bool] = {}
+        self._primary: dict[str, Column[Any]] = {}
 
     def name_of(self, entity: type[Any] | Table | str) -> str:
         """Return the entity name of a mapped class or table; a name stands for itself.
@@ -116,12 +117,14 @@ class Entities:
 
     def primary_of(self, entity: str) -> Column[Any] | None:
         """Return the one primary key column of an entity's rows, if a class is mapped to them."""
-        table = self.names.found_table_of(entity)
+        known = self._primary.get(entity)
+        table = self.names.found_table_of(entity) if known is None else None
         mapper = None if table is None else sqla.mapper_of_table(table)
-        if mapper is None:
-            return None
-        primary = primary_key(key_table(mapper))
-        return cast("Column[Any]", primary[0]) if len(primary) == 1 else None
+        if mapper is not None:
+            primary = primary_key(key_table(mapper))
+            if len(primary) == 1:
+                known = self._primary[entity] = cast("Column[Any]", primary[0])
+        return known
 
     def label_of(self, entity: str) -> Label | None:
         """Return where the label of an entity's rows is, as far as its class has been met."""

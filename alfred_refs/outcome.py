@@ -218,7 +218,8 @@ class Outcome:
             self._conversation.tell_labels(labels)
         except SQLAlchemyError:
             # The transaction has ended well or badly on its own account; this is only a note.
-            _log.warning("could not note what became of the rows of %d refs", len(gone))
+            count = len(gone) + len(saved)
+            _log.warning("could not note what became of the rows of %d refs", count)
         self._instances.clear()
 
 

@@ -246,8 +246,9 @@ class RefMap:
         if found:
             back = {(entity, key): ref for (entity, _), (key, ref) in [*found.items()]}
             self._mark(list(back), None)
-            for pair, reason in self._caches.restore(back).items():
-                self._mark([pair], reason)
+            lost = self._caches.restore(back)
+            for reason in set(lost.values()):
+                self._mark([pair for pair in lost if lost[pair] == reason], reason)
 
     def _mark(self, pairs: Sequence[EntityKey], gone: Gone | None) -> None:
         if pairs:

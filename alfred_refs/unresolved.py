@@ -61,8 +61,7 @@ class Unresolved:
         """Yield what attributes of the session's instances hold and wait with."""
         for state in self._new:
             if state.session_id == self._session:
-                names = names_of_texts(state)
-                yield from ((state, *held) for held in self._in(state) if held[0] in names)
+                yield from self.held(state, names_of_texts(state))
 
     def resolve(self) -> list[State]:
         """Put keys in place of what waits, and return the states of the session's instances.

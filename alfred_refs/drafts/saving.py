@@ -122,28 +122,25 @@ class DraftSaving:
         Raises:
             BadRefError: one is no draft that can be saved.
         """
-        by_table: dict[Column[Any], list[str]] = {}
+        by_class: dict[type[Any], list[str]] = {}
         for ref, state in new.items():
-            by_table.setdefault(self._primary(state), []).append(ref)
+            by_class.setdefault(state.class_, []).append(ref)
         wanted: dict[str, Key] = {}
-        for column, refs in by_table.items():
-            wanted |= zip(refs, self._new_keys(column, len(refs)), strict=True)
+        for class_, refs in by_class.items():
+            wanted |= zip(refs, self._new_keys(class_, len(refs)), strict=True)
         drafts = self._conversation.reserve_keys(wanted)
         for ref, draft in drafts.items():
             if draft.saved is not None:
                 raise SavedDraftError(ref, draft.saved)
         return {ref: (draft.entity, cast(Key, draft.key)) for ref, draft in drafts.items()}
 
-    def _primary(self, state: State) -> Column[Any]:
+    def _new_keys(self, class_: type[Any], count: int) -> list[Key]:
         entities = self._entities
         # there is one: the rows have refs of their own
-        column = cast("Column[Any]", entities.primary_of(entities.name_of(state.class_)))
-        check_made(column, state.class_)
-        return column
-
-    def _new_keys(self, column: Column[Any], count: int) -> list[Key]:
+        column = cast("Column[Any]", entities.primary_of(entities.name_of(class_)))
+        check_made(column, class_)
         session = cast(Session, self._session())  # which flushes
-        held = cast(KeyColumn, self._entities.of_column(column))
+        held = cast(KeyColumn, entities.of_column(column))
         with sqla.lifted(session):
             where = {"mapper": sqla.mapper_of_table(column.table)}
             connection = session.connection(bind_arguments=where)
