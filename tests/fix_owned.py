@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import Ownership, RefSession
 from tests import owned
-from tests.fix_postgres import PreparedDatabases, connected, database_like
+from tests.fix_postgres import PreparedDatabases, connected, databases_prepared
 from tests.owned import Cat, Dog, Ingredient, Line, Plan, Recipe, Remark, Shelf, User
 
 WHO = ("ann", "bob", "all")
@@ -37,11 +36,13 @@ class World:
 @pytest.fixture(scope="session")
 def owned_databases(administration: Engine) -> Iterator[PreparedDatabases]:
     """Databases with the owned tables."""
-    with ExitStack() as stack:
-        template = stack.enter_context(database_like(administration))
-        with connected(template) as connection:
+
+    def prepare(url: str) -> None:
+        with connected(url) as connection:
             owned.Base.metadata.create_all(connection)
-        yield PreparedDatabases(administration, template, stack)
+
+    with databases_prepared(administration, prepare) as databases:
+        yield databases
 
 
 @pytest.fixture

@@ -45,13 +45,21 @@ from sqlalchemy.exc import (
     StatementError,
 )
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    mapped_column,
+    relationship,
+    sessionmaker,
+)
 from sqlalchemy.orm.exc import ObjectDeletedError, StaleDataError
 from sqlalchemy.schema import CreateTable
 
 from alfred_refs import Conversation, RefPolicy, RefRegistry, RefSession, naming
 from alfred_refs.failures import hide_keys
 from alfred_refs.testing import MemoryStore
+from tests.fix_postgres import PreparedDatabases, connected, databases_prepared
 from tests.fix_session import TravelLog
 from tests.models import Recipe, devices
 
@@ -149,18 +157,32 @@ for each row execute function check_dish()
 """
 
 
+@pytest.fixture(scope="module")
+def kitchens(administration: Engine) -> Iterator[PreparedDatabases]:
+    """Databases with these tables."""
+
+    def prepare(url: str) -> None:
+        with connected(url) as connection:
+            Base.metadata.create_all(connection)
+            for statement in (REFUSE, TRIGGER):
+                connection.execute(text(statement))
+
+    with databases_prepared(administration, prepare) as databases:
+        yield databases
+
+
 @pytest.fixture
-def kitchen(engine: Engine) -> Engine:
+def kitchen(kitchens: PreparedDatabases) -> Iterator[Engine]:
     """An engine on a database with these tables, a chef and two platters of theirs."""
-    Base.metadata.create_all(engine)
-    with Session(engine) as plain:
-        for statement in (REFUSE, TRIGGER):
-            plain.execute(text(statement))
-        plain.add(Chef(id=CHEF))
-        plain.flush()
-        plain.add_all([Platter(id=KNOWN, chef_id=CHEF, grade=1), Platter(name="B", grade=2)])
-        plain.commit()
-    return engine
+    with kitchens.lent() as url:
+        engine = create_engine(url)
+        with Session(engine) as plain:
+            plain.add(Chef(id=CHEF))
+            plain.flush()
+            plain.add_all([Platter(id=KNOWN, chef_id=CHEF, grade=1), Platter(name="B", grade=2)])
+            plain.commit()
+        yield engine
+        engine.dispose()
 
 
 @pytest.fixture
@@ -811,14 +833,18 @@ def test_text_keys_are_hidden_on_request(kitchen: Engine) -> None:
 
 
 def test_an_error_imports_nothing(
-    session: RefSession, recipes: list[Recipe], monkeypatch: pytest.MonkeyPatch
+    sessions: sessionmaker[RefSession],
+    conversation: Conversation,
+    recipes: list[Recipe],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What would have to be named by a library first is hidden: an import here may fail."""
-    assert session.scalars(select(Recipe)).first() is not None
-    monkeypatch.setattr(naming, "_singular", pytest.fail)
     key = recipes[0].id
-    connection = session.connection()
-    connection.execute(insert(devices).values(id=key))
-
-    with pytest.raises(IntegrityError, match=r"Key \(id\)=\(<key>\) already exists"):
+    with sessions(conversation=conversation) as session:
+        assert session.scalars(select(Recipe)).first() is not None
+        monkeypatch.setattr(naming, "_singular", pytest.fail)
+        connection = session.connection()
         connection.execute(insert(devices).values(id=key))
+
+        with pytest.raises(IntegrityError, match=r"Key \(id\)=\(<key>\) already exists"):
+            connection.execute(insert(devices).values(id=key))
