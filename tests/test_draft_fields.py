@@ -19,6 +19,7 @@ from sqlalchemy import (
     Numeric,
     String,
     Text,
+    create_engine,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
@@ -29,12 +30,14 @@ from alfred_refs import (
     DraftContentError,
     RefPolicy,
     RefRegistry,
+    RefSession,
     SetupError,
     UnknownDraftError,
     UnknownRefError,
     WrongEntityError,
 )
 from alfred_refs.draft_fields import Record, record_of
+from alfred_refs.store import NewDraft
 from alfred_refs.testing import MemoryStore
 
 KEY = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
@@ -277,6 +280,17 @@ def test_a_class_whose_keys_cannot_be_decided_has_no_drafts(
     """The key is what a draft is saved once by; such rows may stand inside others."""
     with pytest.raises(SetupError, match=said):
         chat.draft(model, {})
+
+
+def test_a_draft_whose_key_cannot_be_decided_is_not_saved(chat: Conversation) -> None:
+    """It may be of a program that has another mapping; its INSERT would not take a key."""
+    chat._store.draft(chat._address, [NewDraft("numbered", "{}")])
+    with RefSession(create_engine("postgresql+psycopg://"), conversation=chat) as session:
+        session.add(Numbered(id="gen_numbered_1"))
+        with pytest.raises(SetupError, match="its keys are GENERATED ALWAYS"):
+            session.flush()
+
+    assert [each.reserved for each in chat.drafts()] == [False]
 
 
 def test_of_what_is_not_mapped_only_the_form_is_known(chat: Conversation) -> None:

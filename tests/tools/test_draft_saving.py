@@ -97,6 +97,24 @@ def test_a_draft_without_a_name_is_saved(call: Call, conversation: Conversation)
     assert (answer["rows"][0]["dish_id"], answer["rows"][0]["position"]) == ("dish_1", 3)
 
 
+def test_a_row_may_be_related_to_a_draft_that_comes_later(
+    call: Call, conversation: Conversation, dishes: Named
+) -> None:
+    """Reading the rows that the draft is to have flushes nothing that waits for the draft."""
+    assert dishes
+    [rice, _] = call("db_read", table="parts", order_by="note")["rows"]
+    meal = conversation.draft(Dish, {"name": "Meal", "parts": [rice["id"]]}).ref
+    new = {"dish_id": meal, "note": "salad"}
+    call("db_create", table="parts", data=new, also=[{"table": "dishes", "from_draft": meal}])
+
+    filters = [{"field": "dish_id", "op": "=", "value": meal}]
+    parts = call("db_read", table="parts", filters=filters, order_by="note")["rows"]
+    assert [(part["id"], part["note"]) for part in parts] == [
+        (rice["id"], "rice"),
+        ("part_3", "salad"),
+    ]
+
+
 @pytest.mark.parametrize("first", ["parent", "children"])
 def test_parents_and_children_are_saved_in_one_call(
     call: Call, conversation: Conversation, soup: str, first: str
