@@ -34,7 +34,7 @@ def to_text(content: Any) -> str:
     """
     if not isinstance(content, Mapping):
         raise DraftContentError(
-            f"the content of a draft is a {type(content).__name__}",
+            f"the content of a draft is of type {type(content).__name__}",
             "give an object: the names of fields, and their values",
         )
     plain = {_name(name): _plain(value, name, 2) for name, value in content.items()}
@@ -74,14 +74,14 @@ def _plain(value: Any, field: str, depth: int) -> Any:
         case _:
             kind = type(value).__name__
             remedy = "give it as text, as its column takes it from a model, and a ref for a key"
-            raise _refused(field, f"a {kind}, which is no value of JSON", remedy)
+            raise _refused(field, f"a value of type {kind}, which JSON has not", remedy)
 
 
 def _name(name: Any, field: str | None = None) -> str:
     if isinstance(name, str):
         return _text(name, name if field is None else field)
     raise DraftContentError(
-        f"the content of a draft has a field whose name is a {type(name).__name__}",
+        f"the content of a draft has a field whose name is of type {type(name).__name__}",
         "name fields by text",
     )
 

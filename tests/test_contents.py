@@ -48,11 +48,11 @@ def test_what_is_json_comes_back_as_it_was(content: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (["Soup"], "the content of a draft is a list; give an object"),
-        ("{}", "the content of a draft is a str; give an object"),
-        (None, "the content of a draft is a NoneType; give an object"),
-        ({1: "Soup"}, "has a field whose name is a int; name fields by text"),
-        ({"a": {None: 1}}, "has a field whose name is a NoneType"),
+        (["Soup"], "the content of a draft is of type list; give an object"),
+        ("{}", "the content of a draft is of type str; give an object"),
+        (None, "the content of a draft is of type NoneType; give an object"),
+        ({1: "Soup"}, "has a field whose name is of type int; name fields by text"),
+        ({"a": {None: 1}}, "has a field whose name is of type NoneType"),
         ({"rate": math.nan}, "field 'rate' of a draft has a number that is not finite; give null"),
         ({"rate": [-math.inf]}, "field 'rate' of a draft has a number that is not finite"),
         (
@@ -64,11 +64,14 @@ def test_what_is_json_comes_back_as_it_was(content: dict[str, Any]) -> None:
         ({"name": "\ud83c"}, "field 'name' of a draft has a text with half of a surrogate pair"),
         (
             {"day": dt.date(2026, 1, 1)},
-            "field 'day' of a draft has a date, which is no value of JSON",
+            "field 'day' of a draft has a value of type date, which JSON has not",
         ),
-        ({"recipe_id": KEY}, "field 'recipe_id' of a draft has a UUID, .* and a ref for a key"),
-        ({"a": {1, 2}}, "field 'a' of a draft has a set, which"),
-        ({"a": b"x"}, "field 'a' of a draft has a bytes, which"),
+        (
+            {"recipe_id": KEY},
+            "field 'recipe_id' of a draft has a value of type UUID, .* and a ref for a key",
+        ),
+        ({"a": {1, 2}}, "field 'a' of a draft has a value of type set, which"),
+        ({"a": b"x"}, "field 'a' of a draft has a value of type bytes, which"),
         (
             {"a": nested(DEEPEST)},
             "field 'a' of a draft has values nested more than 50 levels deep",

@@ -152,7 +152,7 @@ def test_an_edit_of_what_was_edited_meanwhile_is_refused(
 
 def test_content_that_cannot_be_kept_takes_no_number(chat: Conversation) -> None:
     """It is refused before the store is asked, and a draft that was to hold it is as it was."""
-    with pytest.raises(DraftContentError, match="no value of JSON"):
+    with pytest.raises(DraftContentError, match="which JSON has not"):
         chat.draft(Recipe, {"recipe_id": KEY})
     draft = chat.draft(Recipe, SOUP)
     with pytest.raises(DraftContentError):
