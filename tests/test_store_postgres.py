@@ -36,6 +36,7 @@ from alfred_refs import (
 from alfred_refs.refs import Ref
 from alfred_refs.store import Address, DraftEdit, EntityKey, NewDraft, PostgresStore
 from alfred_refs.store.tables import conversations, counters, mappings, metadata
+from tests.fix_postgres import BETWEEN_TESTS
 from tests.models import Recipe
 
 pytestmark = pytest.mark.tables
@@ -47,7 +48,8 @@ def connections_beside_one_of(engine: Engine) -> int:
     """Count the connections of a database, once the server has noticed what was closed."""
     others = text(
         "select count(*) from pg_stat_activity "
-        "where datname = current_database() and pid <> pg_backend_pid()"
+        "where datname = current_database() and pid <> pg_backend_pid() "
+        f"and application_name <> '{BETWEEN_TESTS}'"
     )
     with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
         for _ in range(50):
