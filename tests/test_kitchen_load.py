@@ -25,6 +25,7 @@ from examples.kitchen.models import (
 )
 
 pytest_plugins = ["tests.fix_kitchen"]
+pytestmark = pytest.mark.once
 
 
 @pytest.fixture
