@@ -388,8 +388,8 @@ def test_the_order_of_text_is_the_database_s(
     ("type_", "values", "places"),
     [
         (Text(collation="C"), ["b", "B", "a"], [3, 1, 2]),
-        (String(5), ["b", "B", "a"], [3, 1, 2]),
-        (Text(), ["it's", "é", "recipe_1"], [1, 3, 2]),
+        (String(5), ["b", "c", "a"], [2, 3, 1]),
+        (Text(), ["it's", "zé", "recipe_1"], [1, 3, 2]),
         (Enum(Course, native_enum=False), [Course.STARTER, Course.MAIN], [2, 1]),
         (Enum(Course, name="course"), [Course.STARTER, Course.MAIN], [1, 2]),
     ],
