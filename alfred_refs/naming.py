@@ -70,13 +70,25 @@ class EntityNames:
         return self._tables.get(name)
 
     def found_table_of(self, name: str) -> Table | None:
-        """Return a table of the entity: that of a class of this process, met or not."""
-        for mapper in () if name in self._tables else sqla.mappers():
-            table = mapper.local_table
-            if isinstance(table, Table) and self._name_of_class(mapper, table) == name:
-                with suppress(EntityNameError):  # whoever uses the class is told
+        """Return a table of the entity: that of a class of this process, met or not.
+
+        Raises:
+            EntityNameError: none has been met, and classes of several bases may be meant.
+        """
+        if name not in self._tables:
+            found = [
+                mapper.local_table
+                for mapper in sqla.mappers()
+                if isinstance(mapper.local_table, Table)
+                and self._name_of_class(mapper, mapper.local_table) == name
+            ]
+            described = {_key_space(table): _described(table) for table in found}
+            if len(described) > 1:
+                one, other, *_ = sorted(described.values())
+                raise _clash(one, other, name)
+            with suppress(EntityNameError):  # whoever uses the class is told
+                for table in found[:1]:
                     self.of_table(table)
-                break
         return self._tables.get(name)
 
     def _meet_all(self, table: Table) -> None:
@@ -111,10 +123,7 @@ class EntityNames:
             )
         taken = self._tables.setdefault(name, table)
         if _key_space(taken) is not _key_space(table) and not _is_reflection(taken, table):
-            raise EntityNameError(
-                f"{_described(taken)} and {_described(table)} both have the entity name {name!r}",
-                _REMEDY,
-            )
+            raise _clash(_described(taken), _described(table), name)
         self._names[table] = name
 
 
@@ -123,6 +132,10 @@ def root_of(mapper: Mapper[Any]) -> Mapper[Any]:
     while mapper.inherits is not None and not mapper.concrete:
         mapper = mapper.inherits
     return mapper
+
+
+def _clash(one: str, other: str, name: str) -> EntityNameError:
+    return EntityNameError(f"{one} and {other} both have the entity name {name!r}", _REMEDY)
 
 
 def _key_space(table: Table) -> object:

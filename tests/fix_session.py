@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session, sessionmaker
 
-from alfred_refs import Conversation, PostgresStore, RefRegistry, RefSession
+from alfred_refs import Conversation, PostgresStore, RefRegistry, RefSession, sqla
 from alfred_refs.refs import Ref
 from alfred_refs.store import NO_LABELS, Address, DraftEntry, EntityKey, Entry, Gone
-from tests.models import Recipe
+from tests.models import Base, Recipe
 
 
 class TravelLog(PostgresStore):
@@ -50,6 +50,12 @@ class TravelLog(PostgresStore):
         """Write it down."""
         self.trips.append("mark")
         super().mark(address, keys, gone)
+
+
+@pytest.fixture
+def one_base(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One declarative base in the process, as applications have: other tests declare more."""
+    monkeypatch.setattr(sqla, "mappers", lambda: sqla.mappers_of(Base.registry))
 
 
 @pytest.fixture

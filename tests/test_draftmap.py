@@ -37,6 +37,8 @@ from alfred_refs.store import DraftState
 from alfred_refs.testing import MemoryStore
 from tests.models import MealPlan, Recipe
 
+pytestmark = pytest.mark.usefixtures("one_base")
+
 KEY = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
 SOUP: dict[str, Any] = {"name": "Soup", "plans": [{"day": "2026-05-01"}]}
 

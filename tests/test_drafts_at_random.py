@@ -19,16 +19,26 @@ from unittest.mock import patch
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from sqlalchemy import Engine, select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, SessionTransaction
 
-from alfred_refs import BadRefError, Conversation, PostgresStore, RefRegistry, RefSession
+from alfred_refs import (
+    BadRefError,
+    Conversation,
+    PostgresStore,
+    RefRegistry,
+    RefSession,
+)
 from tests.models import Recipe
+
+pytestmark = pytest.mark.usefixtures("one_base")
 
 # those of the session are the more likely ones
 EVENTS = [
     *("draft", "edit", "discard", "save_elsewhere", "die_elsewhere"),
-    *("add", "add", "add", "add_all", "rename", "flush", "commit", "commit", "roll_back"),
-    *("begin_savepoint", "release_savepoint", "undo_savepoint"),
+    *("add", "add_all", "rename", "flush", "delete", "commit", "roll_back"),
+    *(2 * ["begin_savepoint", "undo_savepoint"]),
+    "release_savepoint",
 ]
 
 Event = tuple[str, int, int]
@@ -51,6 +61,7 @@ class Model:
         discarded: the drafts that were.
         added: the objects that wait for a flush, with what they hold.
         flushed: what the rows hold that are not committed, by savepoint.
+        deleted: the drafts whose rows were made and deleted again, by savepoint.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -63,6 +74,7 @@ class Model:
         self.discarded: set[str] = set()
         self.added: dict[str, tuple[Recipe, Kept]] = {}
         self.flushed: list[dict[str, Kept]] = [{}]
+        self.deleted: list[set[str]] = [set()]
         self.savepoints: list[SessionTransaction] = []
 
     def begun(self) -> Conversation:
@@ -87,8 +99,14 @@ class Model:
 
     def row(self, ref: str) -> Kept | None:
         """Return what the row of a draft holds, as the session sees it."""
+        if self.is_deleted(ref):
+            return None
         seen = [*self.flushed, self.saved]
         return next((rows[ref] for rows in seen if ref in rows), None)
+
+    def is_deleted(self, ref: str) -> bool:
+        """Tell whether the session's transaction has made the row of a draft, and deleted it."""
+        return any(ref in refs for refs in self.deleted)
 
     # What others do
 
@@ -136,6 +154,9 @@ class Model:
     def add(self, n: int, _: int) -> None:
         """Add the object of a draft, or find its row."""
         ref = self.ref(n)
+        if self.is_deleted(ref):
+            assert self.session.get(Recipe, ref) is None
+            return
         if row := self.row(ref):
             assert self.session.get_one(Recipe, ref).name == self.name(row)
             return
@@ -161,16 +182,30 @@ class Model:
             self.added[ref] = recipe, replace(kept, number=m)
             recipe.name = self.name(self.added[ref][1])
 
-    def flush(self, *_: int) -> None:
-        """Flush."""
+    def flush(self, n: int, _: int) -> None:
+        """Add the object of a draft, and flush."""
+        self.add(n, 0)
         self.flushing(self.session.flush)
+
+    def delete(self, n: int, _: int) -> None:
+        """Delete a row that the transaction has made of a draft, and that no other names."""
+        rows = {ref: self.row(ref) for ref in self.held}
+        named = {row.parent for row in rows.values() if row is not None}
+        named |= {kept.parent for _, kept in self.added.values()}
+        mine = [ref for made in self.flushed for ref in made if rows[ref] and ref not in named]
+        if mine:
+            ref = mine[n % len(mine)]
+            self.session.delete(self.session.get_one(Recipe, ref))
+            if self.flushing(self.session.flush):
+                self.deleted[-1].add(ref)
 
     def commit(self, *_: int) -> None:
         """Commit: what was flushed is there, whatever was said of the drafts meanwhile."""
         if self.flushing(self.session.commit):
             for rows in self.flushed:
-                self.saved |= rows
-                self.discarded -= rows.keys()
+                made = {ref: kept for ref, kept in rows.items() if not self.is_deleted(ref)}
+                self.saved |= made
+                self.discarded -= made.keys()
             self.start()
 
     def roll_back(self, *_: int) -> None:
@@ -178,29 +213,35 @@ class Model:
         self.session.rollback()
         self.start()
 
-    def begin_savepoint(self, *_: int) -> None:
-        """Flush, and begin a savepoint."""
+    def begin_savepoint(self, n: int, m: int) -> None:
+        """Flush, begin a savepoint, and save a draft in it."""
         if self.flushing(lambda: self.savepoints.append(self.session.begin_nested())):
             self.flushed.append({})
+            self.deleted.append(set())
+            self.flush(n, m)
 
     def release_savepoint(self, *_: int) -> None:
         """Flush, and keep what was done since the last savepoint."""
         if self.savepoints and self.flushing(self.savepoints[-1].commit):
             self.savepoints.pop()
-            kept = self.flushed.pop()
+            kept, deleted = self.flushed.pop(), self.deleted.pop()
             self.flushed[-1] |= kept
+            self.deleted[-1] |= deleted
 
     def undo_savepoint(self, *_: int) -> None:
         """Undo what was done since the last savepoint."""
         if self.savepoints:
             self.savepoints.pop().rollback()
             self.flushed.pop()
+            self.deleted.pop()
             self.forget()
 
     def flushing(self, work: Callable[[], object]) -> bool:
         """Do what flushes, if all that waits can be saved; otherwise have all rolled back."""
         can_be_done = all(map(self.can_be_saved, self.added))
-        with refused(not can_be_done):
+        # to the session a row that it has deleted is known until it commits, as ever
+        names_deleted = any(self.is_deleted(str(kept.parent)) for _, kept in self.added.values())
+        with refused(not can_be_done, IntegrityError if names_deleted else BadRefError):
             work()
         if not can_be_done:
             self.roll_back()
@@ -217,7 +258,7 @@ class Model:
 
     def start(self) -> None:
         """Go to a transaction in which nothing is done yet."""
-        self.flushed, self.savepoints = [{}], []
+        self.flushed, self.deleted, self.savepoints = [{}], [set()], []
         self.forget()
 
     def forget(self) -> None:
@@ -246,13 +287,13 @@ class Model:
         )
 
 
-def refused(expected: bool) -> Any:
-    """Expect a bad ref, or none."""
-    return pytest.raises(BadRefError) if expected else nullcontext()
+def refused(expected: bool, error: type[Exception] = BadRefError) -> Any:
+    """Expect a bad ref, or another error, or none."""
+    return pytest.raises((BadRefError, error)) if expected else nullcontext()
 
 
 @settings(
-    max_examples=40,
+    max_examples=15,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

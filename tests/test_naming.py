@@ -13,6 +13,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from alfred_refs import EntityNameError, RefPolicy
 from alfred_refs.entities import Entities
+from alfred_refs.naming import EntityNames
 from tests.models import MealPlan
 
 
@@ -77,6 +78,19 @@ def test_two_classes_of_one_name_on_two_bases_are_refused_when_both_are_used() -
 
     with pytest.raises(EntityNameError, match="both have the entity name 'recipe'"):
         entities.name_of(mapped("Recipe"))
+
+
+def test_a_name_of_classes_on_two_bases_finds_none_of_them() -> None:
+    """As long as neither is used, nobody can tell which is meant; a policy may."""
+    one, other = (mapped("Goulash", __module__=module) for module in ("menu", "archive"))
+
+    with pytest.raises(EntityNameError, match=r"archive.*Goulash.*menu.*Goulash.*__ref_name__"):
+        EntityNames(RefPolicy()).found_table_of("goulash")
+    names = EntityNames(RefPolicy())
+    names.of_table(one.__table__)
+    assert names.found_table_of("goulash") is one.__table__
+    told = EntityNames(RefPolicy(names={one: "stew"}))
+    assert told.found_table_of("goulash") is other.__table__
 
 
 @pytest.mark.parametrize("name", ["gen_recipe", "recipe_2", "Rezept", "a b", ""])

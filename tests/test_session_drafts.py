@@ -40,6 +40,8 @@ from tests.fix_owned import World
 from tests.fix_session import TravelLog
 from tests.models import Box, Cook, MealPlan, Order, OrderLine, Person, Recipe
 
+pytestmark = pytest.mark.usefixtures("one_base")
+
 Sessions = sessionmaker[RefSession]
 
 

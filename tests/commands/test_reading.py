@@ -96,6 +96,7 @@ def test_labels_are_shown_beside_their_refs(engine: Engine) -> None:
     ]
 
 
+@pytest.mark.usefixtures("one_base")
 def test_drafts_are_shown_beneath_the_refs(engine: Engine, registry: RefRegistry) -> None:
     """With what has become of them, and never with what they hold; keys if asked for."""
     chat = registry.conversation("chat-7", owner="ann")
