@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,9 +36,8 @@ pytestmark = pytest.mark.usefixtures("one_base")
 # those of the session are the more likely ones
 EVENTS = [
     *("draft", "edit", "discard", "save_elsewhere", "die_elsewhere"),
-    *("add", "add_all", "rename", "flush", "delete", "commit", "roll_back"),
-    *(2 * ["begin_savepoint", "undo_savepoint"]),
-    "release_savepoint",
+    *("add", "add_all", "rename", "flush", "delete", "commit", "commit", "roll_back"),
+    *("begin_savepoint", "undo_savepoint", "release_savepoint", "try_in_savepoint"),
 ]
 
 Event = tuple[str, int, int]
@@ -73,7 +72,7 @@ class Model:
         self.saved: dict[str, Kept] = {}
         self.discarded: set[str] = set()
         self.added: dict[str, tuple[Recipe, Kept]] = {}
-        self.flushed: list[dict[str, Kept]] = [{}]
+        self.flushed: list[dict[str, tuple[Recipe, Kept]]] = [{}]
         self.deleted: list[set[str]] = [set()]
         self.savepoints: list[SessionTransaction] = []
 
@@ -101,8 +100,8 @@ class Model:
         """Return what the row of a draft holds, as the session sees it."""
         if self.is_deleted(ref):
             return None
-        seen = [*self.flushed, self.saved]
-        return next((rows[ref] for rows in seen if ref in rows), None)
+        made = next((rows[ref] for rows in self.flushed if ref in rows), None)
+        return self.saved.get(ref) if made is None else made[1]
 
     def is_deleted(self, ref: str) -> bool:
         """Tell whether the session's transaction has made the row of a draft, and deleted it."""
@@ -203,7 +202,7 @@ class Model:
         """Commit: what was flushed is there, whatever was said of the drafts meanwhile."""
         if self.flushing(self.session.commit):
             for rows in self.flushed:
-                made = {ref: kept for ref, kept in rows.items() if not self.is_deleted(ref)}
+                made = {ref: kept for ref, (_, kept) in rows.items() if not self.is_deleted(ref)}
                 self.saved |= made
                 self.discarded -= made.keys()
             self.start()
@@ -211,6 +210,8 @@ class Model:
     def roll_back(self, *_: int) -> None:
         """Undo the whole transaction."""
         self.session.rollback()
+        undone = {ref: made for rows in self.flushed for ref, made in rows.items()}
+        self.undone(undone)
         self.start()
 
     def begin_savepoint(self, n: int, m: int) -> None:
@@ -232,9 +233,20 @@ class Model:
         """Undo what was done since the last savepoint."""
         if self.savepoints:
             self.savepoints.pop().rollback()
-            self.flushed.pop()
+            self.undone(self.flushed.pop())
             self.deleted.pop()
             self.forget()
+
+    def try_in_savepoint(self, n: int, m: int) -> None:
+        """Save a draft in a savepoint, and undo it at once."""
+        self.begin_savepoint(n, m)
+        self.undo_savepoint()
+
+    def undone(self, rows: Mapping[str, tuple[Recipe, Kept]]) -> None:
+        """Look at the objects of rows that were rolled back: they are those of drafts again."""
+        for ref, (recipe, kept) in rows.items():
+            if not self.is_deleted(ref):
+                assert (recipe.id, recipe.name) == (ref, self.name(kept))
 
     def flushing(self, work: Callable[[], object]) -> bool:
         """Do what flushes, if all that waits can be saved; otherwise have all rolled back."""
@@ -246,7 +258,7 @@ class Model:
         if not can_be_done:
             self.roll_back()
             return False
-        self.flushed[-1] |= {ref: kept for ref, (_, kept) in self.added.items()}
+        self.flushed[-1] |= self.added
         self.added.clear()
         return True
 
