@@ -86,9 +86,9 @@ class EntityNames:
             if len(described) > 1:
                 one, other, *_ = sorted(described.values())
                 raise _clash(one, other, name)
-            with suppress(EntityNameError):  # whoever uses the class is told
-                for table in found[:1]:
-                    self.of_table(table)
+            if found:
+                with suppress(EntityNameError):  # whoever uses the class is told
+                    self.of_table(found[0])
         return self._tables.get(name)
 
     def _meet_all(self, table: Table) -> None:
