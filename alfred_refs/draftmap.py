@@ -93,6 +93,10 @@ class DraftMap(RefMap):
             entity: drafts of this entity, mapped class or table only.
             states: what has become of them: `"pending"`, `"saved"` or `"discarded"`.
             keys: with the keys that are reserved for their rows; for trusted code.
+
+        Raises:
+            SetupError: there is no such state.
+            EntityNameError: a row has to be looked for, and its table is not known either.
         """
         unknown = sorted(set(states) - {*get_args(DraftState)})
         if unknown:
@@ -158,6 +162,7 @@ class DraftMap(RefMap):
             BadRefError: it names no pending draft of this conversation.
             StaleDraftError: it has another version by now.
             DraftContentError: as for `draft`.
+            EntityNameError: as for `edit_drafts`.
         """
         named = {} if label is None else {ref: label}
         read = {} if version is None else {ref: version}
@@ -181,6 +186,7 @@ class DraftMap(RefMap):
             BadRefError: one of them names no pending draft of this conversation.
             StaleDraftError: one has another version by now.
             DraftContentError: as for `draft`.
+            EntityNameError: several unused classes have the entity's name: which is not known.
         """
         named, read = labels or {}, versions or {}
         edits = [

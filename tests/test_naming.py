@@ -11,9 +11,10 @@ import pytest
 from sqlalchemy import Column, MetaData, Table, Uuid
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from alfred_refs import EntityNameError, RefPolicy
+from alfred_refs import EntityNameError, RefPolicy, RefRegistry
 from alfred_refs.entities import Entities
 from alfred_refs.naming import EntityNames
+from alfred_refs.testing import MemoryStore
 from tests.models import MealPlan
 
 
@@ -91,6 +92,22 @@ def test_a_name_of_classes_on_two_bases_finds_none_of_them() -> None:
     assert names.found_table_of("goulash") is one.__table__
     told = EntityNames(RefPolicy(names={one: "stew"}))
     assert told.found_table_of("goulash") is other.__table__
+
+
+def test_a_draft_of_such_a_name_is_edited_once_its_class_is_used() -> None:
+    """Its content is not held to the fields of another class."""
+    one, _other = (
+        mapped("Borscht", id=mapped_column(primary_key=True, default=uuid.uuid4), __module__=name)
+        for name in ("menu", "archive")
+    )
+    store = MemoryStore()
+    RefRegistry(store=store).conversation("chat-7").draft(one, {})
+    chat = RefRegistry(store=store).conversation("chat-7")
+
+    with pytest.raises(EntityNameError, match=r"archive.*Borscht.*menu.*Borscht"):
+        chat.edit_draft("gen_borscht_1", {})
+    [draft] = chat.drafts(one)
+    assert chat.edit_draft(draft.ref, {}).version == 2
 
 
 @pytest.mark.parametrize("name", ["gen_recipe", "recipe_2", "Rezept", "a b", ""])
