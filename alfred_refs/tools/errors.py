@@ -192,6 +192,31 @@ class TooManyRowsError(ToolError):
         )
 
 
+class TooSlowError(ToolError):
+    """A statement took longer than a call may, and was stopped."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            "too_slow",
+            f"the call took longer than {seconds:g} seconds and was stopped; nothing was changed; "
+            "ask for less: fewer filters, none by a path or a pattern that begins with '%', or a "
+            "smaller part of the rows",
+            seconds=seconds,
+        )
+
+
+class TooDeepError(ToolError):
+    """A row has a document that is nested deeper than can be read."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(
+            "too_deep",
+            f"a document in a row of {table!r} is nested too deep to be read; nothing was "
+            "changed; name the other columns in 'columns', or other rows",
+            table=table,
+        )
+
+
 class MixedDraftsError(ToolError):
     """A write names drafts, and its filters may be met by rows too."""
 

@@ -18,7 +18,7 @@ from sqlalchemy import (
     UniqueConstraint,
     inspect,
 )
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DataError, DBAPIError
 
 from alfred_refs.diagnosis import said
 from alfred_refs.errors import (
@@ -43,7 +43,9 @@ from .errors import (
     MissingReferenceError,
     MissingValueError,
     StillReferencedError,
+    TooDeepError,
     ToolError,
+    TooSlowError,
 )
 from .table import ToolTable
 
@@ -72,25 +74,55 @@ _REFUSED_VALUES: Mapping[str, str] = {
 }
 
 
-def fault_of(error: Exception, tool: str, table: ToolTable | None) -> ToolError | None:
+# SQLSTATE of a limit of the database's own -> what is beyond it
+_BEYOND: Mapping[str, str] = {
+    "54000": "a text is too long for an index on its column",
+    "54001": "it is nested deeper than the database can follow",
+    "54011": "it asks for more columns than the database can show at once",
+    "54023": "it has more values than the database takes at once",
+}
+
+_CANCELED = "57014"
+_REFUSED = "22000"
+
+
+def fault_of(
+    error: Exception, tool: str, table: ToolTable | None, *, slow: float | None = None
+) -> ToolError | None:
     """Return what a model is told of an exception; `None` if it is not the model's fault.
 
     Args:
         error: that ended a call.
         tool: what was called.
         table: that was read or written, if it is known.
+        slow: how many seconds one statement may take, if the call took as long.
     """
-    if isinstance(error, ToolError):
-        return error
-    if isinstance(error, BadRefError):
-        return _bad_ref(error)
-    if isinstance(error, DraftContentError):
-        return DraftContentToolError(error.fact, error.remedy)
-    if isinstance(error, ForeignRowError):
-        return _foreign(error, table)
-    if isinstance(error, DBAPIError) and table is not None:
-        return _refused(said(error), tool, table)
-    return None
+    fault: ToolError | None = None
+    match error:
+        case ToolError():
+            fault = error
+        case BadRefError():
+            fault = _bad_ref(error)
+        case DraftContentError():
+            fault = DraftContentToolError(error.fact, error.remedy)
+        case ForeignRowError():
+            fault = _foreign(error, table)
+        case RecursionError() if table is not None:
+            fault = TooDeepError(table.name)
+        case DBAPIError() if table is not None:
+            fault = _of_driver(error, tool, table, slow)
+    return fault
+
+
+def _of_driver(
+    error: DBAPIError, tool: str, table: ToolTable, slow: float | None
+) -> ToolError | None:
+    fields = said(error)
+    if fields["sqlstate"] == _CANCELED:
+        return None if slow is None else TooSlowError(slow)
+    if fields["sqlstate"] is None and isinstance(error, DataError):
+        fields["sqlstate"] = _REFUSED  # by the driver itself
+    return _refused(fields, tool, table)
 
 
 def _foreign(error: ForeignRowError, table: ToolTable | None) -> ToolError | None:
@@ -129,6 +161,10 @@ def _refused(said: Mapping[str, Any], tool: str, table: ToolTable) -> ToolError 
     if state.startswith("22"):
         fact = _REFUSED_VALUES.get(state, "a value does not fit its column")
         message = f"{fact}; nothing was changed; give another value"
+        return ToolError("invalid_value", message, field=None)
+    if state.startswith("54"):
+        fact = _BEYOND.get(state, "it is more than the database can do at once")
+        message = f"{fact}; nothing was changed; give less"
         return ToolError("invalid_value", message, field=None)
     if state in ("23503", "23001") and tool == "db_delete":
         return StillReferencedError(table.name, _name_of(said.get("table_name"), table))

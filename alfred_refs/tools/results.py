@@ -95,19 +95,22 @@ def _child(table: ToolTable, rest: Sequence[str]) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of a result is shown.
+    """How much a call may show, and how long it may take.
 
     Attributes:
         rows: at most so many, and at most so many related ones in each.
         related: at most so many related rows in all.
         characters: of the texts of one result, about; rows beyond are left for the next read.
         text: characters of one text.
+        seconds: that one statement of a call may take; `None` for what the server allows. A
+            `statement_timeout` of the application's that is shorter stays.
     """
 
     rows: int = 100
     related: int = 1_000
     characters: int = 100_000
     text: int = 20_000
+    seconds: float | None = 10
 
 
 @dataclass(slots=True)

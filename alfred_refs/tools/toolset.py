@@ -16,8 +16,9 @@ other is raised, and nothing was changed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -47,6 +48,7 @@ from .setting import Setting
 from .sizes import check_size
 from .table import ToolTable
 from .tables import ToolTables
+from .transactions import left_as_found, transaction
 from .writing import Writer
 
 if TYPE_CHECKING:
@@ -137,13 +139,20 @@ class Toolset:
         if session.in_transaction():
             # what the application has left to be flushed is its own, and so are its mistakes
             session.flush()
-        table, checked = None, None
+        with left_as_found(session):
+            return self._answer(call, tool, arguments)
+
+    def _answer(self, call: Call, tool: str, arguments: Any) -> Answer:
+        """Return what a model is told: an answer, or what it did wrong."""
+        table, checked, begun = None, None, monotonic()
         try:
             checked = _checked(tool, arguments)
             table = self.tables.named(checked.table, write=not isinstance(checked, DbRead))
             return _done(call, checked)
         except Exception as error:
-            fault = fault_of(error, tool, self._refusing(error, checked) or table)
+            most = self._setting.limits.seconds
+            slow = most if most is not None and monotonic() - begun >= most else None
+            fault = fault_of(error, tool, self._refusing(error, checked) or table, slow=slow)
             if fault is None:
                 raise
             return _as_answer(call, fault)
@@ -225,13 +234,17 @@ def _done(call: Call, arguments: Arguments) -> Answer:
 
     Drafts that somebody else has saved meanwhile are looked at once more: they are rows now.
     """
+    begin = partial(transaction, call.session, call.setting.limits.seconds)
     try:
-        with _transaction(call.session):
+        with begin():
             return _answer(call, arguments)
     except (SavedDraftError, IntegrityError):
-        if not isinstance(arguments, DbCreate) or not _were_saved(call, arguments):
+        if not isinstance(arguments, DbCreate):
             raise
-    with _transaction(call.session):
+        with begin():
+            if not _were_saved(call, arguments):
+                raise
+    with begin():
         return _answer(call, arguments)
 
 
@@ -320,10 +333,3 @@ def _misshapen(tool: str, error: ValidationError) -> ToolError:
         case "too_short":
             return InvalidArgumentsError("it is empty", field)
     return InvalidArgumentsError(first["msg"][:1].lower() + first["msg"][1:], field)
-
-
-@contextmanager
-def _transaction(session: RefSession) -> Iterator[None]:
-    """Have all that is done inside the `with` done or undone together."""
-    with session.begin_nested() if session.in_transaction() else session.begin():
-        yield

@@ -1,0 +1,277 @@
+"""A call leaves the session's transaction as it found it, and keeps to its time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+from sqlalchemy import Engine, delete, func, select, text
+from sqlalchemy.exc import DBAPIError, InvalidRequestError
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.orm import Session
+
+from alfred_refs import AsyncRefSession, Conversation, RefRegistry, RefSession, SetupError
+from alfred_refs.tools import Hooks, Limits, Reading, Toolset, Writing
+from tests.tools.conftest import MODELS
+from tests.tools.models import Cuisine, Dish, Part
+
+
+def names(engine: Engine) -> list[str]:
+    """Return the names of the dishes that another connection sees."""
+    with Session(engine) as plain:
+        return sorted(name or "" for name in plain.scalars(select(Dish.name)))
+
+
+def timeout_of(session: RefSession) -> str:
+    """Return how long a statement may take now."""
+    return str(session.connection().exec_driver_sql("SHOW statement_timeout").scalar())
+
+
+def new(name: str) -> dict[str, Any]:
+    """Return the arguments that create a dish."""
+    return {"table": "dishes", "data": {"name": name}}
+
+
+@pytest.fixture
+def doomed(session: RefSession, conversation: Conversation, tables: Engine) -> str:
+    """The ref of a draft with a child that names a row which is gone by now."""
+    with Session(tables) as plain:
+        plain.add(Cuisine(name="Thai"))
+        plain.commit()
+    [cuisine] = session.scalars(select(Cuisine)).all()
+    part = {"note": "rice", "cuisine_id": cuisine.id}
+    draft = conversation.draft(Dish, {"name": "Doomed", "parts": [part]}).ref
+    session.close()
+    with Session(tables) as plain:
+        plain.execute(delete(Cuisine))
+        plain.commit()
+    return draft
+
+
+@contextmanager
+def none(_: RefSession) -> Iterator[None]:
+    """Leave the session in no transaction."""
+    yield
+
+
+@contextmanager
+def begun(session: RefSession) -> Iterator[None]:
+    """Have a transaction of the application's."""
+    with session.begin():
+        yield
+
+
+@contextmanager
+def queried(session: RefSession) -> Iterator[None]:
+    """Have a transaction that a query has begun."""
+    session.scalars(select(Cuisine)).all()
+    yield
+    session.commit()
+
+
+@contextmanager
+def nested(session: RefSession) -> Iterator[None]:
+    """Have a savepoint of the application's."""
+    with session.begin(), session.begin_nested():
+        yield
+
+
+State = Callable[[RefSession], AbstractContextManager[None]]
+STATES = [none, begun, queried, nested]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_refused_call_does_not_swallow_the_next_ones(
+    session: RefSession, toolset: Toolset, tables: Engine, doomed: str, state: State
+) -> None:
+    """What is looked up to tell why leaves no transaction open, of which the next is a part."""
+    with state(session):
+        found = session.get_transaction(), session.get_nested_transaction()
+        arguments = {"table": "dishes", "from_draft": doomed}
+        refused = toolset.call(session, "db_create", arguments)
+        assert refused["error"]["code"] == "missing_reference"
+        assert (session.get_transaction(), session.get_nested_transaction()) == found
+        assert toolset.call(session, "db_create", new("Soup"))["count"] == 1
+        assert (session.get_transaction(), session.get_nested_transaction()) == found
+    session.close()
+
+    assert names(tables) == ["Soup"]
+
+
+def test_sessions_that_begin_nothing_by_themselves_do_too(
+    conversation: Conversation, tables: Engine, toolset: Toolset, doomed: str
+) -> None:
+    """With `autobegin=False` what is looked up has a transaction, too."""
+    with RefSession(tables, conversation=conversation, autobegin=False) as session:
+        arguments = {"table": "dishes", "from_draft": doomed}
+        refused = toolset.call(session, "db_create", arguments)
+        assert refused["error"]["code"] == "missing_reference"
+        assert toolset.call(session, "db_create", new("Soup"))["count"] == 1
+
+    assert names(tables) == ["Soup"]
+
+
+async def test_asynchronous_calls_do_too(
+    registry: RefRegistry, tables: Engine, toolset: Toolset, doomed: str
+) -> None:
+    """The next call is a transaction of its own."""
+    engine = create_async_engine(tables.url)
+    conversation = registry.conversation("chat-7")
+    async with AsyncRefSession(engine, conversation=conversation) as session:
+        arguments = {"table": "dishes", "from_draft": doomed}
+        refused = await toolset.call_async(session, "db_create", arguments)
+        assert refused["error"]["code"] == "missing_reference"
+        assert not session.in_transaction()
+        await toolset.call_async(session, "db_create", new("Soup"))
+    await engine.dispose()
+
+    assert names(tables) == ["Soup"]
+
+
+class Ending(Hooks):
+    """Ends the transaction of the call, which is not for a hook to do."""
+
+    def __init__(self, how: str, when: str) -> None:
+        """Remember how, and before or after what is written."""
+        self.how, self.when = how, when
+
+    def before_write(self, write: Writing) -> None:
+        """End it, if that is when."""
+        if self.when == "before":
+            getattr(write.session, self.how)()
+
+    def after_write(self, write: Writing, rows: list[dict[str, Any]]) -> None:
+        """End it, if that is when."""
+        del rows
+        if self.when == "after":
+            getattr(write.session, self.how)()
+
+
+@pytest.mark.parametrize("how", ["commit", "rollback", "close"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_hook_may_not_end_the_transaction(session: RefSession, how: str, when: str) -> None:
+    """The call would say that rows are there which are not, or could not be undone."""
+    toolset = Toolset(MODELS, hooks={Dish: [Ending(how, when)]})
+
+    with pytest.raises((SetupError, InvalidRequestError)) as raised:
+        toolset.call(session, "db_create", new("Soup"))
+
+    assert "transaction" in str(raised.value)
+    assert not session.in_transaction()
+
+
+class Sleeping(Hooks):
+    """Has a read take half a minute."""
+
+    def before_read(self, read: Reading) -> None:
+        """Add a condition that takes long."""
+        read.conditions.append(func.pg_sleep(30).is_not(None))
+
+
+@pytest.mark.usefixtures("dishes")
+@pytest.mark.parametrize("state", STATES)
+def test_what_takes_too_long_is_stopped(session: RefSession, state: State) -> None:
+    """The model is told, and the setting of the application's transaction is as it was."""
+    toolset = Toolset(MODELS, hooks={Dish: [Sleeping()]}, limits=Limits(seconds=0.2))
+    with state(session):
+        answer = toolset.call(session, "db_read", {"table": "dishes"})
+        read = toolset.call(session, "db_read", {"table": "cuisines"})
+        timeout = timeout_of(session)
+
+    assert answer["error"]["code"] == "too_slow"
+    assert "longer than 0.2 seconds" in answer["error"]["message"]
+    assert (read["count"], timeout) == (2, "0")
+
+
+@pytest.mark.usefixtures("dishes")
+@pytest.mark.parametrize(("own", "expected"), [("50ms", "50ms"), ("1h", "2s"), ("0", "2s")])
+def test_the_shorter_limit_counts(session: RefSession, own: str, expected: str) -> None:
+    """The application's own stays, if it is shorter, and is there again after the call."""
+    seen: list[Any] = []
+
+    class Looking(Hooks):
+        def before_read(self, read: Reading) -> None:
+            seen.append(timeout_of(read.session))
+
+    toolset = Toolset(MODELS, hooks={Dish: [Looking()]}, limits=Limits(seconds=2))
+    with session.begin():
+        session.execute(text(f"SET LOCAL statement_timeout = '{own}'"))
+        toolset.call(session, "db_read", {"table": "dishes"})
+        seen.append(timeout_of(session))
+
+    assert seen == [expected, own]
+
+
+@pytest.mark.usefixtures("dishes")
+def test_a_statement_that_somebody_else_stops_is_no_fault_of_the_models(
+    session: RefSession,
+) -> None:
+    """It is raised: the model could do nothing about it."""
+
+    class Stopping(Hooks):
+        def before_read(self, read: Reading) -> None:
+            read.session.execute(text("SET LOCAL statement_timeout = '20ms'"))
+            read.conditions.append(func.pg_sleep(30).is_not(None))
+
+    toolset = Toolset(MODELS, hooks={Dish: [Stopping()]})
+
+    with pytest.raises(DBAPIError):
+        toolset.call(session, "db_read", {"table": "dishes"})
+    assert not session.in_transaction()
+
+
+KINDS = st.sampled_from(["right", "misnamed", "doubled", "unknown", "doomed", "part", "emptied"])
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.tuples(st.lists(KINDS, min_size=2, max_size=8), st.sampled_from(STATES)))
+def test_what_the_answers_told_is_what_is_there(
+    tables: Engine,
+    registry: RefRegistry,
+    toolset: Toolset,
+    doomed: str,
+    case: tuple[list[str], State],
+) -> None:
+    """After any sequence of calls, refused and not, as another connection sees it."""
+    with Session(tables) as plain:
+        for model in (Part, Dish):
+            plain.execute(delete(model))
+        plain.commit()
+    told: dict[str, str] = {}
+    chat = registry.conversation("chat-7")
+    with RefSession(tables, conversation=chat) as session, case[1](session):
+        for place, kind in enumerate(case[0]):
+            found = session.get_transaction(), session.get_nested_transaction()
+            tool, arguments = call_of(kind, place, doomed, told)
+            answer = toolset.call(session, tool, arguments)
+            assert (session.get_transaction(), session.get_nested_transaction()) == found
+            for row in answer.get("rows", []):
+                told |= {row["id"]: row["name"]} if "name" in row else {}
+            for ref in answer.get("deleted", []):
+                del told[ref]
+
+    assert names(tables) == sorted(told.values())
+
+
+def call_of(
+    kind: str, place: int, doomed: str, told: dict[str, str]
+) -> tuple[str, dict[str, Any]]:
+    """Return a call of a kind: most are refused, some only once they were sent."""
+    last = next(iter(told), "dish_1")
+    by_ref = [{"field": "id", "op": "=", "value": last}]
+    same = [{"name": "One", "code": "c"}, {"name": "Two", "code": "c"}]
+    rule = {"name": "None", "servings": 0}
+    return {
+        "right": ("db_create", new(f"Dish {place}")),
+        "misnamed": ("db_create", {"table": "dishes", "data": {"nom": "Soup"}}),
+        "doubled": ("db_create", {"table": "dishes", "data": same}),
+        "unknown": ("db_update", {"table": "dishes", "filters": by_ref, "data": rule}),
+        "doomed": ("db_create", {"table": "dishes", "from_draft": doomed}),
+        "part": ("db_create", {"table": "parts", "data": {"dish_id": last, "note": "rice"}}),
+        "emptied": ("db_delete", {"table": "dishes", "filters": by_ref}),
+    }[kind]
