@@ -16,6 +16,7 @@ from sqlalchemy import create_engine
 from benchmarks import (
     alternatives,
     asking,
+    calling,
     keeping,
     minting,
     opening,
@@ -30,6 +31,7 @@ from tests.postgres.server import embedded_server
 ROWS = (
     *reading.ROWS,
     *asking.ROWS,
+    *calling.ROWS,
     *minting.ROWS,
     *opening.FULL_ROWS,
     *minting.FULL_ROWS,

@@ -133,7 +133,8 @@ def fill(
     tables.metadata.create_all(engine)
     with Session(engine) as session:
         session.execute(
-            insert(tables.recipe), [{"id": key, "name": f"recipe {key}"} for key in recipes]
+            insert(tables.recipe),
+            [{"id": key, "name": f"recipe {n}"} for n, key in enumerate(recipes)],
         )
         session.execute(
             insert(tables.meal_plan),
