@@ -301,9 +301,26 @@ def _checked(tool: str, arguments: Any) -> Arguments:
     return checked
 
 
+# a mistake in the shape, as pydantic calls it -> what is wanted, where its own words are Python's
+_WANTED: Mapping[str, str] = {
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "dict_type": "an object",
+    "list_type": "a list",
+    "string_type": "text",
+}
+
+
 def _is_branch(part: int | str) -> bool:
     """Tell whether a part of a path is pydantic's name for one of several types."""
     return isinstance(part, str) and part.startswith(("dict[", "list["))
+
+
+def _place(mistake: Any) -> list[int | str]:
+    """Return where a mistake is, by the names that the model has given."""
+    path = [each for each in mistake["loc"] if each not in KINDS and not _is_branch(each)]
+    # one of the types again: no text that is checked is in a field of that name
+    return path[:-1] if mistake["type"] == "string_type" and path[-1] == "str" else path
 
 
 def _is_meant(mistake: Any) -> bool:
@@ -319,7 +336,7 @@ def _misshapen(tool: str, error: ValidationError) -> ToolError:
     """Return the first mistake in the shape of arguments, in words of our own."""
     found = error.errors(include_url=False)
     first = next((each for each in found if _is_meant(each)), found[0])
-    place = [part for part in first["loc"] if part not in KINDS and not _is_branch(part)]
+    place = _place(first)
     field = ".".join(str(part) for part in place) or None
     match first["type"]:
         case "missing" | "too_short" if place == ["filters"]:
@@ -332,4 +349,6 @@ def _misshapen(tool: str, error: ValidationError) -> ToolError:
             return InvalidArgumentsError("a row is an object: its values by column", field)
         case "too_short":
             return InvalidArgumentsError("it is empty", field)
-    return InvalidArgumentsError(first["msg"][:1].lower() + first["msg"][1:], field)
+    wanted = _WANTED.get(first["type"])
+    fact = first["msg"] if wanted is None else f"input should be {wanted}"
+    return InvalidArgumentsError(fact[:1].lower() + fact[1:], field)
