@@ -40,6 +40,10 @@ SEMANTIC = "_semantic"
 """The field of a search by meaning, which a hook answers."""
 
 
+NEGATIONS = ("!=", "neq", "not_in")
+"""The operators that say what a column has not."""
+
+
 class _Arguments(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
@@ -102,16 +106,26 @@ KINDS = ("FilterClause", "AndGroup", "OrGroup", "NotGroup")
 
 def clauses_of(filters: Iterable[Filter]) -> Iterator[FilterClause]:
     """Yield the conditions of filters, those inside groups too."""
+    return (clause for clause, _ in signed_clauses(filters))
+
+
+def signed_clauses(
+    filters: Iterable[Filter], *, negated: bool = False
+) -> Iterator[tuple[FilterClause, bool]]:
+    """Yield the conditions of filters, each with whether rows are those that it does *not* name.
+
+    That is what `!=` and `not_in` say, and what `not` turns round.
+    """
     for given in filters:
         match given:
             case AndGroup():
-                yield from clauses_of(given.all_of)
+                yield from signed_clauses(given.all_of, negated=negated)
             case OrGroup():
-                yield from clauses_of(given.any_of)
+                yield from signed_clauses(given.any_of, negated=negated)
             case NotGroup():
-                yield from clauses_of([given.negated])
+                yield from signed_clauses([given.negated], negated=not negated)
             case FilterClause():
-                yield given
+                yield given, negated is not (given.op in NEGATIONS)
 
 
 def _no_boolean(given: Any) -> Any:

@@ -31,6 +31,10 @@ EQUALITIES = ("=", "!=", "neq")
 """The comparisons that null takes part in: it is, or is not, the same."""
 
 
+NULLS = ("is_null", "is_not_null")
+"""The operators that need no value."""
+
+
 def checked(clause: FilterClause, column: ToolColumn) -> Any:
     """Return what a clause compares a column with.
 
@@ -49,7 +53,31 @@ def checked(clause: FilterClause, column: ToolColumn) -> Any:
             f"cannot be {clause.op!r}: the column has {column.values.wanted}",
             f"use one of {usable}",
         )
+    check_value(clause)
     return _CHECKS.get(clause.op, _value)(clause, column)
+
+
+def check_value(clause: FilterClause) -> None:
+    """Check that there is something to compare with, be it null, where an operator needs it.
+
+    Raises:
+        InvalidFilterError: there is nothing.
+    """
+    if clause.op not in NULLS and "value" not in clause.model_fields_set:
+        raise InvalidFilterError(
+            clause.field, f"has no value for {clause.op!r}", "give one, or use 'is_null'"
+        )
+
+
+def texts_in(clause: FilterClause, *, empty: bool = False) -> list[str]:
+    """Return the texts that a clause gives, as one value or in a list.
+
+    Args:
+        clause: the condition.
+        empty: with those that are empty.
+    """
+    given = clause.value if isinstance(clause.value, list) else [clause.value]
+    return [each for each in given if isinstance(each, str) and (each or empty)]
 
 
 def _null(clause: FilterClause, _: ToolColumn) -> bool:

@@ -7,7 +7,7 @@ checked as it is for rows, and kept as the model gave it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sqlalchemy import and_, true
@@ -25,7 +25,7 @@ from .errors import (
     UnexpectedRowError,
 )
 from .expected import values_otherwise
-from .filters import Conditions, own_refs, refs_of
+from .filters import Conditions, refs_of
 from .matching import Record, meets
 from .payloads import draft_changes
 from .results import shape_of
@@ -91,9 +91,7 @@ class DraftWriter:
         conditions = Conditions(keys, self._named).all_of(filters, table)
         if not sqla.is_false(and_(true(), *conditions)):
             raise MixedDraftsError(tool, list(self._named))
-        chosen = dict.fromkeys(own_refs(filters, table, chosen=True))
-        drafts = [self._named[ref] for ref in chosen if ref in self._named]
-        records = drafted(self._call, drafts, table, filters).records
+        records = drafted(self._call, self._named.values(), table, filters).records
         hit = [record for record in records if meets(record, filters)]
         most = self._call.setting.max_written
         if len(hit) > most:
@@ -129,8 +127,3 @@ def with_changes(
         elif changes.keys() & columns:
             outdated.add(name)
     return {**{n: value for n, value in content.items() if n not in outdated}, **changes}
-
-
-def chosen_drafts(filters: Sequence[Any], table: ToolTable, named: Mapping[str, Draft]) -> bool:
-    """Tell whether filters choose drafts, and do not only leave some out."""
-    return not named.keys().isdisjoint(own_refs(filters, table, chosen=True))

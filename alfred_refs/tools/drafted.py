@@ -21,7 +21,7 @@ from alfred_refs.refs import draft_named, parse_ref
 
 from .arguments import Filter, clauses_of
 from .calls import Call
-from .filters import texts_in
+from .clauses import texts_in
 from .foreign import Foreign
 from .hooks import Row
 from .matching import Record

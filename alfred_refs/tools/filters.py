@@ -1,8 +1,8 @@
 """From a model's filters to one SQL condition: the same for reading, updating and deleting.
 
-Filters come in, checked against a table; a SQLAlchemy expression goes out, in which refs stand as
-the model gave them: the session puts keys in their place. A filter that cannot be decided raises;
-none is left out, and none is widened. A draft that a filter names is no row. Pure.
+Filters come in, checked by `grammar`; a SQLAlchemy expression goes out, in which refs stand as the
+model gave them: the session puts keys in their place. None is left out, and none is widened. A
+draft that a filter names is no row. Pure.
 
 A condition on related rows is an EXISTS, so that no row is found twice. Null is asked for by
 `is_null`, or as a value: `=` null, or null in a list, is the same. As in SQL, no other comparison
@@ -20,9 +20,17 @@ from sqlalchemy.orm import aliased
 
 from alfred_refs.keys import Key
 
-from .arguments import SEMANTIC, AndGroup, Filter, FilterClause, NotGroup, OrGroup, clauses_of
-from .clauses import COMPARISONS, checked
-from .errors import InvalidFilterError, UnknownColumnError
+from .arguments import (
+    NEGATIONS,
+    AndGroup,
+    Filter,
+    FilterClause,
+    NotGroup,
+    OrGroup,
+    signed_clauses,
+)
+from .clauses import COMPARISONS, checked, texts_in
+from .errors import InvalidFilterError
 from .table import ROW_REF, ToolColumn, ToolTable
 
 Condition = ColumnElement[bool]
@@ -75,8 +83,6 @@ class Conditions:
         name, *rest = path
         if rest:
             return self._related(clause, name, rest, table, entity)
-        if name == SEMANTIC or clause.op == "similar":
-            raise _misplaced(clause)
         if entity is table.model and name == table.ref_field:
             of_rows = _without(self._drafts, clause)
             if isinstance(of_rows, bool):
@@ -90,9 +96,7 @@ class Conditions:
         self, clause: FilterClause, name: str, rest: Sequence[str], table: ToolTable, entity: Any
     ) -> Condition:
         """Return that there is a related row which meets the rest of the path."""
-        target = table.targets.get(name)
-        if target is None:
-            raise UnknownColumnError(table.name, name, table.fields)
+        target = table.targets[name]
         other = aliased(target.model)
         met = self._clause(clause, rest, target, other)
         relationship = getattr(entity, name).of_type(other)
@@ -102,17 +106,18 @@ class Conditions:
 
     def _is_row(self, clause: FilterClause, table: ToolTable, entity: Any) -> Condition:
         """Return that a row with several key columns is, or is not, one of those named."""
-        if clause.op not in ("=", "!=", "neq", "in", "not_in"):
-            raise InvalidFilterError(clause.field, f"cannot be {clause.op!r}", "use '=' or 'in'")
-        refs = _rows_named(clause, table)
-        named = [table.parts_of(self._keys[ref, table.entity]) for ref in refs]
+        named = [table.parts_of(self._keys[ref, table.entity]) for ref in texts_in(clause)]
         if not all(named):  # a ref of the same entity, in a column of the key
-            raise _names_no_row(clause, table)
+            raise InvalidFilterError(
+                clause.field,
+                "names something else than rows",
+                f"give the _ref of a row, such as '{table.entity}_1'",
+            )
         columns = [getattr(entity, name) for name in table.identity]
         met = or_(
             *(and_(*(c == part for c, part in zip(columns, key, strict=True))) for key in named)
         )
-        return not_(met) if clause.op in ("!=", "neq", "not_in") else met
+        return not_(met) if clause.op in NEGATIONS else met
 
 
 def _without(drafts: Collection[str], clause: FilterClause) -> FilterClause | bool:
@@ -129,59 +134,32 @@ def _without(drafts: Collection[str], clause: FilterClause) -> FilterClause | bo
     return clause
 
 
-def _rows_named(clause: FilterClause, table: ToolTable) -> list[str]:
-    """Return the refs of rows that a clause names: one, or a list of them, and nothing else."""
-    given = clause.value if clause.op in ("in", "not_in") else [clause.value]
-    texts = [each for each in given if isinstance(each, str)] if isinstance(given, list) else []
-    if not all(texts) or not texts or len(texts) != len(given):
-        raise _names_no_row(clause, table)
-    return texts
-
-
-def _names_no_row(clause: FilterClause, table: ToolTable) -> InvalidFilterError:
-    return InvalidFilterError(
-        clause.field,
-        "names something else than rows",
-        f"give the _ref of a row, such as '{table.entity}_1', or a list of them for 'in'",
-    )
-
-
 def refs_of(
     filters: Iterable[Filter], table: ToolTable, drafts: Collection[str] = ()
 ) -> Iterator[tuple[str, str]]:
-    """Yield the refs that filters name, each with the entity that is needed.
-
-    What is wrong with a filter is for `Conditions` to say.
+    """Yield the refs of rows that filters name, each with the entity that is needed.
 
     Args:
-        filters: on rows of a table.
+        filters: on rows of a table, checked.
         table: the table.
-        drafts: what names drafts in the column of a row's own ref: that is left out.
+        drafts: what names drafts where rows are chosen by their own ref: that is left out there.
+            Anywhere else only a row will do.
     """
-    for clause in clauses_of(filters):
+    for clause, negated in signed_clauses(filters):
         entity = _entity_at(clause.field.split("."), table)
-        left_out = drafts if clause.field == table.ref_field else ()
+        left_out = drafts if clause.field == table.ref_field and not negated else ()
         texts = (text for text in texts_in(clause) if text not in left_out)
         yield from ((text, entity) for text in texts if entity is not None)
 
 
-def own_refs(filters: Iterable[Filter], table: ToolTable, *, chosen: bool = False) -> list[str]:
-    """Return what filters say of a row's own ref.
-
-    Args:
-        filters: on rows of a table.
-        table: the table.
-        chosen: without what they say that it is not.
-    """
-    operators = ("=", "in") if chosen else ("=", "in", "!=", "neq", "not_in")
-    clauses = (each for each in clauses_of(filters) if each.field == table.ref_field)
-    return [text for each in clauses if each.op in operators for text in texts_in(each)]
-
-
-def texts_in(clause: FilterClause) -> list[str]:
-    """Return the texts that a clause gives, as one value or in a list."""
-    given = clause.value if isinstance(clause.value, list) else [clause.value]
-    return [each for each in given if isinstance(each, str) and each]
+def chosen_refs(filters: Iterable[Filter], table: ToolTable) -> list[str]:
+    """Return the refs that filters say a row's own is, and not those that it is not."""
+    return [
+        text
+        for clause, negated in signed_clauses(filters)
+        if clause.field == table.ref_field and not negated
+        for text in texts_in(clause)
+    ]
 
 
 def _entity_at(path: Sequence[str], table: ToolTable) -> str | None:
@@ -246,19 +224,3 @@ def _is_in(attribute: Any, values: Sequence[Any], *, negated: bool) -> Condition
     # SQL's NOT IN holds for no row at all if there is a null in the list
     others = [attribute.not_in(given)] if given else []
     return and_(*others, *([attribute.is_not(null())] if has_null else []))
-
-
-def _misplaced(clause: FilterClause) -> InvalidFilterError:
-    if clause.field == SEMANTIC and clause.op == "similar":
-        return InvalidFilterError(
-            clause.field,
-            "stands inside a group or a path, where it cannot be answered",
-            "give it once, directly in filters",
-        )
-    if clause.field == SEMANTIC:
-        return InvalidFilterError(
-            clause.field, f"cannot be {clause.op!r}", "use 'similar' with a text"
-        )
-    return InvalidFilterError(
-        clause.field, "cannot be 'similar'", f"use field {SEMANTIC!r}, or 'ilike' on a text column"
-    )

@@ -1,9 +1,9 @@
 """Filters on what is not in the database: the content of a draft.
 
-The same filters that `filters` makes SQL of come in, with a draft's content as JSON; whether it
-meets them goes out. They mean the same, null included: a path is an EXISTS over the children that
-are nested in the content. Texts are compared by code point, and `ilike` by Python's letters. What
-would have to be looked up in the database is refused. Pure.
+The same filters that `filters` makes SQL of come in, checked by `grammar`, with a draft's content
+as JSON; whether it meets them goes out. They mean the same, null included: a path is an EXISTS
+over the children that are nested in the content. Texts are compared by code point, and `ilike` by
+Python's letters. What would have to be looked up in the database is refused. Pure.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .arguments import SEMANTIC, AndGroup, Filter, FilterClause, NotGroup, OrGroup
+from .arguments import AndGroup, Filter, FilterClause, NotGroup, OrGroup
 from .clauses import COMPARISONS, checked
-from .errors import InvalidFilterError, InvalidValueError, UnknownColumnError
+from .errors import InvalidFilterError, InvalidValueError
 from .table import ROW_REF, ToolColumn, ToolTable, accepted
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -139,8 +139,6 @@ def _clause(clause: FilterClause, path: Sequence[str], record: Record) -> bool |
     name, *rest = path
     if rest:
         return _related(clause, name, rest, record)
-    if name == SEMANTIC:
-        raise InvalidFilterError(name, "has no answer for a draft", "filter by columns")
     if name == ROW_REF and record.table.own is None:
         return _is_row(clause, record)
     column = record.table.column(name)
@@ -152,8 +150,6 @@ def _clause(clause: FilterClause, path: Sequence[str], record: Record) -> bool |
 
 def _related(clause: FilterClause, name: str, rest: Sequence[str], record: Record) -> bool:
     """Tell whether there is something nested that meets the rest of the path."""
-    if name not in record.table.targets:
-        raise UnknownColumnError(record.table.name, name, record.table.fields)
     records = record.related(name)
     nested = [each for each in records or () if isinstance(each, Record)]
     if records is None or len(nested) < len(records):

@@ -19,7 +19,8 @@ from .calls import Call
 from .cursors import Cursor, cursor_of, question_of
 from .drafted import Drafted, DraftRows, drafted, number_of
 from .errors import InvalidCursorError, InvalidFilterError, NoSemanticSearchError
-from .filters import Condition, Conditions, Keys, own_refs, refs_of
+from .filters import Condition, Conditions, Keys, chosen_refs, refs_of
+from .grammar import check_filters, is_semantic
 from .hooks import Reading, Row
 from .matching import Record, meets
 from .merging import in_order
@@ -57,6 +58,7 @@ class Reader:
         reading = Reading(self._call.session, table.model, asked, semantic)
         for hooks in self._setting.hooks_of(table):
             hooks.before_read(reading)
+            check_filters(reading.arguments, table)
         if semantic is not None and reading.keys is None and not reading.empty:
             raise NoSemanticSearchError(table.name)
         if reading.arguments is not asked:
@@ -115,15 +117,14 @@ class Reader:
 
     def _drafts_named(self, asked: DbRead, table: ToolTable) -> Mapping[str, Draft]:
         """Return the drafts that filters name as rows of a table."""
-        texts = own_refs([*asked.filters, *asked.or_filters], table)
+        texts = chosen_refs([*asked.filters, *asked.or_filters], table)
         return self._call.drafts_named(texts, table.entity)
 
     def _drafts(self, reading: Reading, page: _Page) -> Drafted:
         """Return the drafts to show, on this page or a later one."""
         asked, table = reading.arguments, page.shape.table
         filters = [*asked.filters, *asked.or_filters]
-        chosen = dict.fromkeys(own_refs(filters, table, chosen=True))
-        drafts = [page.drafts[text] for text in chosen if text in page.drafts]
+        drafts = [*page.drafts.values()]
         if reading.semantic is not None and drafts:
             raise InvalidFilterError(SEMANTIC, "has no answer for drafts", "leave it out")
         if reading.empty or reading.keys is not None or not drafts:
@@ -268,7 +269,7 @@ def _instances_of(entries: Sequence[Any]) -> list[Any]:
 
 def _without_semantic(arguments: DbRead) -> tuple[DbRead, str | None]:
     """Take the search by meaning out of the filters."""
-    found = [each for each in arguments.filters if _is_semantic(each)]
+    found = [each for each in arguments.filters if is_semantic(each)]
     if not found:
         return arguments, None
     [clause, *others] = found
@@ -277,9 +278,5 @@ def _without_semantic(arguments: DbRead) -> tuple[DbRead, str | None]:
         raise InvalidFilterError(
             SEMANTIC, "needs one text to be similar to", "give it once, with the text as value"
         )
-    rest = [each for each in arguments.filters if not _is_semantic(each)]
+    rest = [each for each in arguments.filters if not is_semantic(each)]
     return arguments.model_copy(update={"filters": rest}), text
-
-
-def _is_semantic(given: object) -> bool:
-    return isinstance(given, FilterClause) and given.field == SEMANTIC and given.op == "similar"

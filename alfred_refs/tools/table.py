@@ -142,7 +142,7 @@ class ToolTable:
         """
         found = self.columns.get(name)
         if found is None:
-            raise UnknownColumnError(self.name, name, self.fields)
+            raise UnknownColumnError(self.name, name, list(self.columns))
         return found
 
     def parts_of(self, key: Key) -> list[Any]:

@@ -39,6 +39,7 @@ from .describing import described
 from .errors import InvalidArgumentsError, MissingFilterError, ToolError, UnknownToolError
 from .faults import fault_of
 from .foreign import Mode
+from .grammar import check_filters
 from .hooks import Hooks
 from .reading import Reader
 from .repair import parsed, repaired
@@ -148,6 +149,7 @@ class Toolset:
         try:
             checked = _checked(tool, arguments)
             table = self.tables.named(checked.table, write=not isinstance(checked, DbRead))
+            check_filters(checked, table)
             return _done(call, checked)
         except Exception as error:
             most = self._setting.limits.seconds

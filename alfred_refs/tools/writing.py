@@ -17,7 +17,7 @@ from alfred_refs.entries import Draft
 
 from .arguments import DbCreate, DbDelete, DbUpdate
 from .calls import Call
-from .draft_writing import DraftWriter, chosen_drafts
+from .draft_writing import DraftWriter
 from .errors import (
     CircularReferenceError,
     StillReferencedError,
@@ -25,7 +25,7 @@ from .errors import (
     UnexpectedRowError,
 )
 from .expected import differences, expected_loaders
-from .filters import Condition, Conditions, own_refs, refs_of
+from .filters import Condition, Conditions, chosen_refs, refs_of
 from .hooks import Row, Writing
 from .payloads import (
     Record,
@@ -60,7 +60,7 @@ class Writer:
         """
         table = self._setting.tables.named(arguments.table, write=True)
         drafts = self._drafts_named(table, arguments)
-        if chosen_drafts(arguments.filters, table, drafts):
+        if drafts:
             return DraftWriter(self._call, table, drafts).update(arguments)
         record = changes(table, arguments.data)
         conditions = self._conditions(table, arguments, [record], drafts)
@@ -82,7 +82,7 @@ class Writer:
         """
         table = self._setting.tables.named(arguments.table, write=True)
         drafts = self._drafts_named(table, arguments)
-        if chosen_drafts(arguments.filters, table, drafts):
+        if drafts:
             return DraftWriter(self._call, table, drafts).delete(arguments)
         conditions = self._conditions(table, arguments, [], drafts)
         writing = self._begun("delete", table, arguments, [])
@@ -156,7 +156,7 @@ class Writer:
         self, table: ToolTable, arguments: DbUpdate | DbDelete
     ) -> Mapping[str, Draft]:
         """Return the drafts that filters name as rows of a table."""
-        return self._call.drafts_named(own_refs(arguments.filters, table), table.entity)
+        return self._call.drafts_named(chosen_refs(arguments.filters, table), table.entity)
 
     def _conditions(
         self,

@@ -479,21 +479,25 @@ def test_a_filter_finds_drafts_as_it_finds_rows(
 
 
 @pytest.mark.usefixtures("dishes")
-def test_a_draft_is_none_of_the_rows(call: Call, conversation: Conversation) -> None:
-    """What must not be it may be any row; a draft is answered only where it is named."""
+def test_a_draft_is_answered_only_where_it_is_named(
+    call: Call, conversation: Conversation
+) -> None:
+    """And named it is where rows are chosen by their refs: not even there it is to be left out."""
     conversation.draft(Dish, {"name": "Dal"})
-    unequal = {"field": "id", "op": "!=", "value": FIRST}
-    among = {"field": "id", "op": "not_in", "value": [FIRST, "dish_1"]}
+    named = {"field": "id", "op": "=", "value": FIRST}
     asked = {"table": "dishes", "order_by": "name"}
 
     assert shown(call("db_read", **asked), "name") == ["Curry", "Korma", "Soup"]
-    for filter_ in (unequal, {"not": {"field": "id", "op": "=", "value": FIRST}}):
-        answer = call("db_read", **asked, filters=[filter_])
-        assert shown(answer, "name") == ["Curry", "Korma", "Soup"]
-    assert shown(call("db_read", **asked, filters=[among]), "name") == ["Korma", "Soup"]
-    assert shown(call("db_read", **asked, filters=[by_id(FIRST), unequal]), "name") == []
-    but = [{**among, "value": [FIRST]}]
-    assert shown(call("db_read", **asked, filters=but), "name") == ["Curry", "Korma", "Soup"]
+    either = call("db_read", **asked, or_filters=[named, {"not": by_id("dish_1")}])
+    assert shown(either, "name") == ["Dal", "Korma", "Soup"]
+    for filter_ in (
+        {**named, "op": "!="},
+        {"field": "id", "op": "not_in", "value": [FIRST, "dish_1"]},
+        {"not": named},
+        {"or": [named, {"not": named}]},
+    ):
+        error = call("db_read", **asked, filters=[by_id(FIRST), filter_])["error"]
+        assert (error["code"], error["ref"]) == ("draft_ref", FIRST)
 
 
 def test_what_was_a_draft_is_its_row(
