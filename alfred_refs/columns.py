@@ -86,7 +86,7 @@ class AlternateKey:
 
 def key_type_of(type_: TypeEngine[Any]) -> KeyType | None:
     """Return the type of key that a column of this SQL type can hold, `None` for no key at all."""
-    type_ = _undecorated(type_)
+    type_ = undecorated(type_)
     if isinstance(type_, Uuid) or _python_type(type_) is uuid.UUID:
         return "uuid"
     if isinstance(type_, Integer) or _python_type(type_) is int:
@@ -121,11 +121,11 @@ def _own_classes(type_: TypeDecorator[Any]) -> list[type[Any]]:
 
 def is_text_uuid(type_: TypeEngine[Any]) -> bool:
     """Tell whether a column of this SQL type shows its UUIDs as text."""
-    type_ = _undecorated(type_)
+    type_ = undecorated(type_)
     return isinstance(type_, Uuid) and not type_.as_uuid
 
 
-def _undecorated(type_: TypeEngine[Any]) -> TypeEngine[Any]:
+def undecorated(type_: TypeEngine[Any]) -> TypeEngine[Any]:
     """Return what a custom type decorates, where it changes nothing of the values."""
     while isinstance(type_, TypeDecorator):
         defined = {name for class_ in _own_classes(type_) for name in vars(class_)}

@@ -12,8 +12,8 @@ import datetime as dt
 import json
 import math
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
@@ -23,16 +23,24 @@ from sqlalchemy import (
     ARRAY,
     JSON,
     BigInteger,
+    Boolean,
+    Date,
     DateTime,
     Enum,
+    Float,
     Integer,
+    Interval,
+    Numeric,
     SmallInteger,
     String,
+    Time,
     TypeDecorator,
+    Uuid,
 )
+from sqlalchemy.dialects.postgresql import INTERVAL, JSONB
 from sqlalchemy.types import TypeEngine
 
-from .columns import KeyColumn, is_ambiguous
+from .columns import KeyColumn, is_ambiguous, undecorated
 
 Family = Literal[
     "ref", "text", "number", "boolean", "time", "choice", "uuid", "json", "list", "opaque"
@@ -56,11 +64,22 @@ _OPERATORS: Mapping[Family, tuple[str, ...]] = {
     "opaque": _NULL,
 }
 
+_OF_LISTS_IN_LISTS = ("=", "!=", "neq", *_NULL)
+
+# SQL types, the first that fits -> the family whose operators PostgreSQL has for them: what a
+# column has in Python may be kept as anything
+_LIKE: Sequence[tuple[tuple[type[TypeEngine[Any]], ...], Family]] = (
+    ((Boolean, Enum, Uuid), "boolean"),
+    ((String,), "text"),
+    ((Integer, Numeric, Float, Date, DateTime, Time, Interval, INTERVAL), "number"),
+)
+
 # widest type first: `SmallInteger` and `BigInteger` are integers too
 _INTEGER_BITS = ((SmallInteger, 16), (BigInteger, 64), (Integer, 32))
 
 
 _DAY = dt.timedelta(days=1)
+_ANY_DAY = dt.date(2000, 1, 2)
 
 
 class UnfitValueError(ValueError):
@@ -85,6 +104,7 @@ class Values:
         schema: the same as JSON schema.
         item: what the elements of a list are.
         longest: characters that fit, where the type says so.
+        asked: what a filter may ask of them where that is not all that it may of the family.
     """
 
     family: Family
@@ -94,16 +114,18 @@ class Values:
     show_one: Callable[[Any], Any]
     item: Values | None = None
     longest: int | None = None
+    asked: tuple[str, ...] | None = None
 
     @property
     def operators(self) -> tuple[str, ...]:
         """What a filter may ask of these values."""
-        return _OPERATORS[self.family]
+        return _OPERATORS[self.family] if self.asked is None else self.asked
 
     @property
     def ordered(self) -> bool:
         """Whether rows can be put in their order."""
-        return self.family in ("text", "number", "boolean", "time", "choice")
+        has_order = self.family in ("text", "number", "boolean", "time", "choice")
+        return has_order and "=" in self.operators
 
     def accept(self, given: Any) -> Any:
         """Return what a model gave as the column has it in Python; refs stay text.
@@ -138,11 +160,9 @@ def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
     """Return what values a column of a SQL type has, and of what entity if they are keys."""
     if key is not None:
         return _lists(_refs(key)) if key.array else _refs(key)
+    type_ = undecorated(type_)
     if isinstance(type_, ARRAY):
-        item = values_of(type_.item_type, None)
-        for _ in range(type_.dimensions or 1):
-            item = _lists(item)
-        return item
+        return _arrays(type_)
     if isinstance(type_, Enum):
         return _choices(type_)
     if isinstance(type_, JSON):
@@ -151,7 +171,24 @@ def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
     make = _BY_PYTHON_TYPE.get(python) if python is not None else None
     if make is None and isinstance(type_, TypeDecorator) and not is_ambiguous(type_):
         return values_of(type_.impl_instance, None)  # its values are those of what it decorates
-    return _opaque() if make is None else make(type_)
+    if make is None:
+        return _opaque()
+    stored = _stored(type_)
+    values = _uuids(stored) if isinstance(stored, Uuid) else make(stored)
+    usable = _usable(stored)
+    return replace(values, asked=tuple(each for each in values.operators if each in usable))
+
+
+def _stored(type_: TypeEngine[Any]) -> TypeEngine[Any]:
+    """Return the SQL type that a column has, whatever decorates it."""
+    while isinstance(type_, TypeDecorator) and not isinstance(type_, Interval):
+        type_ = type_.impl_instance
+    return type_
+
+
+def _usable(stored: TypeEngine[Any]) -> tuple[str, ...]:
+    """Return what PostgreSQL can tell of the values of a SQL type; of one unknown, null alone."""
+    return next((_OPERATORS[like] for types, like in _LIKE if isinstance(stored, types)), _NULL)
 
 
 def _python_type(type_: TypeEngine[Any]) -> type[Any] | None:
@@ -172,6 +209,9 @@ def _lists(item: Values) -> Values:
     def accept(given: Any) -> list[Any]:
         if not isinstance(given, list):
             raise TypeError
+        # "" is null only where a column takes it for itself
+        if item.family == "ref" and "" in given:
+            raise TypeError
         return [None if each is None else item.accept_one(each) for each in given]
 
     def show(value: Any) -> list[Any]:
@@ -180,6 +220,18 @@ def _lists(item: Values) -> Values:
     schema = {"type": "array", "items": dict(item.schema)}
     family: Family = "list" if item.family != "opaque" else "opaque"
     return Values(family, f"a list, each element {item.wanted}", schema, accept, show, item)
+
+
+def _arrays(type_: ARRAY[Any]) -> Values:
+    """Return what values an array has, of as many dimensions as its type says."""
+    item = values_of(type_.item_type, None)
+    stored = _stored(type_.item_type)
+    # lists are compared by their elements, and PostgreSQL cannot compare plain JSON
+    is_compared = _usable(stored) != _NULL or isinstance(stored, JSONB)
+    for level in range(type_.dimensions or 1):
+        asked = _NULL if not is_compared else _OF_LISTS_IN_LISTS if level else None
+        item = replace(_lists(item), asked=asked)
+    return item
 
 
 def _choices(type_: Enum) -> Values:
@@ -266,6 +318,8 @@ def _times(python: type[Any], wanted: str, form: str) -> Callable[[TypeEngine[An
         accept = _checked(python, BeforeValidator(_no_number))
         if isinstance(type_, DateTime):
             accept = _in_zone(accept, aware=type_.timezone)
+        if isinstance(type_, Time):
+            accept = _of_day(accept, aware=type_.timezone)
         schema = {"type": "string", "format": form}
         return Values("time", wanted, schema, accept, to_jsonable_python)
 
@@ -287,9 +341,26 @@ def _in_zone(accept: Callable[[Any], Any], *, aware: bool) -> Callable[[Any], An
     return convert
 
 
-def _uuids(_: TypeEngine[Any]) -> Values:
+def _of_day(accept: Callable[[Any], Any], *, aware: bool) -> Callable[[Any], Any]:
+    """Give a time of day the zone that its column needs, as `_in_zone` does."""
+
+    def convert(given: Any) -> dt.time:
+        time: dt.time = accept(given)
+        if aware:
+            return time if time.tzinfo else time.replace(tzinfo=dt.UTC)
+        if time.tzinfo is None:
+            return time
+        return dt.datetime.combine(_ANY_DAY, time).astimezone(dt.UTC).time()
+
+    return convert
+
+
+def _uuids(type_: TypeEngine[Any]) -> Values:
     schema = {"type": "string", "format": "uuid"}
-    return Values("uuid", "a UUID", schema, _checked(uuid.UUID), str)
+    accept = _checked(uuid.UUID)
+    is_text = isinstance(type_, Uuid) and not type_.as_uuid
+    as_column = (lambda given: str(accept(given))) if is_text else accept
+    return Values("uuid", "a UUID", schema, as_column, str)
 
 
 def _documents() -> Values:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from alfred_refs.json_values import Values
 
@@ -110,11 +110,8 @@ def _part(clause: FilterClause, column: ToolColumn) -> Any:
         if clause.value is None:
             raise InvalidFilterError(clause.field, "contains nothing", "give a value")
         return clause.value
-    item = column.values.item
-    if item is None or item.family in ("list", "opaque"):
-        raise InvalidFilterError(clause.field, "is of lists in lists", "use '=' with the whole")
     given = clause.value if isinstance(clause.value, list) else [clause.value]
-    values = _elements(clause, given, item)
+    values = _elements(clause, given, cast(Values, column.values.item))
     if None in values:
         raise InvalidFilterError(clause.field, "contains null", "give values only")
     return values
