@@ -161,12 +161,9 @@ def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
     if key is not None:
         return _lists(_refs(key)) if key.array else _refs(key)
     type_ = undecorated(type_)
-    if isinstance(type_, ARRAY):
-        return _arrays(type_)
-    if isinstance(type_, Enum):
-        return _choices(type_)
-    if isinstance(type_, JSON):
-        return _documents()
+    of_type = next((make for class_, make in _BY_SQL_TYPE if isinstance(type_, class_)), None)
+    if of_type is not None:
+        return of_type(type_)
     python = None if is_ambiguous(type_) else _python_type(type_)
     make = _BY_PYTHON_TYPE.get(python) if python is not None else None
     if make is None and isinstance(type_, TypeDecorator) and not is_ambiguous(type_):
@@ -174,7 +171,7 @@ def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
     if make is None:
         return _opaque()
     stored = _stored(type_)
-    values = _uuids(stored) if isinstance(stored, Uuid) else make(stored)
+    values = _text_uuids() if python is str and isinstance(stored, Uuid) else make(stored)
     usable = _usable(stored)
     return replace(values, asked=tuple(each for each in values.operators if each in usable))
 
@@ -355,15 +352,19 @@ def _of_day(accept: Callable[[Any], Any], *, aware: bool) -> Callable[[Any], Any
     return convert
 
 
-def _uuids(type_: TypeEngine[Any]) -> Values:
+def _uuids(_: TypeEngine[Any]) -> Values:
     schema = {"type": "string", "format": "uuid"}
+    return Values("uuid", "a UUID", schema, _checked(uuid.UUID), str)
+
+
+def _text_uuids() -> Values:
+    """Return the values of a column whose UUIDs are text in Python."""
     accept = _checked(uuid.UUID)
-    is_text = isinstance(type_, Uuid) and not type_.as_uuid
-    as_column = (lambda given: str(accept(given))) if is_text else accept
-    return Values("uuid", "a UUID", schema, as_column, str)
+    schema = {"type": "string", "format": "uuid"}
+    return Values("uuid", "a UUID", schema, lambda given: str(accept(given)), str)
 
 
-def _documents() -> Values:
+def _documents(_: JSON) -> Values:
     def accept(given: Any) -> Any:
         try:
             json.dumps(given, allow_nan=False)  # Python's JSON has infinity, PostgreSQL's has not
@@ -373,6 +374,13 @@ def _documents() -> Values:
 
     return Values("json", "any JSON value", {}, accept, _plain)
 
+
+# SQL type -> what makes the `Values` of its columns
+_BY_SQL_TYPE: Sequence[tuple[type[TypeEngine[Any]], Callable[[Any], Values]]] = (
+    (ARRAY, _arrays),
+    (Enum, _choices),
+    (JSON, _documents),
+)
 
 # the Python type of a column's values -> what makes their `Values`
 _BY_PYTHON_TYPE: Mapping[type[Any], Callable[[TypeEngine[Any]], Values]] = {

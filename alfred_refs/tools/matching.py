@@ -8,7 +8,6 @@ Python's letters. What would have to be looked up in the database is refused. Pu
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,12 +15,13 @@ from typing import Any
 from .arguments import AndGroup, Filter, FilterClause, NotGroup, OrGroup
 from .clauses import COMPARISONS, checked
 from .errors import InvalidFilterError, InvalidValueError
+from .patterns import is_like
 from .table import ROW_REF, ToolColumn, ToolTable, accepted
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     **COMPARISONS,
     "contains": lambda has, wanted: all(each in has for each in wanted),
-    "ilike": lambda has, pattern: _regex(pattern).fullmatch(has) is not None,
+    "ilike": is_like,
 }
 
 
@@ -207,11 +207,3 @@ def _contains(document: Any, part: Any) -> bool:
         return all(any(_contains(each, wanted) for each in document) for wanted in part)
     # to Python true is 1
     return isinstance(document, bool) is isinstance(part, bool) and bool(document == part)
-
-
-def _regex(pattern: str) -> re.Pattern[str]:
-    """Return a pattern of LIKE as a regular expression."""
-    wild = {"%": ".*", "_": "."}
-    parts = re.findall(r"\\.|.", pattern, re.DOTALL)
-    text = "".join(wild.get(part) or re.escape(part[-1]) for part in parts)
-    return re.compile(text, re.IGNORECASE | re.DOTALL)
