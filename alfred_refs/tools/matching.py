@@ -8,6 +8,7 @@ Python's letters. What would have to be looked up in the database is refused. Pu
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -145,7 +146,7 @@ def _clause(clause: FilterClause, path: Sequence[str], record: Record) -> bool |
     wanted = checked(clause, column)
     if column.key is not None:
         wanted = record.named(wanted)
-    return _compared(clause, wanted, record.value(column), column)
+    return _compared(clause, as_compared(wanted), as_compared(record.value(column)), column)
 
 
 def _related(clause: FilterClause, name: str, rest: Sequence[str], record: Record) -> bool:
@@ -180,6 +181,19 @@ def _compared(clause: FilterClause, wanted: Any, has: Any, column: ToolColumn) -
     if clause.op == "contains" and column.values.family == "json":
         return _has_part(has, wanted)
     return _COMPARISONS[clause.op](has, wanted)
+
+
+def as_compared(value: Any) -> Any:
+    """Return a value as PostgreSQL compares it: times of day are the same in one zone only."""
+    if isinstance(value, list):
+        return [as_compared(each) for each in value]
+    if not isinstance(value, dt.time) or value.tzinfo is None:
+        return value
+    ahead = value.utcoffset() or dt.timedelta()
+    since = dt.timedelta(
+        0, 60 * (60 * value.hour + value.minute) + value.second, value.microsecond
+    )
+    return since - ahead, -ahead
 
 
 def _is_in(has: Any, values: Sequence[Any]) -> bool | None:

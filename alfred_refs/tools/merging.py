@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .matching import Record
+from .matching import Record, as_compared
 from .table import ToolColumn
 
 Ranks = Callable[[ToolColumn, Sequence[Any]], Sequence[Any]]
@@ -55,4 +55,5 @@ def _keys(column: ToolColumn, values: Sequence[Any], ranks: Ranks) -> list[Any]:
         places = dict(zip(different, known, strict=True))
         return [places[value] for value in values]
     # not a number is greater than any, to PostgreSQL
-    return [(True, 0) if value != value else (False, value) for value in values]  # noqa: PLR0124
+    keys = map(as_compared, values)
+    return [(True, 0) if key != key else (False, key) for key in keys]  # noqa: PLR0124
