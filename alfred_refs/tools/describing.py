@@ -8,13 +8,15 @@ the application's, and stay inside their line whatever they hold. Pure.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sqlalchemy import inspect
 
 from alfred_refs.json_values import Family, Values
 from alfred_refs.labels import clean
 
+from .conditions import quoted
+from .rules import Rule, rules_of
 from .table import ROW_REF, ToolColumn, ToolTable
 
 MOST_CHOICES = 50
@@ -52,7 +54,15 @@ def _table(table: ToolTable) -> Iterator[str]:
     )
     if table.own is None:
         yield f"  {ROW_REF}: {table.entity} ref, read only"
-    yield from (f"  {_column(column, table)}" for column in table.columns.values())
+    rules = rules_of(table)
+    beside: dict[str, list[Rule]] = {}
+    for rule in rules:
+        if rule.is_beside:
+            beside.setdefault(rule.columns[0], []).append(rule)
+    for column in table.columns.values():
+        yield f"  {_column(column, table, beside.get(column.name, ()))}"
+    if not table.read_only:
+        yield from (f"  {rule.line}" for rule in rules if not rule.is_beside)
     if table.targets:
         yield "  related: " + ", ".join(
             f"{_name(name)} ({'many ' if table.relationship(name).uselist else ''}"
@@ -61,10 +71,13 @@ def _table(table: ToolTable) -> Iterator[str]:
         )
 
 
-def _column(column: ToolColumn, table: ToolTable) -> str:
+def _column(column: ToolColumn, table: ToolTable, rules: Sequence[Rule]) -> str:
     needed = "*" if column.required and not table.read_only else ""
     mark = "?" if column.nullable else needed
-    said = [_kind(column)]
+    chosen = [_choices(rule.choices) for rule in rules if rule.choices]
+    said = chosen or [_kind(column)]
+    if not table.read_only:
+        said += [rule.words for rule in rules if rule.words]
     if not table.read_only and not column.updatable:
         said.append("not changed later" if column.creatable else "read only")
     if not column.shown:
@@ -86,13 +99,14 @@ def _words(values: Values) -> str:
     if values.longest is not None:
         return f"text, at most {values.longest} characters"
     if values.family == "choice":
-        return _choices(values.schema["enum"])
+        choices = values.schema["enum"]
+        return _choices([quoted(choice) for choice in choices])
     known = _WORDS.get(values.family)
     return known or str(values.schema.get("format") or values.schema["type"])
 
 
-def _choices(choices: list[str]) -> str:
-    shown = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices[:MOST_CHOICES])
+def _choices(choices: Sequence[str]) -> str:
+    shown = " | ".join(choices[:MOST_CHOICES])
     more = len(choices) - MOST_CHOICES
     return shown if more <= 0 else f"{shown} | {more} more"
 

@@ -246,14 +246,35 @@ class UnexpectedRowError(ToolError):
 
 
 class ConflictError(ToolError):
-    """A row of the same values is there, and a constraint allows one only."""
+    """A row is there, and a constraint allows not both."""
 
-    def __init__(self, table: str, columns: Sequence[str]) -> None:
-        same = f"the same {_listed(columns)}" if columns else "values that exclude this one"
+    def __init__(
+        self,
+        table: str,
+        columns: Sequence[str],
+        *,
+        is_hidden: bool = False,
+        is_exclusive: bool = False,
+    ) -> None:
+        fact = f"a row of {table!r} with the same {_listed(columns)} is there already"
+        remedy = "read it and update it, or give other values"
+        if is_exclusive:
+            among = f" in {_listed(columns)}" if columns else ""
+            fact = f"a row of {table!r} is there whose values{among} exclude the given ones"
+            remedy = (
+                "read the rows that there are, and give values that do not overlap with theirs"
+            )
+        elif not columns and is_hidden:
+            fact = (
+                f"a row of {table!r} is there already with values that are not shown, and that "
+                "only one row may have"
+            )
+            remedy = "read the rows that there are, and update that one"
+        elif not columns:
+            fact = f"a row of {table!r} is there already with values that only one row may have"
         super().__init__(
             "conflict",
-            f"a row of {table!r} with {same} is there already; nothing was changed; read it and "
-            "update it, or give other values",
+            f"{fact}; nothing was changed; {remedy}",
             table=table,
             columns=list(columns),
         )
@@ -318,14 +339,27 @@ class ForeignRowToolError(ToolError):
 class CheckFailedError(ToolError):
     """A rule of the database forbids the values."""
 
-    def __init__(self, table: str, constraint: str | None) -> None:
-        rule = "" if constraint is None else f" ({constraint})"
+    def __init__(
+        self,
+        table: str,
+        constraint: str | None,
+        rule: str | None = None,
+        columns: Sequence[str] = (),
+        *,
+        is_hidden: bool = False,
+    ) -> None:
+        name = "" if constraint is None or rule is not None else f" ({constraint})"
+        about = f" on {_listed(columns)}" if columns and rule is None else ""
+        others = " and on columns that are not shown" if is_hidden else ""
+        told = "" if rule is None else f": {rule}"
         super().__init__(
             "check_failed",
-            f"a rule of table {table!r}{rule} forbids these values; nothing was changed; give "
-            "others",
+            f"a rule of table {table!r}{name}{about}{others} forbids these values{told}; nothing "
+            f"was changed; give {'others' if rule is None else 'values that keep to it'}",
             table=table,
             constraint=constraint,
+            rule=rule,
+            columns=list(columns),
         )
 
 

@@ -7,17 +7,10 @@ tell of tables and columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    ForeignKeyConstraint,
-    PrimaryKeyConstraint,
-    Table,
-    UniqueConstraint,
-    inspect,
-)
+from sqlalchemy import inspect
 from sqlalchemy.exc import DataError, DBAPIError
 
 from alfred_refs.diagnosis import said
@@ -47,6 +40,7 @@ from .errors import (
     ToolError,
     TooSlowError,
 )
+from .rules import Rule, hides, rules_named
 from .table import ToolTable
 
 # the class of a bad ref -> its code; the first that fits
@@ -182,49 +176,31 @@ def _violation(
     state: str, constraint: str | None, column: str | None, table: ToolTable
 ) -> ToolError | None:
     """Return what a model is told of a constraint that is not met."""
+    rules = rules_named(constraint, table)
+    columns = [*dict.fromkeys(name for rule in rules for name in rule.columns)]
     match state:
-        case "23505" | "23P01":
-            return ConflictError(table.name, _columns_of(constraint, table))
+        case "23505":
+            is_hidden = any(rule.is_hidden for rule in rules)
+            return ConflictError(table.name, columns, is_hidden=is_hidden)
+        case "23P01":
+            return ConflictError(table.name, columns, is_exclusive=True)
         case "23502":
             return MissingValueError(table.name, [n for n in table.columns if n == column])
         case "23503":
-            return MissingReferenceError(table.name, _columns_of(constraint, table))
+            return MissingReferenceError(table.name, columns)
         case "23514":
-            return CheckFailedError(table.name, constraint)
+            return _check_failed(constraint, columns, rules, table)
     return None
 
 
-def _columns_of(constraint: str | None, table: ToolTable) -> list[str]:
-    """Return those columns of a constraint or unique index that a model may use."""
-    mapper = inspect(table.model).mapper
-    for columns in _constrained(constraint, mapper.tables):
-        names = [mapper.get_property_by_column(column).key for column in columns]
-        return [name for name in names if name in table.columns]
-    return []
-
-
-def _constrained(name: str | None, tables: Iterable[Any]) -> Iterator[list[Column[Any]]]:
-    """Yield the columns of what has a name, its own or that which PostgreSQL gives."""
-    for table in tables:
-        if not isinstance(table, Table) or name is None:
-            continue
-        for constraint in table.constraints:
-            columns = [*getattr(constraint, "columns", ())]
-            if columns and name in (constraint.name, _default_name(constraint, table, columns)):
-                yield columns
-        for index in table.indexes:
-            if name == index.name:
-                yield [*index.columns]
-
-
-def _default_name(constraint: Any, table: Table, columns: Iterable[Column[Any]]) -> str | None:
-    """Return what PostgreSQL calls a constraint that was given no name."""
-    between = "_".join(column.name for column in columns)
-    match constraint:
-        case PrimaryKeyConstraint():
-            return f"{table.name}_pkey"
-        case UniqueConstraint():
-            return f"{table.name}_{between}_key"
-        case ForeignKeyConstraint():
-            return f"{table.name}_{between}_fkey"
-    return None
+def _check_failed(
+    constraint: str | None, columns: Sequence[str], rules: Sequence[Rule], table: ToolTable
+) -> ToolError | None:
+    """Return what a model is told of a check; nothing if it could not have broken that."""
+    if rules and not columns:
+        return None  # what stands in columns that no model sees is the application's own
+    is_hidden = any(rule.is_hidden for rule in rules)
+    if is_hidden or (constraint is not None and not rules and hides(constraint, table)):
+        constraint = None  # its name may say what is hidden
+    told = "; ".join(filter(None, map(str, rules))) or None
+    return CheckFailedError(table.name, constraint, told, columns, is_hidden=is_hidden)

@@ -25,8 +25,8 @@ DISHES = """\
 dishes
   id: dish ref, read only
   name?: text
-  code?: text, at most 5 characters
-  servings?: integer
+  code?: text, at most 5 characters, unique
+  servings?: integer, > 0
   rating?: number
   price?: number
   is_vegan?: boolean
@@ -59,7 +59,8 @@ servings
   _ref: serving ref, read only
   dish_id*: dish ref, not changed later
   place*: integer, not changed later
-  note?: text"""
+  note?: text, unique
+  unique together: dish_id, place"""
 
 
 def test_tables_are_described() -> None:
