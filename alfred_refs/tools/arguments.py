@@ -36,6 +36,8 @@ Operator = Literal[
     "similar",
 ]
 
+Direction = Literal["asc", "desc"]
+
 SEMANTIC = "_semantic"
 """The field of a search by meaning, which a hook answers."""
 
@@ -153,7 +155,9 @@ class DbRead(_Arguments):
         default=None, description="at most this many rows"
     )
     order_by: str | list[str] | None = Field(default=None, description="columns to order by")
-    order_dir: Literal["asc", "desc"] = "asc"
+    order_dir: Direction | list[Direction] = Field(
+        default="asc", description="of all of these, or a list with one of each"
+    )
     cursor: str | None = Field(
         default=None, description="from the last answer, to go on with the same question"
     )

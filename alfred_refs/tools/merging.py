@@ -7,7 +7,7 @@ are ordered is a matter of collations: their ranks are asked for. Pure but for t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .matching import Record, as_compared
@@ -18,22 +18,21 @@ Ranks = Callable[[ToolColumn, Sequence[Any]], Sequence[Any]]
 
 
 def in_order(
-    entries: Sequence[Any], columns: Sequence[ToolColumn], ranks: Ranks, *, descending: bool
+    entries: Sequence[Any], columns: Mapping[ToolColumn, bool], ranks: Ranks
 ) -> list[Any]:
     """Return rows and drafts in order; those without value come last, equal ones as they came.
 
     Args:
         entries: instances, and records of drafts.
-        columns: the first of the order.
+        columns: the first of the order -> whether the greatest of it comes first.
         ranks: asks for places in the order of a column; not called for less than two values.
-        descending: whether the greatest comes first.
 
     Raises:
         InvalidValueError: what a draft has does not fit its column.
     """
     found = list(entries)
     # sorting keeps what is equal as it is: the last column first
-    for column in reversed(columns):
+    for column, descending in reversed([*columns.items()]):
         values = [_value(each, column) for each in found]
         there = [n for n, value in enumerate(values) if value is not None]
         keys = dict(zip(there, _keys(column, [values[n] for n in there], ranks), strict=True))

@@ -6,7 +6,7 @@ more is asked for than is shown, which tells whether there are more. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ from sqlalchemy.orm import aliased
 from alfred_refs.keys import Key
 
 from .cursors import Cursor
-from .errors import InvalidCursorError, InvalidOrderError, ToolError
+from .errors import InvalidArgumentsError, InvalidCursorError, InvalidOrderError, ToolError
 from .filters import Condition, Conditions, operand
 from .hooks import Reading
 from .table import ToolColumn, ToolTable
@@ -42,19 +42,24 @@ class Order:
     """In which order rows are read: by columns, then by primary key, so that no two are equal.
 
     Attributes:
-        columns: the first of the order.
-        descending: whether the greatest comes first; rows without a value come last either way.
+        columns: the first of the order -> whether the greatest of it comes first; rows without a
+            value come last either way.
+        descending: the same of the key.
     """
 
     table: ToolTable
-    columns: Sequence[ToolColumn]
+    columns: Mapping[ToolColumn, bool]
     descending: bool
 
     def by(self) -> list[ColumnElement[Any]]:
         """Return what a statement is ordered by."""
         model = self.table.model
-        given = [self._directed(getattr(model, c.name)).nulls_last() for c in self.columns]
-        return [*given, *(self._directed(getattr(model, n)) for n in self.table.identity)]
+        given = [
+            _directed(getattr(model, column.name), descending=descending).nulls_last()
+            for column, descending in self.columns.items()
+        ]
+        own = (getattr(model, name) for name in self.table.identity)
+        return [*given, *(_directed(each, descending=self.descending) for each in own)]
 
     def beyond(self, cursor: Cursor, key: Key) -> Condition:
         """Return that a row comes after the one where a read stopped.
@@ -69,14 +74,17 @@ class Order:
         beyond: Condition = self._after_all(
             [getattr(model, name) for name in self.table.identity], parts
         )
+        order = reversed([*self.columns.items()])
         if cursor.after is None:
-            for column in reversed(self.columns):
+            for column, descending in order:
                 last = self._looked_up(column, parts)
-                beyond = self._after_looked_up(getattr(model, column.name), last, beyond)
+                attribute = getattr(model, column.name)
+                beyond = _after_looked_up(attribute, last, beyond, descending=descending)
             return beyond
-        values = self._values(cursor.after)
-        for column, value in reversed([*zip(self.columns, values, strict=True)]):
-            beyond = self._after(getattr(model, column.name), value, beyond)
+        values = reversed(self._values(cursor.after))
+        for (column, descending), value in zip(order, values, strict=True):
+            attribute = getattr(model, column.name)
+            beyond = _after(attribute, value, beyond, descending=descending)
         return beyond
 
     def _looked_up(self, column: ToolColumn, parts: Sequence[Any]) -> Any:
@@ -85,11 +93,6 @@ class Order:
         identity = (getattr(row, name) for name in self.table.identity)
         is_row = (name == part for name, part in zip(identity, parts, strict=True))
         return select(getattr(row, column.name)).where(*is_row).scalar_subquery()
-
-    def _after_looked_up(self, attribute: Any, last: Any, rest: Condition) -> Condition:
-        further = attribute < last if self.descending else attribute > last
-        without = and_(attribute.is_(null()), last.is_not(null()))
-        return or_(further, without, and_(attribute.is_not_distinct_from(last), rest))
 
     def _values(self, after: Sequence[Any]) -> list[Any]:
         if len(after) != len(self.columns):
@@ -101,17 +104,6 @@ class Order:
         except ToolError:
             raise InvalidCursorError from None
 
-    def _directed(self, attribute: Any) -> Any:
-        return attribute.desc() if self.descending else attribute.asc()
-
-    def _after(self, attribute: Any, value: Any, rest: Condition) -> Condition:
-        if value is None:
-            return and_(attribute.is_(null()), rest)
-        # a boolean by itself has no order to SQLAlchemy
-        last = operand(attribute, literal(value, attribute.type))
-        further = attribute < last if self.descending else attribute > last
-        return or_(further, attribute.is_(null()), and_(attribute == last, rest))
-
     def _after_all(self, attributes: Sequence[Any], parts: Sequence[Any]) -> Condition:
         first, *others = attributes
         value, *rest = parts
@@ -119,6 +111,25 @@ class Order:
         if not others:
             return further
         return or_(further, and_(first == value, self._after_all(others, rest)))
+
+
+def _directed(attribute: Any, *, descending: bool) -> Any:
+    return attribute.desc() if descending else attribute.asc()
+
+
+def _after(attribute: Any, value: Any, rest: Condition, *, descending: bool) -> Condition:
+    if value is None:
+        return and_(attribute.is_(null()), rest)
+    # a boolean by itself has no order to SQLAlchemy
+    last = operand(attribute, literal(value, attribute.type))
+    further = attribute < last if descending else attribute > last
+    return or_(further, attribute.is_(null()), and_(attribute == last, rest))
+
+
+def _after_looked_up(attribute: Any, last: Any, rest: Condition, *, descending: bool) -> Condition:
+    further = attribute < last if descending else attribute > last
+    without = and_(attribute.is_(null()), last.is_not(null()))
+    return or_(further, without, and_(attribute.is_not_distinct_from(last), rest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +148,23 @@ class GivenOrder:
 def order_of(read: Reading, table: ToolTable) -> Order:
     """Return the order that a model asked for.
 
+    What comes after a row's own ref orders nothing: no two rows have the same.
+
     Raises:
         ToolError: rows cannot be ordered so.
     """
-    asked = read.arguments.order_by or []
-    names = dict.fromkeys([asked] if isinstance(asked, str) else asked)
-    columns = [_orderable(name, table) for name in names if [name] != [table.own]]
-    return Order(table, columns, read.arguments.order_dir == "desc")
+    asked, directions = read.arguments.order_by or [], read.arguments.order_dir
+    names = [asked] if isinstance(asked, str) else asked
+    if not isinstance(directions, list):
+        directions = [directions] * max(len(names), 1)
+    elif len(directions) != len(names):
+        raise InvalidArgumentsError("it has not one direction for each of order_by", "order_dir")
+    columns: dict[ToolColumn, bool] = {}
+    for name, direction in zip(names, directions, strict=False):
+        if name == table.own:
+            return Order(table, columns, direction == "desc")
+        columns.setdefault(_orderable(name, table), direction == "desc")
+    return Order(table, columns, directions[-1:] == ["desc"])
 
 
 def _orderable(name: str, table: ToolTable) -> ToolColumn:

@@ -142,12 +142,8 @@ class Reader:
         if not found.records:
             return list(instances)
         order = order_of(reading, page.shape.table)
-        return in_order(
-            [*instances, *found.records],
-            order.columns,
-            partial(self._call.ranks, order.table),
-            descending=order.descending,
-        )
+        ranks = partial(self._call.ranks, order.table)
+        return in_order([*instances, *found.records], order.columns, ranks)
 
     def _instances(self, reading: Reading, page: _Page) -> tuple[list[Any], bool]:
         """Return the rows to show, and whether there are more."""
