@@ -322,17 +322,23 @@ class MissingReferenceError(ToolError):
 class ForeignRowToolError(ToolError):
     """A row is not the owner's to change, or one is named that the owner cannot see.
 
-    It reads the same as for a row that is not there.
+    It reads the same as for a row that is not there; but of those that the owner may read, `refs`,
+    that is said.
     """
 
-    def __init__(self, ref: str | None, column: str | None) -> None:
+    def __init__(self, ref: str | None, column: str | None, refs: Sequence[str] = ()) -> None:
         row = "a row" if ref is None else repr(ref)
         fact = "cannot be changed" if column is None else f"cannot be used in {column!r}"
+        remedy = "read the rows that can, and use one"
+        if refs:
+            row, fact = _listed(refs), "can be read and not changed"
+            remedy = "leave that as it is, or create a row of your own and change it"
         super().__init__(
             "foreign_row",
-            f"{row} {fact}; nothing was changed; read the rows that can, and use one",
+            f"{row} {fact}; nothing was changed; {remedy}",
             ref=ref,
             column=column,
+            **({"refs": list(refs)} if refs else {}),
         )
 
 

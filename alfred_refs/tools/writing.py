@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
-from sqlalchemy import inspect, literal, select
+from sqlalchemy import inspect, select
 from sqlalchemy.exc import CircularDependencyError
 from sqlalchemy.orm import lazyload
 
@@ -20,6 +20,7 @@ from .calls import Call
 from .draft_writing import DraftWriter
 from .errors import (
     CircularReferenceError,
+    ForeignRowToolError,
     StillReferencedError,
     TooManyRowsError,
     UnexpectedRowError,
@@ -36,7 +37,7 @@ from .results import shape_of
 from .table import ToolTable
 
 _NOTHING = "no row matches the filters; nothing was changed"
-_READABLE = "what matches the filters can be read and not changed; nothing was changed"
+_MOST_NAMED = 10  # rows that an error names, of those that cannot be changed
 
 
 class Writer:
@@ -200,11 +201,21 @@ class Writer:
     def _nothing(
         self, writing: Writing, table: ToolTable, conditions: Sequence[Condition], name: str
     ) -> dict[str, Any]:
-        """Return the answer if no row can be changed: others may be there to be read."""
-        is_there = False
+        """Return the answer if there is no row.
+
+        Raises:
+            ForeignRowToolError: there are some to be read, and none to be changed.
+        """
         if self._call.writable(table):
-            found = select(literal(1)).select_from(table.model).where(*conditions)
-            is_there = self._session.scalars(found.limit(1)).first() is not None
-        notes = [*writing.notes, _READABLE if is_there else _NOTHING]
+            readable = (
+                select(table.model)
+                .where(*conditions)
+                .order_by(*(getattr(table.model, name) for name in table.identity))
+                .limit(_MOST_NAMED)
+                .options(lazyload("*"))
+            )
+            refs = self._call.refs_of(list(self._session.scalars(readable)), table)
+            if refs:
+                raise ForeignRowToolError(refs[0], None, refs)
         answer: dict[str, Any] = {"table": table.name, name: [], "count": 0}
-        return self._call.finished(answer, notes)
+        return self._call.finished(answer, [*writing.notes, _NOTHING])

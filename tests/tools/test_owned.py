@@ -124,17 +124,28 @@ def test_what_is_created_is_the_owners(told: Told, owned_engine: Engine, world: 
 def test_rows_of_others_are_not_written(
     told: Told, anns: RefSession, world: World, tool: str, whose: str
 ) -> None:
-    """Named by their refs or met by a filter; of shared ones it is said that they can be read."""
+    """Named by their refs or met by a filter; shared ones are refused by name, as an error."""
     engine = anns.get_bind()
     assert isinstance(engine, Engine)
     before = everything(engine, world)
     data = {"data": {"text": "mine now"}} if tool == "db_update" else {}
+    shared = ref(anns, Remark, world.remarks["all"])
     named = [{"field": "id", "op": "=", "value": ref(anns, Remark, world.remarks[whose])}]
     met = [{"field": "text", "op": "=", "value": whose}]
     for filters in (named, met, [{"or": [*named, *met]}]):
         answer = told(tool, table="remarks", filters=filters, **data)
-        assert answer["count"] == 0
-        assert ("can be read" in answer["notes"][0]) is (whose == "all")
+        if whose == "bob":
+            assert answer["count"] == 0
+            assert answer["notes"] == ["no row matches the filters; nothing was changed"]
+        else:
+            assert answer["error"] == {
+                "code": "foreign_row",
+                "message": f"{shared!r} can be read and not changed; nothing was changed; leave "
+                "that as it is, or create a row of your own and change it",
+                "ref": shared,
+                "column": None,
+                "refs": [shared],
+            }
 
     everyone = [{"field": "text", "op": "is_not_null"}]
     assert told(tool, table="remarks", filters=everyone, **data)["count"] == 1
