@@ -144,6 +144,27 @@ def class_of(model: type[Any], content: Mapping[str, Any]) -> type[Any]:
     return said
 
 
+def said_class(model: type[Any], content: Mapping[str, Any]) -> type[Any] | None:
+    """Return the class that content says it is of, below another; `None` if it does not say.
+
+    Raises:
+        DraftContentError: it says that it is of a class that there is not.
+    """
+    mapper = _mapper(model)
+    name = _discriminator(mapper)
+    said = None if name is None else content.get(name)
+    return None if said is None else _mapper_said(mapper, content).class_
+
+
+def no_such_class(model: type[Any]) -> DraftContentError:
+    """Return the error for content that says it is of a class that there is not."""
+    return DraftContentError(
+        f"field {_discriminator(_mapper(model))!r} of a draft names no class of "
+        f"{model.__name__!r}",
+        "give the discriminator of one, or leave it out",
+    )
+
+
 def _mapper(model: type[Any]) -> Mapper[Any]:
     mapper: Mapper[Any] = inspect(model).mapper
     return mapper
@@ -164,10 +185,7 @@ def _mapper_said(mapper: Mapper[Any], content: Mapping[str, Any]) -> Mapper[Any]
     values = values_of(mapper.column_attrs[name].columns[0].type, None)
     said = mapper.polymorphic_map.get(_accepted(values, content[name], name))
     if said is None or not said.isa(mapper):
-        raise DraftContentError(
-            f"field {name!r} of a draft names no class of {mapper.class_.__name__!r}",
-            "give the discriminator of one, or leave it out",
-        )
+        raise no_such_class(mapper.class_)
     return said
 
 

@@ -48,7 +48,7 @@ class Creator(Writer):
         given = [arguments, *arguments.also]
         for each in given:
             check_said(each)
-        tables = [self._setting.tables.named(each.table, write=True) for each in given]
+        tables = [self._setting.tables.named(each.table, "create") for each in given]
         drafts = self._drafts(given, tables)
         if drafts and all(draft.saved is not None for draft in drafts.values()):
             return self._as_saved(given, tables, drafts)
@@ -105,7 +105,7 @@ class Creator(Writer):
                 if draft.saved is not None:
                     raise SavedDraftError(draft.ref, draft.saved)
                 changed = with_changes(draft.content, _changes(given), table)
-                contents[draft.ref] = draft_changes(table, changed)
+                contents[draft.ref] = draft_changes(table, changed, stored=True)
         return contents
 
     def _batch(

@@ -16,6 +16,7 @@ from alfred_refs.json_values import Family, Values
 from alfred_refs.labels import clean
 
 from .conditions import quoted
+from .permits import VERBS
 from .rules import Rule, rules_of
 from .table import ROW_REF, ToolColumn, ToolTable
 
@@ -48,7 +49,7 @@ def _table(table: ToolTable) -> Iterator[str]:
     yield "".join(
         [
             _name(table.name),
-            " (read only)" if table.read_only else "",
+            _verbs(table),
             _comment(inspect(table.model).local_table.comment),
         ]
     )
@@ -71,15 +72,25 @@ def _table(table: ToolTable) -> Iterator[str]:
         )
 
 
+def _verbs(table: ToolTable) -> str:
+    """Return what may not be done to rows of a table."""
+    missing = [verb for verb in VERBS if verb not in table.verbs]
+    if table.read_only:
+        return " (read only)"
+    return f" ({', '.join(f'no {verb}' for verb in missing)})" if missing else ""
+
+
 def _column(column: ToolColumn, table: ToolTable, rules: Sequence[Rule]) -> str:
-    needed = "*" if column.required and not table.read_only else ""
+    needed = "*" if column.required and "create" in table.verbs else ""
     mark = "?" if column.nullable else needed
     chosen = [_choices(rule.choices) for rule in rules if rule.choices]
     said = chosen or [_kind(column)]
-    if not table.read_only:
+    if table.verbs - {"delete"}:
         said += [rule.words for rule in rules if rule.words]
-    if not table.read_only and not column.updatable:
-        said.append("not changed later" if column.creatable else "read only")
+    if "update" in table.verbs and column.creatable and not column.updatable:
+        said.append("not changed later")
+    elif table.verbs - {"delete"} and not (column.creatable or column.updatable):
+        said.append("read only")
     if not column.shown:
         said.append("shown if named")
     return f"{_name(column.name)}{mark}: {', '.join(said)}{_comment(column.doc)}"

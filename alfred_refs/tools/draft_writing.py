@@ -27,7 +27,7 @@ from .errors import (
 from .expected import values_otherwise
 from .filters import Conditions, refs_of
 from .matching import Record, meets
-from .payloads import draft_changes
+from .payloads import draft_changes, table_said
 from .results import shape_of
 from .table import ToolTable
 
@@ -55,9 +55,9 @@ class DraftWriter:
             ToolError: they cannot be changed.
             BadRefError: a ref cannot be used.
         """
-        changes = draft_changes(self._table, arguments.data)
+        draft_changes(self._table, arguments.data)
         hit = self._hit("db_update", arguments)
-        contents = {draft.ref: with_changes(draft.content, changes, self._table) for draft in hit}
+        contents = {draft.ref: self._changed(draft, arguments.data) for draft in hit}
         versions = {draft.ref: draft.version for draft in hit}
         edited = self._call.conversation.edit_drafts(contents, versions=versions)
         found = drafted(self._call, edited, self._table)
@@ -79,6 +79,11 @@ class DraftWriter:
         self._call.conversation.discard_drafts(refs)
         answer = {"table": self._table.name, "deleted": refs, "count": len(refs)}
         return self._call.finished(answer, [] if refs else [_NOTHING])
+
+    def _changed(self, draft: Draft, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a draft's content with changes, which are of the class that it is of."""
+        table = table_said(self._table, {**draft.content, **data})
+        return with_changes(draft.content, draft_changes(table, data), table)
 
     def _hit(self, tool: str, arguments: DbUpdate | DbDelete) -> list[Draft]:
         """Return the drafts that meet all filters, once they are what the model expects.

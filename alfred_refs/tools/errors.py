@@ -6,7 +6,7 @@ the model gave and names of tables and columns that the model may use, never a k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from alfred_refs.errors import RefError
@@ -103,13 +103,16 @@ class UnknownColumnError(ToolError):
 
 
 class ReadOnlyTableError(ToolError):
-    """The model may read a table and not write it."""
+    """The model may read a table and not write it, or not in this way."""
 
-    def __init__(self, table: str) -> None:
+    def __init__(self, table: str, verbs: Sequence[str] = ()) -> None:
         super().__init__(
             "read_only_table",
-            f"table {table!r} can be read and not changed; read it, or change another table",
+            f"rows of table {table!r} can be {_done(verbs)} only; do that, or change another table"
+            if verbs
+            else f"table {table!r} can be read and not changed; read it, or change another table",
             table=table,
+            verbs=list(verbs),
         )
 
 
@@ -183,11 +186,13 @@ class InvalidCursorError(ToolError):
 class TooManyRowsError(ToolError):
     """A write matches more rows than one call may change."""
 
-    def __init__(self, tool: str, most: int) -> None:
+    def __init__(self, tool: str, most: int, *, along: bool = False) -> None:
+        fact = "rows match" if not along else "rows would be changed, those that refer to them too"
+        remedy = "narrow the filters" if not along else "write those in calls of their own first"
         super().__init__(
             "too_many_rows",
-            f"more than {most} rows match, and one {tool} changes at most {most}; nothing was "
-            "changed; narrow the filters",
+            f"more than {most} {fact}, and one {tool} changes at most {most}; nothing was "
+            f"changed; {remedy}",
             most=most,
         )
 
@@ -281,16 +286,37 @@ class ConflictError(ToolError):
 
 
 class StillReferencedError(ToolError):
-    """A row cannot be deleted because others name it, or what would go with it."""
+    """A row cannot be deleted because others name it, or what would go with it.
 
-    def __init__(self, table: str, referring: str | None) -> None:
+    Args:
+        table: from which rows were to be deleted.
+        referring: the table of the others; `None` if the model may not know it.
+        refs: of some of them.
+        labels: of those, by ref.
+        verbs: what the model may do to them; `None` if that is not known.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        referring: str | None,
+        refs: Sequence[str] = (),
+        labels: Mapping[str, str] | None = None,
+        verbs: Collection[str] | None = None,
+    ) -> None:
         others = "other rows" if referring is None else f"rows of {referring!r}"
+        named = f" ({_listed(refs)})" if refs else ""
+        remedy = "delete or change those first"
+        if verbs is not None and not {"update", "delete"} & set(verbs):
+            remedy = "those are not yours to change, so leave the row as it is"
         super().__init__(
             "still_referenced",
-            f"{others} still refer to what would be deleted from {table!r}, or would go with it; "
-            "nothing was changed; delete or change those first",
+            f"{others}{named} still refer to what would be deleted from {table!r}, or would go "
+            f"with it; nothing was changed; {remedy}",
             table=table,
             referring=referring,
+            refs=list(refs),
+            **({"labels": dict(labels)} if labels else {}),
         )
 
 
@@ -386,6 +412,12 @@ class NoSemanticSearchError(ToolError):
             "with ilike",
             table=table,
         )
+
+
+def _done(verbs: Iterable[str]) -> str:
+    """Return in words what may be done to rows: reading, and some verbs."""
+    *words, last = ["read", *(f"{verb}d" for verb in verbs)]
+    return f"{', '.join(words)} and {last}"
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -6,15 +6,16 @@ to write, refuses the whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from alfred_refs.draft_fields import no_such_class, said_class
 from alfred_refs.guard import HIDDEN
+from alfred_refs.refs import draft_named
 
 from .errors import (
     InvalidValueError,
     MissingValueError,
-    ReadOnlyTableError,
     UnknownColumnError,
 )
 from .table import ToolColumn, ToolTable
@@ -62,30 +63,33 @@ def changes(table: ToolTable, payload: Mapping[str, Any]) -> Record:
     return record
 
 
-def draft_changes(table: ToolTable, payload: Mapping[str, Any]) -> dict[str, Any]:
+def draft_changes(
+    table: ToolTable, payload: Mapping[str, Any], *, stored: bool = False
+) -> dict[str, Any]:
     """Return what is to be changed of a draft's content, in JSON as it was given.
 
     It may have what a new row may be given, and by relationship what is nested in it: objects for
     new rows, and refs of those that are there.
 
+    Args:
+        table: of whose rows the draft is.
+        payload: the changes, or all of the content.
+        stored: whether it is content that the registry has: an application may have said in it
+            which class it is of, though that is not for a model to say.
+
     Raises:
         ToolError: it is nothing that could be saved.
+        DraftContentError: it says that it is of a class that a model may not use.
     """
+    table = table_said(table, payload)
     usable = {column.name: column for column in table.columns.values() if column.creatable}
-    references = table.references()
-    related = [
-        name
-        for name in table.targets
-        if not table.relationship(name).viewonly
-        # what no model may write is not written by its relationship
-        and usable.keys() >= set(references.get(name, ()))
-    ]
+    related = _relationships(table, usable)
     changed: dict[str, Any] = {}
     for name, value in payload.items():
         if name in related:
-            changed[name] = _related(table, name, value)
-        elif name == table.discriminator:
-            changed[name] = value  # one that names no class is refused with the content
+            changed[name] = _related(table, name, value, stored=stored)
+        elif name == table.discriminator and (stored or _may_be_said(table, name)):
+            changed |= {} if value is None else {name: value}
         elif name not in usable:
             raise UnknownColumnError(table.name, name, [*usable, *related])
         else:
@@ -96,25 +100,63 @@ def draft_changes(table: ToolTable, payload: Mapping[str, Any]) -> dict[str, Any
     return changed
 
 
-def _related(table: ToolTable, name: str, given: Any) -> Any:
+def table_said(table: ToolTable, content: Mapping[str, Any]) -> ToolTable:
+    """Return the table of the class that content says it is of: one that a model may create.
+
+    Raises:
+        DraftContentError: there is no such class, or none that the model may use.
+        ReadOnlyTableError: rows of it are not for the model to create.
+    """
+    class_ = said_class(table.model, content)
+    if class_ is None:
+        return table
+    if class_ not in table.kinds:
+        raise no_such_class(table.model)
+    table.kinds[class_].check("create")
+    return table.kinds[class_]
+
+
+def _may_be_said(table: ToolTable, discriminator: str) -> bool:
+    return discriminator in table.columns and discriminator not in table.fixed
+
+
+def _relationships(table: ToolTable, usable: Collection[str]) -> list[str]:
+    """Return the relationships by which a model may relate new rows to others."""
+    references = table.references()
+    return [
+        name
+        for name in table.targets
+        if not (table.relationship(name).viewonly or name in table.fixed)
+        # what no model may write is not written by its relationship
+        and {*usable} >= {*references.get(name, ())}
+    ]
+
+
+def _related(table: ToolTable, name: str, given: Any, *, stored: bool) -> Any:
     """Return what is to be nested in a draft, checked by the table that it is of."""
-    is_list, target = bool(table.relationship(name).uselist), table.targets[name]
+    is_list = bool(table.relationship(name).uselist)
     if given is not None and isinstance(given, list) is not is_list:
         wanted = "a list of objects or refs" if is_list else "an object, or a ref"
         raise InvalidValueError(name, wanted)
     if isinstance(given, list):
-        return [_nested(target, name, each) for each in given]
-    return None if given is None else _nested(target, name, given)
+        return [_nested(table, name, each, stored=stored) for each in given]
+    return None if given is None else _nested(table, name, given, stored=stored)
 
 
-def _nested(table: ToolTable, name: str, given: Any) -> Any:
+def _nested(table: ToolTable, name: str, given: Any, *, stored: bool) -> Any:
+    target = table.targets[name]
+    taken = [target.columns.get(column) for column in table.taking(name)]
     if isinstance(given, str) and not _has_hidden(given):
+        is_draft = draft_named(given) is not None
+        if taken and not is_draft:  # the row is changed
+            target.check("update")
+        if not all(c and (c.creatable if is_draft else c.updatable) for c in taken):
+            raise InvalidValueError(name, "objects for new rows: others cannot be moved there")
         return given
     if not isinstance(given, dict):
         raise InvalidValueError(name, "objects with values by column, or refs")
-    if table.read_only:
-        raise ReadOnlyTableError(table.name)
-    return draft_changes(table, given)
+    target.check("create")
+    return draft_changes(target, given, stored=stored)
 
 
 def _may_be_null(table: ToolTable, name: str) -> bool:

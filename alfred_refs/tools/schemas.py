@@ -141,7 +141,7 @@ def _definitions(setting: Setting, *, describe: bool) -> Iterator[Definition]:
     sizes = {"rows": setting.limits.rows, "written": setting.max_written, "entity": entity}
     for name, purpose in _PURPOSES.items():
         reads = name == "db_read"
-        tables = [each for each in listed if reads or not each.read_only]
+        tables = [each for each in listed if reads or name.removeprefix("db_") in each.verbs]
         if tables:
             parameters = _parameters(name, searched=_is_searched(setting))
             table = parameters["properties"]["table"]

@@ -5,12 +5,12 @@ Read from a mapped class by `tables`; the same for all calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from sqlalchemy import Column, Table, inspect
-from sqlalchemy.orm import MANYTOONE, Mapper, RelationshipProperty
+from sqlalchemy.orm import MANYTOONE, ONETOMANY, Mapper, RelationshipProperty
 
 from alfred_refs import sqla
 from alfred_refs.columns import KeyColumn
@@ -20,8 +20,10 @@ from alfred_refs.keys import Key
 
 from .errors import (
     InvalidValueError,
+    ReadOnlyTableError,
     UnknownColumnError,
 )
+from .permits import VERBS, Verb
 
 ROW_REF = "_ref"
 """The field that has the ref of a row whose primary key is of several columns."""
@@ -85,9 +87,11 @@ class ToolTable:
         keys: its key attributes.
         columns: by name, those of the primary key first.
         identity: the names of the primary key's attributes.
-        read_only: whether a model may read it only.
-        targets: by the name of a relationship, the table of the related rows.
         entity: what the refs of its rows begin with.
+        verbs: what a model may do to its rows, beside reading them.
+        fixed: the attributes that are shown and not written, relationships among them.
+        targets: by the name of a relationship, the table of the related rows.
+        kinds: the table itself and those of its subclasses, by their classes.
     """
 
     name: str
@@ -96,8 +100,24 @@ class ToolTable:
     columns: Mapping[str, ToolColumn]
     identity: tuple[str, ...]
     entity: str
-    read_only: bool
+    verbs: frozenset[Verb]
+    fixed: Collection[str] = ()
     targets: dict[str, ToolTable] = field(default_factory=dict)
+    kinds: dict[type[Any], ToolTable] = field(default_factory=dict)
+
+    @property
+    def read_only(self) -> bool:
+        """Whether a model may read it only."""
+        return not self.verbs
+
+    def check(self, verb: Verb) -> None:
+        """Check that a model may do something to rows.
+
+        Raises:
+            ReadOnlyTableError: it may not.
+        """
+        if verb not in self.verbs:
+            raise ReadOnlyTableError(self.name, [each for each in VERBS if each in self.verbs])
 
     @property
     def own(self) -> str | None:
@@ -173,6 +193,19 @@ class ToolTable:
             for each in mapper.relationships
             if each.direction is MANYTOONE
         }
+
+
+    def taking(self, name: str) -> list[str]:
+        """Return the columns of related rows that say to which row of this table they belong.
+
+        Those are changed by the relationship, so that a row that is there is moved. Empty where
+        it leads the other way, or by a table between the two.
+        """
+        relationship = self.relationship(name)
+        if relationship.direction is not ONETOMANY:
+            return []
+        names = sqla.attributes_of(relationship.mapper, relationship.remote_side)
+        return [names.get(column, "") for column in relationship.remote_side]
 
 
 def accepted(accept: Callable[[Any], Any], field: str, given: Any) -> Any:

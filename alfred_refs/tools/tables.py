@@ -1,6 +1,6 @@
 """What a model may use: tables, their columns, and the relationships between them.
 
-Mapped classes come in, with what is hidden or read-only; `ToolTables` go out, by the names that
+Mapped classes come in, with what is hidden or not to be written; `ToolTables` go out, by the names that
 models use. What is not listed is refused in the words for what does not exist. Read once, when the
 toolset is made.
 """
@@ -18,10 +18,8 @@ from alfred_refs.errors import SetupError
 from alfred_refs.json_values import values_of
 from alfred_refs.owners import Ownership
 
-from .errors import (
-    ReadOnlyTableError,
-    UnknownTableError,
-)
+from .errors import UnknownTableError
+from .permits import Attributes, Permits, Verb, attribute_of, is_among, permits_of
 from .table import ToolColumn, ToolTable
 
 
@@ -31,7 +29,8 @@ class ToolTables:
     Args:
         models: mapped classes, or such by the name that models are to use.
         entities: what is known of the application's tables.
-        read_only: classes that a model may only read.
+        read_only: classes that a model may only read, and attributes that it does not write.
+        verbs: by class, what a model may do to rows; all of it where nothing is said.
         hidden: mapped attributes that a model never sees.
         ownership: whose rows are whose: the owner's attributes are hidden too.
 
@@ -45,13 +44,15 @@ class ToolTables:
         models: Iterable[type[Any]] | Mapping[str, type[Any]],
         entities: Entities,
         *,
-        read_only: Collection[type[Any]] = (),
+        read_only: Iterable[Any] = (),
+        verbs: Mapping[type[Any], Iterable[Verb]] | None = None,
         hidden: Iterable[Any] = (),
         ownership: Ownership | None = None,
     ) -> None:
         self._tables: dict[str, ToolTable] = {}
         named = _named(models)
-        hidden_names = {_attribute_of(each) for each in hidden}
+        hidden_names = {attribute_of(each, "hidden") for each in hidden}
+        permits = permits_of([model for _, model in named], read_only, verbs or {})
         if ownership is not None:
             hidden_names |= _owners([model for _, model in named], entities, ownership)
         for name, model in named:
@@ -61,16 +62,11 @@ class ToolTables:
                     f"{model.__qualname__!r} are both table {name!r} to a model",
                     "give models by name: Toolset(models={'guests': Guest, ...})",
                 )
-            self._tables[name] = _table(name, model, entities, model in read_only, hidden_names)
+            self._tables[name] = _table(name, model, entities, permits, hidden_names)
         self._by_model = {table.model: table for table in self._tables.values()}
-        unknown = [model for model in read_only if model not in self._by_model]
-        if unknown:
-            raise SetupError(
-                f"read_only lists {unknown[0]!r}, which is not among the models",
-                "add it to models",
-            )
         for table in self._tables.values():
             table.targets.update(self._targets(table, hidden_names))
+            table.kinds.update(self._kinds(table))
 
     def __iter__(self) -> Any:
         return iter(self._tables.values())
@@ -80,18 +76,22 @@ class ToolTables:
         """What the tables are called."""
         return list(self._tables)
 
-    def named(self, name: str, *, write: bool = False) -> ToolTable:
+    def named(self, name: str, verb: Verb | None = None) -> ToolTable:
         """Return the table of a name.
+
+        Args:
+            name: as a model gave it.
+            verb: what is to be done to its rows, beside reading them.
 
         Raises:
             UnknownTableError: there is none that a model may use.
-            ReadOnlyTableError: it is to be written, and may only be read.
+            ReadOnlyTableError: that may not be done.
         """
         table = self._tables.get(name)
         if table is None:
             raise UnknownTableError(name, self.names)
-        if write and table.read_only:
-            raise ReadOnlyTableError(name)
+        if verb is not None:
+            table.check(verb)
         return table
 
     def of_model(self, model: type[Any]) -> ToolTable | None:
@@ -104,15 +104,21 @@ class ToolTables:
         return next(found, None)
 
     def _targets(
-        self, table: ToolTable, hidden: Collection[tuple[Mapper[Any], str]]
+        self, table: ToolTable, hidden: Attributes
     ) -> Mapping[str, ToolTable]:
         mapper: Mapper[Any] = inspect(table.model).mapper
         return {
             relationship.key: target
             for relationship in mapper.relationships
-            if not _is_hidden(mapper, relationship.key, hidden)
+            if not is_among(mapper, relationship.key, hidden)
             and (target := self.of_model(relationship.mapper.class_)) is not None
         }
+
+    def _kinds(self, table: ToolTable) -> Mapping[type[Any], ToolTable]:
+        """Return the tables of the classes that a row of a table may be said to be of."""
+        mapper: Mapper[Any] = inspect(table.model).mapper
+        classes = [each.class_ for each in mapper.self_and_descendants]
+        return {each: self._by_model[each] for each in classes if each in self._by_model}
 
 
 def _named(
@@ -151,59 +157,62 @@ def _owners(
     return found
 
 
-def _attribute_of(attribute: Any) -> tuple[Mapper[Any], str]:
-    try:
-        return attribute.parent.mapper, attribute.key
-    except AttributeError:
-        raise SetupError(
-            f"hidden lists {attribute!r}, which is no mapped attribute",
-            "give attributes of the models: Toolset(hidden=[Recipe.embedding])",
-        ) from None
-
-
-def _is_hidden(
-    mapper: Mapper[Any], name: str, hidden: Collection[tuple[Mapper[Any], str]]
-) -> bool:
-    """Tell whether an attribute is hidden, of the class or of one that it inherits from."""
-    return any((each, name) in hidden for each in mapper.iterate_to_root())
-
-
 def _table(
     name: str,
     model: type[Any],
     entities: Entities,
-    read_only: bool,
-    hidden: Collection[tuple[Mapper[Any], str]],
+    permits: Permits,
+    hidden: Attributes,
 ) -> ToolTable:
     mapper: Mapper[Any] = inspect(model).mapper
     keys = entities.of_class(model)
     identity = tuple(mapper.get_property_by_column(column).key for column in mapper.primary_key)
     attributes = sorted(mapper.column_attrs, key=lambda attribute: attribute.key not in identity)
     columns = {
-        attribute.key: _column(attribute, mapper, keys, attribute.key in identity)
+        attribute.key: _column(
+            attribute,
+            mapper,
+            keys,
+            is_identity=attribute.key in identity,
+            is_fixed=is_among(mapper, attribute.key, permits.fixed),
+        )
         for attribute in attributes
-        if not _is_hidden(mapper, attribute.key, hidden)
+        if not is_among(mapper, attribute.key, hidden)
     }
     label = None if keys.label is None else keys.label.attribute
-    if label is not None and _is_hidden(mapper, label, hidden):
+    if label is not None and is_among(mapper, label, hidden):
         raise SetupError(
             f"hidden lists {label!r} of {model.__qualname__!r}, by which its rows are called "
             "in answers and errors",
             "show it, or let the label be another: __ref_label__ or RefPolicy(labels={...})",
         )
+    fixed = {each for each in mapper.attrs.keys() if is_among(mapper, each, permits.fixed)}
     return ToolTable(
-        name, model, keys, columns, identity, entities.name_of(model), read_only=read_only
+        name,
+        model,
+        keys,
+        columns,
+        identity,
+        entities.name_of(model),
+        permits.verbs_of(model),
+        fixed,
     )
 
 
 def _column(
-    attribute: ColumnProperty[Any], mapper: Mapper[Any], keys: ClassKeys, is_identity: bool
+    attribute: ColumnProperty[Any],
+    mapper: Mapper[Any],
+    keys: ClassKeys,
+    *,
+    is_identity: bool,
+    is_fixed: bool,
 ) -> ToolColumn:
     column, key = attribute.columns[0], keys.all.get(attribute.key)
     values = values_of(column.type, key)
     # what the database or the mapping makes is not for a model to give
     is_own = is_identity and keys.own is not None
-    takes = not is_own and _is_given(column, mapper) and values.family != "opaque"
+    takes = not is_own and not is_fixed and _is_given(column, mapper)
+    takes = takes and values.family != "opaque"
     nullable = not isinstance(column, Column) or bool(column.nullable)
     return ToolColumn(
         attribute.key,

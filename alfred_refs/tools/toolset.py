@@ -16,7 +16,7 @@ other is raised, and nothing was changed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,7 @@ from .faults import fault_of
 from .foreign import Mode
 from .grammar import check_filters
 from .hooks import Hooks
+from .permits import Verb
 from .reading import Reader
 from .repair import parsed, repaired
 from .results import Limits
@@ -71,7 +72,10 @@ class Toolset:
             or names the owner.
         policy: the registry's, if it has one of its own.
         hooks: what the application adds, by class.
-        read_only: classes that a model may only read.
+        read_only: classes that a model may only read, and attributes that are shown and not
+            written.
+        verbs: by class, which of `"create"`, `"update"` and `"delete"` a model may do to its
+            rows; all of them where nothing is said.
         hidden: mapped attributes that a model never sees.
         labels: whether refs to other rows come with these rows' labels beside them, once for each
             answer, or not at all.
@@ -91,7 +95,8 @@ class Toolset:
         owner: Ownership | None = None,
         policy: RefPolicy | None = None,
         hooks: Mapping[type[Any], Sequence[Hooks]] | None = None,
-        read_only: Collection[type[Any]] = (),
+        read_only: Iterable[Any] = (),
+        verbs: Mapping[type[Any], Iterable[Verb]] | None = None,
         hidden: Iterable[Any] = (),
         labels: Mode = "inline",
         deduplicate: Mapping[type[Any], Sequence[str]] | None = None,
@@ -104,6 +109,7 @@ class Toolset:
             models,
             Entities(self._policy),
             read_only=read_only,
+            verbs=verbs,
             hidden=hidden,
             ownership=owner,
         )
@@ -148,7 +154,7 @@ class Toolset:
         table, checked, begun = None, None, monotonic()
         try:
             checked = _checked(tool, arguments)
-            table = self.tables.named(checked.table, write=not isinstance(checked, DbRead))
+            table = self.tables.named(checked.table)
             check_filters(checked, table)
             return _done(call, checked)
         except Exception as error:

@@ -59,7 +59,7 @@ class Writer:
             ToolError: they cannot be changed.
             BadRefError: a ref cannot be used.
         """
-        table = self._setting.tables.named(arguments.table, write=True)
+        table = self._setting.tables.named(arguments.table, "update")
         drafts = self._drafts_named(table, arguments)
         if drafts:
             return DraftWriter(self._call, table, drafts).update(arguments)
@@ -81,7 +81,7 @@ class Writer:
             ToolError: they cannot be deleted.
             BadRefError: a ref cannot be used.
         """
-        table = self._setting.tables.named(arguments.table, write=True)
+        table = self._setting.tables.named(arguments.table, "delete")
         drafts = self._drafts_named(table, arguments)
         if drafts:
             return DraftWriter(self._call, table, drafts).delete(arguments)

@@ -1,0 +1,127 @@
+"""What a model may write, as the application says it: verbs by class, and attributes shown only.
+
+What `Toolset` is given comes in; a `Permits` goes out, which tells of a class which verbs a model
+may do to its rows, and of an attribute whether it is shown and never written. Read once, when the
+toolset is made; pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import inspect
+from sqlalchemy.orm import MANYTOONE, Mapper
+
+from alfred_refs.errors import SetupError
+
+Verb = Literal["create", "update", "delete"]
+
+VERBS: tuple[Verb, ...] = ("create", "update", "delete")
+"""All that a model may do to rows beside reading them."""
+
+Attributes = Collection[tuple[Mapper[Any], str]]
+"""Mapped attributes: the class that has each, and its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permits:
+    """What a model may write.
+
+    Attributes:
+        verbs: by class, what it may do to rows; all of it where nothing is said.
+        fixed: attributes that are shown and not written.
+    """
+
+    verbs: Mapping[type[Any], frozenset[Verb]]
+    fixed: Attributes
+
+    def verbs_of(self, model: type[Any]) -> frozenset[Verb]:
+        """Return what a model may do to rows of a class."""
+        return self.verbs.get(model, frozenset(VERBS))
+
+
+def permits_of(
+    models: Collection[type[Any]],
+    read_only: Iterable[Any],
+    verbs: Mapping[type[Any], Iterable[Verb]],
+) -> Permits:
+    """Return what a model may write.
+
+    Args:
+        models: the classes that it may use.
+        read_only: classes that it may only read, and attributes that are shown and not written.
+        verbs: by class, what it may do to rows.
+
+    Raises:
+        SetupError: something else is listed, or two things are said of one class.
+    """
+    listed = list(read_only)
+    classes = [each for each in listed if isinstance(each, type)]
+    for said, given in (("read_only", classes), ("verbs", verbs)):
+        for other in given:
+            if other not in models:
+                raise SetupError(
+                    f"{said} lists {other!r}, which is not among the models", "add it to models"
+                )
+    said_of = {model: _checked(model, each) for model, each in verbs.items()}
+    for model in classes:
+        if said_of.setdefault(model, frozenset()):
+            raise SetupError(
+                f"class {model.__qualname__!r} is in read_only, and verbs gives it some",
+                "say it in one of the two",
+            )
+    attributes = [attribute_of(e, "read_only") for e in listed if not isinstance(e, type)]
+    for mapper, name in attributes:
+        if not any(inspect(model).mapper.isa(mapper) for model in models):
+            raise SetupError(
+                f"read_only lists {name!r} of {mapper.class_.__qualname__!r}, which is not among "
+                "the models",
+                "add it to models",
+            )
+    return Permits(said_of, {each for one in attributes for each in _written_by(*one)})
+
+
+def attribute_of(attribute: Any, said: str) -> tuple[Mapper[Any], str]:
+    """Return which class has an attribute, and its name.
+
+    Args:
+        attribute: as an argument lists it.
+        said: the argument.
+
+    Raises:
+        SetupError: it is none.
+    """
+    try:
+        return attribute.parent.mapper, attribute.key
+    except AttributeError:
+        raise SetupError(
+            f"{said} lists {attribute!r}, which is no mapped attribute",
+            f"give attributes of the models: Toolset({said}=[Recipe.embedding])",
+        ) from None
+
+
+def is_among(mapper: Mapper[Any], name: str, attributes: Attributes) -> bool:
+    """Tell whether an attribute is listed, of the class or of one that it inherits from."""
+    return any((each, name) in attributes for each in mapper.iterate_to_root())
+
+
+def _checked(model: type[Any], given: Iterable[Verb]) -> frozenset[Verb]:
+    named = [given] if isinstance(given, str) else [*given]
+    other = [each for each in named if each not in VERBS]
+    if isinstance(given, str) or other:
+        raise SetupError(
+            f"verbs gives {given!r} to {model.__qualname__!r}",
+            f"give a list of some of {', '.join(map(repr, VERBS))}",
+        )
+    return frozenset(named)
+
+
+def _written_by(mapper: Mapper[Any], name: str) -> Iterable[tuple[Mapper[Any], str]]:
+    """Yield an attribute, and with a reference the columns that it is kept in."""
+    yield mapper, name
+    relationship = mapper.relationships.get(name)
+    if relationship is not None and relationship.direction is MANYTOONE:
+        for column in relationship.local_columns:
+            yield mapper, mapper.get_property_by_column(column).key
