@@ -207,7 +207,11 @@ def _is_uuid(given: Any) -> bool:
 
 def _key_of(instance: Any, table: ToolTable) -> Key:
     """Return the key of a saved row: a tuple, because its table has several key columns."""
-    identity = inspect(table.model).mapper.primary_key_from_instance(instance)
+    return key_in(inspect(table.model).mapper.primary_key_from_instance(instance), table)
+
+
+def key_in(identity: Sequence[Any], table: ToolTable) -> Key:
+    """Return the key of a row, of its primary key as the database has it."""
     parts = [
         value if column is None else column.to_key(value)
         for column, value in zip(table.keys.identity, identity, strict=True)

@@ -7,12 +7,14 @@ before, and is answered with the rows that they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import inspect, select
+from sqlalchemy.orm import ONETOMANY, RelationshipProperty
 
+from alfred_refs import sqla
 from alfred_refs.draft_fields import Record as NewRow, record_of
 from alfred_refs.drafts import Builder
 from alfred_refs.entities import Entities
@@ -21,7 +23,8 @@ from alfred_refs.errors import SavedDraftError
 
 from .arguments import DbCreate, NewRows
 from .batches import Batch, check_said, together
-from .draft_writing import with_changes
+from .changes import Changes, moved, put
+from .draft_writing import changed_content
 from .errors import InvalidArgumentsError, TooManyRowsError
 from .hooks import Writing
 from .payloads import (
@@ -62,10 +65,15 @@ class Creator(Writer):
             check_complete(batch.table, batch.writing.records)
         for batch in inside:
             self._prepare(batch)
+        changes = Changes(self._call, arguments)
+        taken = self._take(batches, drafts, changes)
+        theirs = [*self._session.dirty]  # what hooks have changed
         builder = self._build(batches)
-        self._session.flush()
+        self._hold(changes, [*theirs, *taken])
+        changes.flush()
         answers = [self._answer(batch, builder) for batch in batches]
         notes = [n for batch in inside for n in self._answer(batch, builder).get("notes", [])]
+        notes += changes.end()
         return together(answers, self._saved(batches, builder), notes)
 
     @property
@@ -104,7 +112,7 @@ class Creator(Writer):
             for draft in (drafts[ref] for ref in given.drafts):
                 if draft.saved is not None:
                     raise SavedDraftError(draft.ref, draft.saved)
-                changed = with_changes(draft.content, _changes(given), table)
+                changed = changed_content(draft, _changes(given), table)
                 contents[draft.ref] = draft_changes(table, changed, stored=True)
         return contents
 
@@ -135,17 +143,20 @@ class Creator(Writer):
     def _inside(self, batches: Sequence[Batch]) -> list[Batch]:
         """Return the rows inside others, by their tables, as far as there are hooks for them.
 
+        A draft that is of a subclass is among them, whose hooks are asked beside those of its base.
+
         Raises:
             TooManyRowsError: there are too many rows in all.
         """
-        rows = [row for batch in batches for row in batch.rows]
-        nested = [each for row in rows for each in row.inside()]
-        if len(rows) + len(nested) > self._setting.max_written:
+        pairs = [(row, batch.table) for batch in batches for row in batch.rows]
+        nested = [each for row, _ in pairs for each in row.inside()]
+        taken = [ref for row, _ in pairs for _, ref, _ in _taken(row)]
+        if len(pairs) + len(nested) + len(taken) > self._setting.max_written:
             raise TooManyRowsError("db_create", self._setting.max_written)
         found: dict[ToolTable, list[NewRow]] = {}
-        for row in nested:
+        for row, by in [*pairs, *((row, None) for row in nested)]:
             table = self._setting.tables.of_model(row.model)
-            if table is not None and self._setting.hooks_of(table):
+            if table not in (None, by) and self._setting.hooks_of(table):
                 found.setdefault(table, []).append(row)
         return [_batch_like(batches[0], table, inside) for table, inside in found.items()]
 
@@ -164,6 +175,44 @@ class Creator(Writer):
         else:
             names = self._setting.deduplicate.get(batch.table.model)
             batch.make_anew(names)
+
+    def _take(
+        self, batches: Sequence[Batch], drafts: Mapping[str, Draft], changes: Changes
+    ) -> list[Any]:
+        """Have the rows changed that drafts take from where they are, and return those.
+
+        Raises:
+            ToolError: that is not for the model to do.
+        """
+        refs = {id(row): ref for b in batches for ref, row in zip(b.drafts, b.rows, strict=False)}
+        instances = []
+        for row in (row for batch in batches for row in batch.rows):
+            for relationship, ref, parent in _taken(row):
+                if ref in drafts:
+                    continue  # a new row
+                instance = self._row_named(relationship.mapper.class_, ref)
+                instances.append(instance)
+                [(table, _)] = changes.by_table([instance])
+                names = sqla.attributes_of(relationship.mapper, relationship.remote_side)
+                given = {
+                    names.get(column, ""): refs.get(id(parent))
+                    for column in relationship.remote_side
+                }
+                record = changes.update(table, [instance], dict(given), given)
+                put([instance], {n: v for n, v in record.items() if n not in given})
+        return instances
+
+    def _hold(self, changes: Changes, known: Sequence[Any]) -> None:
+        """Hold what the mapping has changed in rows that are there, as one was related to another.
+
+        Raises:
+            ToolError: that is not for the model to do.
+        """
+        for instance in self._session.dirty:
+            columns = [] if instance in known else moved(instance)
+            for table, rows in changes.by_table([instance]) if columns else ():
+                table.check("delete")  # as an orphan
+                changes.update(table, rows, dict.fromkeys(columns), columns)
 
     def _build(self, batches: Sequence[Batch]) -> Builder:
         """Make the instances: all of them before they are related to each other."""
@@ -243,6 +292,16 @@ class Creator(Writer):
         own = getattr(table.model, str(table.own))
         found = self._session.scalars(select(table.model).where(own.in_(refs)))
         return {getattr(row, str(table.own)): row for row in found}
+
+
+def _taken(row: NewRow) -> Iterator[tuple[RelationshipProperty[Any], str, NewRow]]:
+    """Yield the rows that a row and those inside it take from where they are, by their refs."""
+    for each in (row, *row.inside()):
+        relationships = inspect(each.model).mapper.relationships
+        for name, others in each.related.items():
+            if relationships[name].direction is ONETOMANY:
+                refs = (other for other in others if isinstance(other, str))
+                yield from ((relationships[name], ref, each) for ref in refs)
 
 
 def _changes(given: NewRows) -> dict[str, Any]:

@@ -55,12 +55,15 @@ class DraftWriter:
             ToolError: they cannot be changed.
             BadRefError: a ref cannot be used.
         """
-        draft_changes(self._table, arguments.data)
         hit = self._hit("db_update", arguments)
-        contents = {draft.ref: self._changed(draft, arguments.data) for draft in hit}
+        if not hit:
+            draft_changes(self._table, arguments.data)  # which is refused though nothing is done
+        contents = {
+            draft.ref: changed_content(draft, arguments.data, self._table) for draft in hit
+        }
         versions = {draft.ref: draft.version for draft in hit}
-        edited = self._call.conversation.edit_drafts(contents, versions=versions)
-        found = drafted(self._call, edited, self._table)
+        kept = self._call.conversation.edit_drafts(contents, versions=versions)
+        found = drafted(self._call, kept, self._table)
         rendering = self._call.rendering([], shape := shape_of(self._table, None))
         rows = DraftRows(self._call, rendering, found.labels, whole=True)
         shown = [rows.row(record, shape) for record in found.records]
@@ -79,11 +82,6 @@ class DraftWriter:
         self._call.conversation.discard_drafts(refs)
         answer = {"table": self._table.name, "deleted": refs, "count": len(refs)}
         return self._call.finished(answer, [] if refs else [_NOTHING])
-
-    def _changed(self, draft: Draft, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a draft's content with changes, which are of the class that it is of."""
-        table = table_said(self._table, {**draft.content, **data})
-        return with_changes(draft.content, draft_changes(table, data), table)
 
     def _hit(self, tool: str, arguments: DbUpdate | DbDelete) -> list[Draft]:
         """Return the drafts that meet all filters, once they are what the model expects.
@@ -121,7 +119,18 @@ class DraftWriter:
                 yield "label", expect, label
 
 
-def with_changes(
+def changed_content(draft: Draft, data: Mapping[str, Any], table: ToolTable) -> dict[str, Any]:
+    """Return a draft's content with what a model changes in it, by the class that it is of then.
+
+    Raises:
+        ToolError: it is nothing that could be saved.
+        DraftContentError: it is of a class that a model may not use.
+    """
+    said = table_said(table, {**draft.content, **data})
+    return _with_changes(draft.content, draft_changes(said, data), said)
+
+
+def _with_changes(
     content: Mapping[str, Any], changes: Mapping[str, Any], table: ToolTable
 ) -> dict[str, Any]:
     """Return content with changes; a reference is said once, in a column or a relationship."""

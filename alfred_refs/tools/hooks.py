@@ -79,6 +79,9 @@ class Writing:
         notes: what the model is told beside the rows.
         drafts: what those drafts hold that the call saves, by their refs: records may name them,
             and no row is there yet.
+        refs: of the rows, where these are written because of others and no filter says which: what
+            goes along with rows that are deleted (delete), loses its reference to them (update),
+            is moved to a draft that is saved (update), or is of a subclass.
     """
 
     session: RefSession
@@ -88,6 +91,7 @@ class Writing:
     records: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     drafts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    refs: Sequence[str] = ()
 
 
 class Hooks:

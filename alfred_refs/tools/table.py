@@ -5,7 +5,7 @@ Read from a mapped class by `tables`; the same for all calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -101,7 +101,7 @@ class ToolTable:
     identity: tuple[str, ...]
     entity: str
     verbs: frozenset[Verb]
-    fixed: Collection[str] = ()
+    fixed: set[str] = field(default_factory=set)
     targets: dict[str, ToolTable] = field(default_factory=dict)
     kinds: dict[type[Any], ToolTable] = field(default_factory=dict)
 
@@ -193,7 +193,6 @@ class ToolTable:
             for each in mapper.relationships
             if each.direction is MANYTOONE
         }
-
 
     def taking(self, name: str) -> list[str]:
         """Return the columns of related rows that say to which row of this table they belong.

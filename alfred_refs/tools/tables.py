@@ -7,7 +7,7 @@ toolset is made.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from sqlalchemy import Column, Table, inspect
@@ -67,6 +67,7 @@ class ToolTables:
         for table in self._tables.values():
             table.targets.update(self._targets(table, hidden_names))
             table.kinds.update(self._kinds(table))
+            table.fixed.update(self._linked(table))
 
     def __iter__(self) -> Any:
         return iter(self._tables.values())
@@ -103,9 +104,7 @@ class ToolTables:
         found = (table for table in self if table.entity == entity)
         return next(found, None)
 
-    def _targets(
-        self, table: ToolTable, hidden: Attributes
-    ) -> Mapping[str, ToolTable]:
+    def _targets(self, table: ToolTable, hidden: Attributes) -> Mapping[str, ToolTable]:
         mapper: Mapper[Any] = inspect(table.model).mapper
         return {
             relationship.key: target
@@ -113,6 +112,12 @@ class ToolTables:
             if not is_among(mapper, relationship.key, hidden)
             and (target := self.of_model(relationship.mapper.class_)) is not None
         }
+
+    def _linked(self, table: ToolTable) -> set[str]:
+        """Return the relationships by way of a table that is listed: rows are written there."""
+        between = {inspect(each.model).local_table for each in self}
+        mapper: Mapper[Any] = inspect(table.model).mapper
+        return {each.key for each in mapper.relationships if each.secondary in between}
 
     def _kinds(self, table: ToolTable) -> Mapping[type[Any], ToolTable]:
         """Return the tables of the classes that a row of a table may be said to be of."""
@@ -186,7 +191,8 @@ def _table(
             "in answers and errors",
             "show it, or let the label be another: __ref_label__ or RefPolicy(labels={...})",
         )
-    fixed = {each for each in mapper.attrs.keys() if is_among(mapper, each, permits.fixed)}
+    names = [each.key for each in mapper.attrs]
+    fixed = {each for each in names if is_among(mapper, each, permits.fixed)}
     return ToolTable(
         name,
         model,

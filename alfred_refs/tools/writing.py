@@ -7,21 +7,20 @@ changed one by one through the unit of work, so that cascades, versions and even
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import inspect, select
-from sqlalchemy.exc import CircularDependencyError
 from sqlalchemy.orm import lazyload
 
 from alfred_refs.entries import Draft
 
 from .arguments import DbCreate, DbDelete, DbUpdate
 from .calls import Call
+from .changes import Changes, put
+from .deleting import Deleter
 from .draft_writing import DraftWriter
 from .errors import (
-    CircularReferenceError,
     ForeignRowToolError,
-    StillReferencedError,
     TooManyRowsError,
     UnexpectedRowError,
 )
@@ -33,6 +32,7 @@ from .payloads import (
     changes,
     refs_of_records,
 )
+from .permits import Verb
 from .results import shape_of
 from .table import ToolTable
 
@@ -69,10 +69,14 @@ class Writer:
         instances = self._locked("db_update", table, conditions, arguments.expect)
         if not instances:
             return self._nothing(writing, table, conditions, "rows")
-        for instance in instances:
-            for name, value in writing.records[0].items():
-                setattr(instance, name, value)
-        return self._written(writing, table, instances)
+        beside = Changes(self._call, arguments)
+        for nearest, rows in beside.by_table(instances):
+            values = writing.records[0]
+            if nearest is not table:  # of a subclass, which has rules of its own
+                values = beside.update(nearest, rows, dict(values), arguments.data)
+            put(rows, values)
+        beside.flush()
+        return self._shown(table, instances, writing, beside)
 
     def delete(self, arguments: DbDelete) -> dict[str, Any]:
         """Delete rows, and return their refs.
@@ -91,34 +95,15 @@ class Writer:
         if not instances:
             return self._nothing(writing, table, conditions, "deleted")
         refs = self._call.refs_of(instances, table)
-        self._delete(table, instances)
+        beside = Changes(self._call, arguments)
+        others = Deleter(self._call, table, beside).delete(instances)
         self._ended(writing, table, [])
         answer: dict[str, Any] = {"table": table.name, "deleted": refs, "count": len(refs)}
-        return self._call.finished(answer, writing.notes)
-
-    def _delete(self, table: ToolTable, instances: Sequence[Any]) -> None:
-        """Delete rows, all in one flush.
-
-        Raises:
-            ToolError: rows that refer to these are in the way, as the ORM finds by itself.
-        """
-        try:
-            # what cascades is loaded: each time, that would flush what is marked so far
-            with self._session.no_autoflush:
-                for instance in instances:
-                    self._session.delete(instance)
-            self._session.flush()
-        except CircularDependencyError:
-            raise CircularReferenceError(table.name) from None
-        except AssertionError as error:
-            # of `sync.clear()`: other rows have the key of this one as a part of theirs
-            if "blank-out primary key" in str(error):
-                raise StillReferencedError(table.name, None) from None
-            raise
+        return self._call.finished(answer | others, [*writing.notes, *beside.end()])
 
     def _begun(
         self,
-        verb: Literal["create", "update", "delete"],
+        verb: Verb,
         table: ToolTable,
         arguments: DbCreate | DbUpdate | DbDelete,
         records: list[Record],
@@ -132,15 +117,12 @@ class Writer:
         for hooks in self._setting.hooks_of(table):
             hooks.after_write(writing, rows)
 
-    def _written(
-        self, writing: Writing, table: ToolTable, instances: Sequence[Any]
-    ) -> dict[str, Any]:
-        """Save what was changed, and return it as the database has it then."""
-        self._session.flush()
-        return self._shown(table, instances, writing)
-
     def _shown(
-        self, table: ToolTable, instances: Sequence[Any], writing: Writing | None = None
+        self,
+        table: ToolTable,
+        instances: Sequence[Any],
+        writing: Writing | None = None,
+        beside: Changes | None = None,
     ) -> dict[str, Any]:
         """Return rows as the database has them, and as hooks leave them if they were written."""
         shape = shape_of(table, None)
@@ -151,7 +133,9 @@ class Writer:
             self._ended(writing, table, rows)
         self._call.clean_rows(rows, shape)
         answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
-        return self._call.finished(answer, [] if writing is None else writing.notes, rendering)
+        notes = [] if writing is None else [*writing.notes]
+        notes += [] if beside is None else beside.end()
+        return self._call.finished(answer, notes, rendering)
 
     def _drafts_named(
         self, table: ToolTable, arguments: DbUpdate | DbDelete

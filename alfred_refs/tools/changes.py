@@ -1,0 +1,157 @@
+"""What a call writes beside the rows that its arguments name, held against what a model may write.
+
+Rows that a call reaches come in: those of a subclass that its filters hit, those that a draft takes
+from where they are, those that go along with what is deleted or lose their reference to it. They
+are refused, or the hooks of their class are asked; all that a call writes is flushed here and
+nowhere else. What the application's own hooks and listeners add to the session is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import inspect
+from sqlalchemy.orm import MANYTOONE
+
+from alfred_refs import sqla
+
+from .arguments import DbCreate, DbDelete, DbUpdate
+from .calls import Call
+from .errors import ForeignRowToolError, UnknownColumnError
+from .hooks import Writing
+from .payloads import Record
+from .permits import Verb
+from .results import shape_of
+from .table import ToolTable
+
+Arguments = DbCreate | DbUpdate | DbDelete
+
+
+@dataclass(slots=True)
+class Asked:
+    """A write that hooks were asked of, beside the one that the arguments name."""
+
+    table: ToolTable
+    writing: Writing
+    instances: Sequence[Any]
+
+
+class Changes:
+    """What one call writes.
+
+    Args:
+        call: that is done.
+        arguments: of the call.
+    """
+
+    def __init__(self, call: Call, arguments: Arguments) -> None:
+        self._call = call
+        self._arguments = arguments
+        self._asked: list[Asked] = []
+
+    def by_table(self, instances: Iterable[Any]) -> Iterator[tuple[ToolTable, list[Any]]]:
+        """Yield rows by the tables that a model knows them by: the nearest of their classes.
+
+        Raises:
+            ForeignRowToolError: a row is of a class that the model may not use.
+        """
+        found: dict[ToolTable, list[Any]] = {}
+        for instance in instances:
+            table = self._call.setting.tables.of_model(type(instance))
+            if table is None:
+                raise ForeignRowToolError(None, None)
+            found.setdefault(table, []).append(instance)
+        yield from found.items()
+
+    def update(
+        self, table: ToolTable, instances: Sequence[Any], record: Record, fixed: Iterable[str]
+    ) -> Record:
+        """Have rows of a table changed, if a model may do that, and return what hooks leave.
+
+        Args:
+            table: theirs.
+            instances: the rows.
+            record: what they are given.
+            fixed: what of it the model says or the mapping does; hooks may add more.
+
+        Raises:
+            ToolError: that is not for the model to do.
+        """
+        table.check("update")
+        for name in fixed:
+            if name not in table.columns or not table.columns[name].updatable:
+                usable = [each.name for each in table.columns.values() if each.updatable]
+                raise UnknownColumnError(table.name, name, usable)
+        return self.ask(table, "update", instances, record).records[0]
+
+    def ask(
+        self,
+        table: ToolTable,
+        verb: Verb,
+        instances: Sequence[Any],
+        record: Record | None = None,
+        refs: Sequence[str] | None = None,
+    ) -> Writing:
+        """Ask the hooks of a table of a write that its rows are reached by.
+
+        Args:
+            table: whose rows.
+            verb: what is done to them.
+            instances: the rows, if they are loaded.
+            record: what is changed in them.
+            refs: theirs, if they are known.
+        """
+        records = [] if record is None else [record]
+        writing = Writing(self._call.session, table.model, verb, self._arguments, records)
+        hooks = self._call.setting.hooks_of(table)
+        if hooks:
+            writing.refs = self._call.refs_of(instances, table) if refs is None else refs
+            with self._call.session.no_autoflush:  # what is not held yet is not sent
+                for each in hooks:
+                    each.before_write(writing)
+            self._asked.append(Asked(table, writing, instances))
+        return writing
+
+    def flush(self) -> None:
+        """Send all that is changed: the one flush of a call."""
+        self._call.session.flush()
+
+    def end(self) -> list[str]:
+        """Have hooks look at the rows that were reached, and return what they tell the model."""
+        notes: list[str] = []
+        for asked in self._asked:
+            rows = self._rows(asked) if asked.writing.verb == "update" else []
+            for hooks in self._call.setting.hooks_of(asked.table):
+                hooks.after_write(asked.writing, rows)
+            notes += asked.writing.notes
+        return notes
+
+    def _rows(self, asked: Asked) -> list[dict[str, Any]]:
+        shape = shape_of(asked.table, None)
+        saved = self._call.read_again(asked.instances, shape)
+        rendering = self._call.rendering(saved, shape)
+        return [rendering.row(instance, shape) for instance in saved]
+
+
+def put(instances: Iterable[Any], record: Mapping[str, Any]) -> None:
+    """Change rows."""
+    for instance in instances:
+        for name, value in record.items():
+            setattr(instance, name, value)
+
+
+def moved(instance: Any) -> list[str]:
+    """Return the columns of an instance that the mapping changes because another was related.
+
+    A relationship to one row has been set from its other side.
+    """
+    state = sqla.state_of(instance)
+    mapper = inspect(type(instance)).mapper
+    return [
+        mapper.get_property_by_column(column).key
+        for each in mapper.relationships
+        if each.direction is MANYTOONE and each.key in state.committed_state
+        for column in each.local_columns
+    ]
