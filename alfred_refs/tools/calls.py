@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 from sqlalchemy import ColumnElement, inspect, select, tuple_
+from sqlalchemy.sql.base import ExecutableOption
 
 from alfred_refs import guard, sqla
 from alfred_refs.draftmap import DraftMap
@@ -23,6 +24,7 @@ from .filters import Keys
 from .foreign import Foreign, foreign_of, labelled
 from .hooks import Row
 from .questions import ranks_of
+from .relatives import Relatives
 from .results import Rendering, Shape, without_refs
 from .setting import Setting
 from .table import ToolColumn, ToolTable
@@ -114,7 +116,7 @@ class Call:
         statement = (
             select(model)
             .where(among)
-            .options(*shape.loaders())
+            .options(*shape.loaders(shape, model))
             # the keys are keys, though some may be text
             .execution_options(raw_keys=True, populate_existing=True)
         )
@@ -122,10 +124,23 @@ class Call:
         states = [sqla.state_of(instance) for instance in instances]
         return [found[state.key] for state in states if state.key in found]
 
-    def rendering(self, instances: Sequence[Any], shape: Shape) -> Rendering:
-        """Return what makes rows of instances: at most one round trip for all their refs."""
+    def rendering(
+        self, instances: Sequence[Any], shape: Shape, options: Iterable[ExecutableOption] = ()
+    ) -> Rendering:
+        """Return what makes rows of instances: at most one round trip for all their refs.
+
+        What is shown inside of them is loaded: one statement for each relationship of a level.
+
+        Args:
+            instances: that were just read.
+            shape: what is shown of them.
+            options: with which they were read.
+        """
         limits = self.setting.limits
-        found = list(islice(without_refs(instances, shape, limits.rows), 10 * limits.related))
+        relatives = Relatives(self.session, limits, options)
+        relatives.load(instances, shape)
+        related = without_refs(instances, shape, relatives.of)
+        found = list(islice(related, 10 * limits.related))
         pairs = [(table.entity, _key_of(instance, table)) for table, instance in found]
         refs = self.conversation.refer_pairs(pairs)
         known = {id(each): ref for (_, each), ref in zip(found, refs, strict=True)}
@@ -134,7 +149,7 @@ class Call:
             known_ref = known.get(id(instance))
             return self.refs_of([instance], of)[0] if known_ref is None else known_ref
 
-        return Rendering(limits, ref_of, self.scrub)
+        return Rendering(limits, ref_of, self.scrub, relatives.of)
 
     def finished(
         self,

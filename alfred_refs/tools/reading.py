@@ -79,7 +79,9 @@ class Reader:
         instances, more = self._instances(reading, page)
         found = self._drafts(reading, page)
         entries = self._merged(reading, page, instances, found)
-        rendering = self._call.rendering(_instances_of(entries[:limit]), page.shape)
+        rendering = self._call.rendering(
+            _instances_of(entries[:limit]), page.shape, reading.options
+        )
         draft_rows = DraftRows(
             self._call, rendering, found.labels, whole=reading.arguments.columns is None
         )
@@ -193,7 +195,8 @@ class Reader:
 
     def _all(self, statement: Select[tuple[Any]], reading: Reading, page: _Page) -> list[Any]:
         # as the database has them: the session may have read them before
-        fresh = statement.options(*page.shape.loaders(), *reading.options).execution_options(
+        loaders = page.shape.loaders(page.shape, page.shape.table.model)
+        fresh = statement.options(*loaders, *reading.options).execution_options(
             populate_existing=True
         )
         return list(self._call.session.scalars(fresh).unique())

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import inspect
-from sqlalchemy.orm import lazyload, load_only, selectinload
+from sqlalchemy.orm import lazyload, load_only
 from sqlalchemy.orm.strategy_options import _AbstractLoad
 
 from .errors import UnknownColumnError
@@ -34,18 +34,17 @@ class Shape:
     columns: Sequence[ToolColumn]
     children: Mapping[str, Shape] = field(default_factory=dict)
 
-    def loaders(self) -> list[_AbstractLoad]:
-        """Return the loader options that load this and nothing else."""
-        model = self.table.model
-        names = dict.fromkeys([*self.table.identity, *(c.name for c in self.columns)])
-        return [
-            load_only(*(getattr(model, name) for name in names)),
-            lazyload("*"),
-            *(
-                selectinload(getattr(model, name)).options(*shape.loaders())
-                for name, shape in self.children.items()
-            ),
-        ]
+    def loaders(self, whole: Shape, entity: Any) -> list[_AbstractLoad]:
+        """Return the loader options that load the columns, and nothing else.
+
+        Args:
+            whole: that this is of: a row may be shown in several places of it, with other columns.
+            entity: the class, or an alias of it.
+        """
+        same = [each for each in whole.tables() if each.table is self.table]
+        shown = (column.name for each in same for column in each.columns)
+        names = dict.fromkeys([*self.table.identity, *shown])
+        return [load_only(*(getattr(entity, name) for name in names)), lazyload("*")]
 
     def tables(self) -> Iterable[Shape]:
         """Yield this and what is shown inside it."""
@@ -113,6 +112,23 @@ class Limits:
     seconds: float | None = 10
 
 
+@dataclass(frozen=True, slots=True)
+class Related:
+    """What one relationship of a row leads to.
+
+    Attributes:
+        rows: those that may be shown.
+        total: how many there are.
+    """
+
+    rows: Sequence[Any] = ()
+    total: int = 0
+
+
+RelatedOf = Callable[[Any, Shape], Related]
+"""Tells what of a shape is inside of a row."""
+
+
 @dataclass(slots=True)
 class Rendering:
     """One result on its way to JSON.
@@ -121,6 +137,7 @@ class Rendering:
         limits: how much of it is shown.
         ref_of: gives the ref of a row that has several key columns.
         scrub: puts something else in place of keys in a text.
+        related_of: gives what is inside of a row.
         cut: where something was left out, as paths in the rows.
         shown: the rows with the instances and shapes that they are of, nested ones included.
         related: how many of them are nested.
@@ -129,6 +146,7 @@ class Rendering:
     limits: Limits
     ref_of: Callable[[Any, ToolTable], str]
     scrub: Callable[[str], str]
+    related_of: RelatedOf
     cut: list[str] = field(default_factory=list)
     shown: list[tuple[Row, Any, Shape]] = field(default_factory=list)
     related: int = 0
@@ -147,24 +165,27 @@ class Rendering:
             row[column.name] = self.cleaned(value, f"{path}.{column.name}") if is_free else value
         self.shown.append((row, instance, shape))
         for name, child in shape.children.items():
-            row[name] = self._related(getattr(instance, name), child, f"{path}.{name}")
+            related, is_list = self.related_of(instance, child), shape.table.is_list(name)
+            show = self._rows if is_list else self._one
+            row[name] = show(related, child, f"{path}.{name}")
         return row
 
-    def _related(self, related: Any, shape: Shape, path: str) -> Any:
-        if related is None:
-            return None
-        if inspect(related, raiseerr=False) is not None:
+    def _one(self, related: Related, shape: Shape, path: str) -> Row | None:
+        for each in related.rows:
             self.related += 1
-            return self.row(related, shape, path)
-        given, rows = related_rows(related), []
-        for n, each in enumerate(given[: self.limits.rows], start=1):
+            return self.row(each, shape, path)
+        return None
+
+    def _rows(self, related: Related, shape: Shape, path: str) -> list[Row]:
+        rows: list[Row] = []
+        for n, each in enumerate(related.rows, start=1):
             # looked at each time: there are others inside of each
             if self.related >= self.limits.related:
                 break
             self.related += 1
             rows.append(self.row(each, shape, f"{path}[{n}]"))
-        if len(rows) < len(given):
-            self.cut.append(f"{path}: {len(given) - len(rows)} more rows")
+        if len(rows) < related.total:
+            self.cut.append(f"{path}: {related.total - len(rows)} more rows")
         return rows
 
     def cleaned(self, value: Any, path: str) -> Any:
@@ -199,15 +220,14 @@ def related_rows(related: Any) -> list[Any]:
 
 
 def without_refs(
-    instances: Iterable[Any], shape: Shape, most: int
+    instances: Iterable[Any], shape: Shape, related_of: RelatedOf
 ) -> Iterator[tuple[ToolTable, Any]]:
     """Yield what is to be shown and has its own ref in no column, nested rows included."""
     for instance in instances:
         if shape.table.own is None:
             yield shape.table, instance
-        for name, child in shape.children.items():
-            rows = related_rows(getattr(instance, name))[:most]
-            yield from without_refs(rows, child, most)
+        for child in shape.children.values():
+            yield from without_refs(related_of(instance, child).rows, child, related_of)
 
 
 def size_of(value: Any) -> int:

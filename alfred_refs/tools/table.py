@@ -185,6 +185,10 @@ class ToolTable:
         found: RelationshipProperty[Any] = inspect(self.model).mapper.relationships[name]
         return found
 
+    def is_list(self, name: str) -> bool:
+        """Tell whether a relationship leads to several rows."""
+        return bool(self.relationship(name).uselist)
+
     def references(self) -> dict[str, list[str]]:
         """Return the columns in which a row refers to others, by the relationships to those."""
         mapper = inspect(self.model).mapper
