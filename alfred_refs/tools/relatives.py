@@ -144,9 +144,7 @@ def _statement(shape: Shape, name: str, given: TableValuedAlias, limits: Limits)
     most = max(limits.rows, 1) if relationship.uselist else 1
     listed = select(place, total, number, *keys, in_all).where(number <= most).subquery()
     is_shown = listed.c.in_all <= limits.related if relationship.uselist else true()
-    is_row = [
-        getattr(target, each) == listed.c[f"key_{n}"] for n, each in enumerate(names)
-    ]
+    is_row = [getattr(target, each) == listed.c[f"key_{n}"] for n, each in enumerate(names)]
     return (
         select(listed.c.place, listed.c.total, target)
         .select_from(listed)
@@ -166,8 +164,7 @@ def _numbers(shape: Shape, name: str, given: TableValuedAlias) -> FromClause:
     order = [*_order(relationship, both, inspect(parent).selectable), *keys]
     position = func.row_number().over(partition_by=given.c.place, order_by=order)
     is_given = [
-        getattr(parent, each) == given.c[f"key_{n}"]
-        for n, each in enumerate(shape.table.identity)
+        getattr(parent, each) == given.c[f"key_{n}"] for n, each in enumerate(shape.table.identity)
     ]
     met = (
         select(given.c.place, position.label("position"))
@@ -178,9 +175,7 @@ def _numbers(shape: Shape, name: str, given: TableValuedAlias) -> FromClause:
     )
     # a row that several rows of a secondary table lead to is one row, where it is first
     once = [met.c[f"key_{n}"] for n, _ in enumerate(keys)]
-    number = func.row_number().over(
-        partition_by=met.c.place, order_by=func.min(met.c.position)
-    )
+    number = func.row_number().over(partition_by=met.c.place, order_by=func.min(met.c.position))
     total = func.count().over(partition_by=met.c.place)
     return (
         select(met.c.place, *once, number.label("number"), total.label("total"))

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from sqlalchemy import (
+    BigInteger,
     Column,
     Engine,
+    Enum,
     ForeignKey,
     ForeignKeyConstraint,
+    Integer,
     String,
     Table,
+    TypeDecorator,
     Uuid,
+    create_engine,
     event,
     func,
     insert,
     inspect,
     select,
 )
+from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -34,7 +41,8 @@ from sqlalchemy.orm import (
 )
 from sqlalchemy.sql.base import ExecutableOption
 
-from alfred_refs import Ownership, RefRegistry, RefSession
+from alfred_refs import Conversation, Ownership, RefRegistry, RefSession
+from alfred_refs.asyncio import AsyncRefSession
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset
 from tests import owned
@@ -104,9 +112,7 @@ class Book(Base):
     reader_id: Mapped[Any] = mapped_column(ForeignKey("persons.id"), nullable=True)
     after_id: Mapped[Any] = mapped_column(ForeignKey("books.id"), nullable=True)
 
-    author: Mapped[Author | None] = relationship(
-        back_populates="books", foreign_keys=[author_id]
-    )
+    author: Mapped[Author | None] = relationship(back_populates="books", foreign_keys=[author_id])
     reader: Mapped[Person | None] = relationship(foreign_keys=[reader_id])
     after: Mapped[Book | None] = relationship(remote_side="Book.id", back_populates="before")
     before: Mapped[list[Book]] = relationship(back_populates="after", order_by="Book.name")
@@ -300,6 +306,98 @@ def test_the_first_are_shown_and_the_others_counted(
         assert [each.partition(": ")[2] for each in cut] == [f"{n} more rows" for n in more]
 
 
+class Doubled(TypeDecorator[int]):
+    """Has other values in the database."""
+
+    impl = Integer
+    cache_ok = True
+    python_type = int  # type: ignore[assignment]  # a property, elsewhere
+
+    def process_bind_param(self, value: int | None, _: object) -> int | None:
+        """Double it."""
+        return None if value is None else 2 * value
+
+    def process_result_value(self, value: int | None, _: object) -> int | None:
+        """Take the half."""
+        return None if value is None else value // 2
+
+
+KEYS: list[tuple[Any, list[Any]]] = [
+    (Uuid(as_uuid=False), [str(uuid.UUID(int=n)) for n in range(3)]),
+    (Uuid(), [uuid.UUID(int=n) for n in range(3)]),
+    (String(3), ["a", "B", "'c"]),
+    (String(3, collation="C"), ["a", "B", "{c"]),
+    (BigInteger(), [1, 2**40, -3]),
+    (Enum("a", "b", "c", native_enum=False), ["b", "c", "a"]),
+    (Enum("x", "y", "z", name="letters"), ["x", "z", "y"]),
+    (Doubled(), [1, 2, 3]),
+]
+
+
+@pytest.fixture(params=KEYS, ids=lambda each: repr(each[0]))
+def parents(tables: Engine, request: pytest.FixtureRequest) -> list[type[Any]]:
+    """A class whose keys are of some type, and one that refers to it, with rows of both."""
+
+    class Own(DeclarativeBase):
+        pass
+
+    type_, keys = request.param
+
+    class Parent(Own):
+        __tablename__ = "parents"
+        id = mapped_column(type_, primary_key=True)
+        name = mapped_column(String)
+        children: Mapped[list[Any]] = relationship(lambda: Child, order_by=lambda: Child.id)
+
+    class Child(Own):
+        __tablename__ = "children"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        parent_id = mapped_column(ForeignKey("parents.id"))
+        parent: Mapped[Any] = relationship(Parent, viewonly=True)
+
+    Own.metadata.create_all(tables)
+    with Session(tables) as plain:
+        plain.add_all(
+            Parent(id=key, name=f"{n}", children=[Child(id=10 * n + m) for m in range(n)])
+            for n, key in enumerate(keys)
+        )
+        plain.commit()
+    return [Parent, Child]
+
+
+ASKED = {"table": "parents", "columns": ["name", "children.parent.name"], "order_by": "name"}
+
+
+def names_inside(answer: dict[str, Any]) -> list[list[str]]:
+    """Return the names of the parents of the children in each row."""
+    return [[each["parent"]["name"] for each in row["children"]] for row in answer["rows"]]
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_keys_are_of_any_type(
+    driver: str, tables: Engine, parents: list[type[Any]], conversation: Conversation
+) -> None:
+    """As the database has them, those of text too."""
+    engine = create_engine(tables.url.set(drivername=f"postgresql+{driver}"))
+    with RefSession(engine, conversation=conversation) as session:
+        answer = Toolset(parents).call(session, "db_read", ASKED)
+    engine.dispose()
+
+    assert names_inside(answer) == [[], ["1"], ["2", "2"]]
+
+
+async def test_keys_are_of_any_type_with_asyncpg(
+    tables: Engine, parents: list[type[Any]], conversation: Conversation
+) -> None:
+    """Whose arrays are not told apart by what is in them."""
+    engine = create_async_engine(tables.url.set(drivername="postgresql+asyncpg"))
+    async with AsyncRefSession(engine, conversation=conversation) as session:
+        answer = await Toolset(parents).call_async(session, "db_read", ASKED)
+    await engine.dispose()
+
+    assert names_inside(answer) == [[], ["1"], ["2", "2"]]
+
+
 @contextmanager
 def instances_made(class_: type[Any]) -> Iterator[list[Any]]:
     """Collect the instances of a class that are loaded."""
@@ -320,7 +418,9 @@ def crowd(tables: Engine) -> Engine:
         dishes = [Dish(code=f"c{n}", name=f"dish {n}") for n in range(10)]
         plain.add_all(dishes)
         plain.flush()
-        rows = [{"dish_id": d.id, "position": n, "note": f"{n}"} for d in dishes for n in range(300)]
+        rows = [
+            {"dish_id": d.id, "position": n, "note": f"{n}"} for d in dishes for n in range(300)
+        ]
         plain.execute(insert(Part), rows)
         plain.commit()
     return tables
