@@ -8,15 +8,15 @@ It is no secret, and is checked like any other value of a model's.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from .arguments import DbRead
-from .errors import InvalidCursorError
+from .errors import InvalidArgumentsError, InvalidCursorError
+from .repair import repaired
 
 
 class Cursor(BaseModel):
@@ -62,8 +62,8 @@ def cursor_of(read: DbRead) -> Cursor | None:
         return None
     try:
         text = base64.urlsafe_b64decode(read.cursor + "=" * (-len(read.cursor) % 4))
-        cursor = Cursor.model_validate_json(text)
-    except (binascii.Error, ValueError, ValidationError):
+        cursor = Cursor.model_validate(repaired(json.loads(text)))
+    except (ValueError, RecursionError, InvalidArgumentsError):
         raise InvalidCursorError from None
     if cursor.question != question_of(read):
         raise InvalidCursorError

@@ -12,7 +12,7 @@ from sqlalchemy.orm import undefer
 
 from alfred_refs import sqla
 from alfred_refs.entries import Draft
-from alfred_refs.errors import GoneRefError, SetupError, UnknownRefError
+from alfred_refs.errors import BadRefError, SetupError
 
 from .arguments import SEMANTIC, DbRead, FilterClause, OrGroup
 from .calls import Call
@@ -207,7 +207,7 @@ class Reader:
         wanted = (cursor.ref, table.entity)
         try:
             return self._call.resolved([wanted])[wanted]
-        except (GoneRefError, UnknownRefError):
+        except BadRefError:
             raise InvalidCursorError from None
 
     def _next(

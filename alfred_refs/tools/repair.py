@@ -1,13 +1,15 @@
 """What models get wrong in the letters of a payload, put right before anybody looks at it.
 
-JSON comes in and goes out: NUL characters are taken out of texts and names, because no text of
-PostgreSQL can have them. What cannot be put right, half a surrogate pair or values nested without
-end, is refused.
+JSON comes in and goes out: NUL characters are taken out of the values of new and changed rows,
+because no text of PostgreSQL can have them, and it is noted where. Anywhere else one would change
+what is meant: that is refused, as is what cannot be put right, half a surrogate pair or values
+nested without end.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 from .errors import InvalidArgumentsError
@@ -17,6 +19,12 @@ DEEPEST = 50
 
 LONGEST_INTEGER = 1_024
 """Bits: as far as floating-point numbers go, in whose place JSON has integers."""
+
+Path = tuple[str | int, ...]
+"""Names and places that lead to a value in arguments."""
+
+_NUL = "\x00"
+_DATA = "data"  # the field that has what is to be stored
 
 
 def parsed(arguments: Any) -> Any:
@@ -33,36 +41,79 @@ def parsed(arguments: Any) -> Any:
         raise InvalidArgumentsError("they are not valid JSON") from None
 
 
-def repaired(value: Any, depth: int = 0) -> Any:
-    """Return a JSON value without NUL characters.
+def repaired(arguments: Any) -> Any:
+    """Return arguments as JSON, without NUL characters.
 
     Raises:
-        InvalidArgumentsError: it has text that is not Unicode, is nested too deep, or is no JSON.
+        InvalidArgumentsError: they have text that is not Unicode, or a NUL character where it is
+            no data; are nested too deep; or are no JSON.
     """
-    if depth > DEEPEST:
-        raise InvalidArgumentsError(f"values are nested more than {DEEPEST} levels deep")
-    if isinstance(value, str):
-        return _text(value)
-    if isinstance(value, dict):
-        return {_text(name): repaired(each, depth + 1) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [repaired(each, depth + 1) for each in value]
-    if value is None or isinstance(value, bool | int | float):
-        return _number(value)
-    raise InvalidArgumentsError(f"a value of type {type(value).__name__} is no JSON")
+    return Repair().value(arguments)
+
+
+class Repair:
+    """Puts the arguments of one call right.
+
+    Attributes:
+        removed: how many NUL characters were taken out, by the path of the text; for the names of
+            an object by the path of that.
+    """
+
+    def __init__(self) -> None:
+        self.removed = Counter[Path]()
+
+    def value(self, value: Any, path: Path = ()) -> Any:
+        """Return a JSON value without NUL characters.
+
+        Raises:
+            InvalidArgumentsError: as `repaired` does.
+        """
+        if len(path) > DEEPEST:
+            raise InvalidArgumentsError(f"values are nested more than {DEEPEST} levels deep")
+        if isinstance(value, str):
+            return self._text(value, path)
+        if isinstance(value, dict):
+            return self._object(value, path)
+        if isinstance(value, list | tuple):
+            return [self.value(each, (*path, n)) for n, each in enumerate(value)]
+        if value is None or isinstance(value, bool | int | float):
+            return _number(value)
+        raise InvalidArgumentsError(f"a value of type {type(value).__name__} is no JSON")
+
+    def _object(self, value: dict[Any, Any], path: Path) -> dict[str, Any]:
+        names = {name: self._text(name, path) for name in value}
+        if len(set(names.values())) < len(names):
+            raise InvalidArgumentsError(
+                "it has two names that are the same without NUL characters", field_at(path)
+            )
+        return {names[name]: self.value(each, (*path, names[name])) for name, each in value.items()}
+
+    def _text(self, text: Any, path: Path) -> str:
+        if not isinstance(text, str):
+            raise InvalidArgumentsError("a name of a field is no text")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InvalidArgumentsError("a text has half of a surrogate pair") from None
+        if _NUL not in text:
+            return text
+        if path[:1] != (_DATA,) and path[:1] + path[2:3] != ("also", _DATA):
+            raise misplaced_nul(path)
+        self.removed[path] += text.count(_NUL)
+        return text.replace(_NUL, "")
+
+
+def field_at(path: Path) -> str | None:
+    """Return what errors call the place of a value."""
+    return ".".join(map(str, path)) or None
+
+
+def misplaced_nul(path: Path) -> InvalidArgumentsError:
+    """Return the error that refuses a NUL character: without it something else may be meant."""
+    return InvalidArgumentsError("it has a NUL character; write it without", field_at(path))
 
 
 def _number(value: Any) -> Any:
     if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
         raise InvalidArgumentsError(f"a number has more than {LONGEST_INTEGER} bits")
     return value
-
-
-def _text(text: Any) -> str:
-    if not isinstance(text, str):
-        raise InvalidArgumentsError("a name of a field is no text")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidArgumentsError("a text has half of a surrogate pair") from None
-    return text.replace("\x00", "")

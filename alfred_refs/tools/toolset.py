@@ -43,7 +43,8 @@ from .grammar import check_filters
 from .hooks import Hooks
 from .permits import Verb
 from .reading import Reader
-from .repair import parsed, repaired
+from .removals import notes_of
+from .repair import Repair, parsed
 from .results import Limits
 from .schemas import Form, schemas_of
 from .setting import Setting
@@ -153,10 +154,12 @@ class Toolset:
         """Return what a model is told: an answer, or what it did wrong."""
         table, checked, begun = None, None, monotonic()
         try:
-            checked = _checked(tool, arguments)
+            repair = Repair()
+            checked = _checked(tool, repair.value(parsed(arguments)))
             table = self.tables.named(checked.table)
             check_filters(checked, table)
-            return _done(call, checked)
+            notes = notes_of(repair.removed, checked, self.tables)
+            return _noted(_done(call, checked), notes)
         except Exception as error:
             most = self._setting.limits.seconds
             slow = most if most is not None and monotonic() - begun >= most else None
@@ -289,7 +292,12 @@ def _shortened(value: Any) -> Any:
     return [_shortened(each) for each in value] if isinstance(value, list) else value
 
 
-def _checked(tool: str, arguments: Any) -> Arguments:
+def _noted(answer: Answer, notes: Sequence[str]) -> Answer:
+    """Put notes before those that an answer has."""
+    return {**answer, "notes": [*notes, *answer.get("notes", [])]} if notes else answer
+
+
+def _checked(tool: str, given: Any) -> Arguments:
     """Return the arguments of a call.
 
     Raises:
@@ -298,7 +306,6 @@ def _checked(tool: str, arguments: Any) -> Arguments:
     model = TOOLS.get(tool)
     if model is None:
         raise UnknownToolError(tool, TOOLS)
-    given = repaired(parsed(arguments))
     if not isinstance(given, dict):
         raise InvalidArgumentsError("they are no object")
     try:

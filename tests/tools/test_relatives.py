@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import (
@@ -194,9 +194,9 @@ Book.last = relationship(
 )
 
 CLASSES = [Person, Author, Book, Page, Note, Cover, Tag]
-RELATED = {
+RELATED: dict[Any, list[str]] = {
     class_: [each.key for each in inspect(class_).relationships]
-    for class_ in (Author, Book, Page, Tag)
+    for class_ in cast(list[type[Any]], [Author, Book, Page, Tag])
 }
 
 
@@ -311,7 +311,7 @@ class Doubled(TypeDecorator[int]):
 
     impl = Integer
     cache_ok = True
-    python_type = int  # type: ignore[assignment]  # a property, elsewhere
+    python_type = int
 
     def process_bind_param(self, value: int | None, _: object) -> int | None:
         """Double it."""

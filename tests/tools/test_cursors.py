@@ -1,0 +1,90 @@
+"""Cursors that a model has changed, or made up: refused, and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from tests.tools.conftest import Call
+from tests.tools.test_filters import EACH_TIME, Kitchen, kitchen
+
+__all__ = ["kitchen"]
+
+ASKED: dict[str, Any] = {"table": "dishes", "order_by": ["name", "price", "seen_at"], "limit": 1}
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just("a\x00b"),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+def decoded(cursor: str) -> dict[str, Any]:
+    """Return what is in a cursor."""
+    read: dict[str, Any] = json.loads(base64.urlsafe_b64decode(f"{cursor}=="))
+    return read
+
+
+def encoded(read: Any) -> str:
+    """Return a cursor that has something in it."""
+    return base64.urlsafe_b64encode(json.dumps(read).encode()).decode().rstrip("=")
+
+
+def codes_of(kitchen: Kitchen, **changes: Any) -> str | None:
+    """Return the code of the answer to a cursor with changes, `None` if there are rows."""
+    read = decoded(kitchen.call("db_read", **ASKED)["cursor"]) | changes
+    answer = kitchen.toolset.call(
+        kitchen.session, "db_read", {**ASKED, "cursor": encoded(read)}
+    )
+    return answer["error"]["code"] if "error" in answer else None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"after": ["a\x00b", None, None]},
+        {"after": ["\ud800", None, None]},
+        {"after": ["a", 10**400, None]},
+        {"after": ["a", float("nan"), None]},
+        {"after": ["a", None, "0001-01-01T00:00:00+14:00"]},
+        {"after": ["a", None, {"b": []}]},
+        {"after": ["a"]},
+        {"ref": "dish_1\x00"},
+        {"ref": "dish_999"},
+        {"ref": "cuisine_1"},
+        {"ref": "gen_dish_1"},
+        {"ref": "0a0a0a0a-0a0a-0a0a-0a0a-0a0a0a0a0a0a"},
+        {"ref": ""},
+        {"shown": -1},
+        {"data": "\x00"},
+    ],
+    ids=str,
+)
+def test_a_cursor_with_anything_else_in_it_is_refused(
+    kitchen: Kitchen, changes: dict[str, Any]
+) -> None:
+    """Values that no column has, that no driver takes, and refs of no row of the table."""
+    assert codes_of(kitchen, **changes) == "invalid_cursor"
+
+
+@EACH_TIME
+@given(
+    name=st.sampled_from(["after", "ref", "shown", "drafts", "version", "question"]),
+    value=VALUES | st.lists(VALUES, min_size=3, max_size=3),
+)
+def test_whatever_is_in_a_cursor_is_answered(kitchen: Kitchen, name: str, value: Any) -> None:
+    """With rows, or that it is none."""
+    assert codes_of(kitchen, **{name: value}) in (None, "invalid_cursor")
+
+
+@pytest.mark.parametrize("read", ["[" * 100_000, "{}", "[]", "null", "\x00"])
+@pytest.mark.usefixtures("dishes")
+def test_what_is_no_cursor_is_refused(call: Call, read: str) -> None:
+    """Though it has a cursor's letters."""
+    cursor = base64.urlsafe_b64encode(read.encode()).decode()
+
+    assert call("db_read", **{**ASKED, "cursor": cursor})["error"]["code"] == "invalid_cursor"
