@@ -181,7 +181,7 @@ class Kitchen:
         """Return what a column has for what a model writes."""
         if isinstance(given, list):
             return [self.value_of(name, each) for each in given]
-        if given is None or (name.endswith("id") and given == ""):
+        if given is None:
             return None
         if name.endswith("id") or name == "alike":
             return self._conversation.resolve(given)

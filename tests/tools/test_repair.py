@@ -72,6 +72,41 @@ def test_a_nul_is_refused_where_it_is_no_text_to_be_stored(
     assert stored(kitchen.session) == before
 
 
+@pytest.mark.parametrize("field", ["id", "cuisine_id", "parts.dish_id"])
+@pytest.mark.parametrize(
+    "widened",
+    [
+        {"op": "!=", "value": ""},
+        {"op": "neq", "value": ""},
+        {"op": "not_in", "value": [""]},
+        {"op": "not_in", "value": ["dish_1", ""]},
+    ],
+    ids=str,
+)
+def test_no_negation_arises_from_an_empty_text(
+    kitchen: Kitchen, field: str, widened: dict[str, Any]
+) -> None:
+    """It is null in a column of refs, and what is not null would be all rows."""
+    turned = {"!=": "=", "neq": "=", "not_in": "in"}[widened["op"]]
+    clause = {"field": field, **widened}
+    before = stored(kitchen.session)
+    for filter_ in (clause, {"or": [{"not": {**clause, "op": turned}}]}):
+        asked = {"table": "dishes", "filters": [filter_]}
+        answer = kitchen.toolset.call(kitchen.session, "db_delete", asked)
+        assert answer["error"]["code"] in ("invalid_filter", "wrong_entity")
+    assert stored(kitchen.session) == before
+
+
+def test_an_empty_text_is_null_in_columns_of_refs(kitchen: Kitchen) -> None:
+    """What is stored, and what is looked for."""
+    none = kitchen.call("db_read", table="dishes", filters=[{"field": "cuisine_id", "op": "is_null"}])
+    for op, value in (("=", ""), ("in", [""])):
+        clause = {"field": "cuisine_id", "op": op, "value": value}
+        assert kitchen.call("db_read", table="dishes", filters=[clause]) == none
+    changed = kitchen.call("db_update", table="dishes", filters=BY_REF, data={"cuisine_id": ""})
+    assert [row["cuisine_id"] for row in changed["rows"]] == [None]
+
+
 def test_it_is_said_where_nuls_were_left_out(call: Call) -> None:
     """By column, whatever they were in there, and of all rows together."""
     rows = [
