@@ -285,7 +285,7 @@ def untold(tables: Engine, conversation: Conversation) -> uuid.UUID:
 @pytest.fixture
 def other(tables: Engine, untold: uuid.UUID) -> Iterator[RefSession]:
     """A session of another process, which has met nothing."""
-    assert untold
+    assert isinstance(untold, uuid.UUID)
     conversation = RefRegistry(tables).conversation("chat-7")
     with RefSession(tables, conversation=conversation) as session:
         yield session

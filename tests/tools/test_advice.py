@@ -336,7 +336,8 @@ def creating() -> Iterator[Asked]:
         yield "db_create", {"table": "dishes", "from_draft": "gen_dish_1", "data": data}
     for given in ("gen_dish_9", "gen_dish_2", "gen_part_1", "dish_1", ["gen_dish_1"] * 2, [], 1):
         yield "db_create", {"table": "dishes", "from_draft": given}
-    for asked in ({}, {"data": []}, {"data": 1}, {"data": [1]}, {"data": {}, "from_draft": ["x"]}):
+    shapeless: list[Named] = [{}, {"data": []}, {"data": 1}, {"data": [1]}]
+    for asked in (*shapeless, {"data": {}, "from_draft": ["x"]}):
         yield "db_create", {"table": "dishes", **asked}
     yield "db_create", {"table": "parts", "data": {"note": "of nothing"}}
     yield "db_create", {"table": "servings", "data": {"dish_id": "dish_2", "place": 1}}

@@ -140,7 +140,11 @@ def test_a_list_of_its_own_will_do_for_each_verb(session: RefSession) -> None:
 @pytest.fixture
 def drafts(conversation: Conversation) -> list[str]:
     """Three drafts of dishes."""
-    made = [{"name": "dal", "servings": 1}, {"name": "raita"}, {"name": "naan", "servings": 3}]
+    made: list[Named] = [
+        {"name": "dal", "servings": 1},
+        {"name": "raita"},
+        {"name": "naan", "servings": 3},
+    ]
     return [conversation.draft(Dish, content).ref for content in made]
 
 
@@ -306,7 +310,7 @@ def test_a_question_of_a_hook_may_name_rows_with_several_key_columns(session: Re
     """By their refs, which are looked up when the hook is through."""
     [row] = Toolset(MODELS).call(session, "db_read", {"table": "servings"})["rows"]
     for op, count in (("in", 1), ("not_in", 0)):
-        named = FilterClause(field="_ref", op=op, value=[row["_ref"]])  # type: ignore[arg-type]
+        named = FilterClause(field="_ref", op=op, value=[row["_ref"]])
         toolset = Toolset(MODELS, hooks={Serving: [Asking(filters=[named])]})
         assert toolset.call(session, "db_read", {"table": "servings"})["count"] == count
 
