@@ -19,7 +19,7 @@ from . import sqla
 from .columns import KeyColumn
 from .errors import UntranslatableError
 from .inputs import Inputs
-from .slots import Slot, Swap, swapped, takes_keys
+from .slots import Slot, Swap, check_one, swapped, takes_keys
 
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 """What is given to `Session.execute` beside the statement."""
@@ -78,7 +78,10 @@ def texts(
         return text
 
     for place, slot in inputs.positions.items():
-        swapped(sqla.parameter_value(values[place]), slot, note)
+        value = sqla.parameter_value(values[place])
+        if not sqla.takes_list(values[place]):
+            check_one(value, slot)
+        swapped(value, slot, note)
     for record in _records(statement, parameters):
         _note_record(record, inputs, note)
     if inputs.unnamed:
@@ -170,7 +173,10 @@ class _Swapping:
 def _note_record(record: Any, inputs: Inputs, note: Swap) -> None:
     if isinstance(record, Mapping):
         for name, value in record.items():
-            swapped(value, inputs.named.get(_name(name)), note)
+            slot = inputs.named.get(_name(name))
+            if _name(name) in inputs.single:
+                check_one(value, slot)
+            swapped(value, slot, note)
     else:
         for value, slot in zip(record, inputs.ordered, strict=True):
             swapped(value, slot, note)

@@ -43,6 +43,7 @@ class Inputs:
         unnamed: the same as `positions` of those parameters that the program gave no name, by
             what SQLAlchemy makes their names of: their values may come with the execution too.
         names: those that the program gave itself: of parameters, and of columns that are written.
+        single: those of parameters that stand for one value, and no list of such.
     """
 
     positions: Mapping[int, Slot]
@@ -52,6 +53,7 @@ class Inputs:
     keys: Mapping[str, KeyColumn]
     unnamed: Sequence[tuple[str, Slot]]
     names: Collection[str]
+    single: Collection[str] = frozenset()
 
     def without(self, places: Collection[int]) -> Inputs:
         """Return the inputs of one execution: in these places of the statement are no refs."""
@@ -95,4 +97,5 @@ def inputs_of(
         {p.key: slot for p in parameters if isinstance(slot := slots.get(p.key), KeyColumn)},
         [(stem, slots[key]) for stem, key in stems if key in slots],
         frozenset(named).union(columns),
+        frozenset(p.key for p in parameters if not p.unique and not sqla.takes_list(p)),
     )

@@ -83,6 +83,20 @@ def swapped(value: Any, slot: Slot | None, swap: Swap) -> Any:
             return [_swapped_row(row, slot, swap) for row in value]
 
 
+def check_one(value: Any, slot: Slot | None) -> None:
+    """Check what is compared with one key.
+
+    A list of texts would be sent as one text, which is the key of no row: what is not it is all.
+
+    Raises:
+        UntranslatableError: it is a list.
+    """
+    if not isinstance(slot, KeyColumn) or slot.key_type != "string" or slot.array:
+        return
+    if _is_listed(value):
+        raise _misfit(slot, "a list stands where one ref is needed")
+
+
 def _swapped_lists(value: Any, column: KeyColumn, swap: Swap) -> Any:
     """Return a list of keys, or a list of such lists as IN takes it."""
     if isinstance(value, str):

@@ -30,7 +30,7 @@ from .engines import (
     root_of as root_of,
     wait_for as wait_for,
 )
-from .flushes import save_in_order as save_in_order
+from .flushes import save_in_order as save_in_order, states_in_circle as states_in_circle
 from .mapping import (
     added_to as added_to,
     attributes_of as attributes_of,
@@ -57,6 +57,7 @@ from .parameters import (
     may_be_named as may_be_named,
     parameter_value as parameter_value,
     stem_of as stem_of,
+    takes_list as takes_list,
 )
 from .results import (
     Rows as Rows,

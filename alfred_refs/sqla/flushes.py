@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from sqlalchemy.exc import CircularDependencyError
 from sqlalchemy.orm import InstanceState, UOWTransaction, unitofwork
 
 # 2.1 has underscores before the names of 2.0
@@ -44,3 +45,12 @@ def save_in_order(flush: UOWTransaction, pairs: Iterable[tuple[State, State]]) -
         pairs: what is to be saved first, and what after it; no circle.
     """
     flush.presort_actions["alfred_refs", "order"] = _InOrder(pairs)
+
+
+def states_in_circle(error: CircularDependencyError) -> list[State]:
+    """Return the instances of which a flush has found none to be saved first.
+
+    Each is in an action of the unit of work, which has its state.
+    """
+    found = (getattr(action, "state", None) for action in error.cycles)
+    return [state for state in found if state is not None]

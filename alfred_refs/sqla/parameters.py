@@ -6,9 +6,9 @@ import re
 from inspect import getclosurevars
 from typing import Any
 
-from sqlalchemy import BindParameter
+from sqlalchemy import ARRAY, BindParameter
 from sqlalchemy.orm import InstanceState, RelationshipProperty
-from sqlalchemy.types import TypeEngine
+from sqlalchemy.types import NullType, TypeEngine
 
 _MADE_KEY = re.compile(r"%\(\d+ (.*)\)s", re.DOTALL)  # of what the program did not name
 _MADE_NAME = re.compile(r"(.*)_[0-9a-f]+", re.DOTALL)  # the same, compiled
@@ -18,6 +18,11 @@ _READS_ATTRIBUTE = f"{RelationshipProperty._get_attr_w_warn_on_none.__qualname__
 def parameter_value(parameter: BindParameter[Any]) -> Any:
     """Return the value of a parameter, or `None` where it comes with the execution."""
     return parameter.effective_value
+
+
+def takes_list(parameter: BindParameter[Any]) -> bool:
+    """Tell whether a parameter may stand for several values: in IN, or in an array."""
+    return parameter.expanding or isinstance(parameter.type, ARRAY | NullType)
 
 
 def attribute_behind(parameter: BindParameter[Any]) -> tuple[InstanceState[Any], str] | None:

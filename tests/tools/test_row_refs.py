@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, ForeignKey, String, Uuid
+from sqlalchemy import ColumnElement, Engine, ForeignKey, String, Uuid, bindparam, delete, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from alfred_refs import RefPolicy, RefRegistry, RefSession
+from alfred_refs import RefPolicy, RefRegistry, RefSession, UntranslatableError
 from alfred_refs.tools import Toolset
 from tests.fix_session import TravelLog
 from tests.models import Recipe, RecipeNote
@@ -148,6 +148,37 @@ def test_rows_with_text_keys_are_read_page_by_page(
 
     assert first["rows"][0][name] != second["rows"][0][name]
     assert second["more"] is False
+
+
+@pytest.mark.parametrize(
+    "criterion",
+    [
+        Country.code != ["country_1"],
+        Country.code != ("country_1",),
+        Country.code == ["country_1"],
+        ~(Country.code == ["country_1"]),
+        Country.code != bindparam("code", ["country_1"]),
+        Tongue.country != ["country_1"],
+    ],
+)
+def test_a_list_is_no_text_key(
+    saved: Engine, store: TravelLog, sent: list[str], criterion: ColumnElement[bool]
+) -> None:
+    """Of what is sent as text PostgreSQL makes a text that is nobody's key, and not it are all."""
+    registry = RefRegistry(store=store, policy=WITH_TEXTS)
+    with RefSession(saved, conversation=registry.conversation("texts")) as session:
+        codes = list(session.scalars(select(Country.code)))
+        with pytest.raises(UntranslatableError, match="a list stands where one ref is needed"):
+            session.execute(delete(Tongue).where(criterion))
+        named = delete(Country).where(Country.code != bindparam("code"))
+        with pytest.raises(UntranslatableError, match="a list stands where one ref is needed"):
+            session.execute(named, {"code": ["country_1"]})
+        assert [each for each in sent if "DELETE" in each] == []
+        for is_one in (
+            Country.code.in_(["country_1"]),
+            Country.code.in_(bindparam("codes", ["country_1"], expanding=True)),
+        ):
+            assert list(session.scalars(select(Country.code).where(is_one))) == codes[:1]
 
 
 def test_a_row_with_a_key_of_texts_is_named_by_its_ref(call_with_texts: Call) -> None:
