@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, event
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import CircularDependencyError, IntegrityError
 from sqlalchemy.orm import InstanceState, SessionTransaction, UOWTransaction
 
 from . import sqla
@@ -101,6 +101,12 @@ class InterpretedSession(ConfinedSession):
                 saved = self._interpreter.saving.saved_meanwhile(error)
                 if saved is not None:
                     raise saved from error
+            raise
+        except CircularDependencyError as error:
+            if self._interpreter is not None:
+                circle = self._interpreter.saving.circle(error)
+                if circle is not None:
+                    raise circle from None
             raise
 
     def expunge_all(self) -> None:

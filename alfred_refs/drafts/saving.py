@@ -20,7 +20,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, cast
 
 from sqlalchemy import Column, PrimaryKeyConstraint, Table
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import CircularDependencyError, IntegrityError
 from sqlalchemy.orm import InstanceState, Session, UOWTransaction
 
 from alfred_refs import sqla
@@ -28,6 +28,7 @@ from alfred_refs.alternates import Held
 from alfred_refs.boundary import Boundary
 from alfred_refs.columns import KeyColumn
 from alfred_refs.diagnosis import said
+from alfred_refs.entries import Draft
 from alfred_refs.errors import (
     CircularDraftsError,
     DraftTwiceError,
@@ -64,6 +65,8 @@ class DraftSaving:
         self._outcome = outcome
         self._conversation = boundary.conversation
         self._entities = boundary.conversation.plans.entities
+        # the new instances of the last flush, by the refs of their drafts
+        self._flushed: Mapping[str, State] = {}
         self._conversation.look_in(SessionRows(session, self._entities))
 
     def resolve_new(self, flush: UOWTransaction) -> None:
@@ -76,9 +79,10 @@ class DraftSaving:
         if not held:  # the common way
             self._boundary.resolve_new()
             return
-        new = self._new(held)
+        self._flushed = new = self._new(held)
         pairs = _in_order(held, new)
-        keys = self._reserved(new) if new else {}
+        drafts = self._reserved(new) if new else {}
+        keys = {ref: (draft.entity, cast(Key, draft.key)) for ref, draft in drafts.items()}
         saving = self._conversation.saving
         saving.update(keys)
         try:
@@ -88,6 +92,7 @@ class DraftSaving:
                 del saving[ref]
             raise
         self.resolved(held, keys)
+        self._outcome.labelled(self._labels(new, drafts))
         if pairs:
             sqla.save_in_order(flush, pairs)
 
@@ -116,8 +121,20 @@ class DraftSaving:
                 new[value] = state
         return new
 
-    def _reserved(self, new: Mapping[str, State]) -> dict[str, EntityKey]:
-        """Return the keys that new instances get, which are their drafts' from now on.
+    def _labels(
+        self, new: Mapping[str, State], drafts: Mapping[str, Draft]
+    ) -> dict[EntityKey, str]:
+        """Return what rows are to be called that were called something else as drafts."""
+        labels: dict[EntityKey, str] = {}
+        for ref, draft in drafts.items():
+            label = self._entities.of_class(new[ref].class_).label
+            said = None if label is None else label.of(new[ref].dict)
+            if said is not None and said != draft.label:
+                labels[draft.entity, cast(Key, draft.key)] = said
+        return labels
+
+    def _reserved(self, new: Mapping[str, State]) -> dict[str, Draft]:
+        """Return drafts with the keys that new instances get, which are theirs from now on.
 
         Raises:
             BadRefError: one is no draft that can be saved.
@@ -132,7 +149,7 @@ class DraftSaving:
         for ref, draft in drafts.items():
             if draft.saved is not None:
                 raise SavedDraftError(ref, draft.saved)
-        return {ref: (draft.entity, cast(Key, draft.key)) for ref, draft in drafts.items()}
+        return drafts
 
     def _new_keys(self, class_: type[Any], count: int) -> list[Key]:
         entities = self._entities
@@ -152,6 +169,16 @@ class DraftSaving:
             self._conversation.saving.pop(ref, None)
         for text in texts:
             text.put_back(self._boundary)
+
+    def circle(self, error: CircularDependencyError) -> CircularDraftsError | None:
+        """Return the error for drafts that name each other by relationships; `None` if none do.
+
+        Args:
+            error: of a flush that has found nothing to be the first.
+        """
+        states = sqla.states_in_circle(error)
+        refs = [ref for ref, state in self._flushed.items() if state in states]
+        return CircularDraftsError(refs) if refs else None
 
     # What others have saved
 

@@ -71,9 +71,10 @@ class CircularDraftsError(DraftRefError):
         self._data = (self.refs,)
 
     def _message(self) -> str:
+        others = " and what is inside of it" if len(self.refs) == 1 else ""
         return (
-            f"{', '.join(map(repr, self.refs))} name each other, so that none can be saved first; "
-            "leave one of these refs out, and set it once both are saved"
+            f"{', '.join(map(repr, self.refs))}{others} name each other, so that none can be "
+            "saved first; leave one of these refs out, and set it once both are saved"
         )
 
 
