@@ -20,6 +20,7 @@ from .entities import Entities
 from .errors import DraftContentError, SetupError
 from .guard import scrub
 from .json_values import UnfitValueError, Values, values_of
+from .labels import Loaded
 from .naming import root_of
 from .new_keys import check_made
 
@@ -132,6 +133,28 @@ def with_class(model: type[Any], content: Mapping[str, Any]) -> dict[str, Any]:
         return dict(content)
     values = values_of(mapper.column_attrs[name].columns[0].type, None)
     return {name: values.show(mapper.polymorphic_identity), **content}
+
+
+def seen_by_labels(record: Record) -> dict[str, Any]:
+    """Return a record as labels are made of it: values as of a row, and the new rows inside.
+
+    Null in a column that needs a value is a value that is not there yet. Rows that are named by
+    their refs are not loaded, and so is what relates to some.
+    """
+    mapper = _mapper(record.model)
+    needed = {each.key for each in mapper.column_attrs if not _may_be_null(each.columns[0])}
+    seen = {n: each for n, each in record.values.items() if each is not None or n not in needed}
+    for name, rows in record.related.items():
+        inside = [each for each in rows if isinstance(each, Record)]
+        if len(inside) == len(rows):
+            made = [Loaded(_mapper(each.model), seen_by_labels(each)) for each in inside]
+            is_list = mapper.relationships[name].uselist
+            seen[name] = made if is_list else next(iter(made), None)
+    return seen
+
+
+def _may_be_null(column: Any) -> bool:
+    return not isinstance(column, Column) or bool(column.nullable)
 
 
 def class_of(model: type[Any], content: Mapping[str, Any]) -> type[Any]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import islice
 from typing import Any, get_args
 
@@ -19,9 +18,9 @@ from sqlalchemy import Table
 
 from . import contents, labels
 from .caches import Caches
-from .draft_fields import check_draftable, model_of, record_of, with_class
+from .draft_fields import check_draftable, model_of, record_of, seen_by_labels, with_class
 from .entries import Draft
-from .errors import LabelError, SavedDraftError, SetupError, StaleDraftError
+from .errors import SavedDraftError, SetupError, StaleDraftError
 from .keys import Key
 from .plans import Plans
 from .refmap import RefMap
@@ -75,8 +74,7 @@ class DraftMap(RefMap):
         model = model_of(entity, self.plans.entities)
         if model is not None:
             check_draftable(model, self.plans.entities)
-        text = self._content(model, content)
-        new = NewDraft(name, text, self._called(name, content, label))
+        new = NewDraft(name, *self._content(model, content, label))
         [entry] = self._store.draft(self._address, [new], self.working_turn)
         return self._shown(entry)
 
@@ -208,8 +206,8 @@ class DraftMap(RefMap):
     def _edit(
         self, ref: Ref, content: Mapping[str, Any], label: str | None, version: int | None
     ) -> DraftEdit:
-        text = self._content(model_of(ref.entity, self.plans.entities), content)
-        return DraftEdit(ref, text, self._called(ref.entity, content, label), version)
+        model = model_of(ref.entity, self.plans.entities)
+        return DraftEdit(ref, *self._content(model, content, label), version)
 
     def _uneditable(self, refs: Sequence[str], versions: Mapping[str, int]) -> StaleDraftError:
         """Return why drafts could not be edited, if not because one cannot be used at all."""
@@ -286,22 +284,36 @@ class DraftMap(RefMap):
         refs = [ref for text in dict.fromkeys(texts) if (ref := draft_named(text)) is not None]
         return self._fetch_drafts(refs)
 
-    def _content(self, model: type[Any] | None, content: Mapping[str, Any]) -> str:
+    def _content(
+        self, model: type[Any] | None, content: Mapping[str, Any], label: str | None
+    ) -> tuple[str, str | None]:
         """Return content as it is kept, once it is known to be some of the entity's rows.
 
         Of an entity that no class of this process is mapped to, only its form is known.
+
+        Returns:
+            its text, and its label: that which is given, or else the one that the class makes of
+            what is there, if it can be made of that.
+
+        Raises:
+            LabelError: the class's function cannot be used.
         """
+        called = None if label is None else labels.clean(label)
         if model is None or not isinstance(content, Mapping):
-            return contents.to_text(content)
+            return contents.to_text(content), called
         text = contents.to_text(with_class(model, content))
         entities = self.plans.entities
-        wanted = dict.fromkeys(record_of(model, content, entities).refs(entities))
+        record = record_of(model, content, entities)
+        wanted = dict.fromkeys(record.refs(entities))
         drafts = [want for want in wanted if draft_named(want[0]) is not None]
         self.resolve_wanted([want for want in wanted if draft_named(want[0]) is None])
         found = self._drafts_of([text for text, _ in drafts])
         for draft, needed in drafts:
             self._checked(draft, found, needed)
-        return text
+        said = entities.of_class(record.model).label
+        if label is None and said is not None:
+            called = said.of(seen_by_labels(record))
+        return text, called
 
     def _checked(
         self, text: str, found: Mapping[Ref, DraftEntry], entity: str | None = None
@@ -322,22 +334,14 @@ class DraftMap(RefMap):
             raise self._telemetry.refused(self.id, error)
         return entry
 
-    def _called(self, entity: str, content: Mapping[str, Any], label: str | None) -> str | None:
-        """Return the label that is given, or else the one that the class makes of the content."""
-        if label is not None:
-            return labels.clean(label)
-        said = self.plans.entities.label_of(entity)
-        with suppress(LabelError):  # a function of rows may stumble over what is none yet
-            return None if said is None else said.of(content)
-        return None
-
     def _shown(self, entry: DraftEntry, *, keys: bool = False) -> Draft:
-        entity, saved = entry.ref.entity, None
+        entity, saved, label = entry.ref.entity, None, entry.label
         if entry.state == "saved" and entry.key is not None:
             row = entry.row
             saved = str(row.ref) if row else self.refer_pairs([(entity, entry.key)])[0]
+            label = row.label if row and row.label is not None else label
         return Draft(
-            *(str(entry.ref), entity, json.loads(entry.content), entry.label, entry.turn),
+            *(str(entry.ref), entity, json.loads(entry.content), label, entry.turn),
             *(entry.edited, entry.version, entry.state, entry.key is not None, saved),
             key=entry.key if keys else None,
         )

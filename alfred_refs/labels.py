@@ -133,6 +133,8 @@ def _seen(value: Any) -> Any:
     """Return what a function may see of an attribute's value: no instance, which could load."""
     if isinstance(value, (list, tuple, set)):
         return [_seen(each) for each in value]
+    if isinstance(value, Loaded):
+        return value
     if hasattr(value, "_sa_instance_state"):
         state = sqla.state_of(value)
         return Loaded(state.mapper, state.dict)

@@ -210,12 +210,12 @@ class Outcome:
         labels, self._labels = self._labels, {}
         saved, self._saved = self._saved, []
         try:
-            self._conversation.end_saving(saved)
+            told = self._conversation.end_saving(saved, labels)
             for reason in set(gone.values()):
                 pairs = [pair for pair in gone if gone[pair] == reason]
                 self._conversation.note_gone(pairs, reason, self._instances)
             self._conversation.confirm_back()
-            self._conversation.tell_labels(labels)
+            self._conversation.tell_labels({p: labels[p] for p in labels if p not in told})
         except SQLAlchemyError:
             # The transaction has ended well or badly on its own account; this is only a note.
             count = len(gone) + len(saved)

@@ -23,7 +23,7 @@ from .errors import SavedDraftError
 from .keys import Key
 from .refs import Ref
 from .settling import Rows
-from .store import DraftEntry, EntityKey, Entry
+from .store import NO_LABELS, DraftEntry, EntityKey, Entry
 
 
 class Viewer(Protocol):
@@ -190,12 +190,28 @@ class SessionConversation(DraftMap):
                 error = SavedDraftError(ref, self.refer_pairs([self.saving[ref]])[0])
                 raise self._telemetry.refused(self.id, error)
 
-    def end_saving(self, saved: Collection[str]) -> None:
-        """Note that the transaction is over, and which of its drafts are saved."""
+    def end_saving(
+        self, saved: Collection[str], labels: Mapping[EntityKey, str] = NO_LABELS
+    ) -> Collection[EntityKey]:
+        """Note that the transaction is over, and which of its drafts are saved.
+
+        Args:
+            saved: their refs.
+            labels: what rows are called whose labels have changed. A draft's row gets a ref with
+                its label, or it would be known by the draft's.
+
+        Returns:
+            of which of these rows the store knows the label then.
+        """
         pairs = [self.saving[ref] for ref in saved]
         self.saving.clear()
-        if pairs and self._rows.committed(pairs):
-            self.confirm_drafts(saved)
+        if not pairs or not self._rows.committed(pairs):
+            return ()
+        self.confirm_drafts(saved)
+        new = {p: labels[p] for p in pairs if p in labels and not self._mine.shows(*p)}
+        self._labels |= new
+        self.meet(new)
+        return new
 
     def _settled(self, drafts: Mapping[Ref, DraftEntry]) -> Mapping[Ref, DraftEntry]:
         # rows of the session's own transaction are there for itself, and for nobody else yet

@@ -22,6 +22,7 @@ from alfred_refs import (
     DraftContentError,
     DraftRefError,
     GoneRefError,
+    LabelError,
     RawKeyError,
     RefPolicy,
     RefRegistry,
@@ -116,12 +117,49 @@ def test_a_draft_is_called_as_its_class_says(
     assert chat.draft(entity, content, label).label == called
 
 
-def test_a_label_that_cannot_be_made_of_a_draft_is_none() -> None:
-    """A function of rows may not be ready for what is none yet; that is no fault of anybody."""
-    policy = RefPolicy(labels={Recipe: lambda recipe: recipe.name.title()})
-    chat = RefRegistry(store=MemoryStore(), policy=policy).conversation("chat-7")
+def chat_with(label: Callable[[Any], str | None], model: type[Any]) -> Conversation:
+    """Return a conversation in which a function says what rows of a class are called."""
+    policy = RefPolicy(labels={model: label})
+    return RefRegistry(store=MemoryStore(), policy=policy).conversation("chat-7")
 
-    assert [chat.draft(Recipe, {"name": name}).label for name in ("soup", None)] == ["Soup", None]
+
+def test_a_label_that_cannot_be_made_of_a_draft_is_none() -> None:
+    """Where a value is not there yet; that is no fault of anybody."""
+    chat = chat_with(lambda recipe: recipe.name.title(), Recipe)
+
+    contents: list[dict[str, Any]] = [{"name": "soup"}, {"name": None}, {}]
+    assert [chat.draft(Recipe, each).label for each in contents] == ["Soup", None, None]
+
+
+def test_a_label_is_made_of_values_as_rows_have_them() -> None:
+    """A date is one, in what is nested too; what is named by a ref alone is not known."""
+    plans = chat_with(lambda plan: plan.day.strftime("%d %B"), MealPlan)
+    recipes = chat_with(lambda recipe: str(recipe.plans[0].day.year), Recipe)
+
+    drafts = [plans.draft(MealPlan, {"day": "2026-05-01"}), plans.draft(MealPlan, {})]
+    assert [draft.label for draft in drafts] == ["01 May", None]
+    assert plans.edit_draft("gen_meal_plan_2", {"day": "2026-05-02"}).label == "02 May"
+    assert recipes.draft(Recipe, {"plans": [{"day": "2026-05-01"}]}).label == "2026"
+    recipes.draft(MealPlan, {})
+    assert recipes.draft(Recipe, {"plans": ["gen_meal_plan_1"]}).label is None
+
+
+@pytest.mark.parametrize(
+    ("label", "fact"),
+    [
+        (lambda plan: plan.day.nothing, "is a function that raised AttributeError"),
+        (lambda plan: plan.day, "is a function that returned a date"),
+        (lambda plan: plan.recipe_id, "is a function of 'recipe_id', which may hold keys"),
+    ],
+)
+def test_a_function_that_makes_no_label_is_told(label: Callable[[Any], Any], fact: str) -> None:
+    """As it is for rows."""
+    chat = chat_with(label, MealPlan)
+    chat.draft(MealPlan, {}, label="a plan")
+    with pytest.raises(LabelError, match=fact):
+        chat.draft(MealPlan, {"day": "2026-05-01"})
+    with pytest.raises(LabelError, match=fact):
+        chat.edit_draft("gen_meal_plan_1", {"day": "2026-05-01"})
 
 
 def test_an_edit_replaces_what_a_draft_holds(chat: Conversation) -> None:
