@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -23,7 +23,7 @@ from .errors import (
     WrongEntityError,
 )
 from .keys import spells_uuid
-from .refs import MAX_NUMBER, Ref
+from .refs import MAX_NUMBER, Ref, parse_ref
 from .store import Address, DraftEntry, Entry, Store
 
 _SHOWN = 10  # refs named in an error: enough to choose from, few enough for a prompt
@@ -33,6 +33,9 @@ _ALIKE = 0.75  # of two labels: one word of four may differ, or a letter of each
 
 # The digits of a UUID, however they are grouped, anywhere in a text.
 _UUID = re.compile(r"(?:[0-9a-f][-_]*){32}", re.IGNORECASE)
+
+# What may be a ref, between whatever stands before and after it.
+_WORDS = re.compile(r"(?<![\w-])[a-z][a-z0-9_]*_[0-9]+(?![\w-])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,9 @@ class Suggestions:
         is_name = ref is None and not _holds_uuid(text)
         text = text[:_LONGEST]  # no ref is as long, and comparing takes the square of it
         entities = self.store.entities(self.address)
+        inside = self._inside(text, entities, expected) if ref is None else None
+        if inside is not None:
+            return _shown(self.store.known(self.address, inside, _SHOWN)), str(inside)
         spelt = re.sub(r"[\W_]*[0-9]+\W*$", "", text).lower()
         alike = difflib.get_close_matches(spelt, entities, n=1)
         entity = expected or next(iter(alike), None)
@@ -64,14 +70,17 @@ class Suggestions:
         near = str(*called) if len(called) == 1 else None
         return _shown(dict([*called.items(), *known.items()][:_SHOWN])), near
 
+    def _inside(self, text: str, entities: Collection[str], expected: str | None) -> Ref | None:
+        """Return the one ref of a row that stands in a text, beside a label or whatever else."""
+        wanted = entities if expected is None else {expected}
+        found = [ref for ref in _refs_in(text) if not ref.draft and ref.entity in wanted]
+        there = [ref for ref in found if ref in self.store.known(self.address, ref, 1)]
+        return there[0] if len(there) == 1 else None
+
     def pending(self, entity: str | None) -> dict[str, str | None]:
-        """Return drafts that could be used, with labels: of any entity, if this one has none."""
-        for name in dict.fromkeys([entity, None]):
-            drafts = self.store.drafts(self.address, name, ["pending"])
-            known = {str(draft.ref): draft.label for draft in islice(drafts, _SHOWN)}
-            if known:
-                return known
-        return {}
+        """Return drafts that could be used, with labels, of one entity or of any."""
+        drafts = self.store.drafts(self.address, entity, ["pending"])
+        return {str(draft.ref): draft.label for draft in islice(drafts, _SHOWN)}
 
     def _called(self, text: str, entity: str) -> dict[Ref, str | None]:
         """Return refs of the label that a text is, or else is most like."""
@@ -81,6 +90,12 @@ class Suggestions:
         names = [name, *difflib.get_close_matches(name, folded.values(), n=1, cutoff=_ALIKE)]
         found = ([ref for ref in folded if folded[ref] == name] for name in names)
         return {ref: labels[ref] for ref in sorted(next(filter(None, found), []))}
+
+
+def _refs_in(text: str) -> list[Ref]:
+    """Return the refs that stand in a text, as words of it."""
+    words = dict.fromkeys(_WORDS.findall(text))
+    return [ref for word in words if (ref := parse_ref(word)) is not None]
 
 
 def _shown(known: Mapping[Ref, str | None]) -> dict[str, str | None]:
@@ -137,10 +152,14 @@ def draft_refusal(
         suggestions: what could be used instead.
     """
     known = suggestions.pending(expected or (None if ref is None else ref.entity))
+    if not known and expected is None:
+        known = suggestions.pending(None)
     if draft is None and _holds_uuid(text):
         return RawKeyError(None, expected, known)
     if draft is None:
-        return UnknownDraftError(text, expected, known)
+        inside = [str(each) for each in _refs_in(text[:_LONGEST]) if ref is None]
+        near = [each for each in inside if each in known]
+        return UnknownDraftError(text, expected, known, near[0] if len(near) == 1 else None)
     if draft.state == "discarded":
         return DiscardedDraftError(text, expected, known)
     return WrongEntityError(text, expected, known, None, draft.ref.entity)

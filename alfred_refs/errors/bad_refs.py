@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from copy import copy
+from typing import Self
 
 from .root import RefError
 
@@ -43,6 +45,15 @@ class BadRefError(RefError):
     def entity(self) -> str | None:
         """The entity the error is about: the expected one, unless a subclass knows better."""
         return self.expected
+
+    def offering(self, refs: Container[str]) -> Self:
+        """Return the same error, which offers none but these refs."""
+        fewer = copy(self)
+        fewer.known = tuple(ref for ref in self.known if ref in refs)
+        fewer.labels = {ref: label for ref, label in self.labels.items() if ref in refs}
+        fewer.near = self.near if self.near in refs else None
+        fewer.args = (fewer._message(),)  # noqa: SLF001  # of the same class
+        return fewer
 
     def _remedy(self) -> str:
         if self.near is not None:

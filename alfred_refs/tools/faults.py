@@ -7,7 +7,7 @@ tell of tables and columns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import inspect
@@ -16,6 +16,7 @@ from sqlalchemy.exc import DataError, DBAPIError
 from alfred_refs.diagnosis import said
 from alfred_refs.errors import (
     BadRefError,
+    CircularDraftsError,
     DiscardedDraftError,
     DraftContentError,
     DraftRefError,
@@ -25,8 +26,10 @@ from alfred_refs.errors import (
     SavedDraftError,
     StaleDraftError,
     UnknownDraftError,
+    UnknownRefError,
     WrongEntityError,
 )
+from alfred_refs.refs import draft_named, parse_ref
 
 from .errors import (
     CheckFailedError,
@@ -50,6 +53,7 @@ _REF_CODES: Mapping[type[BadRefError], str] = {
     DiscardedDraftError: "discarded_draft",
     SavedDraftError: "saved_draft",
     StaleDraftError: "stale_draft",
+    CircularDraftsError: "circular_reference",
     DraftRefError: "draft_ref",
     GoneRefError: "gone_ref",
     RawKeyError: "raw_key",
@@ -81,7 +85,12 @@ _REFUSED = "22000"
 
 
 def fault_of(
-    error: Exception, tool: str, table: ToolTable | None, *, slow: float | None = None
+    error: Exception,
+    tool: str,
+    table: ToolTable | None,
+    listed: Collection[str],
+    *,
+    slow: float | None = None,
 ) -> ToolError | None:
     """Return what a model is told of an exception; `None` if it is not the model's fault.
 
@@ -89,6 +98,7 @@ def fault_of(
         error: that ended a call.
         tool: what was called.
         table: that was read or written, if it is known.
+        listed: the entities of all tables that the model may use: of others it is told nothing.
         slow: how many seconds one statement may take, if the call took as long.
     """
     fault: ToolError | None = None
@@ -96,7 +106,7 @@ def fault_of(
         case ToolError():
             fault = error
         case BadRefError():
-            fault = _bad_ref(error)
+            fault = _bad_ref(_of_listed(error, listed))
         case DraftContentError():
             fault = DraftContentToolError(error.fact, error.remedy)
         case ForeignRowError():
@@ -130,6 +140,26 @@ def _foreign(error: ForeignRowError, table: ToolTable | None) -> ToolError | Non
         if column in mapped and column not in table.columns:
             return None
     return ForeignRowToolError(error.ref, column)
+
+
+def _of_listed(error: BadRefError, listed: Collection[str]) -> BadRefError:
+    """Return an error that offers no ref of an entity which the model may not use.
+
+    One that it gives by itself, where another entity is needed, is as if it were not known.
+    """
+    offered = [*error.known, *([] if error.near is None else [error.near])]
+    fewer = error.offering([ref for ref in offered if _entity_in(ref) in listed])
+    entity = None if error.ref is None else _entity_in(error.ref)
+    if error.ref is None or entity in (None, error.expected, *listed):
+        return fewer
+    known = {ref: fewer.labels.get(ref) for ref in fewer.known}
+    unknown = UnknownRefError if draft_named(error.ref) is None else UnknownDraftError
+    return unknown(error.ref, error.expected, known, fewer.near)
+
+
+def _entity_in(text: str) -> str | None:
+    ref = parse_ref(text)
+    return None if ref is None else ref.entity
 
 
 def _bad_ref(error: BadRefError) -> ToolError:

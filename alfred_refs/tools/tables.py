@@ -77,6 +77,11 @@ class ToolTables:
         """What the tables are called."""
         return list(self._tables)
 
+    @property
+    def entities(self) -> set[str]:
+        """What the refs of all their rows begin with."""
+        return {table.entity for table in self}
+
     def named(self, name: str, verb: Verb | None = None) -> ToolTable:
         """Return the table of a name.
 

@@ -163,7 +163,8 @@ class Toolset:
         except Exception as error:
             most = self._setting.limits.seconds
             slow = most if most is not None and monotonic() - begun >= most else None
-            fault = fault_of(error, tool, self._refusing(error, checked) or table, slow=slow)
+            of = self._refusing(error, checked) or table
+            fault = fault_of(error, tool, of, self.tables.entities, slow=slow)
             if fault is None:
                 raise
             return _as_answer(call, fault)
