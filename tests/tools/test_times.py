@@ -50,7 +50,7 @@ class Shift(Base):
 ZONES = ["", "Z", "+02:00", "-11:00"]
 MOMENTS = [f"2026-05-01T18:30:00{zone}" for zone in ZONES]
 HOURS = [f"18:30:00{zone}" for zone in ZONES]
-GIVEN = {
+GIVEN: dict[str, list[Any]] = {
     "day": ["2026-05-01", "2026-05-01T00:00:00Z"],
     **dict.fromkeys(["begins", "begins_in", "decorated", "stamped"], MOMENTS),
     **dict.fromkeys(["hour", "hour_in"], HOURS),
