@@ -21,7 +21,7 @@ from alfred_refs.refs import draft_named
 from alfred_refs.session import RefSession
 
 from .filters import Keys
-from .foreign import Foreign, foreign_of, labelled
+from .foreign import Foreign, bounded, foreign_of, labelled
 from .hooks import Row
 from .questions import ranks_of
 from .relatives import Relatives
@@ -162,7 +162,8 @@ class Call:
         mode, tables = self.setting.labels, self.setting.tables
         shown = [] if rendering is None else rendering.shown
         found = [each for entry in shown for each in foreign_of(*entry, tables)]
-        legend = labelled(self.session, [*found, *foreign], mode)
+        few = bounded([*found, *foreign], self.setting.limits.related)
+        legend = labelled(self.session, list(few), mode)
         if mode == "legend":
             answer["labels"] = self.clean(legend)
         if notes:

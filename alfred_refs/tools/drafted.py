@@ -9,7 +9,7 @@ Content is a model's own text, or the application's: it is looked through for ke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from alfred_refs.draft_fields import class_of
@@ -22,7 +22,7 @@ from alfred_refs.refs import draft_named, parse_ref
 from .arguments import Filter, clauses_of
 from .calls import Call
 from .clauses import texts_in
-from .foreign import Foreign
+from .foreign import Foreign, bounded, places_of, referring
 from .hooks import Row
 from .matching import Record
 from .results import Rendering, Shape, shape_of
@@ -168,24 +168,25 @@ class DraftRows:
         """Return what these rows refer to: at most one round trip, but for what is gone."""
         if self._call.setting.labels == "none":
             return []
-        found = [each for entry in self.shown for each in self._foreign(*entry)]
-        keys = self._keys({(row[name], target.entity) for row, name, target in found})
+        every = (each for entry in self.shown for each in self._foreign(*entry))
+        found = list(bounded(every, self._rendering.limits.related))
+        keys = self._keys({(each.ref, each.target.entity) for each in found})
         foreign = []
-        for row, name, target in found:
-            label, key = self._labels.get(row[name]), keys.get((row[name], target.entity))
+        for each in found:
+            label, key = self._labels.get(each.ref), keys.get((each.ref, each.target.entity))
             if label is not None:
-                foreign.append(Foreign(row, name, target, label=label))
+                foreign.append(replace(each, label=label))
             elif key is not None:
-                foreign.append(Foreign(row, name, target, _as_column(key, target)))
+                foreign.append(replace(each, key=_as_column(key, each.target)))
         return foreign
 
-    def _foreign(self, row: Row, shape: Shape) -> Iterator[tuple[Row, str, ToolTable]]:
-        for column in shape.columns:
-            if column.key is None or column.key.array or column.name == shape.table.own:
-                continue
-            target = self._call.setting.tables.of_entity(column.key.entity)
-            if isinstance(row[column.name], str) and target and target.keys.label is not None:
-                yield row, column.name, target
+    def _foreign(self, row: Row, shape: Shape) -> Iterator[Foreign]:
+        for column, _, target in referring(shape, self._call.setting.tables):
+            shown = row[column.name]
+            if isinstance(shown, str):
+                yield Foreign(row, column.name, target)
+            for place in places_of(shown) if isinstance(shown, list) else ():
+                yield Foreign(row, column.name, target, place=place)
 
     def _keys(self, wanted: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Key]:
         rows = sorted((t, entity) for t, entity in wanted if parse_ref(t) and not draft_named(t))

@@ -15,11 +15,12 @@ from sqlalchemy import Column, inspect, select
 from sqlalchemy.orm import lazyload, load_only
 
 from alfred_refs import sqla
+from alfred_refs.columns import KeyColumn
 from alfred_refs.session import RefSession
 
 from .hooks import Row
 from .results import Shape
-from .table import ToolTable
+from .table import ToolColumn, ToolTable
 from .tables import ToolTables
 
 Mode = Literal["inline", "legend", "none"]
@@ -36,6 +37,7 @@ class Foreign:
         key: of that row; the key itself, or what it has in the column `by`.
         by: the column of the target that has the key, `None` if that is the primary key.
         label: of what it names, where that is no row.
+        place: where it stands among others, if the column has a list of them.
     """
 
     row: Row
@@ -44,6 +46,23 @@ class Foreign:
     key: Any = None
     by: Column[Any] | None = None
     label: str | None = None
+    place: int | None = None
+
+    @property
+    def ref(self) -> str:
+        """The ref, as it stands in the row."""
+        value = self.row[self.name]
+        return str(value if self.place is None else value[self.place])
+
+    def put(self, label: str) -> None:
+        """Put its label beside it; that of one in a list among those of the others."""
+        if self.place is None:
+            self.row[f"_{self.name}_label"] = label
+            return
+        labels = self.row.get(f"_{self.name}_labels")
+        if not isinstance(labels, list) or len(labels) != len(self.row[self.name]):
+            labels = self.row[f"_{self.name}_labels"] = [None] * len(self.row[self.name])
+        labels[self.place] = label
 
 
 def labelled(session: RefSession, found: Sequence[Foreign], mode: Mode) -> dict[str, str]:
@@ -61,24 +80,51 @@ def labelled(session: RefSession, found: Sequence[Foreign], mode: Mode) -> dict[
         if label is None:
             continue
         if mode == "legend":
-            legend[each.row[each.name]] = label
+            legend[each.ref] = label
         else:
-            each.row[f"_{each.name}_label"] = label
+            each.put(label)
     return legend
+
+
+def bounded(found: Iterable[Foreign], most: int) -> Iterator[Foreign]:
+    """Yield refs, those in lists only as far as they name few rows: lists may be long."""
+    named: set[tuple[str, Any]] = set()
+    for each in found:
+        row = (each.target.name, each.ref if each.key is None else each.key)
+        if each.place is None or row in named or len(named) < most:
+            named |= set() if each.place is None else {row}
+            yield each
+
+
+def places_of(shown: Sequence[Any]) -> list[int]:
+    """Return where in a list of a column there are refs."""
+    return [place for place, each in enumerate(shown) if isinstance(each, str)]
 
 
 def foreign_of(row: Row, instance: Any, shape: Shape, tables: ToolTables) -> Iterator[Foreign]:
     """Yield the refs to other rows in a row whose labels can be read."""
     loaded = sqla.state_of(instance).dict
+    for column, key, target in referring(shape, tables):
+        # what is shown may be a hook's by now
+        keys, shown = loaded.get(column.name), row.get(column.name)
+        by = None if key.by is None else key.by.column
+        if keys is not None and column.name in row and not key.array:
+            yield Foreign(row, column.name, target, keys, by)
+        elif isinstance(shown, list) and keys is not None and len(keys) == len(shown):
+            for place in places_of(shown):
+                yield Foreign(row, column.name, target, keys[place], by, place=place)
+
+
+def referring(
+    shape: Shape, tables: ToolTables
+) -> Iterator[tuple[ToolColumn, KeyColumn, ToolTable]]:
+    """Yield the columns that have refs to rows with labels, and the tables of these."""
     for column in shape.columns:
-        key = column.key
-        is_own = column.name == shape.table.own
-        if key is None or key.array or is_own or loaded.get(column.name) is None:
+        if column.key is None or column.name == shape.table.own:
             continue
-        target = tables.of_entity(key.entity)
-        if target is not None and target.keys.label is not None and column.name in row:
-            by = None if key.by is None else key.by.column
-            yield Foreign(row, column.name, target, loaded[column.name], by)
+        target = tables.of_entity(column.key.entity)
+        if target is not None and target.keys.label is not None:
+            yield column, column.key, target
 
 
 def _labels(session: RefSession, found: Iterable[Foreign]) -> Mapping[tuple[str, bool, Any], str]:

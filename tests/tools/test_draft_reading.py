@@ -312,7 +312,9 @@ def both(kitchen: Kitchen, conversation: Conversation) -> Kitchen:
     """Two dozen dishes, and drafts of as many that have the same values."""
     rows = kitchen.call("db_read", table="dishes", order_by="code")["rows"]
     for row in rows:
-        content = {name: each for name, each in row.items() if not name.endswith("_label")}
+        content = {
+            name: each for name, each in row.items() if not name.endswith(("_label", "_labels"))
+        }
         del content["id"]
         conversation.draft(Dish, {**content, "code": f"d{row['code'][1:]}"})
     return kitchen
