@@ -51,18 +51,18 @@ class _Arguments(BaseModel):
 
 
 class FilterClause(_Arguments):
-    """One condition on a column, or on a column of related rows by a path such as `lines.note`.
+    """One condition on a column, or on a column of related rows by a path.
 
     A path holds if at least one related row meets the condition. A column without value (null)
     meets no comparison but `is_null`, as in SQL.
     """
 
-    field: str = Field(description="column, or path to a column of related rows: 'lines.note'")
+    field: str = Field(description="column, or path to a column of related rows")
     op: Operator = Field(
         description="'in' and 'not_in' take a list; 'ilike' takes a pattern with % and _; "
         "'contains' takes a list of elements; 'is_null' and 'is_not_null' take no value"
     )
-    value: Any = Field(default=None, description="refs such as 'recipe_1' in columns of refs")
+    value: Any = Field(default=None, description="as the column has it; refs in columns of refs")
 
 
 class AndGroup(_Arguments):
@@ -156,7 +156,7 @@ class DbRead(_Arguments):
     )
     order_by: str | list[str] | None = Field(default=None, description="columns to order by")
     order_dir: Direction | list[Direction] = Field(
-        default="asc", description="of all of these, or a list with one of each"
+        default="asc", description="for all of order_by, or a list with one for each"
     )
     cursor: str | None = Field(
         default=None, description="from the last answer, to go on with the same question"
@@ -174,8 +174,7 @@ class NewRows(_Arguments):
     )
     from_draft: str | Annotated[list[str], Field(min_length=1)] | None = Field(
         default=None,
-        description="a draft to save, such as 'gen_recipe_1', or a list of them to save as they "
-        "are",
+        description="the ref of a draft to save, or a list of them to save as they are",
     )
 
     @property
@@ -212,7 +211,8 @@ class DbUpdate(_Arguments):
     )
     expect: str | dict[str, Any] | None = Field(
         default=None,
-        description="what every row that is hit must have now: its label, or values by column; "
+        description="what every row that is hit must have now: its label, as it stands beside "
+        "refs to it, or values by column; "
         "otherwise nothing is changed",
     )
 
@@ -224,7 +224,8 @@ class DbDelete(_Arguments):
     filters: Filters = Field(description="all of these must hold; at least one")
     expect: str | dict[str, Any] | None = Field(
         default=None,
-        description="what every row that is hit must have now: its label, or values by column; "
+        description="what every row that is hit must have now: its label, as it stands beside "
+        "refs to it, or values by column; "
         "otherwise nothing is deleted",
     )
 

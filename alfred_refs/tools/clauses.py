@@ -120,7 +120,7 @@ def _part(clause: FilterClause, column: ToolColumn) -> Any:
 def _pattern(clause: FilterClause, column: ToolColumn) -> str:
     pattern: str | None = accepted(column.values.accept, clause.field, clause.value)
     if pattern is None:
-        raise InvalidFilterError(clause.field, "has no pattern", "give one, such as '%soup%'")
+        raise InvalidFilterError(clause.field, "has no pattern", "give one: '%' is any text")
     if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
         raise InvalidFilterError(
             clause.field,

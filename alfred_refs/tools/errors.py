@@ -132,7 +132,7 @@ class MissingFilterError(ToolError):
         super().__init__(
             "missing_filter",
             f"{tool} needs at least one filter, so that it cannot touch every row; say which "
-            "rows, for example by their id",
+            "rows, for example by their refs",
         )
 
 
@@ -184,17 +184,18 @@ class InvalidCursorError(ToolError):
 
 
 class TooManyRowsError(ToolError):
-    """A write matches more rows than one call may change."""
+    """A write matches or has more rows than one call may change."""
 
     def __init__(self, tool: str, most: int, *, along: bool = False) -> None:
-        fact = "rows match" if not along else "rows would be changed, those that refer to them too"
-        remedy = "narrow the filters" if not along else "write those in calls of their own first"
-        super().__init__(
-            "too_many_rows",
-            f"more than {most} {fact}, and one {tool} changes at most {most}; nothing was "
-            f"changed; {remedy}",
-            most=most,
-        )
+        fact = f"more than {most} rows match, and one {tool} changes at most {most}"
+        remedy = "narrow the filters"
+        if tool == "db_create":
+            fact = f"more than {most} rows are given, and one {tool} makes at most {most}"
+            remedy = "make several calls of it"
+        if along:
+            fact = f"more than {most} rows would be changed, with those that refer to them"
+            remedy = "write those in calls of their own first"
+        super().__init__("too_many_rows", f"{fact}; nothing was changed; {remedy}", most=most)
 
 
 class TooSlowError(ToolError):
@@ -408,8 +409,7 @@ class NoSemanticSearchError(ToolError):
     def __init__(self, table: str) -> None:
         super().__init__(
             "no_semantic_search",
-            f"table {table!r} cannot be searched by meaning; filter by its columns, for example "
-            "with ilike",
+            f"table {table!r} cannot be searched by meaning; filter by its columns",
             table=table,
         )
 

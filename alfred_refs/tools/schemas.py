@@ -14,7 +14,7 @@ table, nor for optional ones. There is one `$defs` entry, `Filter`, which refers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -24,6 +24,7 @@ from .arguments import KINDS, SEMANTIC, TOOLS
 from .describing import described
 from .hooks import Hooks
 from .setting import Setting
+from .table import ToolTable
 
 Form = Literal["openai", "anthropic", "mcp", "json_schema"]
 
@@ -137,18 +138,33 @@ def schemas_of(setting: Setting, form: Form, *, describe: bool) -> list[Schema]:
 
 def _definitions(setting: Setting, *, describe: bool) -> Iterator[Definition]:
     listed = list(setting.tables)
-    entity = listed[0].entity if listed else "recipe"
+    entity = listed[0].entity if listed else "row"
     sizes = {"rows": setting.limits.rows, "written": setting.max_written, "entity": entity}
     for name, purpose in _PURPOSES.items():
         reads = name == "db_read"
         tables = [each for each in listed if reads or name.removeprefix("db_") in each.verbs]
         if tables:
             parameters = _parameters(name, searched=_is_searched(setting))
+            if reads and (path := _path_among(tables)):
+                field = parameters["$defs"]["Filter"]["anyOf"][0]["properties"]["field"]
+                field["description"] += f", such as {path!r}"
             table = parameters["properties"]["table"]
             table["enum"] = [each.name for each in tables]
             if describe:
                 table["description"] = described(tables) if reads else "its columns: see db_read"
             yield Definition(name, purpose.format(**sizes), parameters)
+
+
+def _path_among(tables: Iterable[ToolTable]) -> str | None:
+    """Return a path from one of the tables to a column of another, as an example."""
+    paths = (
+        f"{name}.{column.name}"
+        for table in tables
+        for name, target in table.targets.items()
+        for column in target.columns.values()
+        if column.key is None and column.shown
+    )
+    return next(paths, None)
 
 
 def _is_searched(setting: Setting) -> bool:

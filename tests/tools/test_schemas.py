@@ -19,7 +19,7 @@ from alfred_refs.tools import DbCreate, DbDelete, DbRead, DbUpdate, Hooks, Readi
 from alfred_refs.tools.arguments import TOOLS, Operator
 from alfred_refs.tools.schemas import Form
 from tests.tools.conftest import MODELS
-from tests.tools.models import Cuisine, Dish
+from tests.tools.models import Cuisine, Dish, Part
 
 FORMS: list[Form] = ["openai", "anthropic", "mcp", "json_schema"]
 WRITES = ("db_create", "db_update", "db_delete")
@@ -209,6 +209,31 @@ def test_a_search_by_meaning_is_offered_where_one_may_be_answered() -> None:
 
     assert offering(Searched()) == ["db_read"]
     assert offering(Hooks()) == []
+
+
+QUOTED = re.compile(r"'([^' ]+)'")
+
+
+@pytest.mark.parametrize("models", [[Cuisine], [Part, Cuisine], MODELS])
+def test_examples_are_of_the_application_s_own_tables(models: list[type[Any]]) -> None:
+    """Refs and paths that are named exist; all else in quotes is a word of the tools."""
+    toolset = Toolset(models)
+    words = {
+        *get_args(Operator),
+        *("more", "cursor", "columns", "related", "name.column", "*", "?"),
+    }
+    refs = {f"{table.entity}_1" for table in toolset.tables}
+    paths = {
+        f"{name}.{column}"
+        for table in toolset.tables
+        for name, target in table.targets.items()
+        for column in target.columns
+    }
+    text = json.dumps(toolset.schemas("json_schema"))
+    quoted = {each for each in QUOTED.findall(text) if not each.endswith(":")}
+
+    assert quoted <= words | refs | {f"gen_{ref}" for ref in refs} | paths
+    assert bool(quoted & paths) is bool(paths)
 
 
 def test_asking_twice_gives_the_same(toolset: Toolset) -> None:

@@ -290,6 +290,20 @@ def test_a_batch_is_stored_whole_or_not_at_all(call: Call, tables: Engine) -> No
     assert call("db_create", table="dishes", data={"name": "B"})["count"] == 1
 
 
+def test_too_many_new_rows_are_refused_in_words_for_new_rows(session: RefSession) -> None:
+    """There are no filters to narrow."""
+    toolset = Toolset(MODELS, max_written=2)
+    data = [{"name": name} for name in "ABC"]
+    asked = {"table": "dishes", "data": data}
+    error = toolset.call(session, "db_create", asked)["error"]
+
+    assert error["message"] == (
+        "more than 2 rows are given, and one db_create makes at most 2; nothing was changed; make "
+        "several calls of it"
+    )
+    assert (error["code"], error["most"]) == ("too_many_rows", 2)
+
+
 def test_a_call_is_a_transaction_of_its_own(
     call: Call, session: RefSession, tables: Engine
 ) -> None:
