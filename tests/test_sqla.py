@@ -14,13 +14,19 @@ from typing import Any
 import pytest
 from sqlalchemy import (
     BindParameter,
+    Boolean,
+    CheckConstraint,
     ClauseElement,
+    Column,
     ColumnElement,
     Connection,
     Engine,
+    Enum,
     Executable,
     Integer,
+    MetaData,
     Result,
+    Table,
     Uuid,
     and_,
     bindparam,
@@ -1113,3 +1119,14 @@ def test_a_key_parameter_has_its_value_whatever_was_compiled_before(engine: Engi
         engine.clear_compiled_cache()
         assert connection.scalar(select(sqla.key_parameter(2, Integer()))) == 2
         assert connection.scalar(select(plain)) == 1
+
+
+def test_constraints_of_types_are_known() -> None:
+    """Those that an `Enum` or a `Boolean` makes; not one that somebody wrote."""
+    made: Column[Any] = Column("made", Enum("a", native_enum=False, create_constraint=True))
+    either: Column[Any] = Column("either", Boolean(create_constraint=True))
+    table = Table("t", MetaData(), made, either, CheckConstraint("either", name="own"))
+
+    checks = [each for each in table.constraints if isinstance(each, CheckConstraint)]
+    assert sorted(map(sqla.is_type_bound, checks)) == [False, True, True]
+    assert [each.name for each in checks if not sqla.is_type_bound(each)] == ["own"]

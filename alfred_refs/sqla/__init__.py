@@ -38,6 +38,7 @@ from .mapping import (
     columns_by_getter as columns_by_getter,
     columns_of_keys as columns_of_keys,
     flushed_states as flushed_states,
+    is_type_bound as is_type_bound,
     is_unpopulated as is_unpopulated,
     loaded_before as loaded_before,
     mapper_of_table as mapper_of_table,

@@ -49,6 +49,14 @@ def mapper_of_table(table: Table) -> Mapper[Any] | None:
     return min(declared, key=lambda mapper: len(list(mapper.iterate_to_root())), default=None)
 
 
+def is_type_bound(constraint: Any) -> bool:
+    """Tell whether a constraint was made by the type of its column, an `Enum` or a `Boolean`.
+
+    Leans on `_type_bound` of constraints: PostgreSQL has no such constraint of a boolean.
+    """
+    return bool(getattr(constraint, "_type_bound", False))
+
+
 def pairs_in(condition: Any, table: Table) -> list[tuple[Any, Any]]:
     """Return the columns of a table that a condition compares, each with what it is equal to."""
     equal = [e for e in visitors.iterate(condition) if isinstance(e, BinaryExpression)]

@@ -31,7 +31,9 @@ from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.exc import IdentifierError
 from sqlalchemy.orm.exc import UnmappedColumnError
 
-from .conditions import Condition, condition_of, quoted
+from alfred_refs import sqla
+
+from .conditions import Condition, condition_of
 from .table import ToolColumn, ToolTable
 
 _LONGEST_NAME = 63  # bytes of a name that PostgreSQL keeps
@@ -81,7 +83,8 @@ def rules_of(table: ToolTable) -> list[Rule]:
     """Return what a model must know to write rows of a table."""
     found = {}
     for constraint, of in _constraints(table):
-        rule = _rule(constraint, of, table)
+        # what a type says by itself is not said twice
+        rule = None if sqla.is_type_bound(constraint) else _rule(constraint, of, table)
         if rule is not None and str(rule) and any(_is_given(n, table) for n in rule.columns):
             found[str(rule)] = rule
     places = {name: place for place, name in enumerate(table.columns)}
@@ -192,9 +195,7 @@ def _of_one(condition: Condition, column: ToolColumn) -> Rule:
     numeric = column.values.family == "number"
     choices = condition.choices(numeric=numeric)
     if choices is not None:
-        # its type may say so already
-        known = {quoted(each) for each in column.values.schema.get("enum", ())}
-        return Rule((column.name,), choices=() if {*choices} == known else choices, is_beside=True)
+        return Rule((column.name,), choices=choices, is_beside=True)
     limits = condition.limits(numeric=numeric)
     if limits is not None:
         return Rule((column.name,), words=limits, is_beside=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import (
+    Boolean,
     CheckConstraint,
     Engine,
     Enum,
@@ -113,7 +114,7 @@ class Room(Base):
     mood: Mapped[Mood | None] = mapped_column(
         Enum(Mood, native_enum=False, create_constraint=True, name="mood")
     )
-    is_main: Mapped[bool | None]
+    is_main: Mapped[bool | None] = mapped_column(Boolean(create_constraint=True, name="main"))
     secret: Mapped[str | None]
 
     house: Mapped[House | None] = relationship()
