@@ -1,9 +1,9 @@
-"""What a call writes beside the rows that its arguments name, held against what a model may write.
+"""What a call writes beside the rows that its arguments name: only what a model may write.
 
-Rows that a call reaches come in: those of a subclass that its filters hit, those that a draft takes
-from where they are, those that go along with what is deleted or lose their reference to it. They
-are refused, or the hooks of their class are asked; all that a call writes is flushed here and
-nowhere else. What the application's own hooks and listeners add to the session is not looked at.
+Rows that a call reaches come in: those of a subclass that its filters hit, those that a draft
+takes from where they are, those that go along with what is deleted or lose their reference to it.
+They are refused, or the hooks of their class are asked; all that a call writes is flushed here and
+nowhere else. What the application's own hooks and listeners add is not looked at.
 """
 
 from __future__ import annotations

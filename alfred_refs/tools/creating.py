@@ -143,7 +143,7 @@ class Creator(Writer):
     def _inside(self, batches: Sequence[Batch]) -> list[Batch]:
         """Return the rows inside others, by their tables, as far as there are hooks for them.
 
-        A draft that is of a subclass is among them, whose hooks are asked beside those of its base.
+        A draft of a subclass is among them, whose hooks are asked beside those of its base.
 
         Raises:
             TooManyRowsError: there are too many rows in all.
@@ -184,23 +184,32 @@ class Creator(Writer):
         Raises:
             ToolError: that is not for the model to do.
         """
-        refs = {id(row): ref for b in batches for ref, row in zip(b.drafts, b.rows, strict=False)}
+        parents = {
+            id(row): ref
+            for batch in batches
+            for ref, row in zip(batch.drafts, batch.rows, strict=False)
+        }
         instances = []
         for row in (row for batch in batches for row in batch.rows):
             for relationship, ref, parent in _taken(row):
-                if ref in drafts:
-                    continue  # a new row
-                instance = self._row_named(relationship.mapper.class_, ref)
-                instances.append(instance)
-                [(table, _)] = changes.by_table([instance])
-                names = sqla.attributes_of(relationship.mapper, relationship.remote_side)
-                given = {
-                    names.get(column, ""): refs.get(id(parent))
-                    for column in relationship.remote_side
-                }
-                record = changes.update(table, [instance], dict(given), given)
-                put([instance], {n: v for n, v in record.items() if n not in given})
+                if ref not in drafts:  # those are new rows
+                    instance = self._row_named(relationship.mapper.class_, ref)
+                    self._move(instance, relationship, parents.get(id(parent)), changes)
+                    instances.append(instance)
         return instances
+
+    def _move(
+        self,
+        instance: Any,
+        relationship: RelationshipProperty[Any],
+        parent: str | None,
+        changes: Changes,
+    ) -> None:
+        [(table, _)] = changes.by_table([instance])
+        names = sqla.attributes_of(relationship.mapper, relationship.remote_side)
+        given = {names.get(column, ""): parent for column in relationship.remote_side}
+        record = changes.update(table, [instance], dict(given), given)
+        put([instance], {name: value for name, value in record.items() if name not in given})
 
     def _hold(self, changes: Changes, known: Sequence[Any]) -> None:
         """Hold what the mapping has changed in rows that are there, as one was related to another.

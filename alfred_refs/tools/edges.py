@@ -7,14 +7,12 @@ does stands above the rules of the database, as it comes first. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from sqlalchemy import Column, ForeignKeyConstraint, Table
 from sqlalchemy.orm import MANYTOMANY, ONETOMANY, Mapper, RelationshipProperty
-
-from alfred_refs import sqla
 
 Effect = Literal["delete", "unlink", "stay"]
 """Referring rows go too, lose their reference, or are in the way."""
@@ -57,7 +55,8 @@ def edges_to(mapper: Mapper[Any] | None, table: Table) -> Iterator[Edge]:
         if each not in seen and each.direction is ONETOMANY and not each.passive_deletes:
             pairs = cast("list[tuple[Column[Any], Column[Any]]]", each.local_remote_pairs)
             ours, theirs = zip(*pairs, strict=True)
-            effect: Effect = "delete" if each.cascade.delete else "unlink"
+            unlinked: Effect = "unlink" if _may_be_null(theirs) else "stay"
+            effect = "delete" if each.cascade.delete else unlinked
             yield Edge(theirs[0].table, theirs, ours, effect, each.cascade.delete)
 
 
@@ -72,9 +71,15 @@ def _edge(constraint: ForeignKeyConstraint, by: list[RelationshipProperty[Any]])
         elif effect != "delete" or not any(other.cascade.delete for other in by):
             effect, said = "unlink", rule in _RULES
     elements = constraint.elements
-    columns = tuple(cast("Column[Any]", each.parent) for each in elements)
+    columns = tuple(each.parent for each in elements)
     referred = tuple(each.column for each in elements)
-    return Edge(cast(Table, constraint.table), columns, referred, effect, said)
+    if effect == "unlink" and rule != "SET DEFAULT" and not _may_be_null(columns):
+        effect, said = "stay", True
+    return Edge(constraint.table, columns, referred, effect, said)
+
+
+def _may_be_null(columns: Iterable[Column[Any]]) -> bool:
+    return all(column.nullable and not column.primary_key for column in columns)
 
 
 def _constraints_to(tables: set[Table]) -> Iterator[ForeignKeyConstraint]:

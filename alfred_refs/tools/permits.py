@@ -108,14 +108,13 @@ def is_among(mapper: Mapper[Any], name: str, attributes: Attributes) -> bool:
 
 
 def _checked(model: type[Any], given: Iterable[Verb]) -> frozenset[Verb]:
-    named = [given] if isinstance(given, str) else [*given]
-    other = [each for each in named if each not in VERBS]
-    if isinstance(given, str) or other:
+    named = frozenset(given)
+    if isinstance(given, str) or not named <= {*VERBS}:
         raise SetupError(
             f"verbs gives {given!r} to {model.__qualname__!r}",
             f"give a list of some of {', '.join(map(repr, VERBS))}",
         )
-    return frozenset(named)
+    return named
 
 
 def _written_by(mapper: Mapper[Any], name: str) -> Iterable[tuple[Mapper[Any], str]]:

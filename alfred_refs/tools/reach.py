@@ -160,7 +160,7 @@ class Searcher:
             if found.identity not in self.reach.deleted:
                 self._enter(found, self.reach.deleted)
                 yield found
-        elif edge.effect == "unlink" and _may_be_null(edge):
+        elif edge.effect == "unlink":
             self._enter(found, self.reach.unlinked)
         else:
             self.reach.staying.setdefault(found.identity, found)
@@ -204,7 +204,7 @@ class Searcher:
         if owner is None or mapper is None:
             return true()
         try:
-            return func.coalesce(owner.writable(mapper.class_), False)  # noqa: FBT003  # to SQL
+            return func.coalesce(owner.writable(mapper.class_), False)  # to SQL
         except UnconfinedError:  # of no owner's, as no listed class is
             return true()
 
@@ -217,10 +217,6 @@ class Searcher:
 
 def _is_root(mapper: Mapper[Any] | None) -> bool:
     return mapper is None or mapper.inherits is None
-
-
-def _may_be_null(edge: Edge) -> bool:
-    return all(column.nullable and not column.primary_key for column in edge.columns)
 
 
 def _discriminator(mapper: Mapper[Any]) -> Column[Any] | None:

@@ -1,8 +1,8 @@
 """What a model may use: tables, their columns, and the relationships between them.
 
-Mapped classes come in, with what is hidden or not to be written; `ToolTables` go out, by the names that
-models use. What is not listed is refused in the words for what does not exist. Read once, when the
-toolset is made.
+Mapped classes come in, with what is hidden or not to be written; `ToolTables` go out, by the
+names that models use. What is not listed is refused in the words for what does not exist. Read
+once, when the toolset is made.
 """
 
 from __future__ import annotations

@@ -1,0 +1,495 @@
+"""A delete takes along, unlinks or refuses what refers to it, and tells; judged by all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+from sqlalchemy import Column, Engine, ForeignKey, Integer, Table, Text, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+
+from alfred_refs import RefSession
+from alfred_refs.tools import Hooks, ToolError, Toolset, Writing
+
+
+class Base(DeclarativeBase):
+    """Declarative base of these tests."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A class, and one whose rows refer to it in one way.
+
+    Attributes:
+        top: the class.
+        part: the one that refers.
+        nullable: whether the reference may be null.
+        effect: what becomes of referring rows, if all may be done.
+    """
+
+    top: type[Any]
+    part: type[Any]
+    effect: str
+
+
+def family(
+    name: str,
+    effect: str,
+    rule: str | None = None,
+    *,
+    nullable: bool = False,
+    **options: Any,
+) -> Family:
+    """Declare two classes; without options of a relationship there is none."""
+    key = Column(
+        f"{name}_top_id", Integer, ForeignKey(f"{name}_tops.id", ondelete=rule), nullable=nullable
+    )
+    part = type(
+        f"{name.title()}Part",
+        (Base,),
+        {
+            "__tablename__": f"{name}_parts",
+            "__ref_name__": f"{name}_part",
+            "__ref_label__": "note",
+            "id": Column(Integer, primary_key=True),
+            "note": Column(Text),
+            "top_id": key,
+        },
+    )
+    top = type(
+        f"{name.title()}Top",
+        (Base,),
+        {
+            "__tablename__": f"{name}_tops",
+            "__ref_name__": f"{name}_top",
+            "id": Column(Integer, primary_key=True),
+            "note": Column(Text),
+            **({"parts": relationship(part, **options)} if options else {}),
+        },
+    )
+    return Family(top, part, effect)
+
+
+FAMILIES = {
+    each.top.__tablename__.removesuffix("_tops"): each
+    for each in (
+        family("cascade", "delete", cascade="all, delete-orphan"),
+        family("plain", "unlink by default", nullable=True, lazy="select"),
+        family("needed", "stay", lazy="select"),
+        family("nulled", "unlink", "SET NULL", nullable=True, lazy="select"),
+        family("passive", "delete", "CASCADE", passive_deletes=True),
+        family("both", "delete", "CASCADE", cascade="all, delete", passive_deletes=True),
+        family("left", "unlink", "SET NULL", nullable=True, passive_deletes="all"),
+        family("kept", "stay", passive_deletes="all"),
+        family("bare", "stay"),
+        family("barenull", "stay", nullable=True),
+        family("gone", "delete", "CASCADE"),
+        family("unset", "unlink", "SET NULL", nullable=True),
+        family("reset", "unlink", "SET DEFAULT", nullable=True),
+        family("unsettable", "stay", "SET NULL"),
+        family("strict", "stay", "RESTRICT", nullable=True),
+        family("firm", "unlink", "CASCADE", nullable=True, lazy="select"),
+    )
+}
+
+ACCESS: Mapping[str, Callable[[Family], dict[str, Any]]] = {
+    "writable": lambda f: {"models": [f.top, f.part]},
+    "read only": lambda f: {"models": [f.top, f.part], "read_only": [f.part]},
+    "unlisted": lambda f: {"models": [f.top]},
+    "no delete": lambda f: {"models": [f.top, f.part], "verbs": {f.part: ["create", "update"]}},
+    "no update": lambda f: {"models": [f.top, f.part], "verbs": {f.part: ["delete"]}},
+    "hidden key": lambda f: {"models": [f.top, f.part], "hidden": [f.part.top_id]},
+    "fixed key": lambda f: {"models": [f.top, f.part], "read_only": [f.part.top_id]},
+}
+
+# what a model may do to the referring rows -> what it may have done to them
+DONE = {
+    "writable": {"delete", "unlink", "unlink by default"},
+    "read only": set[str](),
+    "unlisted": {"delete", "unlink"},
+    "no delete": {"unlink", "unlink by default"},
+    "no update": {"delete"},
+    "hidden key": {"delete"},
+    "fixed key": {"delete"},
+}
+
+
+def made(engine: Engine, each: Family) -> None:
+    """Make the tables of a family, with two rows, of two parts and one."""
+    make(engine, each.top, each.part)
+    with Session(engine) as plain:
+        plain.add_all([each.top(id=1, note="a"), each.top(id=2, note="b")])
+        plain.flush()
+        parts = [(1, 1), (2, 1), (3, 2)]
+        plain.add_all([each.part(id=n, note=f"part {n}", top_id=top) for n, top in parts])
+        plain.commit()
+
+
+def make(engine: Engine, *models: type[Any]) -> None:
+    """Make the tables of classes."""
+    Base.metadata.create_all(engine, [cast(Table, model.__table__) for model in models])
+
+
+def rows(engine: Engine, *models: type[Any]) -> list[dict[Any, Any]]:
+    """Return all rows of some tables, by their keys."""
+    tables = [cast(Table, model.__table__) for model in models]
+    with Session(engine) as plain:
+        return [
+            {
+                tuple(row)[: len(t.primary_key)]: tuple(row)
+                for row in plain.execute(select(t).order_by(*t.primary_key))
+            }
+            for t in tables
+        ]
+
+
+def changes(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> tuple[set[int], set[int]]:
+    """Return the keys of rows that are gone, and of those that are not as they were."""
+    there = before.keys() & after.keys()
+    assert there == after.keys()
+    gone = {key[0] for key in before.keys() - there}
+    return gone, {key[0] for key in there if before[key] != after[key]}
+
+
+def refs_of(session: RefSession, model: type[Any], keys: set[int]) -> set[str]:
+    """Return the refs of rows, which may be gone."""
+    assert session.conversation is not None
+    return {*session.conversation.refer_all(model, sorted(keys))}
+
+
+def delete(session: RefSession, toolset: Toolset, model: type[Any], note: str) -> dict[str, Any]:
+    """Delete rows by their note."""
+    asked = {
+        "table": model.__tablename__,
+        "filters": [{"field": "note", "op": "=", "value": note}],
+    }
+    return toolset.call(session, "db_delete", asked)
+
+
+@pytest.mark.parametrize("access", ACCESS)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_refers_is_told_or_refused(
+    tables: Engine, session: RefSession, name: str, access: str
+) -> None:
+    """Whatever the mapping and the schema say, nothing is changed that is not the model's to."""
+    each = FAMILIES[name]
+    made(tables, each)
+    before = rows(tables, each.top, each.part)
+    answer = delete(session, Toolset(**ACCESS[access](each)), each.top, "a")
+    after = rows(tables, each.top, each.part)
+    gone, changed = changes(before[1], after[1])
+
+    if each.effect not in DONE[access]:
+        error = answer["error"]
+        assert (error["code"], before == after) == ("still_referenced", True)
+        if access == "unlisted":
+            assert (error["referring"], error["refs"]) == (None, [])
+        else:
+            assert error["referring"] == f"{name}_parts"
+            assert {*error["refs"]} == refs_of(session, each.part, {1, 2})
+            assert sorted(error["labels"].values()) == ["part 1", "part 2"]
+        return
+    assert answer["count"] == 1
+    assert changes(before[0], after[0]) == ({1}, set())
+    assert (gone, changed) == (({1, 2}, set()) if each.effect == "delete" else (set(), {1, 2}))
+    told = (gone, changed) if access != "unlisted" else (set(), set())
+    assert {*answer.get("deleted_with", [])} == refs_of(session, each.part, told[0])
+    assert {*answer.get("unlinked", [])} == refs_of(session, each.part, told[1])
+
+
+# What is further away
+
+
+class Grand(Base):
+    """Refers to a part that goes by a rule of the database."""
+
+    __tablename__ = "grands"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    part_id: Mapped[int] = mapped_column(ForeignKey("gone_parts.id", ondelete="CASCADE"))
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_rules_of_the_database_are_followed_to_their_end(
+    tables: Engine, session: RefSession, listed: bool
+) -> None:
+    """Through rows that no model may use, to such as are not its to change."""
+    each = FAMILIES["gone"]
+    made(tables, each)
+    make(tables, Grand)
+    with Session(tables) as plain:
+        plain.add_all([Grand(id=5, part_id=1), Grand(id=6, part_id=3)])
+        plain.commit()
+    models: list[type[Any]] = [each.top, Grand, *([each.part] if listed else [])]
+
+    refused = delete(session, Toolset(models, read_only=[Grand]), each.top, "a")["error"]
+    assert (refused["code"], refused["referring"]) == ("still_referenced", "grands")
+    assert refused["refs"] == ["grand_1"]
+    assert "not yours to change" in refused["message"]
+    told = delete(session, Toolset(models), each.top, "a")
+    parts = {"gone_part_1", "gone_part_2"} if listed else set()
+    assert {*told["deleted_with"]} == {"grand_1", *parts}
+    assert [*rows(tables, Grand)[0]] == [(6,)]
+
+
+def test_what_goes_along_counts(tables: Engine, session: RefSession) -> None:
+    """One call changes so many rows, those that it takes along among them."""
+    each = FAMILIES["cascade"]
+    made(tables, each)
+    models = [each.top, each.part]
+
+    error = delete(session, Toolset(models, max_written=2), each.top, "a")["error"]
+    assert (error["code"], error["most"]) == ("too_many_rows", 2)
+    assert "those that refer to them too" in error["message"]
+    assert delete(session, Toolset(models, max_written=3), each.top, "a")["count"] == 1
+    assert delete(session, Toolset([each.top], max_written=1), each.top, "b")["count"] == 1
+
+
+def test_what_is_owned_and_unseen_is_not_read(
+    tables: Engine, session: RefSession, sent: list[str]
+) -> None:
+    """Rows of no toolset that go with others cost no statement; nor where nothing refers."""
+    each = FAMILIES["cascade"]
+    made(tables, each)
+    part = [{"field": "note", "op": "=", "value": "part 3"}]
+    toolset = Toolset([each.part])
+    sent.clear()
+    toolset.call(session, "db_delete", {"table": "cascade_parts", "filters": part})
+    assert len(sent) == 2  # rows are found, and deleted
+
+    sent.clear()
+    delete(session, Toolset([each.top]), each.top, "b")
+    assert [s.split()[0] for s in sent] == ["SELECT", "SELECT", "DELETE"]  # one by the ORM
+
+
+class Asked(Hooks):
+    """Writes down what it is asked of, refuses some of it, and adds to the rest."""
+
+    def __init__(self, refused: str = "") -> None:
+        self.seen: list[tuple[str, list[str], list[dict[str, Any]]]] = []
+        self.after: list[Any] = []
+        self._refused = refused
+
+    def before_write(self, write: Writing) -> None:
+        """Note it."""
+        self.seen.append((write.verb, sorted(write.refs), [dict(r) for r in write.records]))
+        if write.verb == self._refused:
+            raise ToolError("locked", "these rows are locked; leave them")
+        for record in write.records:
+            record["note"] = "changed by a hook"
+        write.notes.append("asked")
+
+    def after_write(self, _: Writing, rows: list[dict[str, Any]]) -> None:
+        """Note the rows."""
+        self.after.append([row.get("note") for row in rows])
+
+
+@pytest.mark.parametrize("name", ["cascade", "gone", "plain", "unset"])
+def test_hooks_are_asked_of_what_is_reached(
+    tables: Engine, session: RefSession, name: str
+) -> None:
+    """They know the rows by their refs, may refuse, and may change what loses its reference."""
+    each, verb = FAMILIES[name], "delete" if name in ("cascade", "gone") else "update"
+    made(tables, each)
+    before = rows(tables, each.top, each.part)
+    hooks = Asked(refused=verb)
+    toolset = Toolset([each.top, each.part], hooks={each.part: [hooks]})
+    assert delete(session, toolset, each.top, "a")["error"]["code"] == "locked"
+    assert rows(tables, each.top, each.part) == before
+
+    hooks = Asked()
+    toolset = Toolset([each.top, each.part], hooks={each.part: [hooks]})
+    answer = delete(session, toolset, each.top, "a")
+    refs = [f"{name}_part_1", f"{name}_part_2"]
+    assert hooks.seen == [(verb, refs, [{"top_id": None}] if verb == "update" else [])]
+    assert answer["notes"] == ["asked"]
+    notes = [note for _, note, top in rows(tables, each.part)[0].values() if top is None]
+    assert notes == (["changed by a hook"] * 2 if verb == "update" else [])
+    assert hooks.after == [notes]
+
+
+# Other mappings
+
+
+class Owner(Base):
+    """Goes with the last of what refers to it, as a cascade the other way says."""
+
+    __tablename__ = "owners"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+
+class Ticket(Base):
+    """Takes its owner along."""
+
+    __tablename__ = "tickets"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    note: Mapped[str]
+    owner_id: Mapped[int] = mapped_column(ForeignKey("owners.id"))
+
+    owner: Mapped[Owner] = relationship(cascade="all")
+
+
+def test_a_cascade_to_what_is_referred_to_is_held(tables: Engine, session: RefSession) -> None:
+    """A row may take along that which it refers to."""
+    make(tables, Owner, Ticket)
+    with Session(tables) as plain:
+        plain.add(Ticket(id=1, note="a", owner=Owner(id=7)))
+        plain.commit()
+
+    toolset = Toolset([Ticket, Owner], read_only=[Owner])
+    error = delete(session, toolset, Ticket, "a")["error"]
+    assert (error["code"], error["refs"]) == ("still_referenced", ["owner_1"])
+    told = delete(session, Toolset([Ticket, Owner]), Ticket, "a")
+    assert told["deleted_with"] == ["owner_1"]
+
+
+class Beast(Base):
+    """Has a subclass in a table of its own, and one in the same."""
+
+    __tablename__ = "beasts"
+    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "beast"}  # noqa: RUF012
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    note: Mapped[str | None]
+    cage_id: Mapped[int | None] = mapped_column(ForeignKey("cages.id", ondelete="SET NULL"))
+
+
+class Lion(Beast):
+    """In two tables."""
+
+    __tablename__ = "lions"
+    __mapper_args__ = {"polymorphic_identity": "lion"}  # noqa: RUF012
+
+    id: Mapped[int] = mapped_column(ForeignKey("beasts.id"), primary_key=True)
+    roar: Mapped[str | None]
+
+
+class Mouse(Beast):
+    """In the table of its base."""
+
+    __mapper_args__ = {"polymorphic_identity": "mouse"}  # noqa: RUF012
+
+
+class Cage(Base):
+    """What beasts are in."""
+
+    __tablename__ = "cages"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    note: Mapped[str | None]
+
+
+ZOO = {"beasts": Beast, "lions": Lion, "mice": Mouse, "cages": Cage}
+
+
+@pytest.fixture
+def zoo(tables: Engine) -> Engine:
+    """A beast, a lion and a mouse in a cage each."""
+    make(tables, Cage, Beast, Lion)
+    with Session(tables) as plain:
+        plain.add_all([Cage(id=n, note=f"cage {n}") for n in (1, 2, 3)])
+        plain.flush()
+        plain.add_all(
+            [
+                Beast(id=1, note="a", cage_id=1),
+                Lion(id=2, note="b", cage_id=2),
+                Mouse(id=3, note="c", cage_id=3),
+            ]
+        )
+        plain.commit()
+    return tables
+
+
+@pytest.mark.parametrize(("kind", "note", "cage"), [(Lion, "b", "cage 2"), (Mouse, "c", "cage 3")])
+def test_rows_of_a_read_only_subclass_are_not_written(
+    zoo: Engine, session: RefSession, kind: type[Beast], note: str, cage: str
+) -> None:
+    """Neither by the name of their base, nor because something that they refer to goes."""
+    before = rows(zoo, Beast, Lion, Cage)
+    toolset = Toolset(ZOO, read_only=[kind])
+    filters = [{"field": "note", "op": "in", "value": ["a", note]}]
+    changed = {"table": "beasts", "filters": filters, "data": {"note": "x"}}
+    codes = [
+        toolset.call(session, "db_update", changed),
+        toolset.call(session, "db_delete", {"table": "beasts", "filters": filters}),
+        delete(session, toolset, Cage, cage),
+    ]
+
+    assert [each["error"]["code"] for each in codes] == [
+        "read_only_table",
+        "read_only_table",
+        "still_referenced",
+    ]
+    assert rows(zoo, Beast, Lion, Cage) == before
+    assert delete(session, toolset, Cage, "cage 1")["unlinked"] == ["beast_1"]
+    assert delete(session, toolset, Beast, "a")["count"] == 1
+
+
+def test_a_subclass_has_its_own_hooks_and_columns(zoo: Engine, session: RefSession) -> None:
+    """They hold where its rows are written by the name of the base."""
+    hooks = Asked()
+    toolset = Toolset(ZOO, hooks={Lion: [hooks]}, read_only=[Mouse.note])
+    every = [{"field": "note", "op": "is_not_null"}]
+    lions = [{"field": "note", "op": "=", "value": "b"}]
+    changed = {"table": "beasts", "data": {"note": "x"}}
+
+    error = toolset.call(session, "db_update", {**changed, "filters": every})["error"]
+    assert (error["code"], error["table"]) == ("unknown_column", "mice")
+    toolset.call(session, "db_update", {**changed, "filters": lions})
+    assert [row[2] for row in rows(zoo, Beast)[0].values()] == ["a", "changed by a hook", "c"]
+    assert hooks.seen == [("update", ["beast_1"], [{"note": "x"}])]
+    delete(session, toolset, Beast, "changed by a hook")
+    assert hooks.seen[1:] == [("delete", ["beast_1"], [])]
+
+
+class Link(Base):
+    """Between two classes; some toolsets list it."""
+
+    __tablename__ = "links"
+
+    left_id: Mapped[int] = mapped_column(ForeignKey("lefts.id"), primary_key=True)
+    right_id: Mapped[int] = mapped_column(ForeignKey("rights.id"), primary_key=True)
+
+
+class Right(Base):
+    """What is linked."""
+
+    __tablename__ = "rights"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    note: Mapped[str]
+
+
+class Left(Base):
+    """Has links."""
+
+    __tablename__ = "lefts"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    note: Mapped[str]
+
+    rights: Mapped[list[Right]] = relationship(secondary="links")
+
+
+def test_links_go_with_their_row(tables: Engine, session: RefSession) -> None:
+    """What they lead to stays; where the links are read only they keep their row."""
+    make(tables, Left, Right, Link)
+    with Session(tables) as plain:
+        right = Right(id=1, note="r")
+        plain.add_all([Left(id=1, note="a", rights=[right]), Left(id=2, note="b", rights=[right])])
+        plain.commit()
+    before = rows(tables, Left, Right, Link)
+
+    error = delete(session, Toolset([Left, Right, Link], read_only=[Link]), Left, "a")["error"]
+    assert (error["referring"], error["refs"]) == ("links", ["link_1"])
+    assert rows(tables, Left, Right, Link) == before
+    told = delete(session, Toolset([Left, Right, Link]), Left, "a")
+    assert (told["deleted_with"], told.get("unlinked")) == (["link_1"], None)
+    told = delete(session, Toolset([Left, Right], read_only=[Right]), Left, "b")
+    assert told == {"table": "lefts", "deleted": ["left_2"], "count": 1}
+    assert [len(each) for each in rows(tables, Left, Right, Link)] == [0, 1, 0]

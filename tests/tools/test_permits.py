@@ -1,0 +1,508 @@
+"""What a model may write, by class and attribute, is all that a call writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, ForeignKey, event, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+
+from alfred_refs import RefSession
+from alfred_refs.errors import SetupError
+from alfred_refs.tools import Hooks, ToolError, Toolset, Writing
+
+
+class Base(DeclarativeBase):
+    """Declarative base of these tests."""
+
+
+class Human(Base):
+    """Has subclasses in its table."""
+
+    __tablename__ = "humans"
+    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "human"}  # noqa: RUF012
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    name: Mapped[str | None]
+    crate_id: Mapped[int | None] = mapped_column(ForeignKey("crates.id"))
+
+
+class Chief(Human):
+    """Is not for every model to make."""
+
+    __mapper_args__ = {"polymorphic_identity": "admin"}  # noqa: RUF012
+
+
+class Crate(Base):
+    """Has things, of which none needs it, and people."""
+
+    __tablename__ = "crates"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str | None]
+    rating: Mapped[int | None]
+    rack_id: Mapped[int | None] = mapped_column(ForeignKey("racks.id"))
+
+    things: Mapped[list[Thing]] = relationship(back_populates="crate")
+    people: Mapped[list[Human]] = relationship()
+    stamps: Mapped[list[Stamp]] = relationship(secondary="crate_stamps")
+    rack: Mapped[Rack | None] = relationship(back_populates="crates")
+
+
+class Thing(Base):
+    """May be moved from crate to crate."""
+
+    __tablename__ = "things"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str | None]
+    crate_id: Mapped[int | None] = mapped_column(ForeignKey("crates.id"))
+
+    crate: Mapped[Crate | None] = relationship(back_populates="things")
+
+
+class Rack(Base):
+    """What crates stand on."""
+
+    __tablename__ = "racks"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str | None]
+
+    crates: Mapped[list[Crate]] = relationship(back_populates="rack")
+
+
+class Stamp(Base):
+    """What crates are marked with."""
+
+    __tablename__ = "stamps"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str | None]
+
+
+class CrateStamp(Base):
+    """Between the two."""
+
+    __tablename__ = "crate_stamps"
+
+    crate_id: Mapped[int] = mapped_column(ForeignKey("crates.id"), primary_key=True)
+    stamp_id: Mapped[int] = mapped_column(ForeignKey("stamps.id"), primary_key=True)
+
+
+class Audit(Base):
+    """The application's own record, which no model may use."""
+
+    __tablename__ = "audits"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    what: Mapped[str]
+
+
+PEOPLE = {"humans": Human, "chiefs": Chief, "crates": Crate}
+CRATES = [Crate, Thing, Rack, Stamp]
+
+Tell = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def packed(tables: Engine) -> Engine:
+    """Two crates, with two things in the first and one in none, and a mark."""
+    Base.metadata.create_all(tables)
+    with Session(tables) as plain:
+        first = Crate(name="crate 1")
+        for row in (
+            *(first, Crate(name="crate 2"), Chief(name="root"), Stamp(name="fragile"), Rack()),
+            *(Thing(crate=first), Thing(crate=first), Thing()),
+        ):
+            plain.add(row)
+            plain.flush()
+        plain.commit()
+    return tables
+
+
+@pytest.fixture
+def tell(packed: Engine, session: RefSession) -> Tell:  # noqa: ARG001  # its tables
+    """Call a tool of a toolset, and forget what the session has loaded."""
+
+    def tell(toolset: Toolset, tool: str, /, **arguments: Any) -> dict[str, Any]:
+        answer = toolset.call(session, tool, arguments)
+        session.expunge_all()
+        return answer
+
+    for model in (Crate, Thing, Human, Stamp, Rack):
+        session.scalars(select(model)).all()
+    assert session.conversation is not None
+    session.conversation.refer_all(Thing, [1, 2, 3])
+    for model in (Crate, Human, Stamp, Rack):
+        session.conversation.refer_all(model, [1])
+    session.commit()
+    return tell
+
+
+def rows(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:
+    """Return all rows of all tables but the application's own, as a plain session reads them."""
+    with Session(engine) as plain:
+        return {
+            table.name: [tuple(row) for row in plain.execute(select(table).order_by(*table.c))]
+            for table in Base.metadata.sorted_tables
+        }
+
+
+def draft(session: RefSession, model: type[Any], content: dict[str, Any]) -> str:
+    """Draft something as the application does, which may draft anything."""
+    assert session.conversation is not None
+    return session.conversation.draft(model, content).ref
+
+
+def by(ref: str) -> list[dict[str, Any]]:
+    """Return filters on a row by its ref."""
+    return [{"field": "id", "op": "=", "value": ref}]
+
+
+# Set-up
+
+
+def test_verbs_are_given_by_class(tell: Tell, packed: Engine) -> None:
+    """What may be done is done; the rest is refused with what may be done."""
+    toolset = Toolset(CRATES, verbs={Crate: ["create"], Thing: ["create", "update"], Stamp: []})
+    tell(toolset, "db_create", table="crates", data={"name": "new"})
+    tell(toolset, "db_update", table="things", filters=by("thing_1"), data={"name": "x"})
+    before = rows(packed)
+    assert (before["crates"][-1][1], before["things"][0][1]) == ("new", "x")
+
+    errors = [
+        tell(toolset, "db_update", table="crates", filters=by("crate_1"), data={"name": "x"}),
+        tell(toolset, "db_delete", table="crates", filters=by("crate_1")),
+        tell(toolset, "db_delete", table="things", filters=by("thing_1")),
+        tell(toolset, "db_create", table="stamps", data={}),
+    ]
+    assert [each["error"]["code"] for each in errors] == ["read_only_table"] * 4
+    assert [each["error"]["verbs"] for each in errors] == [
+        ["create"],
+        ["create"],
+        ["create", "update"],
+        [],
+    ]
+    assert errors[2]["error"]["message"] == (
+        "rows of table 'things' can be read, created and updated only; do that, or change another "
+        "table"
+    )
+    assert rows(packed) == before
+
+
+def test_verbs_are_told() -> None:
+    """In the description, and by the tables that each tool offers."""
+    toolset = Toolset(CRATES, verbs={Crate: ["create"], Thing: ["create", "update"], Stamp: []})
+    text = toolset.describe()
+    offered = {
+        each["title"]: each["properties"]["table"]["enum"]
+        for each in toolset.schemas("json_schema")
+    }
+
+    lines = [line for line in text.split("\n")[1:] if not line.startswith(" ")]
+    assert lines == [
+        "crates (no update, no delete)",
+        "things (no delete)",
+        "racks",
+        "stamps (read only)",
+    ]
+    assert offered == {
+        "db_read": ["crates", "things", "racks", "stamps"],
+        "db_create": ["crates", "things", "racks"],
+        "db_update": ["things", "racks"],
+        "db_delete": ["racks"],
+    }
+
+
+def test_attributes_may_be_shown_and_not_written(
+    tell: Tell, packed: Engine, session: RefSession
+) -> None:
+    """They are in rows, filters and the description, and in no write; nor in one by a draft."""
+    toolset = Toolset(CRATES, read_only=[Crate.rating, Crate.rack, Crate.things])
+    ref = draft(session, Crate, {"name": "a"})
+    before = rows(packed)
+    for data in ({"rating": 5}, {"rack_id": "rack_1"}):
+        for error in (
+            tell(toolset, "db_create", table="crates", data=data),
+            tell(toolset, "db_update", table="crates", filters=by("crate_1"), data=data),
+            tell(toolset, "db_update", table="crates", filters=by(ref), data=data),
+            tell(toolset, "db_create", table="crates", from_draft=ref, data=data),
+        ):
+            assert error["error"]["code"] == "unknown_column"
+    nested: Any
+    for nested in ({"rack": "rack_1"}, {"rack": {"name": "new"}}, {"things": ["thing_1"]}):
+        error = tell(toolset, "db_update", table="crates", filters=by(ref), data=nested)["error"]
+        assert error["code"] == "unknown_column"
+
+    assert rows(packed) == before
+    [row] = tell(toolset, "db_read", table="crates", filters=by("crate_1"))["rows"]
+    assert (row["rating"], row["rack_id"]) == (None, None)
+    assert "  rating?: integer, read only\n  rack_id?: rack ref, read only" in toolset.describe()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"read_only": [Rack]},
+        {"read_only": ["rating"]},
+        {"read_only": [Rack.name]},
+        {"verbs": {Rack: []}},
+        {"verbs": {Crate: ["destroy"]}},
+        {"verbs": {Crate: "create"}},
+        {"verbs": {Crate: ["create"]}, "read_only": [Crate]},
+    ],
+)
+def test_what_does_not_go_together_is_refused(wrong: dict[str, Any]) -> None:
+    """When the toolset is made."""
+    with pytest.raises(SetupError):
+        Toolset([Crate], **wrong)
+
+
+def test_a_class_may_be_said_to_be_read_only_twice() -> None:
+    """Because both say the same."""
+    toolset = Toolset([Crate], verbs={Crate: []}, read_only=[Crate])
+    assert [each["name"] for each in toolset.schemas("mcp")] == ["db_read"]
+
+
+# The class of a draft
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"models": [Human, Crate]}, "draft_content"),
+        ({"models": PEOPLE, "read_only": [Chief]}, "read_only_table"),
+        ({"models": PEOPLE, "verbs": {Chief: ["update"]}}, "read_only_table"),
+    ],
+)
+def test_a_draft_is_of_no_class_that_a_model_may_not_make(
+    tell: Tell, packed: Engine, session: RefSession, options: dict[str, Any], code: str
+) -> None:
+    """However that is said: by the application, in an edit, on saving, or of a row inside."""
+    toolset, before = Toolset(**options), rows(packed)
+    human, crate = draft(session, Human, {"name": "a"}), draft(session, Crate, {"name": "b"})
+    theirs = draft(session, Chief, {"name": "c"})
+    inside = draft(session, Crate, {"people": [{"kind": "admin", "name": "d"}]})
+    evil = {"kind": "admin"}
+
+    errors = [
+        tell(toolset, "db_create", table="humans", from_draft=theirs),
+        tell(toolset, "db_create", table="crates", from_draft=inside),
+        tell(toolset, "db_update", table="humans", filters=by(human), data=evil),
+        tell(toolset, "db_create", table="humans", from_draft=human, data=evil),
+        tell(toolset, "db_update", table="crates", filters=by(crate), data={"people": [evil]}),
+        tell(toolset, "db_create", table="crates", from_draft=crate, data={"people": [evil]}),
+    ]
+    assert [each["error"]["code"] for each in errors] == [code] * 6
+    assert rows(packed) == before
+
+
+def test_a_class_that_is_not_listed_reads_as_one_that_is_not_there(
+    tell: Tell, session: RefSession
+) -> None:
+    """A model is told nothing of it."""
+    toolset, human = Toolset([Human]), draft(session, Human, {"name": "a"})
+    said = [
+        tell(toolset, "db_update", table="humans", filters=by(human), data={"kind": kind})
+        for kind in ("admin", "nobody")
+    ]
+    assert said[0] == said[1]
+
+
+def test_a_class_that_is_listed_may_be_chosen(
+    tell: Tell, packed: Engine, session: RefSession
+) -> None:
+    """Unless the attribute that says it is hidden, or not to be written; the application may."""
+    human, theirs = draft(session, Human, {"name": "a"}), draft(session, Chief, {"name": "b"})
+    hiding, fixing = Toolset(PEOPLE, hidden=[Human.kind]), Toolset(PEOPLE, read_only=[Human.kind])
+    for toolset in (hiding, fixing):
+        for ask in (
+            {"tool": "db_update", "filters": by(human)},
+            {"tool": "db_create", "from_draft": human},
+        ):
+            tool = ask.pop("tool")
+            error = tell(toolset, tool, table="humans", data={"kind": "admin"}, **ask)["error"]
+            assert error["code"] == "unknown_column"
+
+    hooks = Asked()
+    toolset = Toolset(PEOPLE, hooks={Chief: [hooks]}, hidden=[Human.kind])
+    tell(toolset, "db_create", table="humans", from_draft=theirs)
+    toolset = Toolset(PEOPLE, hooks={Chief: [hooks]})
+    data = {"kind": "admin"}
+    tell(toolset, "db_create", table="humans", from_draft=human, data=data)
+    assert [row[1:3] for row in rows(packed)["humans"]] == [
+        ("admin", "root"),
+        ("admin", "b"),
+        ("admin", "a"),
+    ]
+    assert [verb for verb, _, _ in hooks.seen] == ["create", "create"]
+
+
+# Rows that a draft takes from where they are
+
+
+class Asked(Hooks):
+    """Writes down what it is asked of, and changes or refuses it."""
+
+    def __init__(self, *, name: str | None = None, refuses: bool = False) -> None:
+        self.seen: list[tuple[str, list[str], list[dict[str, Any]]]] = []
+        self.after: list[list[dict[str, Any]]] = []
+        self._name = name
+        self._refuses = refuses
+
+    def before_write(self, write: Writing) -> None:
+        """Note it."""
+        self.seen.append((write.verb, [*write.refs], [dict(r) for r in write.records]))
+        if self._refuses:
+            raise ToolError("locked", "these rows are locked; leave them")
+        for record in write.records if self._name is not None else ():
+            record["name"] = self._name
+
+    def after_write(self, _: Writing, rows: list[dict[str, Any]]) -> None:
+        """Note the rows."""
+        self.after.append(rows)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"read_only": [Thing]}, "read_only_table"),
+        ({"verbs": {Thing: ["create", "delete"]}}, "read_only_table"),
+        ({"hidden": [Thing.crate_id]}, "invalid_value"),
+        ({"read_only": [Thing.crate_id]}, "invalid_value"),
+        ({"read_only": [Thing.crate]}, "invalid_value"),
+        ({"max_written": 2}, "too_many_rows"),
+        ({"hooks": {Thing: [Asked(refuses=True)]}}, "locked"),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_rows_are_moved_to_a_draft_only_as_a_model_may(
+    tell: Tell,
+    packed: Engine,
+    session: RefSession,
+    *,
+    options: dict[str, Any],
+    code: str,
+    nested: bool,
+) -> None:
+    """Refused on saving, whoever put them there; in an edit too, where it can be told by then."""
+    toolset, before = Toolset(CRATES, **options), rows(packed)
+    model: Any = Rack if nested else Crate
+    things = {"things": ["thing_1", "thing_2"]}
+    taken = {"crates": [things]} if nested else things
+    table = model.__tablename__
+    ref, empty = draft(session, model, taken), draft(session, model, {})
+
+    saved = tell(toolset, "db_create", table=table, from_draft=ref)
+    edited = tell(toolset, "db_update", table=table, filters=by(empty), data=taken)
+    assert saved["error"]["code"] == code
+    assert ("error" in edited) is (code not in ("too_many_rows", "locked"))
+    assert rows(packed) == before
+
+
+def test_rows_are_moved_to_a_draft(tell: Tell, packed: Engine, session: RefSession) -> None:
+    """Their hooks are asked, by their refs, and may change them."""
+    hooks = Asked(name="moved")
+    toolset = Toolset(CRATES, hooks={Thing: [hooks]}, max_written=4)
+    ref = draft(session, Crate, {"things": ["thing_1", "thing_3", {"name": "new"}]})
+    answer = tell(toolset, "db_create", table="crates", from_draft=ref)
+
+    assert answer["saved"] == {ref: "crate_2"}
+    assert rows(packed)["things"] == [
+        (1, "moved", 3),
+        (2, None, 1),
+        (3, "moved", 3),
+        (4, "moved", 3),
+    ]
+    assert sorted(hooks.seen, key=str) == [
+        ("create", [], [{"name": "new"}]),
+        ("update", ["thing_1"], [{"crate_id": ref}]),
+        ("update", ["thing_3"], [{"crate_id": ref}]),
+    ]
+    assert {row["crate_id"] for rows in hooks.after for row in rows} == {"crate_2"}
+
+
+def test_rows_inside_a_row_inside_are_moved(
+    tell: Tell, packed: Engine, session: RefSession
+) -> None:
+    """What they are moved to has no ref yet."""
+    hooks = Asked()
+    toolset = Toolset(CRATES, hooks={Thing: [hooks]})
+    ref = draft(session, Rack, {"crates": [{"things": ["thing_1"]}]})
+    tell(toolset, "db_create", table="racks", from_draft=ref)
+
+    assert hooks.seen == [("update", ["thing_1"], [{"crate_id": None}])]
+    assert rows(packed)["things"][0] == (1, None, 3)
+
+
+def test_a_link_changes_no_row_that_it_leads_to(
+    tell: Tell, packed: Engine, session: RefSession
+) -> None:
+    """It is a row of the table between the two: where that is listed, rows are written there."""
+    ref = draft(session, Crate, {"stamps": ["stamp_1"]})
+    refused = tell(Toolset([*CRATES, CrateStamp]), "db_create", table="crates", from_draft=ref)
+    assert refused["error"]["code"] == "unknown_column"
+    assert rows(packed)["crate_stamps"] == []
+
+    tell(Toolset(CRATES, read_only=[Stamp]), "db_create", table="crates", from_draft=ref)
+    assert rows(packed)["crate_stamps"] == [(3, 1)]
+
+
+# What is the application's
+
+
+class Audited(Hooks):
+    """Writes into a table that no model may use."""
+
+    def before_write(self, write: Writing) -> None:
+        """Do it."""
+        write.session.add(Audit(what=f"before {write.verb}"))
+
+    def after_write(self, write: Writing, _: list[dict[str, Any]]) -> None:
+        """Do it, and change rows of a table that the model only reads."""
+        write.session.add(Audit(what=f"after {write.verb}"))
+        for rack in write.session.scalars(select(Rack)):
+            rack.name = f"after {write.verb}"
+
+
+@pytest.fixture
+def outbox(session: RefSession) -> Iterator[None]:
+    """A listener that writes down each flush that has other instances."""
+
+    def note(session: Session, *_: object) -> None:
+        changed = [*session.new, *session.dirty, *session.deleted]
+        if any(isinstance(each, Crate | Thing) for each in changed):
+            session.add(Audit(what="flushed"))
+
+    event.listen(session, "before_flush", note)
+    yield
+    event.remove(session, "before_flush", note)
+
+
+@pytest.mark.usefixtures("outbox")
+def test_what_hooks_and_listeners_add_is_theirs(
+    tell: Tell, packed: Engine, session: RefSession
+) -> None:
+    """It is not held against what the model may write, nor does it count."""
+    hooks = {Crate: [Audited()]}
+    toolset = Toolset(CRATES, hooks=hooks, read_only=[Rack], max_written=3)
+    ref = draft(session, Crate, {"things": ["thing_1", "thing_2"], "name": "new"})
+    tell(toolset, "db_create", table="crates", from_draft=ref)
+    tell(toolset, "db_update", table="crates", filters=by("crate_1"), data={"name": "x"})
+    answer = tell(toolset, "db_delete", table="crates", filters=by("crate_2"))
+
+    assert answer["unlinked"] == ["thing_1", "thing_2"]
+    found = rows(packed)
+    assert found["racks"] == [(1, "after delete")]
+    assert {what for _, what in found["audits"]} == {
+        "flushed",
+        *(
+            f"{when} {verb}"
+            for when in ("before", "after")
+            for verb in ("create", "update", "delete")
+        ),
+    }
