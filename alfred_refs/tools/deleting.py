@@ -19,7 +19,7 @@ from alfred_refs import sqla
 
 from .calls import Call, key_in
 from .changes import Changes, put
-from .errors import CircularReferenceError, StillReferencedError
+from .errors import CircularReferenceError, ForeignRowToolError, StillReferencedError
 from .reach import Found, Reach, Searcher, among_keys
 from .table import ToolTable
 
@@ -133,6 +133,18 @@ class Deleter:
             if each.tool_table is not None
         ]
         return self._call.conversation.refer_pairs(pairs) if pairs else []
+
+
+def check_changed(found: Found, table: ToolTable) -> None:
+    """Check that a row is for the model to change that the database changes with one of a table.
+
+    Raises:
+        ToolError: it is not.
+    """
+    if not found.is_writable:
+        raise ForeignRowToolError(None, None)
+    if found.tool_table is not None and not _may_be_changed(found):
+        raise StillReferencedError(table.name, found.tool_table.name, verbs=(), done="changed in")
 
 
 def _may_go(found: Found) -> bool:

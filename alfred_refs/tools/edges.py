@@ -7,7 +7,7 @@ does stands above the rules of the database, as it comes first. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -58,6 +58,21 @@ def edges_to(mapper: Mapper[Any] | None, table: Table) -> Iterator[Edge]:
             unlinked: Effect = "unlink" if _may_be_null(theirs) else "stay"
             effect = "delete" if each.cascade.delete else unlinked
             yield Edge(theirs[0].table, theirs, ours, effect, each.cascade.delete)
+
+
+def edges_by_update(mapper: Mapper[Any], names: Collection[str]) -> Iterator[Edge]:
+    """Yield the ways in which rows refer to those of a class, and are changed with them.
+
+    Args:
+        mapper: of the class.
+        names: of the attributes that get other values.
+    """
+    columns = {c for name in names for c in mapper.column_attrs[name].columns}
+    for constraint in _constraints_to({each for each in mapper.tables if isinstance(each, Table)}):
+        referred = tuple(each.column for each in constraint.elements)
+        if str(constraint.onupdate or "").upper() in _RULES and not columns.isdisjoint(referred):
+            columns_there = tuple(each.parent for each in constraint.elements)
+            yield Edge(constraint.table, columns_there, referred, "unlink")
 
 
 def _edge(constraint: ForeignKeyConstraint, by: list[RelationshipProperty[Any]]) -> Edge:

@@ -287,7 +287,7 @@ class ConflictError(ToolError):
 
 
 class StillReferencedError(ToolError):
-    """A row cannot be deleted because others name it, or what would go with it.
+    """A row cannot be deleted, or changed, because others name it, or what would go with it.
 
     Args:
         table: from which rows were to be deleted.
@@ -295,6 +295,7 @@ class StillReferencedError(ToolError):
         refs: of some of them.
         labels: of those, by ref.
         verbs: what the model may do to them; `None` if that is not known.
+        done: what was to be done in the table.
     """
 
     def __init__(
@@ -304,6 +305,7 @@ class StillReferencedError(ToolError):
         refs: Sequence[str] = (),
         labels: Mapping[str, str] | None = None,
         verbs: Collection[str] | None = None,
+        done: str = "deleted from",
     ) -> None:
         others = "other rows" if referring is None else f"rows of {referring!r}"
         named = f" ({_listed(refs)})" if refs else ""
@@ -312,8 +314,8 @@ class StillReferencedError(ToolError):
             remedy = "those are not yours to change, so leave the row as it is"
         super().__init__(
             "still_referenced",
-            f"{others}{named} still refer to what would be deleted from {table!r}, or would go "
-            f"with it; nothing was changed; {remedy}",
+            f"{others}{named} still refer to what would be {done} {table!r}, or would go with "
+            f"it; nothing was changed; {remedy}",
             table=table,
             referring=referring,
             refs=list(refs),

@@ -10,7 +10,7 @@ those that the application hides, are found too.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from alfred_refs import sqla
 from alfred_refs.errors import UnconfinedError
 
 from .calls import Call
-from .edges import Edge, edges_to
+from .edges import Edge, edges_by_update, edges_to
 from .errors import TooManyRowsError
 from .table import ToolTable
 
@@ -124,6 +124,28 @@ class Searcher:
             for group in groups.values():
                 waiting += self._referring(group)
         return self.reach
+
+    def search_changed(self, instances: Sequence[Any], names: Collection[str]) -> list[Found]:
+        """Return what the database changes with rows that get other values: no statement mostly.
+
+        Args:
+            instances: the rows, of one class.
+            names: of the attributes that are changed.
+
+        Raises:
+            TooManyRowsError: there is too much of it.
+        """
+        first, *_ = group = [self._of(instance) for instance in instances]
+        found: dict[Any, Found] = {}
+        for edge in edges_by_update(cast("Mapper[Any]", first.mapper), names):
+            mapper = sqla.mapper_of_table(edge.table)
+            if self._is_listed(edge.table):
+                keys = [each.key for each in group]
+                found |= {each.identity: each for each in self._rows(edge, mapper, first, keys)}
+        most = self._call.setting.max_written
+        if len(found.keys() | {each.identity for each in group}) > most:
+            raise TooManyRowsError("db_update", most, along=True)
+        return [*found.values()]
 
     def _of(self, instance: Any) -> Found:
         state = sqla.state_of(instance)

@@ -17,7 +17,7 @@ from alfred_refs.entries import Draft
 from .arguments import DbCreate, DbDelete, DbUpdate
 from .calls import Call
 from .changes import Changes, put
-from .deleting import Deleter
+from .deleting import Deleter, check_changed
 from .draft_writing import DraftWriter
 from .errors import (
     ForeignRowToolError,
@@ -33,6 +33,7 @@ from .payloads import (
     refs_of_records,
 )
 from .permits import Verb
+from .reach import Searcher
 from .results import shape_of
 from .table import ToolTable
 
@@ -74,6 +75,8 @@ class Writer:
             values = writing.records[0]
             if nearest is not table:  # of a subclass, which has rules of its own
                 values = beside.update(nearest, rows, dict(values), arguments.data)
+            for found in Searcher(self._call).search_changed(rows, values):
+                check_changed(found, nearest)
             put(rows, values)
         beside.flush()
         return self._shown(table, instances, writing, beside)

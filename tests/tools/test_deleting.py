@@ -493,3 +493,51 @@ def test_links_go_with_their_row(tables: Engine, session: RefSession) -> None:
     told = delete(session, Toolset([Left, Right], read_only=[Right]), Left, "b")
     assert told == {"table": "lefts", "deleted": ["left_2"], "count": 1}
     assert [len(each) for each in rows(tables, Left, Right, Link)] == [0, 1, 0]
+
+
+# What an update takes along
+
+
+class Label(Base):
+    """Is referred to by a text that may change."""
+
+    __tablename__ = "labels"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    code: Mapped[str] = mapped_column(unique=True)
+    note: Mapped[str | None]
+
+
+class Jar(Base):
+    """Follows the text of its label."""
+
+    __tablename__ = "jars"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    code: Mapped[str] = mapped_column(
+        ForeignKey("labels.code", onupdate="CASCADE"), info={"ref": None}
+    )
+
+
+def test_what_the_database_changes_with_a_row_is_held(tables: Engine, session: RefSession) -> None:
+    """Where a value is given that others refer to, and that follow it."""
+    make(tables, Label, Jar)
+    with Session(tables) as plain:
+        plain.add(Label(id=1, code="a"))
+        plain.flush()
+        plain.add(Jar(id=1, code="a"))
+        plain.commit()
+    filters = [{"field": "code", "op": "=", "value": "a"}]
+
+    def change(toolset: Toolset, **data: str) -> dict[str, Any]:
+        asked = {"table": "labels", "filters": filters, "data": data}
+        return toolset.call(session, "db_update", asked)
+
+    toolset = Toolset([Label, Jar], read_only=[Jar])
+    assert change(toolset, note="x")["count"] == 1
+    error = change(toolset, code="b")["error"]
+    assert (error["code"], error["referring"]) == ("still_referenced", "jars")
+    assert change(Toolset([Label, Jar], max_written=1), code="b")["error"]["most"] == 1
+    assert [*rows(tables, Jar)[0].values()] == [(1, "a")]
+    assert change(Toolset([Label, Jar]), code="b")["count"] == 1
+    assert [*rows(tables, Jar)[0].values()] == [(1, "b")]

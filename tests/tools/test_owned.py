@@ -154,6 +154,32 @@ def test_rows_of_others_are_not_written(
         assert whose in plain.scalars(select(Remark.text)).all()
 
 
+def test_rows_of_others_keep_a_row_and_are_not_named(
+    told: Told, owned_engine: Engine, world: World
+) -> None:
+    """A row goes with what is the owner's; what is another's refers to it and stays as it is."""
+    mine = [{"field": "name", "op": "=", "value": "ann"}]
+    with Session(owned_engine) as plain:
+        plans = plain.scalars(select(Plan).where(Plan.user_id == world.users["bob"])).all()
+        plans[0].recipe_id = world.recipes["ann"]
+        plain.commit()
+    before = everything(owned_engine, world)
+
+    error = told("db_delete", table="recipes", filters=mine)["error"]
+    assert error["code"] == "still_referenced"
+    assert ref_count(error) == {"plans": 1, "remarks": 1}.get(error["referring"], 0)
+    for table in ("plans", "remarks"):
+        told("db_delete", table=table, filters=[{"field": "id", "op": "is_not_null"}])
+    error = told("db_delete", table="recipes", filters=mine)["error"]
+    assert (error["referring"], error["refs"]) == (None, [])
+    assert everything(owned_engine, world) == before
+
+
+def ref_count(error: dict[str, Any]) -> int:
+    """Return how many rows an error names."""
+    return len(error["refs"])
+
+
 def test_a_reference_to_what_the_owner_cannot_see_is_refused(
     told: Told, anns: RefSession, owned_engine: Engine, world: World
 ) -> None:
