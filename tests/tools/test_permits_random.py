@@ -30,7 +30,7 @@ RELATIONSHIPS: list[dict[str, Any] | None] = [
     {"passive_deletes": True},
     {"passive_deletes": "all"},
 ]
-RULES = [None, None, "CASCADE", "SET NULL", "RESTRICT"]
+RULES = [None, "CASCADE", "CASCADE", "SET NULL", "RESTRICT"]
 
 
 class Play:
@@ -46,9 +46,9 @@ class Play:
             self._declare(f"s{seed}n{place}")
         self.base.metadata.create_all(engine)
         self._fill()
-        count = self.random.randint(1, MODELS)
+        count = self.random.randint(2, MODELS)
         self.listed = self.random.sample(self.models, count)
-        self.verbs = {m: [v for v in VERBS if self.random.random() < 0.7] for m in self.listed}
+        self.verbs = {m: [v for v in VERBS if self.random.random() < 0.85] for m in self.listed}
         self.toolset = Toolset(self.listed, verbs=self.verbs, max_written=MOST)
 
     def _declare(self, name: str) -> None:
@@ -98,7 +98,8 @@ class Play:
         """Return the answer to a random call, and what it was."""
         model = self.random.choice(self.listed)
         if self.random.random() < 0.6:
-            note = f"row {self.random.randint(1, ROWS)}"
+            with Session(self.engine) as plain:
+                note = self.random.choice([*plain.scalars(select(model.note)), "none"])
             filters = [{"field": "note", "op": "=", "value": note}]
             asked: dict[str, Any] = {"table": model.__tablename__, "filters": filters}
             return "delete", self.toolset.call(session, "db_delete", asked)
@@ -130,7 +131,7 @@ def _table(model: Any) -> Table:
     return cast(Table, model.__table__)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(16))
 def test_a_call_writes_what_a_model_may_and_tells_it(tables: Engine, seed: int) -> None:
     """Nothing of what it may not; all rows of listed classes that it deletes or unlinks."""
     play = Play(seed, tables)
