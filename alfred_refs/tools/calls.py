@@ -20,12 +20,13 @@ from alfred_refs.keys import Key, spells_uuid
 from alfred_refs.refs import draft_named
 from alfred_refs.session import RefSession
 
+from .cuts import shallow
 from .filters import Keys
 from .foreign import Foreign, bounded, foreign_of, labelled
 from .hooks import Row
 from .questions import ranks_of
 from .relatives import Relatives
-from .results import Rendering, Shape, without_refs
+from .results import Rendering, Shape, without_depth, without_refs
 from .setting import Setting
 from .table import ToolColumn, ToolTable
 
@@ -174,39 +175,49 @@ class Call:
 
     def clean(self, value: Any) -> Any:
         """Return any value as JSON, with refs, or a placeholder, in place of keys."""
+        rest, _ = shallow(value)
+        return self._clean(rest)
+
+    def _clean(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.scrub(value)
         if isinstance(value, dict):
-            return {self.scrub(str(name)): self.clean(each) for name, each in value.items()}
+            return {self.scrub(str(name)): self._clean(each) for name, each in value.items()}
         if isinstance(value, list | tuple):
-            return [self.clean(each) for each in value]
+            return [self._clean(each) for each in value]
         if isinstance(value, uuid.UUID):
             return self._name(value) or guard.HIDDEN
         is_plain = value is None or isinstance(value, bool | int)
         is_plain = is_plain or (isinstance(value, float) and math.isfinite(value))
         return value if is_plain else self.scrub(str(to_jsonable_python(value, fallback=str)))
 
-    def clean_rows(self, rows: Iterable[Row], shape: Shape) -> None:
-        """Clean what hooks have made of rows, if there are any: else they are clean already."""
+    def clean_rows(self, rows: Iterable[Row], shape: Shape, cut: list[str]) -> None:
+        """Clean what hooks have made of rows, if there are any: else they are clean already.
+
+        Args:
+            rows: of the answer.
+            shape: of the rows.
+            cut: where something was left out; added to.
+        """
         if self.setting.hooks_of(shape.table):
             for row in rows:
-                self.clean_row(row, shape)
+                self._clean_row(row, shape, str(row.get(shape.table.ref_field)), cut)
 
-    def clean_row(self, row: Row, shape: Shape) -> None:
+    def _clean_row(self, row: Row, shape: Shape, path: str, cut: list[str]) -> None:
         """Clean a row that hooks may have changed, and what is nested in it, in its place."""
         free = {column.name for column in shape.columns if column.values.family == "uuid"}
         for name, value in row.items():
             if name in shape.children:
-                row[name] = self._clean_related(value, shape.children[name])
+                within = f"{path}.{name}"
+                row[name] = self._clean_related(value, shape.children[name], within, cut)
             elif not (name in free and isinstance(value, str)):
-                row[name] = self.clean(value)
+                row[name] = self._clean(without_depth(value, f"{path}.{name}", cut))
 
-    def _clean_related(self, value: Any, shape: Shape) -> Any:
-        if isinstance(value, list):
-            return [self._clean_related(each, shape) for each in value]
-        if not isinstance(value, dict):
-            return self.clean(value)
-        self.clean_row(value, shape)
+    def _clean_related(self, value: Any, shape: Shape, path: str, cut: list[str]) -> Any:
+        for row in value if isinstance(value, list) else [value]:
+            if not isinstance(row, dict):
+                return self.clean(value)
+            self._clean_row(row, shape, path, cut)
         return value
 
     def scrub(self, text: str) -> str:

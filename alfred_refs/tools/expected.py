@@ -14,6 +14,7 @@ from sqlalchemy.orm.strategy_options import _AbstractLoad
 
 from alfred_refs import sqla
 
+from .cuts import shallow
 from .errors import InvalidArgumentsError
 from .table import ToolColumn, ToolTable
 
@@ -73,7 +74,7 @@ def values_otherwise(
     """Yield the columns that have other values than expected, with both as JSON."""
     for name, given in expect.items():
         column = table.column(name)
-        expected, actual = column.accept(given), value_of(column)
+        expected, (actual, _) = column.accept(given), shallow(value_of(column))
         shown = column.values.show(expected), column.values.show(actual)
         if expected != actual and shown[0] not in (shown[1], clean(shown[1])):
             yield name, *shown

@@ -89,7 +89,7 @@ class Reader:
         rows = [row for entry, row in shown if not isinstance(entry, Record)]
         for hooks in self._setting.hooks_of(table):
             hooks.after_read(reading, rows)
-        self._call.clean_rows(rows, page.shape)
+        self._call.clean_rows(rows, page.shape, rendering.cut)
         for place, (entry, row) in enumerate(shown):
             if isinstance(entry, Record):
                 rows.insert(place, row)

@@ -15,6 +15,7 @@ from sqlalchemy import inspect
 from sqlalchemy.orm import lazyload, load_only
 from sqlalchemy.orm.strategy_options import _AbstractLoad
 
+from .cuts import DEEPEST_SHOWN, shallow
 from .errors import UnknownColumnError
 from .hooks import Row
 from .table import ROW_REF, ToolColumn, ToolTable
@@ -159,10 +160,11 @@ class Rendering:
         name = row.get(ROW_REF) or getattr(instance, shape.table.own or "", "")
         path = path or str(name)
         for column in shape.columns:
-            value = column.values.show(getattr(instance, column.name))
+            found = self._shallow(getattr(instance, column.name), f"{path}.{column.name}")
+            value = column.values.show(found)
             # UUIDs of a column that has no keys are data, and refs have no keys in them
             is_free = column.values.family not in ("ref", "uuid")
-            row[column.name] = self.cleaned(value, f"{path}.{column.name}") if is_free else value
+            row[column.name] = self._cleaned(value, f"{path}.{column.name}") if is_free else value
         self.shown.append((row, instance, shape))
         for name, child in shape.children.items():
             related, is_list = self.related_of(instance, child), shape.table.is_list(name)
@@ -189,15 +191,21 @@ class Rendering:
         return rows
 
     def cleaned(self, value: Any, path: str) -> Any:
-        """Return a JSON value without keys in its texts, and with no text that is too long."""
+        """Return a JSON value without keys in its texts, none of them too long, and not too deep."""
+        return self._cleaned(self._shallow(value, path), path)
+
+    def _shallow(self, value: Any, path: str) -> Any:
+        return without_depth(value, path, self.cut)
+
+    def _cleaned(self, value: Any, path: str) -> Any:
         if isinstance(value, str):
             return self._text(value, path)
         if isinstance(value, list):
-            return [self.cleaned(each, path) for each in value]
+            return [self._cleaned(each, path) for each in value]
         if isinstance(value, dict):
             names = {name: self.scrub(name) for name in value}
             return {
-                names[name]: self.cleaned(each, f"{path}.{names[name]}")
+                names[name]: self._cleaned(each, f"{path}.{names[name]}")
                 for name, each in value.items()
             }
         return value
@@ -208,6 +216,14 @@ class Rendering:
         if more > 0:
             self.cut.append(f"{path}: {more} more characters")
         return text[: self.limits.text]
+
+
+def without_depth(value: Any, path: str, cut: list[str]) -> Any:
+    """Return a value without what is nested too deep, which is told in `cut`."""
+    rest, is_cut = shallow(value)
+    if is_cut:
+        cut.append(f"{path}: more than {DEEPEST_SHOWN} levels")
+    return rest
 
 
 def related_rows(related: Any) -> list[Any]:

@@ -134,7 +134,7 @@ class Writer:
         rows = [rendering.row(instance, shape) for instance in saved]
         if writing is not None:
             self._ended(writing, table, rows)
-        self._call.clean_rows(rows, shape)
+        self._call.clean_rows(rows, shape, rendering.cut)
         answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
         notes = [] if writing is None else [*writing.notes]
         notes += [] if beside is None else beside.end()
