@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from .arguments import DbRead
-from .errors import InvalidArgumentsError, InvalidCursorError
+from .errors import InvalidCursorError, ToolError
 from .repair import repaired
 
 
@@ -63,7 +63,7 @@ def cursor_of(read: DbRead) -> Cursor | None:
     try:
         text = base64.urlsafe_b64decode(read.cursor + "=" * (-len(read.cursor) % 4))
         cursor = Cursor.model_validate(repaired(json.loads(text)))
-    except (ValueError, RecursionError, InvalidArgumentsError):
+    except (ValueError, RecursionError, ToolError):
         raise InvalidCursorError from None
     if cursor.question != question_of(read):
         raise InvalidCursorError

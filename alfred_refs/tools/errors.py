@@ -64,6 +64,18 @@ class InvalidArgumentsError(ToolError):
         )
 
 
+class OverBudgetError(InvalidArgumentsError):
+    """The arguments ask for more than one call does."""
+
+    def __init__(self, what: str, count: int, most: int, remedy: str) -> None:
+        ToolError.__init__(
+            self,
+            "invalid_arguments",
+            f"the call has {count:,} {what}, and may have {most:,}; {remedy}",
+            most=most,
+        )
+
+
 class UnknownToolError(ToolError):
     """There is no tool of this name."""
 

@@ -15,6 +15,7 @@ from alfred_refs.entries import Draft
 from alfred_refs.errors import BadRefError, SetupError
 
 from .arguments import SEMANTIC, DbRead, FilterClause, OrGroup
+from .budget import check_budget
 from .calls import Call
 from .cursors import Cursor, cursor_of, question_of
 from .drafted import Drafted, DraftRows, drafted, number_of
@@ -62,6 +63,7 @@ class Reader:
         if semantic is not None and reading.keys is None and not reading.empty:
             raise NoSemanticSearchError(table.name)
         if reading.arguments is not asked:
+            check_budget(reading.arguments, table, self._setting.max_written)
             drafts = self._drafts_named(reading.arguments, table)
         return self._answer(reading, table, arguments, cursor, drafts)
 

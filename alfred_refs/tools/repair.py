@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from .errors import InvalidArgumentsError
+from .errors import InvalidArgumentsError, OverBudgetError
 
 DEEPEST = 50
 """Levels of lists and objects: more is no question that anybody asks."""
@@ -20,10 +20,18 @@ DEEPEST = 50
 LONGEST_INTEGER = 1_024
 """Bits: as far as floating-point numbers go, in whose place JSON has integers."""
 
+LONGEST = 1_000_000
+"""Characters of all texts and names of a call: as much as a model writes in an hour."""
+
+MOST_VALUES = 50_000
+"""Values of a call at all depths: each is looked at by all that is done with it."""
+
 Path = tuple[str | int, ...]
 """Names and places that lead to a value in arguments."""
 
 _NUL = "\x00"
+_LONGEST_TEXT = 10 * LONGEST  # JSON may have six letters for one
+_LESS = "do it in several calls"
 _DATA = "data"  # the field that has what is to be stored
 
 
@@ -31,10 +39,12 @@ def parsed(arguments: Any) -> Any:
     """Return arguments as JSON values, also where a model's client gives them as text.
 
     Raises:
-        InvalidArgumentsError: the text is no JSON.
+        InvalidArgumentsError: the text is no JSON, or too long.
     """
     if not isinstance(arguments, str | bytes | bytearray):
         return arguments
+    if len(arguments) > _LONGEST_TEXT:
+        raise _too_long(len(arguments), _LONGEST_TEXT)
     try:
         return json.loads(arguments)
     except (ValueError, RecursionError):
@@ -46,7 +56,7 @@ def repaired(arguments: Any) -> Any:
 
     Raises:
         InvalidArgumentsError: they have text that is not Unicode, or a NUL character where it is
-            no data; are nested too deep; or are no JSON.
+            no data; are nested too deep, too long or too many; or are no JSON.
     """
     return Repair().value(arguments)
 
@@ -61,6 +71,8 @@ class Repair:
 
     def __init__(self) -> None:
         self.removed = Counter[Path]()
+        self._values = 0
+        self._characters = 0
 
     def value(self, value: Any, path: Path = ()) -> Any:
         """Return a JSON value without NUL characters.
@@ -68,6 +80,9 @@ class Repair:
         Raises:
             InvalidArgumentsError: as `repaired` does.
         """
+        self._values += 1
+        if self._values > MOST_VALUES:
+            raise OverBudgetError("values", self._values, MOST_VALUES, _LESS)
         if len(path) > DEEPEST:
             raise InvalidArgumentsError(f"values are nested more than {DEEPEST} levels deep")
         if isinstance(value, str):
@@ -91,6 +106,9 @@ class Repair:
     def _text(self, text: Any, path: Path) -> str:
         if not isinstance(text, str):
             raise InvalidArgumentsError("a name of a field is no text")
+        self._characters += len(text)
+        if self._characters > LONGEST:
+            raise _too_long(self._characters, LONGEST)
         try:
             text.encode()
         except UnicodeEncodeError:
@@ -111,6 +129,10 @@ def field_at(path: Path) -> str | None:
 def misplaced_nul(path: Path) -> InvalidArgumentsError:
     """Return the error that refuses a NUL character: without it something else may be meant."""
     return InvalidArgumentsError("it has a NUL character; write it without", field_at(path))
+
+
+def _too_long(count: int, most: int) -> OverBudgetError:
+    return OverBudgetError("characters", count, most, _LESS)
 
 
 def _number(value: Any) -> Any:

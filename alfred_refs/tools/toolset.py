@@ -33,6 +33,7 @@ from alfred_refs.policy import RefPolicy
 from alfred_refs.session import RefSession
 
 from .arguments import KINDS, TOOLS, Arguments, DbCreate, DbDelete, DbRead, DbUpdate
+from .budget import check_budget
 from .calls import Call
 from .creating import Creator
 from .describing import described
@@ -48,7 +49,6 @@ from .repair import Repair, parsed
 from .results import Limits
 from .schemas import Form, schemas_of
 from .setting import Setting
-from .sizes import check_size
 from .table import ToolTable
 from .tables import ToolTables
 from .transactions import left_as_found, transaction
@@ -157,6 +157,7 @@ class Toolset:
             repair = Repair()
             checked = _checked(tool, repair.value(parsed(arguments)))
             table = self.tables.named(checked.table)
+            check_budget(checked, table, self._setting.max_written)
             check_filters(checked, table)
             notes = notes_of(repair.removed, checked, self.tables)
             return _noted(_done(call, checked), notes)
@@ -310,11 +311,9 @@ def _checked(tool: str, given: Any) -> Arguments:
     if not isinstance(given, dict):
         raise InvalidArgumentsError("they are no object")
     try:
-        checked = model.model_validate(given)
+        return model.model_validate(given)
     except ValidationError as error:
         raise _misshapen(tool, error) from None
-    check_size(checked)
-    return checked
 
 
 # a mistake in the shape, as pydantic calls it -> what is wanted, where its own words are Python's
