@@ -24,7 +24,8 @@ from .arguments import (
     OrGroup,
     clauses_of,
 )
-from .errors import OverBudgetError, TooManyRowsError
+from .errors import TooManyRowsError
+from .repair import over_budget
 from .table import ToolTable
 
 
@@ -112,7 +113,7 @@ def _check_filters(filters: Sequence[Filter]) -> None:
 
 def _check(kind: Kind, count: int) -> None:
     if count > kind.most:
-        raise OverBudgetError(kind.what, count, kind.most, kind.remedy)
+        raise over_budget(kind.what, count, kind.most, kind.remedy)
 
 
 def _names(path: str) -> int:

@@ -1,4 +1,4 @@
-"""What is left out of values on their way to a model, and the mark that stands in its place. Pure."""
+"""What is left out of values on their way to a model, and the mark that stands in its place."""
 
 from __future__ import annotations
 

@@ -54,25 +54,18 @@ def _again(class_: type[ToolError], code: str, message: str, data: dict[str, Any
 class InvalidArgumentsError(ToolError):
     """The arguments have another shape than the tool's schema says."""
 
-    def __init__(self, fact: str, field: str | None = None) -> None:
+    def __init__(
+        self,
+        fact: str,
+        field: str | None = None,
+        remedy: str = "look at its schema and call again",
+    ) -> None:
         data = {} if field is None else {"field": field}
         where = "" if field is None else f" at {field!r}"
         super().__init__(
             "invalid_arguments",
-            f"the arguments do not fit the tool{where}: {fact}; look at its schema and call again",
+            f"the arguments do not fit the tool{where}: {fact}; {remedy}",
             **data,
-        )
-
-
-class OverBudgetError(InvalidArgumentsError):
-    """The arguments ask for more than one call does."""
-
-    def __init__(self, what: str, count: int, most: int, remedy: str) -> None:
-        ToolError.__init__(
-            self,
-            "invalid_arguments",
-            f"the call has {count:,} {what}, and may have {most:,}; {remedy}",
-            most=most,
         )
 
 

@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from .errors import InvalidArgumentsError, OverBudgetError
+from .errors import InvalidArgumentsError
 
 DEEPEST = 50
 """Levels of lists and objects: more is no question that anybody asks."""
@@ -82,7 +82,7 @@ class Repair:
         """
         self._values += 1
         if self._values > MOST_VALUES:
-            raise OverBudgetError("values", self._values, MOST_VALUES, _LESS)
+            raise over_budget("values", self._values, MOST_VALUES, _LESS)
         if len(path) > DEEPEST:
             raise InvalidArgumentsError(f"values are nested more than {DEEPEST} levels deep")
         if isinstance(value, str):
@@ -101,7 +101,9 @@ class Repair:
             raise InvalidArgumentsError(
                 "it has two names that are the same without NUL characters", field_at(path)
             )
-        return {names[name]: self.value(each, (*path, names[name])) for name, each in value.items()}
+        return {
+            names[name]: self.value(each, (*path, names[name])) for name, each in value.items()
+        }
 
     def _text(self, text: Any, path: Path) -> str:
         if not isinstance(text, str):
@@ -131,8 +133,14 @@ def misplaced_nul(path: Path) -> InvalidArgumentsError:
     return InvalidArgumentsError("it has a NUL character; write it without", field_at(path))
 
 
-def _too_long(count: int, most: int) -> OverBudgetError:
-    return OverBudgetError("characters", count, most, _LESS)
+def over_budget(what: str, count: int, most: int, remedy: str) -> InvalidArgumentsError:
+    """Return the error that refuses a call for what it has too much of."""
+    fact = f"they have {count:,} {what}, and may have {most:,}"
+    return InvalidArgumentsError(fact, remedy=remedy)
+
+
+def _too_long(count: int, most: int) -> InvalidArgumentsError:
+    return over_budget("characters", count, most, _LESS)
 
 
 def _number(value: Any) -> Any:

@@ -191,7 +191,7 @@ class Rendering:
         return rows
 
     def cleaned(self, value: Any, path: str) -> Any:
-        """Return a JSON value without keys in its texts, none of them too long, and not too deep."""
+        """Return a JSON value without keys in its texts, and with none too long or too deep."""
         return self._cleaned(self._shallow(value, path), path)
 
     def _shallow(self, value: Any, path: str) -> Any:

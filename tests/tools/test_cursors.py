@@ -37,9 +37,7 @@ def encoded(read: Any) -> str:
 def codes_of(kitchen: Kitchen, **changes: Any) -> str | None:
     """Return the code of the answer to a cursor with changes, `None` if there are rows."""
     read = decoded(kitchen.call("db_read", **ASKED)["cursor"]) | changes
-    answer = kitchen.toolset.call(
-        kitchen.session, "db_read", {**ASKED, "cursor": encoded(read)}
-    )
+    answer = kitchen.toolset.call(kitchen.session, "db_read", {**ASKED, "cursor": encoded(read)})
     return answer["error"]["code"] if "error" in answer else None
 
 

@@ -109,7 +109,7 @@ class Deep(Hooks):
 def test_what_a_hook_adds_is_cut_too(session: RefSession) -> None:
     """In rows, in place of related ones, and in notes."""
     toolset = Toolset(MODELS, hooks={Dish: [Deep()]})
-    asked = {"table": "dishes", "filters": SOUP, "columns": ["name", "parts"]}
+    asked: dict[str, Any] = {"table": "dishes", "filters": SOUP, "columns": ["name", "parts"]}
     read = toolset.call(session, "db_read", asked)
     asked = {"table": "dishes", "filters": SOUP, "data": {"servings": 3}}
     changed = toolset.call(session, "db_update", asked)
@@ -122,7 +122,10 @@ def test_what_a_hook_adds_is_cut_too(session: RefSession) -> None:
     assert depth_of(changed["notes"]) == DEEPEST_SHOWN
 
 
-@pytest.mark.parametrize("value", [1, "x", nested(5), [nested(5), (1,)], {}, [[], {}]])
+VALUES: list[Any] = [1, "x", nested(5), [nested(5), (1,)], {}, [[], {}]]
+
+
+@pytest.mark.parametrize("value", VALUES)
 def test_what_is_not_too_deep_is_left_as_it_is(value: Any) -> None:
     """The very same object."""
     rest, is_cut = shallow(value, 7)

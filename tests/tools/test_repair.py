@@ -36,7 +36,10 @@ MISPLACED: list[tuple[str, dict[str, Any]]] = [
     ("db_read", {"table": "dishes", "or_filters": [{"not": {**BY_REF[0], "value": NUL}}]}),
     (
         "db_read",
-        {"table": "dishes", "filters": [{"field": "extra", "op": "contains", "value": {"\x00": 1}}]},
+        {
+            "table": "dishes",
+            "filters": [{"field": "extra", "op": "contains", "value": {"\x00": 1}}],
+        },
     ),
     ("db_delete", {"table": "dishes", "filters": [{**BY_REF[0], "op": "!=", "value": NUL}]}),
     ("db_delete", {"table": "dishes", "filters": BY_REF, "filters\x00": BY_NAME}),
@@ -99,7 +102,9 @@ def test_no_negation_arises_from_an_empty_text(
 
 def test_an_empty_text_is_null_in_columns_of_refs(kitchen: Kitchen) -> None:
     """What is stored, and what is looked for."""
-    none = kitchen.call("db_read", table="dishes", filters=[{"field": "cuisine_id", "op": "is_null"}])
+    none = kitchen.call(
+        "db_read", table="dishes", filters=[{"field": "cuisine_id", "op": "is_null"}]
+    )
     for op, value in (("=", ""), ("in", [""])):
         clause = {"field": "cuisine_id", "op": op, "value": value}
         assert kitchen.call("db_read", table="dishes", filters=[clause]) == none
@@ -250,5 +255,3 @@ def test_a_call_with_nuls_does_the_same_and_says_so_or_nothing(
         noted = [int(note.split()[0]) for note in answer["notes"]]
         assert sum(noted) == len(places)
         assert all("left out of" in note for note in answer["notes"])
-
-
