@@ -86,7 +86,7 @@ class Deleter:
         verbs = table.verbs if any(map(_may_be_changed, same)) else ()
         labels = self._shown(table, same[:_NAMED])
         known = {ref: label for ref, label in labels.items() if label is not None}
-        raise StillReferencedError(self._table.name, table.name, [*labels], known, verbs)
+        raise StillReferencedError(self._table.name, table.name, [*labels], known, verbs=verbs)
 
     def _shown(self, table: ToolTable, found: Iterable[Found]) -> dict[str, str | None]:
         """Return the refs of rows that the session may see, with their labels."""

@@ -309,6 +309,7 @@ class StillReferencedError(ToolError):
         referring: str | None,
         refs: Sequence[str] = (),
         labels: Mapping[str, str] | None = None,
+        *,
         verbs: Collection[str] | None = None,
         done: str = "deleted from",
     ) -> None:
