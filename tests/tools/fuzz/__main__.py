@@ -15,7 +15,8 @@ from alfred_refs import RefRegistry
 from tests import owned
 from tests.models import Base
 from tests.postgres.server import embedded_server
-from tests.tools.fuzz.campaign import ROUND, Campaign, Found
+from tests.tools.fuzz.campaign import ROUND, Campaign
+from tests.tools.fuzz.found import Found
 from tests.tools.fuzz.owned import OwnedRound
 from tests.tools.fuzz.world import World
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import event, select
@@ -17,6 +16,7 @@ from alfred_refs.tools.repair import parsed, repaired
 from alfred_refs.tools.table import ToolTable
 from tests.tools.fuzz.calls import Caller
 from tests.tools.fuzz.drafts import Drafts, Held, is_touched, meant, told_drafts, wrongs
+from tests.tools.fuzz.found import Found
 from tests.tools.fuzz.judge import Done, Judge, UnsureError
 from tests.tools.fuzz.mutations import Mutator
 from tests.tools.fuzz.world import MODELS, World
@@ -24,19 +24,6 @@ from tests.tools.models import Cuisine, Dish
 
 ROUND = 150
 """Calls on one filling of the tables."""
-
-
-@dataclass(slots=True)
-class Found:
-    """What calls came to.
-
-    Attributes:
-        done: how often what happened: each tool, each code of an error, each check left out.
-        wrong: what must not have happened, as the round, the call and its arguments.
-    """
-
-    done: Counter[str] = field(default_factory=Counter)
-    wrong: list[str] = field(default_factory=list)
 
 
 class OneLess(Hooks):
@@ -151,7 +138,7 @@ class Round:
                 session = self._session()
             tool, arguments = self._next()
             for wrong in self._made(session, tool, arguments):
-                self._tell(number, wrong, tool, arguments)
+                self._found.tell(f"{self._name} #{number}", wrong, tool, arguments)
         session.close()
 
     def _session(self) -> RefSession:
@@ -215,7 +202,7 @@ class Round:
     def _judged_drafts(
         self, tool: str, arguments: Any, answer: Any, sent: Sequence[str]
     ) -> Iterator[str]:
-        held = self._drafts.held()
+        held = self._held if self._world.is_same() else self._drafts.held()
         try:
             arguments = repaired(parsed(arguments))
         except InvalidArgumentsError:
@@ -243,7 +230,7 @@ class Round:
             yield "drafts were left out that the filters mean"
 
     def _judged(self, tool: str, arguments: Any, answer: Any) -> Iterator[str]:
-        after = self._world.rows()
+        after = self._rows if self._world.is_same() else self._world.rows()
         try:
             given = repaired(parsed(arguments))
         except InvalidArgumentsError:
@@ -263,8 +250,7 @@ class Round:
             self._rows, self._instances = after, self._world.instances()
 
     def _count(self, done: Done) -> None:
-        code = done.answer.get("error", {}).get("code") if isinstance(done.answer, dict) else None
-        self._found.done[f"{done.tool}: {code or 'answered'}"] += 1
+        self._found.count("", done.tool, done.answer)
         if "cursor" in done.answer:
             self._cursors = [*self._cursors[-20:], (done.arguments, done.answer["cursor"])]
 
@@ -290,14 +276,6 @@ class Round:
         spelt = [each for key in some for each in _spellings(key)]
         living = [ref for refs in self._refs.values() for ref in refs[:2]]
         return [*spelt, *living, *self._gone[-5:], "gen_dish_1"]
-
-    def _tell(self, number: int, wrong: str, tool: str, arguments: Any) -> None:
-        try:
-            given = repr(arguments)[:1500]
-        except RecursionError:
-            given = "nested too deep to be shown"
-        line = f"{self._name} #{number}: {wrong}: {tool} {given}"
-        self._found.wrong.append(" ".join(line.split()))
 
 
 def _spellings(key: str) -> list[str]:

@@ -17,7 +17,7 @@ from alfred_refs.tools import Toolset
 from tests import owned
 from tests.owned import Cat, Dog, Ingredient, Line, Plan, Recipe, Remark, Shelf, User
 from tests.tools.fuzz.calls import Caller
-from tests.tools.fuzz.campaign import Found
+from tests.tools.fuzz.found import Found
 from tests.tools.fuzz.mutations import Mutator
 
 MODELS = {
@@ -90,8 +90,7 @@ class OwnedRound:
             if self._chance.random() < 0.4:
                 arguments = mutator.mutated(arguments)
             for wrong in self._wrongs(session, tool, arguments):
-                line = f"{self._name} #{number}: {wrong}: {tool} {str(arguments)[:1000]}"
-                self._found.wrong.append(" ".join(line.split()))
+                self._found.tell(f"{self._name} #{number}", wrong, tool, arguments)
         session.close()
 
     def _wrongs(self, session: RefSession, tool: str, arguments: Any) -> Iterator[str]:
@@ -101,8 +100,7 @@ class OwnedRound:
             session.rollback()
             yield f"raised {type(error).__name__}: {str(error)[:300]}"
             return
-        code = answer.get("error", {}).get("code", "answered")
-        self._found.done[f"owned {tool}: {code}"] += 1
+        self._found.count("owned", tool, answer)
         if OTHER in json.dumps(answer, allow_nan=False):
             yield "a row of another owner's is shown"
         if "error" not in answer and "user_id" in json.dumps(answer):

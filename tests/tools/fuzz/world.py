@@ -44,6 +44,9 @@ Rows = Mapping[Place, str]
 
 _DIGITS = 32  # of a UUID
 
+# the number of the next transaction that writes
+_WRITTEN = text("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+
 _TEXTS = ["Korma", "korma", "50%_off", "a\\b", "", "é漢", "recipe_1", "O'Brien", "x, y", None]
 
 
@@ -60,6 +63,7 @@ class World:
         self.keys: set[str] = set()
         self._outside = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._digests = text(" UNION ALL ".join(map(_digest, self.tables)))
+        self._seen = 0
         self._count_keys()
 
     def _count_keys(self) -> None:
@@ -89,12 +93,22 @@ class World:
             plain.commit()
 
     def rows(self) -> Rows:
-        """Return what is in all tables now: one statement, and the keys are remembered."""
+        """Return what is in all tables now: the keys are remembered."""
         with self._outside.connect() as connection:
+            self._seen = connection.execute(_WRITTEN).scalar_one()
             found = connection.execute(self._digests).all()
         rows = {(name, spelt(key)): digest for name, key, digest in found}
         self.keys.update(part for _, key in rows for part in key if _tells(part))
         return rows
+
+    def is_same(self) -> bool:
+        """Tell whether nobody has written anything to the server since rows were read.
+
+        The server is asked, which numbers every transaction that writes: what the package sends,
+        and by which connection, is not for it to say.
+        """
+        with self._outside.connect() as connection:
+            return bool(self._seen == connection.execute(_WRITTEN).scalar_one())
 
     def instances(self) -> dict[Place, Any]:
         """Return all rows of the mapped tables, related to each other, without a session."""

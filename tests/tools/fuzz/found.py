@@ -1,0 +1,40 @@
+"""What calls came to, of whatever kind of round."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class Found:
+    """What calls came to.
+
+    Attributes:
+        done: how often what happened: each tool, each code of an error, each check left out.
+        wrong: what must not have happened, as the round, the call and its arguments.
+    """
+
+    done: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+    def count(self, kind: str, tool: str, answer: Any) -> None:
+        """Count what a call of a kind of round was told."""
+        code = answer.get("error", {}).get("code", "answered")
+        self.done[f"{kind} {tool}: {code}".strip()] += 1
+
+    def tell(self, call: str, wrong: str, tool: str, arguments: Any) -> None:
+        """Keep what must not have come of a call.
+
+        Args:
+            call: the name of its round, and its number there.
+            wrong: what it was.
+            tool: that was called.
+            arguments: as they were given.
+        """
+        try:
+            given = repr(arguments)[:1500]
+        except RecursionError:
+            given = "nested too deep to be shown"
+        self.wrong.append(" ".join(f"{call}: {wrong}: {tool} {given}".split()))
