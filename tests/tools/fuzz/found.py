@@ -33,8 +33,12 @@ class Found:
             tool: that was called.
             arguments: as they were given.
         """
-        try:
-            given = repr(arguments)[:1500]
-        except RecursionError:
-            given = "nested too deep to be shown"
-        self.wrong.append(" ".join(f"{call}: {wrong}: {tool} {given}".split()))
+        self.wrong.append(" ".join(f"{call}: {wrong}: {tool} {brief(arguments)}".split()))
+
+
+def brief(value: Any, most: int = 1_500) -> str:
+    """Return a value as Python writes it, as far as that can be read."""
+    try:
+        return repr(value)[:most]
+    except (RecursionError, ValueError):
+        return "what cannot be shown: nested too deep, or of too many digits"

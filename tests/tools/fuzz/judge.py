@@ -198,9 +198,10 @@ class Judge:
         """Return the rows that an answer tells of."""
         name = table.own or ROW_REF
         refs = done.answer.get("deleted", [row[name] for row in done.answer.get("rows", [])])
-        return {self._place(ref, table) for ref in refs if not ref.startswith("gen_")}
+        return {self.place(ref, table) for ref in refs if not ref.startswith("gen_")}
 
-    def _place(self, ref: str, table: ToolTable) -> Place:
+    def place(self, ref: str, table: ToolTable) -> Place:
+        """Return which row of a table a ref names, or named."""
         key = self._key_of(ref)
         return (_main(table), spelt(key if isinstance(key, tuple) else (key,)))
 
