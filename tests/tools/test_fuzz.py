@@ -18,8 +18,8 @@ from alfred_refs.tools import Toolset
 from tests.models import Recipe
 from tests.owned import Remark
 from tests.tools.fuzz.campaign import ROUND, Campaign
-from tests.tools.fuzz.found import Found
 from tests.tools.fuzz.drafts import is_touched, meant, wrongs
+from tests.tools.fuzz.found import Found
 from tests.tools.fuzz.judge import Done, Judge
 from tests.tools.fuzz.owned import OwnedRound
 from tests.tools.fuzz.world import HUSH, Rows, World

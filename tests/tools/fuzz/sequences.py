@@ -1,4 +1,4 @@
-"""Calls one after the other on one session, refused ones among them: what is told is what is there.
+"""Calls one after the other on one session, refused ones among them: what is told is there then.
 
 An application may have begun a transaction, may have read in it, or set a savepoint; a call leaves
 all of that as it was. When the session is closed, or its transaction committed, another connection
@@ -7,7 +7,6 @@ sees the rows that the answers told, and no other row has changed.
 
 from __future__ import annotations
 
-import copy
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

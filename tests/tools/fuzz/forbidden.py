@@ -1,0 +1,202 @@
+"""Tables of which a model may write some: read-only and unlisted classes, hidden columns."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from sqlalchemy import Column, ForeignKey, MetaData, Sequence, Table, Uuid, text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+
+class Base(DeclarativeBase):
+    """Declarative base of these tables, whose names are no others'."""
+
+    metadata = MetaData()
+
+
+KEYS = Sequence("f_keys", metadata=Base.metadata)
+"""Keys are made of it, in order: by chance, no round could be repeated."""
+
+Key = Annotated[
+    Any,
+    mapped_column(
+        Uuid, primary_key=True, server_default=text("md5(nextval('f_keys')::text)::uuid")
+    ),
+]
+
+
+labels_of_plans = Table(
+    "f_labels_of_plans",
+    Base.metadata,
+    Column("plan_id", Uuid, ForeignKey("f_plans.id"), primary_key=True),
+    Column("label_id", Uuid, ForeignKey("f_labels.id"), primary_key=True),
+)
+
+
+def _of_plan(*, null: bool = True, ondelete: str | None = None) -> Any:
+    key = ForeignKey("f_plans.id", ondelete=ondelete)
+    return mapped_column(Uuid, key, nullable=null)
+
+
+class Plan(Base):
+    """May be written. Of its rows others are in every way that there is."""
+
+    __tablename__ = "f_plans"
+    __ref_label__ = "name"
+
+    id: Mapped[Key]
+    name: Mapped[str]
+    budget: Mapped[int | None]  # hidden
+    account_id: Mapped[Any] = mapped_column(Uuid, ForeignKey("f_accounts.id"), nullable=True)
+    parent_id: Mapped[Any] = mapped_column(Uuid, ForeignKey("f_plans.id"), nullable=True)
+
+    account: Mapped[Account | None] = relationship(back_populates="plans")
+    tasks: Mapped[list[Task]] = relationship(cascade="all, delete-orphan")
+    loose: Mapped[list[Loose]] = relationship()
+    strict: Mapped[list[Strict]] = relationship()
+    marks: Mapped[list[Mark]] = relationship()
+    stamps: Mapped[list[Stamp]] = relationship(cascade="all")
+    gone: Mapped[list[GoneWith]] = relationship(passive_deletes=True)
+    tickets: Mapped[list[Ticket]] = relationship()
+    audits: Mapped[list[Audit]] = relationship()
+    labels: Mapped[list[Label]] = relationship(secondary=labels_of_plans)
+
+
+class Account(Base):
+    """May be written; of its subclasses one may not be used at all, and one only read."""
+
+    __tablename__ = "f_accounts"
+    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "account"}  # noqa: RUF012
+
+    id: Mapped[Key]
+    kind: Mapped[str]
+    name: Mapped[str | None]
+    level: Mapped[int | None]  # hidden
+
+    plans: Mapped[list[Plan]] = relationship(back_populates="account")
+
+
+class Admin(Account):
+    """Is not listed."""
+
+    __mapper_args__ = {"polymorphic_identity": "admin"}  # noqa: RUF012
+
+
+class Auditor(Account):
+    """May only be read."""
+
+    __mapper_args__ = {"polymorphic_identity": "auditor"}  # noqa: RUF012
+
+
+class Task(Base):
+    """Goes with its plan, and may be written."""
+
+    __tablename__ = "f_tasks"
+
+    id: Mapped[Key]
+    plan_id: Mapped[Any] = _of_plan(null=False)
+    text: Mapped[str | None]
+
+
+class Loose(Base):
+    """May be written; is left when its plan goes."""
+
+    __tablename__ = "f_loose"
+
+    id: Mapped[Key]
+    plan_id: Mapped[Any] = _of_plan()
+    text: Mapped[str | None]
+
+
+class Strict(Base):
+    """May be written; no plan goes as long as it is there."""
+
+    __tablename__ = "f_strict"
+
+    id: Mapped[Key]
+    plan_id: Mapped[Any] = _of_plan(null=False)
+    text: Mapped[str | None]
+
+
+class Mark(Base):
+    """May only be read; would be left when its plan goes."""
+
+    __tablename__ = "f_marks"
+
+    id: Mapped[Key]
+    plan_id: Mapped[Any] = _of_plan()
+    text: Mapped[str | None]
+
+
+class Stamp(Base):
+    """May only be read; would go with its plan."""
+
+    __tablename__ = "f_stamps"
+
+    id: Mapped[Key]
+    plan_id: Mapped[Any] = _of_plan(null=False)
+    text: Mapped[str | None]
+
+
+class GoneWith(Base):
+    """May only be read; the database would delete it with its plan."""
+
+    __tablename__ = "f_gone_with"
+
+    id: Mapped[Key]
+    plan_id: Mapped[Any] = _of_plan(null=False, ondelete="CASCADE")
+    text: Mapped[str | None]
+
+
+class Ticket(Base):
+    """May be written, but not the plan that it is of, which is hidden."""
+
+    __tablename__ = "f_tickets"
+
+    id: Mapped[Key]
+    plan_id: Mapped[Any] = _of_plan()  # hidden
+    text: Mapped[str | None]
+
+
+class Audit(Base):
+    """Is not listed; the database would take its plan away from it."""
+
+    __tablename__ = "f_audits"
+
+    id: Mapped[Key]
+    plan_id: Mapped[Any] = _of_plan(ondelete="SET NULL")
+    text: Mapped[str | None]
+
+
+class Label(Base):
+    """May only be read; a plan may have any of them."""
+
+    __tablename__ = "f_labels"
+
+    id: Mapped[Key]
+    text: Mapped[str | None]
+
+
+LISTED: dict[str, type[Any]] = {
+    "plans": Plan,
+    "accounts": Account,
+    "auditors": Auditor,
+    "tasks": Task,
+    "loose": Loose,
+    "strict": Strict,
+    "marks": Mark,
+    "stamps": Stamp,
+    "gone_with": GoneWith,
+    "tickets": Ticket,
+    "labels": Label,
+}
+"""What a model may use, by the names that it uses."""
+
+READ_ONLY: list[type[Any]] = [Auditor, Mark, Stamp, GoneWith, Label]
+"""What of it may only be read."""
+
+HIDDEN: list[Any] = [Plan.budget, Account.level, Ticket.plan_id]
+"""What of it is not seen."""
+
+TABLES = [*Base.metadata.sorted_tables]
+"""All of them, those first that others refer to."""

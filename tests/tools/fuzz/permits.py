@@ -1,0 +1,343 @@
+"""Calls that would write what a model may not: by rows, by drafts, and by what goes with rows.
+
+Rows are read by a plain session before and after each call: none of a class that is read only or
+not listed has come, gone or changed, no hidden column has changed, there are not more changes than
+`max_written`, and what a delete or an update has changed is told.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Engine, insert, select, text
+from sqlalchemy.orm import Session
+
+from alfred_refs import Conversation, RefError, RefRegistry, RefSession
+from alfred_refs.testing import MemoryStore
+from alfred_refs.tools import Toolset
+from tests.tools.fuzz.calls import Arguments, Caller
+from tests.tools.fuzz.forbidden import (
+    HIDDEN,
+    LISTED,
+    READ_ONLY,
+    Account,
+    Admin,
+    Audit,
+    Auditor,
+    Base,
+    GoneWith,
+    Label,
+    Loose,
+    Mark,
+    Plan,
+    Stamp,
+    Strict,
+    Task,
+    Ticket,
+    labels_of_plans,
+)
+from tests.tools.fuzz.found import Found
+from tests.tools.fuzz.mutations import Mutator
+
+Values = Mapping[str, Any]
+"""What a row has, by column."""
+
+Rows = Mapping[tuple[str, str], Values]
+"""All rows, by table and key."""
+
+_TABLES = [table for table in Base.metadata.sorted_tables if table is not labels_of_plans]
+
+_ROWS = text(
+    " UNION ALL ".join(
+        f"SELECT '{table.name}', id::text, to_jsonb(t) FROM {table.name} AS t"  # noqa: S608
+        for table in _TABLES
+    )
+)
+
+_FORBIDDEN = {each.__tablename__ for each in (Mark, Stamp, GoneWith, Label, Audit)}
+
+# of accounts
+_FORBIDDEN_KINDS = {"admin", "auditor"}
+
+# table -> columns that no model sees
+_UNSEEN: Mapping[str, Sequence[str]] = {
+    "f_plans": ("budget",),
+    "f_accounts": ("level", "kind"),
+    "f_tickets": ("plan_id",),
+}
+
+# what of them is null in a new row
+_UNSET = ("budget", "level")
+
+_CHILDREN: Sequence[tuple[str, type[Any]]] = [
+    *[("tasks", Task), ("loose", Loose), ("strict", Strict), ("marks", Mark), ("stamps", Stamp)],
+    *[("gone", GoneWith), ("tickets", Ticket), ("labels", Label), ("audits", Audit)],
+]
+
+
+class PermitRound:
+    """Calls on one filling of the tables.
+
+    Args:
+        engine: of the database; the tables are there.
+        name: of the round; all choices follow from it.
+        found: what calls came to; grows.
+    """
+
+    def __init__(self, engine: Engine, name: str, found: Found) -> None:
+        self._name = f"permits {name}"
+        self._chance = random.Random(self._name)  # noqa: S311  # choices, not secrets
+        self._engine = engine
+        self._found = found
+        self._fill()
+        self._conversation = RefRegistry(store=MemoryStore()).conversation(self._name)
+        self._most = self._chance.choice([100, 4])
+        self._toolset = Toolset(LISTED, read_only=READ_ONLY, hidden=HIDDEN, max_written=self._most)
+        tables = [each for each in self._toolset.tables if not each.read_only]
+        self._meet()
+        self._caller = Caller(self._chance, tables, self._refs)
+        self._mutator = Mutator(self._chance, lambda: ["plan_1", "account_1", "mark_1", "admin"])
+        self._drafter = Drafter(self._chance, self._conversation, self._refs)
+        self._rows = self._read()
+
+    def run(self, calls: int) -> None:
+        """Make calls."""
+        for number in range(calls):
+            tool, arguments = self._next()
+            for wrong in self._wrongs(tool, arguments):
+                self._found.tell(f"{self._name} #{number}", wrong, tool, arguments)
+
+    def _next(self) -> tuple[str, Arguments]:
+        kind = self._chance.random()
+        if kind < 0.6:
+            return self._drafter.call()
+        if kind < 0.8:
+            ref = self._chance.choice([*self._refs("plan")] or ["plan_1"])
+            return "db_delete", {
+                "table": "plans",
+                "filters": [{"field": "id", "op": "=", "value": ref}],
+            }
+        tool, arguments = self._caller.call()
+        return tool, self._mutator.mutated(arguments) if kind > 0.9 else arguments
+
+    def _wrongs(self, tool: str, arguments: Any) -> Iterator[str]:
+        with RefSession(self._engine, conversation=self._conversation) as session:
+            try:
+                answer = self._toolset.call(session, tool, arguments)
+            except Exception as error:  # noqa: BLE001  # whatever it is, it is a find
+                session.rollback()
+                answer = {"error": {"code": "raised"}}
+                yield f"raised {type(error).__name__}: {str(error)[:300]}"
+        self._found.count("permits", tool, answer)
+        before, self._rows = self._rows, self._read()
+        yield from wrongs(
+            tool, answer, before, self._rows, places=self._places(answer), most=self._most
+        )
+        self._meet()
+
+    def _places(self, answer: Any) -> set[tuple[str, str]]:
+        """Return the rows whose refs are anywhere in an answer."""
+        keys = {entry.ref: entry.key for entry in self._conversation.entries(keys=True)}
+        tables = {each.__name__.lower(): each.__tablename__ for _, each in _CHILDREN}
+        tables |= {"gone_with": "f_gone_with", "plan": "f_plans", "account": "f_accounts"}
+        return {
+            (tables[ref.rpartition("_")[0]], str(keys[ref]))
+            for ref in _texts(answer)
+            if ref in keys
+        }
+
+    def _read(self) -> Rows:
+        with Session(self._engine) as plain:
+            return {(name, key): values for name, key, values in plain.execute(_ROWS).all()}
+
+    def _fill(self) -> None:
+        names = ", ".join(table.name for table in Base.metadata.sorted_tables)
+        with Session(self._engine) as plain:
+            plain.execute(text(f"TRUNCATE {names}"))
+            plain.execute(text("ALTER SEQUENCE f_keys RESTART"))
+            accounts = [Account(name="a"), Admin(name="root", level=9), Auditor(name="eve")]
+            plain.add_all([*accounts, label := Label(text="red")])
+            plain.flush()
+            for n in range(9):
+                plan = Plan(name=f"p{n}", budget=n, account=self._chance.choice([*accounts, None]))
+                plain.add(plan)
+                plain.flush()
+                # some with all that there is, more of them with one thing
+                for name, model in self._chance.sample(
+                    _CHILDREN, self._chance.choice([0, 1, 1, 3])
+                ):
+                    if model is Label:
+                        link = {"plan_id": plan.id, "label_id": label.id}
+                        plain.execute(insert(labels_of_plans), link)
+                        continue
+                    rows = [model(text=f"{name} {n}") for _ in range(self._chance.randrange(1, 4))]
+                    for row in rows:
+                        row.plan_id = plan.id
+                    plain.add_all(rows)
+                plain.flush()
+            plain.commit()
+
+    def _meet(self) -> None:
+        """Mint a ref for every row that a model could be shown."""
+        with Session(self._engine) as plain:
+            for model in (Plan, Account, *(each for _, each in _CHILDREN if each is not Audit)):
+                keys = plain.scalars(select(model.id).order_by(model.id)).all()
+                self._conversation.refer_all(model, keys)
+
+    def _refs(self, entity: str) -> Sequence[str]:
+        found = self._conversation.entries(entity)
+        return [entry.ref for entry in found if entry.gone is None]
+
+
+class Drafter:
+    """Makes, edits and saves drafts of plans and accounts, with all that a draft may reach.
+
+    Args:
+        chance: what all choices are made by.
+        conversation: that keeps the drafts.
+        refs: gives the refs of an entity that are living.
+    """
+
+    def __init__(
+        self,
+        chance: random.Random,
+        conversation: Conversation,
+        refs: Callable[[str], Sequence[str]],
+    ) -> None:
+        self._chance = chance
+        self._conversation = conversation
+        self._refs = refs
+
+    def call(self) -> tuple[str, Arguments]:
+        """Return a tool and arguments: a draft is edited or saved, and made before if need be."""
+        name, model = self._chance.choice(
+            [("plans", Plan), ("plans", Plan), ("accounts", Account)]
+        )
+        pending = [*self._conversation.drafts(model)]
+        ref = self._chance.choice(pending).ref if pending and self._maybe() else self._made(model)
+        content = self._content(model)
+        if self._maybe():
+            given = {"from_draft": ref, **({"data": content} if self._maybe() else {})}
+            also = [{"table": "tasks", "data": {"plan_id": ref, "text": "also"}}]
+            return "db_create", {
+                "table": name,
+                **given,
+                **({"also": also} if model is Plan and self._seldom() else {}),
+            }
+        by_ref = {"field": "id", "op": "=", "value": ref}
+        return "db_update", {"table": name, "filters": [by_ref], "data": content}
+
+    def _made(self, model: type[Any]) -> str:
+        """Make a draft as the application does, which may write what a model may not."""
+        content = {"name": "drafted"}
+        if self._maybe():
+            content |= self._content(model)
+        try:
+            return self._conversation.draft(model, content).ref
+        except RefError:
+            return self._conversation.draft(model, {"name": "drafted"}).ref
+
+    def _content(self, model: type[Any]) -> Arguments:
+        made: Arguments = {"name": self._chance.choice(["x", "y"])}
+        if model is Account:
+            made |= self._account()
+            if self._seldom():
+                made["plans"] = self._some("plan", self._plan)
+            return made
+        for name, child in self._chance.sample(_CHILDREN, self._chance.choice([0, 1, 1, 2])):
+            entity = "gone_with" if child is GoneWith else child.__name__.lower()
+            made[name] = self._some(entity, lambda: {"text": "inside"})
+        if self._seldom():
+            made["account"] = self._chance.choice([self._account(), *self._refs("account")[:3]])
+        if self._seldom() and self._seldom():
+            made["budget"] = 1_000_000
+        return made
+
+    def _account(self) -> Arguments:
+        made: Arguments = {"name": "inside"}
+        if self._maybe():
+            made["kind"] = self._chance.choice(["admin", "auditor", "account"])
+        if self._seldom() and self._seldom():
+            made["level"] = 10
+        return made
+
+    def _plan(self) -> Arguments:
+        return {"name": "inside", "tasks": [{"text": "deep"}]}
+
+    def _some(self, entity: str, make: Callable[[], Arguments]) -> list[Any]:
+        """Return objects for new rows, or refs of those that are there."""
+        refs = list(self._refs(entity))
+        if refs and self._maybe():
+            return self._chance.sample(refs, min(len(refs), self._chance.randrange(1, 4)))
+        return [make() for _ in range(self._chance.randrange(1, 4))]
+
+    def _maybe(self) -> bool:
+        return self._chance.random() < 0.5
+
+    def _seldom(self) -> bool:
+        return self._chance.random() < 0.3
+
+
+def wrongs(
+    tool: str,
+    answer: Any,
+    before: Rows,
+    after: Rows,
+    *,
+    places: set[tuple[str, str]],
+    most: int,
+) -> Iterator[str]:
+    """Yield what must not have become of rows by a call.
+
+    Args:
+        tool: that was called.
+        answer: what the model was told.
+        before: all rows before it.
+        after: and after it.
+        places: the rows whose refs the answer has.
+        most: how many rows a call may change.
+    """
+    changed = {p for p in before.keys() | after.keys() if before.get(p) != after.get(p)}
+    if changed and (tool == "db_read" or "error" in answer):
+        yield f"rows changed by a read or an error: {_of(changed)}"
+    forbidden = {p for p in changed if _is_forbidden(p[0], before.get(p), after.get(p))}
+    for place in sorted(forbidden):
+        did = "inserted" if place not in before else "changed" if place in after else "deleted"
+        yield f"a row was {did} that may only be read, or not even that: {place[0]}"
+    for place in sorted(changed - forbidden):
+        for column in _written_unseen(place[0], before.get(place), after.get(place)):
+            yield f"a hidden column was written: {place[0]}.{column}"
+    if len(changed) > most:
+        yield f"more rows than may be written: {_of(changed)}"
+    is_told = tool in ("db_delete", "db_update")
+    if is_told and changed - places - forbidden:
+        yield f"rows were written of which nothing is told: {_of(changed - places - forbidden)}"
+
+
+def _is_forbidden(table: str, *rows: Values | None) -> bool:
+    """Tell whether a row is, or was, one that no model may write."""
+    kinds = {row.get("kind") for row in rows if row is not None}
+    return table in _FORBIDDEN or not kinds.isdisjoint(_FORBIDDEN_KINDS)
+
+
+def _written_unseen(table: str, row: Values | None, now: Values | None) -> Iterator[str]:
+    """Yield the hidden columns of a row that were written; a new one may be of another row."""
+    for column in _UNSEEN.get(table, ()):
+        if now is not None and row is not None and now[column] != row[column]:
+            yield column
+        elif row is None and now is not None and column in _UNSET and now[column] is not None:
+            yield column
+
+
+def _of(places: set[tuple[str, str]]) -> str:
+    """Return of which tables rows are, each once."""
+    return ", ".join(sorted({table for table, _ in places}))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the refs that stand anywhere in a JSON value, alone or in a text."""
+    for word in json.dumps(value).replace('"', " ").replace("'", " ").split():
+        yield word.strip(".,:;()[]{}")
