@@ -52,8 +52,7 @@ _TABLES = [table for table in Base.metadata.sorted_tables if table is not labels
 
 _ROWS = text(
     " UNION ALL ".join(
-        f"SELECT '{table.name}', id::text, to_jsonb(t) FROM {table.name} AS t"  # noqa: S608
-        for table in _TABLES
+        f"SELECT '{table.name}', id::text, to_jsonb(t) FROM {table.name} AS t" for table in _TABLES
     )
 )
 
@@ -326,9 +325,9 @@ def _is_forbidden(table: str, *rows: Values | None) -> bool:
 def _written_unseen(table: str, row: Values | None, now: Values | None) -> Iterator[str]:
     """Yield the hidden columns of a row that were written; a new one may be of another row."""
     for column in _UNSEEN.get(table, ()):
-        if now is not None and row is not None and now[column] != row[column]:
-            yield column
-        elif row is None and now is not None and column in _UNSET and now[column] is not None:
+        if now is None or (row is None and column not in _UNSET):
+            continue
+        if now[column] != (None if row is None else row[column]):
             yield column
 
 
