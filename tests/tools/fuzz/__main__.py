@@ -5,20 +5,16 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import create_engine
 
-from alfred_refs import RefRegistry
-from tests import owned
-from tests.models import Base
 from tests.postgres.server import embedded_server
-from tests.tools.fuzz.campaign import ROUND, Campaign
 from tests.tools.fuzz.found import Found
-from tests.tools.fuzz.owned import OwnedRound
-from tests.tools.fuzz.world import World
+from tests.tools.fuzz.kinds import KINDS, Place, place_in
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -28,35 +24,39 @@ def main(arguments: Sequence[str]) -> int:
     console = Console(width=None if sys.stdout.isatty() else 120)
     with embedded_server() as url:
         engine = create_engine(url)
-        Base.metadata.create_all(engine)
-        registry = RefRegistry(engine)
-        registry.create_tables()
-        campaign = Campaign(World(engine), registry, options.seed)
-        with console.status(f"{options.calls:,} calls"):
-            found = campaign.run(options.calls, options.round)
-            if options.round is None:
-                _run_owned(engine, options.calls // 5, options.seed, found)
+        place = place_in(engine, options.seed)
+        kinds = [options.kind] if options.kind else [*KINDS]
+        if options.round is not None:
+            kinds = kinds[:1]
+        speeds = {
+            kind: _speed(place, kind, options.calls, options.round, alone=bool(options.kind))
+            for kind in kinds
+        }
         engine.dispose()
-    _show(console, found)
-    return int(bool(found.wrong))
+    _show(console, place.found, speeds)
+    return int(bool(place.found.wrong))
 
 
-def _run_owned(engine: Engine, calls: int, seed: int, found: Found) -> None:
-    """Make calls on behalf of one of two owners, whose tables are in the place of the others."""
-    for number in range(-(-calls // ROUND)):
-        with engine.begin() as connection:
-            connection.exec_driver_sql("DROP SCHEMA public CASCADE")
-            connection.exec_driver_sql("CREATE SCHEMA public")
-        owned.Base.metadata.create_all(engine)
-        OwnedRound(engine, 1_000 * seed + number, found).run(ROUND)
+def _speed(place: Place, name: str, calls: int, only: int | None, *, alone: bool) -> float:
+    """Make the calls of one kind, and return how many it made in a second."""
+    kind, before, began = KINDS[name], place.found.done.total(), time.perf_counter()
+    numbers = kind.rounds(int(calls / kind.share) if alone else calls)
+    for number in numbers if only is None else [only]:
+        kind.run(place, number, kind.size)
+    return (place.found.done.total() - before) / (time.perf_counter() - began)
 
 
-def _show(console: Console, found: Found) -> None:
+def _show(console: Console, found: Found, speeds: Mapping[str, float]) -> None:
     table = Table("what", "count")
     for what, count in sorted(found.done.items()):
         table.add_row(what, f"{count:,}")
     table.add_section()
+    for kind, speed in speeds.items():
+        table.add_row(f"{kind} in a second", f"{speed:,.0f}")
+    table.add_section()
     table.add_row("must not have been", f"{len(found.wrong):,}")
+    for way, count in found.ways.most_common(50):
+        table.add_row(way, f"{count:,}", style="red")
     console.print(table)
     for wrong in found.wrong[:2000]:
         console.print(wrong, style="red", soft_wrap=True, markup=False)
@@ -64,9 +64,10 @@ def _show(console: Console, found: Found) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.tools.fuzz", description=__doc__)
-    parser.add_argument("--calls", type=int, default=20_000)
+    parser.add_argument("--calls", type=int, default=20_000, help="of all kinds, about")
     parser.add_argument("--seed", type=int, default=0, help="of all choices")
-    parser.add_argument("--round", type=int, help="only the calls of this round")
+    parser.add_argument("--kind", choices=list(KINDS), help="only calls of this kind")
+    parser.add_argument("--round", type=int, help="only the calls of this round, of one kind")
     return parser
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -65,21 +66,21 @@ class Campaign:
         found: what calls came to; grows.
     """
 
-    def __init__(self, world: World, registry: RefRegistry, seed: int) -> None:
-        self.found = Found()
+    def __init__(
+        self, world: World, registry: RefRegistry, seed: int, found: Found | None = None
+    ) -> None:
+        self.found = Found() if found is None else found
         self._world = world
         self._registry = registry
         self._seed = seed
         self._engine = world.engine.execution_options()  # whose events are ours alone
         self._transactions = Transactions(self._engine)
-        self._rounds = 0
 
     def run(self, calls: int, only: int | None = None) -> Found:
         """Make a number of calls, or those of one round."""
         rounds = range(-(-calls // ROUND)) if only is None else [only]
         for number in rounds:
-            self._rounds += 1
-            Round(self, number).run(min(ROUND, calls - number * ROUND) if only is None else ROUND)
+            Round(self, number).run(min(ROUND, calls - number * ROUND) if only is None else calls)
         return self.found
 
 
@@ -94,8 +95,7 @@ class Round:
         self._world = campaign._world
         self._engine = campaign._engine
         self._world.fill(self._name)
-        conversation = f"fuzz {campaign._rounds}"
-        self._conversation = campaign._registry.conversation(conversation)
+        self._conversation = campaign._registry.conversation(f"{self._name} {uuid.uuid4()}")
         self._has_hook = self._chance.random() < 0.3
         self._toolset = Toolset(
             MODELS,
@@ -138,7 +138,7 @@ class Round:
                 session = self._session()
             tool, arguments = self._next()
             for wrong in self._made(session, tool, arguments):
-                self._found.tell(f"{self._name} #{number}", wrong, tool, arguments)
+                self._found.tell(f"calls {self._name} #{number}", wrong, tool, arguments)
         session.close()
 
     def _session(self) -> RefSession:

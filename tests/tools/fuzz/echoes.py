@@ -1,8 +1,8 @@
 """What was shown is written back: nothing changes, whatever keys stand in texts and documents.
 
-Rows and drafts have texts with keys in every spelling, of rows that have refs and of such that have
-none, and texts that look like what the tools put in place of keys. Another process writes than the
-one that has read.
+Rows and drafts have texts with keys in every spelling, of rows that have refs and of such that
+have none, and texts that look like what the tools put in place of keys. Another process writes
+than the one that has read.
 """
 
 from __future__ import annotations
@@ -40,20 +40,23 @@ class EchoRound:
         world: the tables.
         name: of the round; all choices follow from it.
         found: what calls came to; grows.
+        toolset: that is called, if not one of limits at random.
     """
 
-    def __init__(self, world: World, name: str, found: Found) -> None:
+    def __init__(
+        self, world: World, name: str, found: Found, toolset: Toolset | None = None
+    ) -> None:
         self._name = f"echoes {name}"
         self._chance = random.Random(self._name)  # noqa: S311  # choices, not secrets
         self._world = world
         self._found = found
         self._number = 0
         world.fill(self._name)
-        address = f"{self._name} {id(self)}"
+        address = f"{self._name} {uuid.uuid4()}"
         self._reading = _conversation(world.engine, address)
         self._writing = _conversation(world.engine, address)
         limits = self._chance.choice([Limits(), Limits(), Limits(text=40)])
-        self._toolset = Toolset(MODELS, limits=limits)
+        self._toolset = toolset or Toolset(MODELS, limits=limits)
         with Session(world.engine) as plain:
             self._keys = list(plain.scalars(select(Dish.id).order_by(Dish.code)))
             self._fill(plain)
@@ -205,7 +208,8 @@ class EchoRound:
             is_key = self._chance.random() < 0.5
             parts.append(self._key() if is_key else self._chance.choice(LOOK_ALIKES))
         self._chance.shuffle(parts)
-        return self._chance.choice([" ", "", "/"]).join(parts)
+        text = self._chance.choice([" ", "", "/"]).join(parts)
+        return str(text)
 
     def _document(self, depth: int = 0) -> Any:
         kind = self._chance.randrange(6 if depth < 3 else 3)

@@ -14,10 +14,12 @@ class Found:
     Attributes:
         done: how often what happened: each tool, each code of an error, each check left out.
         wrong: what must not have happened, as the round, the call and its arguments.
+        ways: how often that was in about the same way.
     """
 
     done: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
+    ways: Counter[str] = field(default_factory=Counter)
 
     def count(self, kind: str, tool: str, answer: Any) -> None:
         """Count what a call of a kind of round was told."""
@@ -33,6 +35,7 @@ class Found:
             tool: that was called.
             arguments: as they were given.
         """
+        self.ways[f"{call.split(maxsplit=1)[0]} {tool}: {wrong[:70]}"] += 1
         self.wrong.append(" ".join(f"{call}: {wrong}: {tool} {brief(arguments)}".split()))
 
 

@@ -88,7 +88,8 @@ class Late:
 
     def _second(self) -> Call:
         """Create rows of which the last is refused."""
-        bad = self._chance.choice([{"servings": -1}, {"code": "c1"}, {"cuisine_id": "cuisine_99"}])
+        wrong: list[Arguments] = [{"servings": -1}, {"code": "c1"}, {"cuisine_id": "cuisine_99"}]
+        bad = self._chance.choice(wrong)
         rows = [{"name": "first"}, {"name": "second", **bad}]
         return "db_create", {"table": "dishes", "data": rows}
 

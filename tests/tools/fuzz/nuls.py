@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,7 +54,7 @@ class NulRound:
         self._world = world
         self._found = found
         world.fill(self._name)
-        self._conversation = registry.conversation(f"{self._name} {id(self)}")
+        self._conversation = registry.conversation(f"{self._name} {uuid.uuid4()}")
         self._toolset = Toolset(MODELS)
         self._tables = {table.name: table for table in self._toolset.tables}
         self._caller = Caller(self._chance, [*self._toolset.tables], self._living)

@@ -182,7 +182,9 @@ class PermitRound:
     def _meet(self) -> None:
         """Mint a ref for every row that a model could be shown."""
         with Session(self._engine) as plain:
-            for model in (Plan, Account, *(each for _, each in _CHILDREN if each is not Audit)):
+            models: list[type[Any]] = [Plan, Account, *(each for _, each in _CHILDREN)]
+            models.remove(Audit)
+            for model in models:
                 keys = plain.scalars(select(model.id).order_by(model.id)).all()
                 self._conversation.refer_all(model, keys)
 

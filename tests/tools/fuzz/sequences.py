@@ -8,6 +8,7 @@ sees the rows that the answers told, and no other row has changed.
 from __future__ import annotations
 
 import random
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -80,16 +81,24 @@ class SequenceRound:
         registry: what refs are kept in.
         name: of the round; all choices follow from it.
         found: what calls came to; grows.
+        toolset: that is called, if not one of no options.
     """
 
-    def __init__(self, world: World, registry: RefRegistry, name: str, found: Found) -> None:
+    def __init__(
+        self,
+        world: World,
+        registry: RefRegistry,
+        name: str,
+        found: Found,
+        toolset: Toolset | None = None,
+    ) -> None:
         self._name = f"sequences {name}"
         self._chance = random.Random(self._name)  # noqa: S311  # choices, not secrets
         self._world = world
         self._found = found
         world.fill(self._name)
-        self._conversation = registry.conversation(f"{self._name} {id(self)}")
-        self._toolset = Toolset(MODELS)
+        self._conversation = registry.conversation(f"{self._name} {uuid.uuid4()}")
+        self._toolset = toolset or Toolset(MODELS)
         self._tables = {table.name: table for table in self._toolset.tables}
         self._caller = Caller(self._chance, [*self._toolset.tables], self._living)
         self._mutator = Mutator(self._chance, lambda: ["dish_1", "cuisine_1", "gen_dish_1"])

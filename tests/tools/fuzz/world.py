@@ -110,6 +110,15 @@ class World:
         with self._outside.connect() as connection:
             return bool(self._seen == connection.execute(_WRITTEN).scalar_one())
 
+    def stop_others(self) -> None:
+        """Have the server stop what it does for others: whoever asked has given up."""
+        with self._outside.connect() as connection:
+            connection.exec_driver_sql(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid() "
+                "AND state <> 'idle'"
+            )
+
     def instances(self) -> dict[Place, Any]:
         """Return all rows of the mapped tables, related to each other, without a session."""
         with Session(self.engine) as plain:
