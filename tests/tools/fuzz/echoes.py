@@ -197,7 +197,14 @@ class EchoRound:
         """Return a key in any spelling: of a dish, or of nothing that has a ref."""
         unknown = uuid.UUID(int=self._chance.getrandbits(128))
         key = self._chance.choice([*self._keys[:3], unknown])
-        ways = [str(key), str(key), str(key).upper(), key.hex, key.hex.upper(), f"{{{key}}}"]
+        ways: list[str] = [
+            str(key),
+            str(key),
+            str(key).upper(),
+            key.hex,
+            key.hex.upper(),
+            f"{{{key}}}",
+        ]
         ways += [f"urn:uuid:{key}", f"UUID('{key}')", f"https://x.y/dishes/{key}/edit?of={key}"]
         ways += [f"{key.hex[:4]}-{key.hex[4:20]}-{key.hex[20:]}", f"<{key}>", f"\\{key}"]
         return self._chance.choice(ways)
@@ -208,8 +215,7 @@ class EchoRound:
             is_key = self._chance.random() < 0.5
             parts.append(self._key() if is_key else self._chance.choice(LOOK_ALIKES))
         self._chance.shuffle(parts)
-        text = self._chance.choice([" ", "", "/"]).join(parts)
-        return str(text)
+        return self._chance.choice([" ", "", "/"]).join(parts)
 
     def _document(self, depth: int = 0) -> Any:
         kind = self._chance.randrange(6 if depth < 3 else 3)

@@ -1,0 +1,180 @@
+"""Other kinds of calls: in sequences, forbidden, of what was shown, with NULs, expensive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, delete, func, update
+
+from alfred_refs import RefRegistry
+from alfred_refs.tools import Hooks, Toolset
+from alfred_refs.tools.hooks import Writing
+from tests.tools.fuzz import nuls, permits
+from tests.tools.fuzz.costs import CostRound
+from tests.tools.fuzz.echoes import EchoRound
+from tests.tools.fuzz.found import Found
+from tests.tools.fuzz.kinds import KINDS, Place, place_in
+from tests.tools.fuzz.nuls import Spoilt
+from tests.tools.fuzz.sequences import SequenceRound
+from tests.tools.fuzz.world import MODELS, World
+from tests.tools.models import Part, Serving
+
+# kind -> what is known to come of its calls
+_KNOWN = {
+    "sequences": "a refused draft leaves a transaction open",
+    "permits": "drafts and cascades write what may only be read",
+    "echoes": "keys in texts are lost where they are written back",
+    "nuls": "NUL characters go without a word",
+}
+
+
+@pytest.fixture
+def place(tables: Engine) -> Place:
+    """Where rounds are made."""
+    return place_in(tables, seed=1)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.xfail(reason=reason, strict=True))
+        for kind, reason in _KNOWN.items()
+    ],
+)
+def test_nothing_comes_of_a_round_that_must_not(place: Place, kind: str) -> None:
+    """Whatever the kind: `tests.tools.fuzz` makes more rounds of each."""
+    KINDS[kind].run(place, 0, 50)
+
+    assert place.found.wrong == []
+
+
+@pytest.mark.parametrize("kind", ["sequences", "permits"])
+def test_a_round_makes_the_same_calls_again(place: Place, kind: str) -> None:
+    """So that what was found can be looked at."""
+    KINDS[kind].run(place, 3, 20)
+    once = place.found.done.copy()
+    KINDS[kind].run(place, 3, 20)
+
+    assert place.found.done == once + once
+    assert once.total() >= 20
+
+
+class Careless(Hooks):
+    """A hook that writes another text than was given, other rows, and takes back what was made."""
+
+    def before_write(self, write: Writing) -> None:
+        """Change what is written, and rows besides."""
+        for record in write.records:
+            record["note"] = f"{record.get('note')}!"
+        write.session.execute(update(Serving).values(note=func.concat(Serving.place, "?")))
+
+    def after_write(self, write: Writing, _rows: list[dict[str, Any]]) -> None:
+        """Delete all that there is."""
+        if write.verb == "create":
+            write.session.execute(delete(Part))
+
+
+def _careless() -> Toolset:
+    return Toolset(MODELS, hooks={Part: [Careless()]})
+
+
+def test_rows_that_are_others_than_was_told_are_found(
+    tables: Engine, registry: RefRegistry
+) -> None:
+    """Such as come of what was never committed, and such as change without a word."""
+    found = Found()
+    SequenceRound(World(tables), registry, "2", found, _careless()).run(40)
+
+    assert any("rows are not there that were told" in wrong for wrong in found.wrong)
+    assert any("rows have changed that no answer told of" in wrong for wrong in found.wrong)
+
+
+def test_a_text_that_is_another_when_it_is_written_back_is_found(tables: Engine) -> None:
+    """Whatever it is that changes it."""
+    RefRegistry(tables).create_tables()
+    found = Found()
+    EchoRound(World(tables), "1", found, _careless()).run(40)
+
+    assert any("written back is another: db_update {'table': 'parts'" in w for w in found.wrong)
+
+
+def test_what_takes_too_long_is_found(tables: Engine, registry: RefRegistry) -> None:
+    """If a call may take no time at all, each takes too long."""
+    found = Found()
+    CostRound(World(tables), registry, "4", found, seconds=0.0).run(2)
+
+    assert len([wrong for wrong in found.wrong if "it takes" in wrong]) == 2
+
+
+PLAN, OTHER = ("f_plans", "1"), ("f_plans", "2")
+MARK, ACCOUNT = ("f_marks", "1"), ("f_accounts", "1")
+BEFORE = {
+    PLAN: {"budget": 1, "name": "a"},
+    MARK: {"text": "a"},
+    ACCOUNT: {"kind": "account", "level": None},
+}
+ANSWER = {"table": "plans", "rows": []}
+READ_ONLY = "that may only be read, or not even that"
+
+
+@pytest.mark.parametrize(
+    ("tool", "answer", "after", "wrong"),
+    [
+        ("db_update", ANSWER, {PLAN: {"budget": 1, "name": "b"}}, []),
+        ("db_read", ANSWER, {PLAN: {"budget": 1, "name": "b"}}, ["changed by a read or an error"]),
+        ("db_update", {"error": {}}, {PLAN: None}, ["changed by a read or an error"]),
+        ("db_update", ANSWER, {PLAN: {"budget": 2, "name": "a"}}, ["f_plans.budget"]),
+        ("db_create", ANSWER, {OTHER: {"budget": 2, "name": "a"}}, ["f_plans.budget"]),
+        ("db_create", ANSWER, {OTHER: {"budget": None, "name": "a"}}, []),
+        ("db_create", ANSWER, {MARK: {"text": "b"}}, [f"was changed {READ_ONLY}"]),
+        ("db_delete", ANSWER, {MARK: None}, [f"was deleted {READ_ONLY}"]),
+        ("db_create", ANSWER, {("f_audits", "1"): {}}, [f"was inserted {READ_ONLY}"]),
+        ("db_create", ANSWER, {ACCOUNT: {"kind": "admin", "level": None}}, [READ_ONLY]),
+        ("db_delete", ANSWER, {ACCOUNT: None}, ["of which nothing is told: f_accounts"]),
+        (
+            "db_create",
+            ANSWER,
+            {("f_tasks", str(n)): {} for n in range(4)},
+            ["more rows than may be written"],
+        ),
+    ],
+)
+def test_what_a_model_may_not_write_is_found(
+    tool: str, answer: Any, after: dict[Any, Any], wrong: list[str]
+) -> None:
+    """Whichever row of whichever class it is."""
+    rows = {place: row for place, row in {**BEFORE, **after}.items() if row is not None}
+    found = list(permits.wrongs(tool, answer, BEFORE, rows, places={PLAN}, most=3))
+
+    assert len(found) == len(wrong)
+    assert all(part in each for part, each in zip(wrong, found, strict=True))
+
+
+ROWS = {"rows": [{"id": "dish_1"}, {"id": "dish_2"}], "notes": ["a NUL was taken out"]}
+SILENT = {"rows": []}
+
+
+@pytest.mark.parametrize(
+    ("answer", "spoilt", "meant", "wrong"),
+    [
+        (ROWS, Spoilt({}), {"dish_1", "dish_2"}, []),
+        (ROWS, Spoilt({}), {"dish_1"}, ["a NUL has made a call wider"]),
+        (ROWS, Spoilt({}), set(), ["a NUL has made a call wider"]),
+        (ROWS, Spoilt({}), None, []),
+        (ROWS, Spoilt({}, same=False), {"dish_1"}, []),
+        (SILENT, Spoilt({}), {"dish_1"}, ["a NUL has gone without a word"]),
+        (
+            ROWS,
+            Spoilt({}, refused=True),
+            None,
+            ["a call is answered in which a NUL has changed what is meant"],
+        ),
+        ({"error": {}}, Spoilt({}, refused=True), None, []),
+    ],
+)
+def test_a_nul_that_changes_what_is_meant_is_found(
+    answer: Any, spoilt: Spoilt, meant: set[str] | None, wrong: list[str]
+) -> None:
+    """And one that goes without a word."""
+    assert list(nuls.wrongs(answer, spoilt, meant, "id")) == wrong
