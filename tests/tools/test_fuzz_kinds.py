@@ -109,7 +109,7 @@ def test_what_takes_too_long_is_found(tables: Engine, registry: RefRegistry) -> 
 
 PLAN, OTHER = ("f_plans", "1"), ("f_plans", "2")
 MARK, ACCOUNT = ("f_marks", "1"), ("f_accounts", "1")
-BEFORE = {
+BEFORE: permits.Rows = {
     PLAN: {"budget": 1, "name": "a"},
     MARK: {"text": "a"},
     ACCOUNT: {"kind": "account", "level": None},
@@ -152,7 +152,7 @@ def test_what_a_model_may_not_write_is_found(
 
 
 ROWS = {"rows": [{"id": "dish_1"}, {"id": "dish_2"}], "notes": ["a NUL was taken out"]}
-SILENT = {"rows": []}
+SILENT: dict[str, Any] = {"rows": []}
 
 
 @pytest.mark.parametrize(
