@@ -197,6 +197,3 @@ READ_ONLY: list[type[Any]] = [Auditor, Mark, Stamp, GoneWith, Label]
 
 HIDDEN: list[Any] = [Plan.budget, Account.level, Ticket.plan_id]
 """What of it is not seen."""
-
-TABLES = [*Base.metadata.sorted_tables]
-"""All of them, those first that others refer to."""
