@@ -38,7 +38,7 @@ def _field(path: Path, arguments: Arguments, tables: ToolTables) -> str:
     if isinstance(arguments, DbCreate) and path[0] == "also":
         name, rest = arguments.also[int(path[1])].table, path[2:]
     names = [each for each in rest[1:] if isinstance(each, str)]
-    column = _column(names, tables.named(name, write=True))
+    column = _column(names, tables.named(name))
     if column is None:  # the name of one had the character
         raise misplaced_nul(path)
     return column if name == arguments.table else f"{name}.{column}"
