@@ -117,7 +117,7 @@ class Call:
         statement = (
             select(model)
             .where(among)
-            .options(*shape.loaders(shape, model))
+            .options(*shape.loaders(model))
             # the keys are keys, though some may be text
             .execution_options(raw_keys=True, populate_existing=True)
         )

@@ -197,7 +197,7 @@ class Reader:
 
     def _all(self, statement: Select[tuple[Any]], reading: Reading, page: _Page) -> list[Any]:
         # as the database has them: the session may have read them before
-        loaders = page.shape.loaders(page.shape, page.shape.table.model)
+        loaders = page.shape.loaders(page.shape.table.model)
         fresh = statement.options(*loaders, *reading.options).execution_options(
             populate_existing=True
         )

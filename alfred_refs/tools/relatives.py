@@ -66,7 +66,7 @@ class Relatives:
     def load(self, instances: Sequence[Any], shape: Shape) -> None:
         """Load what is shown inside of rows that were just read, at every level."""
         self._note_loaded(instances, shape)
-        self._load(instances, shape, shape)
+        self._load(instances, shape)
 
     def _note_loaded(self, instances: Iterable[Any], shape: Shape) -> None:
         """Note what options of the application have loaded, which may be less than there is."""
@@ -79,25 +79,23 @@ class Relatives:
                     self._found[id(child), state] = Related(shown, len(rows))
                     self._note_loaded(shown, child)
 
-    def _load(self, instances: Sequence[Any], shape: Shape, whole: Shape) -> None:
+    def _load(self, instances: Sequence[Any], shape: Shape) -> None:
         for name, child in shape.children.items():
             states = dict.fromkeys(map(sqla.state_of, instances))
             waiting = [each for each in states if (id(child), each) not in self._found]
             if waiting:
-                self._read(waiting, shape, name, whole)
+                self._read(waiting, shape, name)
             inside = [row for each in instances for row in self.of(each, child).rows]
-            self._load(inside, child, whole)
+            self._load(inside, child)
 
-    def _read(
-        self, states: Sequence[InstanceState[Any]], shape: Shape, name: str, whole: Shape
-    ) -> None:
+    def _read(self, states: Sequence[InstanceState[Any]], shape: Shape, name: str) -> None:
         """Read what one relationship of rows leads to: one statement."""
         child, relationship = shape.children[name], shape.table.relationship(name)
         mapper = inspect(shape.table.model).mapper
         keys = [mapper.primary_key_from_instance(each.obj()) for each in states]
         statement = _statement(shape, name, _numbered(mapper.primary_key, keys), self._limits)
         fresh = statement.options(
-            *child.loaders(whole, relationship.entity.entity), *self._options
+            *child.loaders(relationship.entity.entity), *self._options
         ).execution_options(raw_keys=True, populate_existing=True)
         for place, total, row in self._session.execute(fresh).unique():
             key = id(child), states[place - 1]

@@ -35,23 +35,14 @@ class Shape:
     columns: Sequence[ToolColumn]
     children: Mapping[str, Shape] = field(default_factory=dict)
 
-    def loaders(self, whole: Shape, entity: Any) -> list[_AbstractLoad]:
+    def loaders(self, entity: Any) -> list[_AbstractLoad]:
         """Return the loader options that load the columns, and nothing else.
 
         Args:
-            whole: that this is of: a row may be shown in several places of it, with other columns.
             entity: the class, or an alias of it.
         """
-        same = [each for each in whole.tables() if each.table is self.table]
-        shown = (column.name for each in same for column in each.columns)
-        names = dict.fromkeys([*self.table.identity, *shown])
+        names = dict.fromkeys([*self.table.identity, *(c.name for c in self.columns)])
         return [load_only(*(getattr(entity, name) for name in names)), lazyload("*")]
-
-    def tables(self) -> Iterable[Shape]:
-        """Yield this and what is shown inside it."""
-        yield self
-        for shape in self.children.values():
-            yield from shape.tables()
 
 
 def shape_of(table: ToolTable, names: Sequence[str] | None, include: Iterable[str] = ()) -> Shape:

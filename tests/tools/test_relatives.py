@@ -465,7 +465,7 @@ def test_each_level_loads_no_more_than_is_shown(session: RefSession) -> None:
 def test_rows_shown_twice_are_not_read_column_by_column(
     session: RefSession, sent: list[str]
 ) -> None:
-    """With other columns in each place: all of them are loaded with the row."""
+    """With other columns in each place: each is loaded with the row there, and stays."""
     asked = {"table": "dishes", "columns": ["name", "parent.servings", "parent.parent.code"]}
     Toolset(MODELS).call(session, "db_read", asked)
     sent.clear()
