@@ -13,7 +13,7 @@ from typing import Any
 
 from .gone import GoneRows
 from .keys import Key, token_of
-from .refs import Ref, parse_ref
+from .refs import KEY, Ref, parse_ref
 from .store import Entry
 
 Wanted = tuple[str, str | None]
@@ -110,19 +110,18 @@ class RefCache:
         return self._gone.ref_of(entity, token_of(key)) is not None
 
     def names_of(self, key: Key) -> dict[str, str]:
-        """Return the refs of a key whose rows are there, by entity.
+        """Return the refs of a key whose rows are there, by entity; what stands in texts has none.
 
         A UUID and an integer may have one token, so the key itself is looked at.
         """
         token = token_of(key)
-        found = [(entity, refs.get(token)) for entity, refs in [*self._refs.items()]]
+        found = [(e, refs.get(token)) for e, refs in [*self._refs.items()] if e != KEY]
         return {entity: ref for entity, ref in found if ref and self.key_of(entity, ref) == key}
 
     def texts(self) -> list[str]:
-        """Return the keys that are text."""
-        return [
-            token for refs in [*self._refs.values()] for token in [*refs] if type(token) is str
-        ]
+        """Return the keys of rows that are text."""
+        rows = [refs for entity, refs in [*self._refs.items()] if entity != KEY]
+        return [token for refs in rows for token in [*refs] if type(token) is str]
 
     def keep(self, entry: Entry) -> None:
         """Keep what the store said of a row that is there."""

@@ -31,6 +31,9 @@ _PATTERNS = [
     )
 ]
 
+# what the others have in common: one look tells that there is nothing to find
+_RUN = re.compile(f"{_HEX}(?:-?{_HEX}){{{_DIGITS - 1}}}", re.IGNORECASE | re.ASCII)
+
 Name = Callable[[uuid.UUID], str | None]
 """Says what a key is called, `None` if it has no name."""
 
@@ -38,6 +41,12 @@ Name = Callable[[uuid.UUID], str | None]
 def find_keys(text: str) -> list[str]:
     """Return what in the text spells a key, in order, as it is spelled there."""
     return [match["key"] for match in _matches(text)]
+
+
+def spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield from where to where a key is spelled in the text, in order; prefixes are left out."""
+    if len(text) >= _DIGITS and _RUN.search(text) is not None:
+        yield from (match.span("key") for match in _matches(text))
 
 
 def scrub(text: str, name: Name = lambda _: None) -> str:

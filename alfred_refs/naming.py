@@ -18,7 +18,7 @@ from sqlalchemy.orm import Mapper
 from . import sqla
 from .errors import EntityNameError
 from .policy import RefPolicy
-from .refs import is_entity_name
+from .refs import KEY, is_entity_name
 
 _MALFORMED = "is not lower-case snake_case, starts with 'gen_' or ends in '_' and digits"
 _REMEDY = "set __ref_name__ on the class, or RefPolicy(names={...})"
@@ -43,8 +43,8 @@ class EntityNames:
         Raises:
             EntityNameError: refs of this name could not be told from others.
         """
-        if not is_entity_name(name):
-            raise EntityNameError(f"{name!r} {_MALFORMED}", _REMEDY)
+        if (wrong := _wrong(name)) is not None:
+            raise EntityNameError(f"{name!r} {wrong}", _REMEDY)
         return name
 
     def of_table(self, table: Table) -> str:
@@ -117,14 +117,21 @@ class EntityNames:
                 f"{self._names[table]!r} and {name!r}",
                 _REMEDY,
             )
-        if not is_entity_name(name):
+        if (wrong := _wrong(name)) is not None:
             raise EntityNameError(
-                f"the entity name {name!r} of {_described(table)} {_MALFORMED}", _REMEDY
+                f"the entity name {name!r} of {_described(table)} {wrong}", _REMEDY
             )
         taken = self._tables.setdefault(name, table)
         if _key_space(taken) is not _key_space(table) and not _is_reflection(taken, table):
             raise _clash(_described(taken), _described(table), name)
         self._names[table] = name
+
+
+def _wrong(name: str) -> str | None:
+    """Return why no entity of the application can have a name; `None` if one can."""
+    if name == KEY:
+        return "is that of keys in texts"
+    return None if is_entity_name(name) else _MALFORMED
 
 
 def root_of(mapper: Mapper[Any]) -> Mapper[Any]:

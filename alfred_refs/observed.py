@@ -75,6 +75,10 @@ class ObservedStore:
             entities=lambda: (ref.entity for ref in refs),
         )
 
+    def refs_of(self, address: Address, keys: Collection[Key]) -> Mapping[Key, Sequence[Ref]]:
+        """See `Store.refs_of`."""
+        return self._travel("refs_of", address, lambda: self._store.refs_of(address, keys))
+
     def known(self, address: Address, near: Ref, limit: int) -> Mapping[Ref, str | None]:
         """See `Store.known`."""
         return self._travel("known", address, lambda: self._store.known(address, near, limit))

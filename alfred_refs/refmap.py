@@ -26,7 +26,7 @@ from .columns import KeyColumn
 from .errors import GoneRefError, KeyTypeError, RefError
 from .keys import Key, spells_uuid, token_of
 from .plans import Plans
-from .refs import Ref, parse_ref
+from .refs import KEY, Ref, parse_ref
 from .refusal import Suggestions, refusal
 from .settling import Rows, StoredRows, settled
 from .store import NOTED_EVERY, Address, DraftEntry, EntityKey, Entry, Gone, Store
@@ -162,6 +162,29 @@ class RefMap:
         cache = self._cache
         self._meet(cache, pairs)
         return [cache.refs_of(entity)[token_of(key)] for entity, key in pairs]
+
+    def refs_held(self, keys: Collection[Key]) -> dict[Key, str]:
+        """Return the ref of each key that rows have, be they gone or not: one round trip, or none.
+
+        The registry decides, not what this process has met. Of several entities the first by its
+        name is taken; what stands in texts alone is left out.
+        """
+        found = self._store.refs_of(self._address, keys) if keys else {}
+        rows = {key: [ref for ref in refs if ref.entity != KEY] for key, refs in found.items()}
+        return {key: str(refs[0]) for key, refs in rows.items() if refs}
+
+    def keys_held(self, refs: Iterable[str]) -> dict[str, Key]:
+        """Return the keys of those refs that are known, though their rows be gone.
+
+        That is at most one round trip. What is no ref of a row is left out.
+        """
+        wanted: list[Wanted] = [(ref, None) for ref in dict.fromkeys(refs)]
+        met, missing = self._cache.look_up(wanted)
+        parsed = [ref for text, _ in missing if (ref := parse_ref(text)) and not ref.draft]
+        found = self._store.resolve(self._address, parsed) if parsed else {}
+        return {text: key for (text, _), key in met.items()} | {
+            str(ref): entry.key for ref, entry in found.items()
+        }
 
     def has_met(self, pairs: Iterable[EntityKey]) -> bool:
         """Tell whether all these keys can be shown without a round trip."""

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 DRAFT = "gen_"
 """What the refs of drafts begin with, and no name of an entity does."""
 
+KEY = "key"
+"""The entity of keys that stand in texts and have no other ref: no class has this name."""
+
 _ENTITY = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 _NUMBERED = re.compile(r".*_[0-9]+", re.ASCII)
 _REF = re.compile(r"(?P<draft>gen_)?(?P<entity>[a-z][a-z0-9_]*)_(?P<number>[1-9][0-9]{0,17})")

@@ -23,7 +23,7 @@ from .errors import (
     WrongEntityError,
 )
 from .keys import spells_uuid
-from .refs import MAX_NUMBER, Ref, parse_ref
+from .refs import KEY, MAX_NUMBER, Ref, parse_ref
 from .store import Address, DraftEntry, Entry, Store
 
 _SHOWN = 10  # refs named in an error: enough to choose from, few enough for a prompt
@@ -51,7 +51,9 @@ class Suggestions:
         """Return refs that could be used instead, with labels, and the one probably meant."""
         is_name = ref is None and not _holds_uuid(text)
         text = text[:_LONGEST]  # no ref is as long, and comparing takes the square of it
-        entities = self.store.entities(self.address)
+        entities = {
+            name: last for name, last in self.store.entities(self.address).items() if name != KEY
+        }
         inside = self._inside(text, entities, expected) if ref is None else None
         if inside is not None:
             return _shown(self.store.known(self.address, inside, _SHOWN)), str(inside)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import Conversation, PostgresStore, RefRegistry, RefSession, sqla
+from alfred_refs.keys import Key
 from alfred_refs.refs import Ref
 from alfred_refs.store import NO_LABELS, Address, DraftEntry, EntityKey, Entry, Gone
 from tests.models import Base, Recipe
@@ -35,6 +36,11 @@ class TravelLog(PostgresStore):
         """Write it down."""
         self.trips.append("resolve")
         return super().resolve(address, refs)
+
+    def refs_of(self, address: Address, keys: Collection[Key]) -> Mapping[Key, Sequence[Ref]]:
+        """Write it down."""
+        self.trips.append("refs_of")
+        return super().refs_of(address, keys)
 
     def read_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
         """Write it down."""

@@ -116,6 +116,26 @@ def test_what_is_not_known_is_left_out(store: Store) -> None:
     assert list(store.resolve(CHAT, refs)) == [Ref("recipe", 2)]
 
 
+def test_the_refs_of_a_key_are_of_all_entities(store: Store) -> None:
+    """In order, those of rows that are gone too; of another type it is another key."""
+    uuid_, gone, other = (uuid.UUID(int=n) for n in (7, 8, 9))
+    store.refer(CHAT, [("user", uuid_), ("meal", uuid_), ("meal", gone), ("box", str(uuid_))])
+    store.refer(CHAT, [("order", 7), ("order", 8)])
+    store.mark(CHAT, [("meal", gone)], "was deleted")
+    store.refer(replace(CHAT, id="chat-8"), [("recipe", uuid_), ("recipe", other)])
+
+    found = store.refs_of(CHAT, [gone, uuid_, other, str(uuid_), 8, "8"])
+
+    assert {key: [str(ref) for ref in refs] for key, refs in found.items()} == {
+        gone: ["meal_2"],
+        uuid_: ["meal_1", "user_1"],
+        str(uuid_): ["box_1"],
+        8: ["order_2"],
+    }
+    assert store.refs_of(CHAT, [other]) == {}
+    assert store.refs_of(replace(CHAT, id="chat-9"), [uuid_]) == {}
+
+
 def test_nothing_is_known_of_a_conversation_that_was_not_begun(store: Store) -> None:
     """Asking does not begin a conversation."""
     assert store.resolve(CHAT, [Ref("recipe", 1)]) == {}
@@ -142,6 +162,8 @@ def test_conversations_do_not_know_each_other(store: Store) -> None:
         lambda store: store.refer(TAKEN, [("recipe", 2)]),
         lambda store: store.resolve(TAKEN, [Ref("recipe", 1)]),
         lambda store: store.resolve(TAKEN, [Ref("recipe", 9)]),
+        lambda store: store.refs_of(TAKEN, [1]),
+        lambda store: store.refs_of(TAKEN, [9]),
         lambda store: store.entities(TAKEN),
         lambda store: store.begin_turn(TAKEN),
         lambda store: store.turn(TAKEN),

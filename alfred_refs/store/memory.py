@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 from alfred_refs.errors import UnknownConversationError
+from alfred_refs.keys import Key
 from alfred_refs.refs import Ref
 
 from .memory_drafts import DraftMemory
@@ -49,6 +50,20 @@ class MemoryStore(DraftMemory):
             self._use(address)
             known = self._seen(address).by_ref
             return {ref: known[ref] for ref in refs if ref in known}
+
+    def refs_of(self, address: Address, keys: Collection[Key]) -> Mapping[Key, Sequence[Ref]]:
+        """See `Store.refs_of`."""
+        with self._lock:
+            conversation = self._seen(address)
+            found = {
+                key: [
+                    conversation.by_key[entity, key]
+                    for entity in sorted(conversation.last)
+                    if (entity, key) in conversation.by_key
+                ]
+                for key in keys
+            }
+        return {key: refs for key, refs in found.items() if refs}
 
     def known(self, address: Address, near: Ref, limit: int) -> Mapping[Ref, str | None]:
         """See `Store.known`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +16,7 @@ from alfred_refs.errors import (
     RegistryUnreachableError,
     UnknownConversationError,
 )
-from alfred_refs.keys import decode, encode
+from alfred_refs.keys import Key, decode, encode
 from alfred_refs.refs import Ref
 
 from . import lifetime_statements, statements
@@ -120,6 +120,16 @@ class PostgresStore(Drafting, Lifetimes):
             if row.key is not None
         ]
         return {entry.ref: entry for entry in entries}
+
+    def refs_of(self, address: Address, keys: Collection[Key]) -> Mapping[Key, Sequence[Ref]]:
+        """See `Store.refs_of`."""
+        sought = [encode(key) for key in keys]
+        rows = only_mine(self._rows(statements.refs_of, address, p_keys=sought), address)
+        found: dict[Key, list[Ref]] = {}
+        for row in rows:
+            if row.key is not None:
+                found.setdefault(decode(row.key), []).append(Ref(row.entity, row.number))
+        return {key: sorted(refs) for key, refs in found.items()}
 
     def known(self, address: Address, near: Ref, limit: int) -> Mapping[Ref, str | None]:
         """See `Store.known`."""

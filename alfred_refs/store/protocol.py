@@ -67,6 +67,13 @@ class Store(Protocol):
         """
         ...
 
+    def refs_of(self, address: Address, keys: Collection[Key]) -> Mapping[Key, Sequence[Ref]]:
+        """Return the refs that keys have, of whatever entities, in order; the others are left out.
+
+        Also those of rows that are gone. It does not count as a use of the conversation.
+        """
+        ...
+
     def known(self, address: Address, near: Ref, limit: int) -> Mapping[Ref, str | None]:
         """Return refs of the same entity whose rows are not gone, nearest in number first.
 

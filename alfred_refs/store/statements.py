@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from sqlalchemy import (
     Integer,
+    LargeBinary,
     and_,
     case,
+    column,
     exists,
     false,
     func,
@@ -186,6 +188,35 @@ resolve = (
         and_(counters.c.conversation == p.conversation, counters.c.entity == _named.c.entity),
     )
     .outerjoin(_meant, _meant.c.number == _named.c.number)
+    .where(p.here)
+)
+
+# What a key names, of each entity that the conversation has: one probe of an index for each.
+_sought = (
+    func.unnest(p.keys).table_valued(column("key", LargeBinary)).render_derived(name="sought")
+)
+_number_sought = (
+    select(mappings.c.number)
+    .where(
+        mappings.c.conversation == p.conversation,
+        mappings.c.kind == counters.c.kind,
+        mappings.c.key == _sought.c.key,
+    )
+    .limit(literal_column("1"))
+    .correlate(_sought, counters)
+    .lateral("number_sought")
+)
+_found = (
+    select(_sought.c.key, counters.c.entity, _number_sought.c.number)
+    .select_from(_sought)
+    .join(counters, counters.c.conversation == p.conversation)
+    .join(_number_sought, literal_column("true"))
+    .subquery("found")
+)
+refs_of = (
+    select(p.is_mine.label("mine"), _found.c.key, _found.c.entity, _found.c.number)
+    .select_from(conversations)
+    .outerjoin(_found, literal_column("true"))
     .where(p.here)
 )
 
