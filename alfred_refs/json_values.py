@@ -372,7 +372,11 @@ def _documents(_: JSON) -> Values:
             raise TypeError from None
         return given
 
-    return Values("json", "any JSON value", {}, accept, _plain)
+    def show(value: Any) -> Any:
+        # as drivers load it; a type that decorates JSON may make something else of it
+        return value if isinstance(value, dict | list | str | int | float) else _plain(value)
+
+    return Values("json", "any JSON value", {}, accept, show)
 
 
 # SQL type -> what makes the `Values` of its columns

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
 
-from sqlalchemy import ARRAY, Column, Table, inspect
+from sqlalchemy import ARRAY, JSON, Column, Table, inspect
 from sqlalchemy.orm import QueryableAttribute
 
 from .columns import AlternateKey, KeyColumn, is_ambiguous, is_text_uuid, key_type_of
@@ -71,6 +71,8 @@ class KeyColumns:
         Text is suspected only where the policy makes keys of it: it is everywhere.
         """
         key_type = key_type_of(item_type(column))
+        if isinstance(column.type, JSON):
+            return False  # a declaration is of what stands in its documents
         if "ref" in column.info:
             declared = column.info["ref"] is not None
             return declared and (key_type != "string" or "string" in self._policy.key_types)
@@ -138,7 +140,7 @@ class KeyColumns:
     def _declared(self, column: Column[Any]) -> KeyColumn | None:
         """Follow `info={"ref": ...}`: `None`, a mapped class, or `"table.column"`."""
         declared = column.info["ref"]
-        if declared is None:
+        if declared is None or isinstance(column.type, JSON):
             return None
         array = isinstance(column.type, ARRAY)
         type_ = item_type(column)

@@ -22,6 +22,7 @@ from . import sqla
 from .columns import key_type_of
 from .errors import LabelError
 from .guard import scrub
+from .marks import head
 
 LONGEST = 200
 """Characters of a label: more is no name."""
@@ -55,17 +56,35 @@ class Label:
         Raises:
             LabelError: the class's function cannot be used.
         """
+        text = self._text(loaded)
+        return None if text is None else clean(text)
+
+    def line(self, loaded: Mapping[str, Any]) -> str | None:
+        """Return the same with the keys that are in it, for those who have names for them.
+
+        Raises:
+            LabelError: the class's function cannot be used.
+        """
+        text = self._text(loaded)
+        return None if text is None else _short(_line(text))
+
+    def _text(self, loaded: Mapping[str, Any]) -> str | None:
         value = self.read(loaded)
-        return None if value is None else clean(value if type(value) is str else str(value))
+        return value if value is None or type(value) is str else str(value)
 
 
 def clean(text: str) -> str | None:
     """Return a text as one short line without keys and control characters; nothing is `None`."""
-    line = " ".join(text[:_LOOKED_AT].split())
-    if not line.isprintable():
-        line = "".join(filter(str.isprintable, line))
-    line = scrub(line)
-    return (line if len(line) <= LONGEST else line[: LONGEST - 1] + "…") or None
+    return _short(scrub(_line(text)))
+
+
+def _line(text: str) -> str:
+    line = " ".join(head(text, _LOOKED_AT).split())
+    return line if line.isprintable() else "".join(filter(str.isprintable, line))
+
+
+def _short(line: str) -> str | None:
+    return (line if len(line) <= LONGEST else head(line, LONGEST - 1) + "…") or None
 
 
 def label_of(mapper: Mapper[Any], given: Any) -> Label:

@@ -1,14 +1,14 @@
-"""Marks: what stands for keys inside a text that a model sees, and the way back, to the letter.
+r"""Marks: what stands for keys inside a text that a model sees, and the way back, to the letter.
 
     see a508000d-9b55-40f0-8886-dbdd88bd2de2   <->   see <product_2>
     see A508000D9B5540F08886DBDD88BD2DE2       <->   see <product_2:HEX>
-    see <product_2>                            <->   see <\\product_2>
+    see <product_2>                            <->   see <\product_2>
 
 Text comes in and text goes out: `encode` puts a mark in the place of each key, in any spelling
 that `guard` finds, and `decode` is its inverse whatever the text is. A key of one of four common
-spellings is named as the UUID that it is; any other run of that many hexadecimal digits is named as
-the text that it is, piece by piece, because a key may be in it. Text that merely looks like a mark
-has a backslash put in, and taken out again. A text that was cut ends in a mark of that, which
+spellings is named as the UUID that it is; any other run of that many hexadecimal digits is named
+as the text that it is, piece by piece, because a key may be in it. Text that merely looks like a
+mark has a backslash put in, and taken out again. A text that was cut ends in a mark of that, which
 stands for nothing. Pure: who has which ref is told by the caller.
 """
 
@@ -34,7 +34,7 @@ _SPELLINGS: dict[str, Callable[[uuid.UUID], str]] = {
 _MARK = re.compile(
     r"<(?P<escape>\\*)(?P<said>"
     r"(?P<ref>[a-z][a-z0-9_]*_[1-9][0-9]{0,17})(?::(?P<spelling>hex|upper|HEX))?"
-    r"|cut: [0-9]+ more [a-z]+)>"
+    r"|cut: (?:[0-9]+ more [a-z]+|nested deeper))>"
 )
 
 
@@ -149,8 +149,8 @@ def _escaped(text: str) -> str:
 def _spelt(text: str) -> Iterator[Spelt]:
     """Yield a key as one of the common spellings, or else its letters, piece by piece."""
     key = _key(text)
-    for spelling, spell in _SPELLINGS.items() if key is not None else ():
-        if spell(key) == text:
+    for spelling, spell in _SPELLINGS.items():
+        if key is not None and spell(key) == text:
             yield Spelt(text, key, spelling)
             return
     for start in range(0, len(text), _PIECE):

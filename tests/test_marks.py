@@ -8,27 +8,22 @@ import pytest
 from hypothesis import given, strategies as st
 
 from alfred_refs.guard import find_keys
-from alfred_refs.marks import CutTextError, Mark, Spelt, cut, decode, encode, has_marks, head, keys_in, marks_in
+from alfred_refs.marks import (
+    CutTextError,
+    Mark,
+    Spelt,
+    cut,
+    decode,
+    encode,
+    has_marks,
+    head,
+    keys_in,
+    marks_in,
+)
+from tests.spellings import texts
 
 KEY = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
 DIGITS = uuid.UUID(int=int("12345678901234567890123456789012", 16))
-
-SPELLINGS = [
-    str,
-    lambda key: key.hex,
-    lambda key: str(key).upper(),
-    lambda key: key.hex.upper(),
-    lambda key: str(key).title(),
-    lambda key: f"{{{key}}}",
-    lambda key: key.urn,
-    repr,
-    lambda key: "-".join(key.hex),
-    lambda key: key.hex[:16] + "-" + key.hex[16:],
-    lambda key: f"ab{key}cd",
-    lambda key: f"ab{key.hex}cd",
-    lambda key: str(key)[:-1],
-    lambda key: key.hex * 9,
-]
 
 
 class Book:
@@ -50,20 +45,9 @@ class Book:
 
 
 keys = st.one_of(st.uuids(), st.sampled_from([KEY, DIGITS]))
-pieces = st.one_of(
-    st.text(max_size=20),
-    st.text("<>\\:_0123456789abcdefABCDEF-kyxr", max_size=40),
-    st.builds(lambda spell, key: spell(key), st.sampled_from(SPELLINGS), keys),
-    st.builds(
-        lambda slashes, said, end: "<" + "\\" * slashes + said + end,
-        st.integers(0, 3),
-        st.sampled_from(["key_1", "key_2:hex", "product_12", "cut: 5 more characters", "key_0"]),
-        st.sampled_from([">", "", ">>", "_1>"]),
-    ),
-)
 
 
-@given(st.lists(pieces, max_size=8).map("".join))
+@given(texts(keys))
 def test_a_text_comes_back_to_the_letter(text: str) -> None:
     """Whatever stands in it, and beside it; and what is shown has no key."""
     book = Book()
@@ -75,7 +59,7 @@ def test_a_text_comes_back_to_the_letter(text: str) -> None:
     assert [str(book.mark_of(each)) for each in keys_in(text)] == [str(m) for m in marks_in(shown)]
 
 
-@given(st.lists(pieces, max_size=8).map("".join), st.integers(0, 100))
+@given(texts(keys), st.integers(0, 100))
 def test_a_head_has_no_part_of_a_key(text: str, most: int) -> None:
     """It ends before what would be cut through."""
     book, short = Book(), head(text, most)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from pydantic_core import to_jsonable_python
 from sqlalchemy import ColumnElement, inspect, select, tuple_
 from sqlalchemy.sql.base import ExecutableOption
 
-from alfred_refs import guard, sqla
+from alfred_refs import sqla
 from alfred_refs.draftmap import DraftMap
 from alfred_refs.entries import Draft
 from alfred_refs.keys import Key, spells_uuid
@@ -29,6 +27,7 @@ from .relatives import Relatives
 from .results import Rendering, Shape, without_depth, without_refs
 from .setting import Setting
 from .table import ToolColumn, ToolTable
+from .texts import told
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +149,7 @@ class Call:
             known_ref = known.get(id(instance))
             return self.refs_of([instance], of)[0] if known_ref is None else known_ref
 
-        return Rendering(limits, ref_of, self.scrub, relatives.of)
+        return Rendering(limits, ref_of, relatives.of)
 
     def finished(
         self,
@@ -166,33 +165,24 @@ class Call:
         few = bounded([*found, *foreign], self.setting.limits.related)
         legend = labelled(self.session, list(few), mode)
         if mode == "legend":
-            answer["labels"] = self.clean(legend)
+            answer["labels"] = legend
         if notes:
-            answer["notes"] = self.clean(list(notes))
+            answer["notes"] = list(notes)
         if rendering is not None and rendering.cut:
             answer["cut"] = rendering.cut
         return answer
 
-    def clean(self, value: Any) -> Any:
-        """Return any value as JSON, with refs, or a placeholder, in place of keys."""
-        rest, _ = shallow(value)
-        return self._clean(rest)
+    def told(self, value: Any, longest: int | None = None) -> Any:
+        """Return a value as the model is told it: two round trips at most, none without keys.
 
-    def _clean(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self.scrub(value)
-        if isinstance(value, dict):
-            return {self.scrub(str(name)): self._clean(each) for name, each in value.items()}
-        if isinstance(value, list | tuple):
-            return [self._clean(each) for each in value]
-        if isinstance(value, uuid.UUID):
-            return self._name(value) or guard.HIDDEN
-        is_plain = value is None or isinstance(value, bool | int)
-        is_plain = is_plain or (isinstance(value, float) and math.isfinite(value))
-        return value if is_plain else self.scrub(str(to_jsonable_python(value, fallback=str)))
+        Args:
+            value: an answer, with texts as they are stored.
+            longest: characters of a text, if not all of it is to be told.
+        """
+        return told(value, self.conversation, longest)
 
-    def clean_rows(self, rows: Iterable[Row], shape: Shape, cut: list[str]) -> None:
-        """Clean what hooks have made of rows, if there are any: else they are clean already.
+    def shorten(self, rows: Iterable[Row], shape: Shape, cut: list[str]) -> None:
+        """Leave out what hooks have put too deep into rows, if there are any, in its place.
 
         Args:
             rows: of the answer.
@@ -201,31 +191,18 @@ class Call:
         """
         if self.setting.hooks_of(shape.table):
             for row in rows:
-                self._clean_row(row, shape, str(row.get(shape.table.ref_field)), cut)
+                _shorten(row, shape, str(row.get(shape.table.ref_field)), cut)
 
-    def _clean_row(self, row: Row, shape: Shape, path: str, cut: list[str]) -> None:
-        """Clean a row that hooks may have changed, and what is nested in it, in its place."""
-        free = {column.name for column in shape.columns if column.values.family == "uuid"}
-        for name, value in row.items():
-            if name in shape.children:
-                within = f"{path}.{name}"
-                row[name] = self._clean_related(value, shape.children[name], within, cut)
-            elif not (name in free and isinstance(value, str)):
-                row[name] = self._clean(without_depth(value, f"{path}.{name}", cut))
 
-    def _clean_related(self, value: Any, shape: Shape, path: str, cut: list[str]) -> Any:
-        for row in value if isinstance(value, list) else [value]:
-            if not isinstance(row, dict):
-                return self.clean(value)
-            self._clean_row(row, shape, path, cut)
-        return value
-
-    def scrub(self, text: str) -> str:
-        """Return a text with refs, or a placeholder, in place of keys."""
-        return guard.scrub(text, self._name)
-
-    def _name(self, key: Key) -> str | None:
-        return next(iter(self.conversation.names_of(key).values()), None)
+def _shorten(row: Row, shape: Shape, path: str, cut: list[str]) -> None:
+    for name, value in row.items():
+        within, child = f"{path}.{name}", shape.children.get(name)
+        inside = value if isinstance(value, list) else [value]
+        if child is not None and all(isinstance(each, dict) for each in inside):
+            for each in inside:
+                _shorten(each, child, within, cut)
+        else:
+            row[name] = without_depth(value, within, cut)
 
 
 def _is_uuid(given: Any) -> bool:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from .repair import DEEPEST
+from .texts import Verbatim
 
 DEEPEST_SHOWN = DEEPEST - 3
 """Levels of a value that are shown: a new row among others is given with as many."""
 
-MARK = "…<cut: nested deeper>"
+MARK = Verbatim("…<cut: nested deeper>")
 """Stands in place of what is nested too deep to be shown."""
 
 

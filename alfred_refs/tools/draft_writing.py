@@ -14,6 +14,7 @@ from sqlalchemy import and_, true
 
 from alfred_refs import sqla
 from alfred_refs.entries import Draft
+from alfred_refs.labels import clean
 
 from .arguments import DbDelete, DbUpdate
 from .calls import Call
@@ -108,14 +109,14 @@ class DraftWriter:
         self, record: Record, expect: str | dict[str, Any] | None
     ) -> Iterator[tuple[str, Any, Any]]:
         if isinstance(expect, dict):
-            yield from values_otherwise(self._table, expect, record.value, self._call.clean)
+            yield from values_otherwise(self._table, expect, record.value)
         elif expect is not None:
             label = self._named[record.name].label
             if label is None and self._table.keys.label is None:
                 raise InvalidArgumentsError(
                     f"{record.name!r} has no label: give values by column", "expect"
                 )
-            if expect not in (label, self._call.clean(label)):
+            if label not in (expect, clean(expect)):  # kept without keys
                 yield "label", expect, label
 
 

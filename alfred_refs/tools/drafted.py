@@ -8,6 +8,7 @@ Content is a model's own text, or the application's: it is looked through for ke
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -22,11 +23,13 @@ from alfred_refs.refs import draft_named, parse_ref
 from .arguments import Filter, clauses_of
 from .calls import Call
 from .clauses import texts_in
+from .documents import mapped
 from .foreign import Foreign, bounded, places_of, referring
 from .hooks import Row
 from .matching import Record
 from .results import Rendering, Shape, shape_of
 from .table import ROW_REF, ToolColumn, ToolTable
+from .texts import key_number
 
 STATE = "_draft"
 """The field of a row that tells that it is a draft, and which state that is in."""
@@ -130,15 +133,16 @@ class DraftRows:
         value = record.given(column)
         if column.key is not None:
             return self._refs(value)
-        if column.values.family == "uuid" and isinstance(value, str) and spells_uuid(value):
-            return value  # data, as in rows
-        return self._rendering.cleaned(value, f"{record.name}.{column.name}")
+        where = f"{record.name}.{column.name}"
+        value = self._rendering.shallow(value, where)
+        value = mapped(value, column.places, key_number) if column.places else value
+        return self._rendering.fitting(value, column, where)
 
     def _refs(self, value: Any) -> Any:
         if isinstance(value, list):
             return [self._refs(each) for each in value]
         if isinstance(value, str):
-            return self._call.scrub(value) or None
+            return uuid.UUID(value) if spells_uuid(value) else value or None
         return None if value is None else HIDDEN
 
     def _children(self, record: Record, shape: Shape) -> Mapping[str, Shape]:

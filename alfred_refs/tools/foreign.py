@@ -157,6 +157,6 @@ def _read(session: RefSession, one: Foreign, keys: list[Any]) -> Iterator[tuple[
         statement = statement.options(load_only(*(getattr(model, name) for name in names)))
     for instance in session.scalars(statement):
         loaded = sqla.state_of(instance).dict
-        text = None if label is None else label.of(loaded)
+        text = None if label is None else label.line(loaded)
         if text is not None:
             yield loaded[attribute], text

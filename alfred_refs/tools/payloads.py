@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from alfred_refs.draft_fields import no_such_class, said_class
-from alfred_refs.guard import HIDDEN
 from alfred_refs.refs import draft_named
 
 from .errors import (
@@ -146,7 +145,7 @@ def _related(table: ToolTable, name: str, given: Any, *, stored: bool) -> Any:
 def _nested(table: ToolTable, name: str, given: Any, *, stored: bool) -> Any:
     target = table.targets[name]
     taken = [target.columns.get(column) for column in table.taking(name)]
-    if isinstance(given, str) and not _has_hidden(given):
+    if isinstance(given, str):
         is_draft = draft_named(given) is not None
         if taken and not is_draft:  # the row is changed
             target.check("update")
@@ -171,20 +170,8 @@ def _record(
         column = usable.get(name)
         if column is None:
             raise UnknownColumnError(table.name, name, list(usable))
-        accepted = column.accept(value, new=True)
-        if _has_hidden(value):
-            # a text as it was shown: to store it would lose the key that was in it for good
-            raise InvalidValueError(name, f"no {HIDDEN!r}, which stands for what is not shown")
-        record[name] = accepted
+        record[name] = column.accept(value, new=True)
     return record
-
-
-def _has_hidden(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_has_hidden(each) for each in (*value, *value.values()))
-    if isinstance(value, list):
-        return any(map(_has_hidden, value))
-    return isinstance(value, str) and HIDDEN in value
 
 
 def refs_of_records(table: ToolTable, records: Iterable[Record]) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from sqlalchemy.orm import undefer
 from alfred_refs import sqla
 from alfred_refs.entries import Draft
 from alfred_refs.errors import BadRefError, SetupError
+from alfred_refs.guard import find_keys
 
 from .arguments import SEMANTIC, DbRead, FilterClause, OrGroup
 from .budget import check_budget
@@ -28,6 +29,7 @@ from .merging import in_order
 from .questions import GivenOrder, order_of, rows_asked_for, statement_of
 from .results import Rendering, Shape, shape_of, size_of
 from .table import ToolTable
+from .texts import Verbatim
 
 _LONGEST_IN_CURSOR = 200  # characters of one value: a model repeats the cursor letter by letter
 _MOST_KEYS = 1_000  # that a hook may give: each is a part of the statement
@@ -91,7 +93,7 @@ class Reader:
         rows = [row for entry, row in shown if not isinstance(entry, Record)]
         for hooks in self._setting.hooks_of(table):
             hooks.after_read(reading, rows)
-        self._call.clean_rows(rows, page.shape, rendering.cut)
+        self._call.shorten(rows, page.shape, rendering.cut)
         for place, (entry, row) in enumerate(shown):
             if isinstance(entry, Record):
                 rows.insert(place, row)
@@ -100,7 +102,7 @@ class Reader:
         answer["more"] = more
         if more and shown:
             cursor = self._next(reading, question, page, [entry for entry, _ in shown])
-            answer["cursor"] = str(cursor)
+            answer["cursor"] = Verbatim(cursor)
         return self._call.finished(answer, reading.notes, rendering, draft_rows.foreign())
 
     def _rows(
@@ -231,10 +233,11 @@ class Reader:
         [ref] = self._call.refs_of([last], table)
         return Cursor(question=asked, after=after if is_plain else None, ref=ref, drafts=drafts)
 
-    def _is_plain(self, value: Any) -> bool:
+    @staticmethod
+    def _is_plain(value: Any) -> bool:
         """Tell whether a value may be in a cursor: it is short, and has no key in it."""
         text = value if isinstance(value, str) else ""
-        return len(text) <= _LONGEST_IN_CURSOR and self._call.scrub(text) == text
+        return len(text) <= _LONGEST_IN_CURSOR and not find_keys(text)
 
 
 @dataclass(frozen=True, slots=True)

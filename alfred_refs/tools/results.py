@@ -1,8 +1,8 @@
 """From instances to the rows that a model sees: JSON values, with refs at every level.
 
 Instances that a session loaded come in, and what of them is to be shown; dictionaries go out. The
-ref of a row is always among its values. Texts are looked through for keys, and what is too long is
-cut and said to be.
+ref of a row is always among its values. What is too long is cut and said to be; keys in texts are
+still in them, until `texts` has looked at the whole answer.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from sqlalchemy import inspect
 from sqlalchemy.orm import lazyload, load_only
 from sqlalchemy.orm.strategy_options import _AbstractLoad
 
+from alfred_refs.keys import spells_uuid
+
 from .cuts import DEEPEST_SHOWN, shallow
 from .errors import UnknownColumnError
 from .hooks import Row
 from .table import ROW_REF, ToolColumn, ToolTable
+from .texts import Cut, Verbatim, shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,6 @@ class Rendering:
     Attributes:
         limits: how much of it is shown.
         ref_of: gives the ref of a row that has several key columns.
-        scrub: puts something else in place of keys in a text.
         related_of: gives what is inside of a row.
         cut: where something was left out, as paths in the rows.
         shown: the rows with the instances and shapes that they are of, nested ones included.
@@ -137,7 +139,6 @@ class Rendering:
 
     limits: Limits
     ref_of: Callable[[Any, ToolTable], str]
-    scrub: Callable[[str], str]
     related_of: RelatedOf
     cut: list[str] = field(default_factory=list)
     shown: list[tuple[Row, Any, Shape]] = field(default_factory=list)
@@ -151,11 +152,9 @@ class Rendering:
         name = row.get(ROW_REF) or getattr(instance, shape.table.own or "", "")
         path = path or str(name)
         for column in shape.columns:
-            found = self._shallow(getattr(instance, column.name), f"{path}.{column.name}")
-            value = column.values.show(found)
-            # UUIDs of a column that has no keys are data, and refs have no keys in them
-            is_free = column.values.family not in ("ref", "uuid")
-            row[column.name] = self._cleaned(value, f"{path}.{column.name}") if is_free else value
+            where = f"{path}.{column.name}"
+            value = column.show(self.shallow(getattr(instance, column.name), where))
+            row[column.name] = self.fitting(value, column, where)
         self.shown.append((row, instance, shape))
         for name, child in shape.children.items():
             related, is_list = self.related_of(instance, child), shape.table.is_list(name)
@@ -181,32 +180,30 @@ class Rendering:
             self.cut.append(f"{path}: {related.total - len(rows)} more rows")
         return rows
 
-    def cleaned(self, value: Any, path: str) -> Any:
-        """Return a JSON value without keys in its texts, and with none too long or too deep."""
-        return self._cleaned(self._shallow(value, path), path)
-
-    def _shallow(self, value: Any, path: str) -> Any:
+    def shallow(self, value: Any, path: str) -> Any:
+        """Return a value without what is nested too deep, which is told."""
         return without_depth(value, path, self.cut)
 
-    def _cleaned(self, value: Any, path: str) -> Any:
+    def fitting(self, value: Any, column: ToolColumn, path: str) -> Any:
+        """Return a value of a column as JSON with no text in it that is too long."""
+        if column.values.family == "uuid" and isinstance(value, str) and spells_uuid(value):
+            return Verbatim(value)  # of a column that has no keys: data
+        return value if column.values.family == "ref" else self._short(value, path)
+
+    def _short(self, value: Any, path: str) -> Any:
         if isinstance(value, str):
             return self._text(value, path)
         if isinstance(value, list):
-            return [self._cleaned(each, path) for each in value]
+            return [self._short(each, path) for each in value]
         if isinstance(value, dict):
-            names = {name: self.scrub(name) for name in value}
-            return {
-                names[name]: self._cleaned(each, f"{path}.{names[name]}")
-                for name, each in value.items()
-            }
+            return {name: self._short(each, f"{path}.{name}") for name, each in value.items()}
         return value
 
     def _text(self, text: str, path: str) -> str:
-        text = self.scrub(text)  # as a whole: of half a key nobody could tell what it is
-        more = len(text) - self.limits.text
-        if more > 0:
-            self.cut.append(f"{path}: {more} more characters")
-        return text[: self.limits.text]
+        short = shortened(text, self.limits.text)
+        if isinstance(short, Cut):
+            self.cut.append(f"{path}: {short.more} more characters")
+        return short
 
 
 def without_depth(value: Any, path: str, cut: list[str]) -> Any:

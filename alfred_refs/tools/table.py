@@ -18,12 +18,14 @@ from alfred_refs.entities import ClassKeys
 from alfred_refs.json_values import UnfitValueError, Values
 from alfred_refs.keys import Key
 
+from .documents import Places, mapped
 from .errors import (
     InvalidValueError,
     ReadOnlyTableError,
     UnknownColumnError,
 )
 from .permits import VERBS, Verb
+from .texts import key_number
 
 ROW_REF = "_ref"
 """The field that has the ref of a row whose primary key is of several columns."""
@@ -47,6 +49,7 @@ class ToolColumn:
         required: whether a new row must be given it.
         nullable: whether it may be null.
         doc: what the mapping says of it.
+        places: which integers in its documents are keys.
     """
 
     name: str
@@ -58,6 +61,12 @@ class ToolColumn:
     required: bool
     nullable: bool
     doc: str | None
+    places: Places = field(default_factory=dict)
+
+    def show(self, value: Any) -> Any:
+        """Return a value of the column as JSON, in which integers that are keys are told apart."""
+        shown = self.values.show(value)
+        return mapped(shown, self.places, key_number) if self.places else shown
 
     @property
     def entity(self) -> str | None:

@@ -13,11 +13,12 @@ from typing import Any, cast
 from sqlalchemy import Column, Table, inspect
 from sqlalchemy.orm import ColumnProperty, Mapper
 
-from alfred_refs.entities import ClassKeys, Entities
+from alfred_refs.entities import Entities
 from alfred_refs.errors import SetupError
 from alfred_refs.json_values import values_of
 from alfred_refs.owners import Ownership
 
+from .documents import places_in
 from .errors import UnknownTableError
 from .permits import Attributes, Permits, Verb, attribute_of, is_among, permits_of
 from .table import ToolColumn, ToolTable
@@ -182,7 +183,7 @@ def _table(
         attribute.key: _column(
             attribute,
             mapper,
-            keys,
+            entities,
             is_identity=attribute.key in identity,
             is_fixed=is_among(mapper, attribute.key, permits.fixed),
         )
@@ -213,11 +214,12 @@ def _table(
 def _column(
     attribute: ColumnProperty[Any],
     mapper: Mapper[Any],
-    keys: ClassKeys,
+    entities: Entities,
     *,
     is_identity: bool,
     is_fixed: bool,
 ) -> ToolColumn:
+    keys = entities.of_class(mapper.class_)
     column, key = attribute.columns[0], keys.all.get(attribute.key)
     values = values_of(column.type, key)
     # what the database or the mapping makes is not for a model to give
@@ -235,6 +237,7 @@ def _column(
         required=takes and not nullable and not _is_made(column),
         nullable=nullable,
         doc=attribute.doc or (column.comment if isinstance(column, Column) else None),
+        places=places_in(column, entities),
     )
 
 

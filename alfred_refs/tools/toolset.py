@@ -42,6 +42,7 @@ from .faults import fault_of
 from .foreign import Mode
 from .grammar import check_filters
 from .hooks import Hooks
+from .intake import decoded
 from .permits import Verb
 from .reading import Reader
 from .removals import notes_of
@@ -160,6 +161,7 @@ class Toolset:
             check_budget(checked, table, self._setting.max_written)
             check_filters(checked, table)
             notes = notes_of(repair.removed, checked, self.tables)
+            checked = decoded(checked, self.tables, call.conversation)
             return _noted(_done(call, checked), notes)
         except Exception as error:
             most = self._setting.limits.seconds
@@ -269,6 +271,12 @@ def _were_saved(call: Call, arguments: DbCreate) -> bool:
 
 
 def _answer(call: Call, arguments: Arguments) -> Answer:
+    """Return what the model is told, once keys in it have durable names."""
+    answer: Answer = call.told(_verb(call, arguments))
+    return answer
+
+
+def _verb(call: Call, arguments: Arguments) -> Answer:
     match arguments:
         case DbRead():
             return Reader(call).read(arguments)
@@ -281,17 +289,8 @@ def _answer(call: Call, arguments: Arguments) -> Answer:
 
 
 def _as_answer(call: Call, fault: ToolError) -> Answer:
-    answer: Answer = _shortened(call.clean(fault.to_json()))
+    answer: Answer = call.told(fault.to_json(), _LONGEST)
     return answer
-
-
-def _shortened(value: Any) -> Any:
-    """Return a JSON value whose texts are no longer than a model needs to know them again."""
-    if isinstance(value, str):
-        return value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
-    if isinstance(value, dict):
-        return {name: _shortened(each) for name, each in value.items()}
-    return [_shortened(each) for each in value] if isinstance(value, list) else value
 
 
 def _noted(answer: Answer, notes: Sequence[str]) -> Answer:

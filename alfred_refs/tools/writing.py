@@ -134,7 +134,7 @@ class Writer:
         rows = [rendering.row(instance, shape) for instance in saved]
         if writing is not None:
             self._ended(writing, table, rows)
-        self._call.clean_rows(rows, shape, rendering.cut)
+        self._call.shorten(rows, shape, rendering.cut)
         answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
         notes = [] if writing is None else [*writing.notes]
         notes += [] if beside is None else beside.end()
@@ -180,7 +180,7 @@ class Writer:
         if len(instances) > self._setting.max_written:
             raise TooManyRowsError(tool, self._setting.max_written)
         for instance in instances if expect is not None else ():
-            for column, expected, actual in differences(table, instance, expect, self._call.clean):
+            for column, expected, actual in differences(table, instance, expect):
                 [ref] = self._call.refs_of([instance], table)
                 raise UnexpectedRowError(ref, column, actual, expected)
         return instances

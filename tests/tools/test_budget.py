@@ -245,10 +245,10 @@ def test_what_is_wrong_is_repeated_in_part(call: Call) -> None:
     assert len(str(answer)) < 5_000
 
 
-def test_a_text_is_cut_after_keys_are_taken_out(
+def test_a_text_is_cut_before_a_key_or_after_it(
     session: RefSession, dishes: dict[str, uuid.UUID], tables: Engine
 ) -> None:
-    """Half a key would be shown as what it is, and so would one that names what was cut."""
+    """Half a key would be shown as what it is; what was cut says so."""
     key = str(dishes["Soup"])
     with Session(tables) as plain:
         plain.add(Dish(code="keys", name=f"of {key}", extra={key: "long " * 20}))
@@ -261,9 +261,16 @@ def test_a_text_is_cut_after_keys_are_taken_out(
     )
 
     assert answer["rows"] == [
-        {"id": "dish_1", "name": "of <key>", "extra": {"<key>": "long long long long "}}
+        {
+            "id": "dish_1",
+            "name": "of …<cut: 36 more characters>",
+            "extra": {"<key_1>": "long long long long …<cut: 80 more characters>"},
+        }
     ]
-    assert answer["cut"] == ["dish_1.extra.<key>: 80 more characters"]
+    assert answer["cut"] == [
+        "dish_1.name: 36 more characters",
+        "dish_1.extra.<key_1>: 80 more characters",
+    ]
 
 
 @pytest.mark.usefixtures("dishes")

@@ -97,14 +97,14 @@ def test_what_is_hidden_of_rows_is_hidden_of_drafts(session: RefSession, store: 
 def test_keys_in_a_draft_are_hidden(
     call: Call, conversation: Conversation, dishes: dict[str, uuid.UUID], store: TravelLog
 ) -> None:
-    """A known one is its ref, any other a placeholder, in columns of refs and in texts."""
+    """A known one by its ref, any other by a mark, in columns of refs and in texts."""
     known, other = conversation.refer(Dish, dishes["Korma"]), uuid.uuid4()
     texts = {"name": f"like {dishes['Korma']}", "extra": {"by": [str(other)]}}
     keep(store, **texts, parent_id=str(dishes["Korma"]), cuisine_id=77)
 
     [row] = call("db_read", table="dishes", filters=[by_id(FIRST)])["rows"]
 
-    assert (row["name"], row["extra"]) == (f"like {known}", {"by": ["<key>"]})
+    assert (row["name"], row["extra"]) == (f"like <{known}>", {"by": ["<key_1>"]})
     assert (row["parent_id"], row["cuisine_id"]) == (known, "<key>")
 
 
@@ -217,7 +217,7 @@ def test_what_is_long_is_cut(session: RefSession, conversation: Conversation) ->
 
     answer = Toolset(MODELS, limits=limits).call(session, "db_read", asked)
 
-    assert shown(answer, "name") == ["x" * 10]
+    assert shown(answer, "name") == ["x" * 10 + "…<cut: 40 more characters>"]
     assert answer["cut"][:2] == [
         "gen_dish_1.name: 40 more characters",
         "gen_dish_1.parts: 2 more rows",
@@ -226,7 +226,10 @@ def test_what_is_long_is_cut(session: RefSession, conversation: Conversation) ->
     rest = Toolset(MODELS, limits=limits).call(
         session, "db_read", {**asked, "cursor": answer["cursor"]}
     )
-    assert (shown(rest, "name"), rest["more"]) == (["y" * 10], False)
+    assert (shown(rest, "name"), rest["more"]) == (
+        ["y" * 10 + "…<cut: 40 more characters>"],
+        False,
+    )
 
 
 def test_related_rows_are_limited_in_all(session: RefSession, conversation: Conversation) -> None:
@@ -253,7 +256,7 @@ def test_uuids_that_are_no_keys_are_data(call: Call, store: TravelLog) -> None:
     keep(store, device=f"see {device}")
     read = call("db_read", table="dishes", columns=["device"], filters=[by_id(FIRST, SECOND)])
 
-    assert shown(read, "device") == [device, "see <key>"]
+    assert shown(read, "device") == [device, "see <key_1>"]
 
 
 # What it costs

@@ -219,7 +219,7 @@ def test_what_is_binary_is_shown_where_it_is_named(call: Call, tables: Engine) -
 def test_keys_in_texts_and_documents_are_hidden(
     call: Call, dishes: dict[str, uuid.UUID], tables: Engine
 ) -> None:
-    """A known one is its ref, any other a placeholder; UUIDs that are no keys are data."""
+    """A known one by its ref, any other by a mark; UUIDs that are no keys are data."""
     device = uuid.uuid4()
     with Session(tables) as plain:
         soup = plain.get_one(Dish, dishes["Soup"])
@@ -232,8 +232,8 @@ def test_keys_in_texts_and_documents_are_hidden(
         "db_read", table="dishes", filters=[{"field": "device", "op": "=", "value": str(device)}]
     )["rows"]
 
-    assert row["name"] == "like dish_1"
-    assert row["extra"] == {"dish_1": ["dish_1", 7], "by": "<key>"}
+    assert row["name"] == "like <dish_1>"
+    assert row["extra"] == {"<dish_1>": ["<dish_1:hex>", 7], "by": "<key_1>"}
     assert row["device"] == str(device)
 
 
@@ -251,7 +251,7 @@ def test_results_are_capped_and_say_so(
         session, "db_read", {"table": "dishes", "columns": ["name", "parts"], "order_by": "name"}
     )
 
-    assert names(answer) == ["Curry", "Korma xxxx"]
+    assert names(answer) == ["Curry", "Korma xxxx…<cut: 46 more characters>"]
     assert answer["more"]
     assert answer["cut"] == ["dish_2.name: 46 more characters", "dish_2.parts: 3 more rows"]
     short = Toolset(MODELS, limits=Limits(characters=10))

@@ -1,0 +1,656 @@
+"""What is shown can be written back: keys in texts and documents, out and in again."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+from sqlalchemy import ARRAY, JSON, Engine, ForeignKey, Integer, Text, Uuid, delete, select
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+
+from alfred_refs import AsyncRefSession, Conversation, EntityNameError, RefRegistry, RefSession
+from alfred_refs.errors import KeyColumnError
+from alfred_refs.guard import find_keys
+from alfred_refs.store import MemoryStore
+from alfred_refs.tools import Hooks, Limits, Reading, Toolset, Writing
+from tests.fix_session import TravelLog
+from tests.spellings import texts
+
+Answer = dict[str, Any]
+
+
+class Base(DeclarativeBase):
+    """Declarative base of these tests alone."""
+
+
+class Order(Base):
+    """Has integer keys."""
+
+    __tablename__ = "orders_of_notes"
+    __ref_name__ = "order"
+
+    id: Mapped[Any] = mapped_column(Integer, primary_key=True)
+    name: Mapped[str | None]
+
+
+class Note(Base):
+    """Has texts and documents of every kind."""
+
+    __tablename__ = "notes"
+    __ref_label__ = "title"
+
+    id: Mapped[Any] = mapped_column(Uuid, primary_key=True, default=uuid.uuid4)
+    title: Mapped[str | None]
+    tags: Mapped[Any] = mapped_column(ARRAY(Text), nullable=True)
+    extra: Mapped[Any] = mapped_column(JSONB, nullable=True)
+    orders: Mapped[Any] = mapped_column(JSON, nullable=True, info={"ref": Order})
+    basket: Mapped[Any] = mapped_column(
+        JSONB, nullable=True, info={"ref": {"order_id": Order, "lines": "orders_of_notes.id"}}
+    )
+    devices: Mapped[Any] = mapped_column(ARRAY(Uuid), nullable=True)
+    device: Mapped[Any] = mapped_column(Uuid, nullable=True)
+    about_id: Mapped[Any] = mapped_column(Uuid, ForeignKey("notes.id"), nullable=True)
+
+    about: Mapped[Note | None] = relationship(remote_side="Note.id", back_populates="inside")
+    inside: Mapped[list[Note]] = relationship(back_populates="about")
+
+
+WRITTEN = ("title", "tags", "extra", "orders", "basket", "devices", "device", "about_id")
+KEYS = [uuid.uuid5(uuid.NAMESPACE_URL, f"note {n}") for n in range(4)]
+FIRST, SECOND, THIRD, OTHER = KEYS
+
+toolset = Toolset([Note, Order])
+
+
+@pytest.fixture
+def notes(tables: Engine) -> Engine:
+    """The engine, with the tables of notes and some orders in its database."""
+    Base.metadata.create_all(tables)
+    with Session(tables) as plain:
+        plain.add_all([Order(id=n, name=f"order {n}") for n in range(1, 4)])
+        plain.commit()
+    return tables
+
+
+@pytest.fixture
+def chat(notes: Engine) -> RefSession:
+    """A session in a conversation."""
+    return RefSession(notes, conversation=RefRegistry(notes).conversation("chat-7"))
+
+
+def keep(engine: Engine, *notes: Note) -> None:
+    """Have these notes in the table, and no others."""
+    with Session(engine) as plain:
+        plain.execute(delete(Note))
+        for note in notes:
+            plain.add(note)
+            plain.flush()
+        plain.commit()
+
+
+def stored(engine: Engine) -> dict[Any, Answer]:
+    """Return what the table has, by key."""
+    with Session(engine) as plain:
+        return {
+            n.id: {name: getattr(n, name) for name in WRITTEN} for n in plain.scalars(select(Note))
+        }
+
+
+def by_id(ref: str) -> Answer:
+    """Return the filter for a row."""
+    return {"field": "id", "op": "=", "value": ref}
+
+
+def done(session: RefSession, tool: str, /, tools: Toolset = toolset, **arguments: Any) -> Answer:
+    """Call a tool that is to succeed."""
+    answer = tools.call(session, tool, arguments)
+    assert "error" not in answer, answer
+    return answer
+
+
+def read(session: RefSession, *filters: Answer, tools: Toolset = toolset) -> list[Answer]:
+    """Return rows of notes as they are shown."""
+    return list(done(session, "db_read", tools, table="notes", filters=[*filters])["rows"])
+
+
+def refused(session: RefSession, **data: Any) -> Answer:
+    """Return why the first note cannot have these values."""
+    assert session.conversation is not None
+    ref = session.conversation.refer(Note, FIRST)
+    asked = {"table": "notes", "filters": [by_id(ref)], "data": data}
+    return dict(toolset.call(session, "db_update", asked)["error"])
+
+
+# What is shown
+
+
+def test_a_key_with_a_ref_is_shown_by_it_and_others_are_numbered(
+    notes: Engine, chat: RefSession
+) -> None:
+    """In texts, lists, documents and their names; by the rows' refs in the same answer, too."""
+    keep(
+        notes,
+        Note(id=FIRST, title=f"see {SECOND}", tags=[SECOND.hex, f"{OTHER} {THIRD}"]),
+        Note(id=SECOND, title=f"see {OTHER}", extra={str(FIRST).upper(): [FIRST.hex.upper()]}),
+    )
+    first, second = sorted(read(chat), key=lambda row: row["title"], reverse=True)
+
+    assert (first["title"], first["tags"]) == (
+        f"see <{second['id']}>",
+        [f"<{second['id']}:hex>", "<key_1> <key_2>"] if second["title"] == "see <key_1>" else 0,
+    )
+    assert second["extra"] == {f"<{first['id']}:upper>": [f"<{first['id']}:HEX>"]}
+
+
+def test_what_the_registry_knows_decides(notes: Engine, store: TravelLog) -> None:
+    """Not what a process has met: one that has met nothing shows the same, in two round trips."""
+    keep(notes, Note(id=FIRST, title=f"see {SECOND}, {THIRD} and {OTHER}"))
+    RefRegistry(store=store).conversation("chat-7").refer_pairs(
+        [("note", SECOND), ("author", SECOND), ("key", THIRD), ("box", str(OTHER))]
+    )
+    shown = []
+    for _ in range(2):
+        conversation = RefRegistry(store=store).conversation("chat-7")
+        store.trips.clear()
+        [row] = read(RefSession(notes, conversation=conversation))
+        shown.append(row["title"])
+
+    assert shown == ["see <author_1>, <key_1> and <box_1>"] * 2
+    assert store.trips == ["refer", "refs_of", "refer"]  # the first is of the row's own ref
+
+
+@pytest.mark.parametrize("text", ["a < b > c", "<b>", "no keys", "<key>"])
+def test_texts_without_keys_ask_nothing(notes: Engine, store: TravelLog, text: str) -> None:
+    """Out or in: the registry is asked for the row's own ref alone."""
+    keep(notes, Note(id=FIRST, title=text, extra={text: [text]}))
+    with RefSession(
+        notes, conversation=RefRegistry(store=store).conversation("chat-7")
+    ) as session:
+        [row] = read(session)
+        data = {"title": row["title"], "extra": row["extra"]}
+        done(session, "db_update", table="notes", filters=[by_id("note_1")], data=data)
+
+    assert (row["title"], row["extra"]) == (text, {text: [text]})
+    assert store.trips == ["refer"]
+
+
+def test_marks_that_come_in_are_asked_for_once(notes: Engine, store: TravelLog) -> None:
+    """However many there are in a call, and wherever."""
+    keep(notes, Note(id=FIRST, title=f"{SECOND} {THIRD}", extra={str(OTHER): 1}))
+    [row] = read(RefSession(notes, conversation=RefRegistry(store=store).conversation("chat-7")))
+    session = RefSession(notes, conversation=RefRegistry(store=store).conversation("chat-7"))
+    data = {"title": row["title"], "extra": row["extra"]}
+    store.trips.clear()
+
+    toolset.call(session, "db_create", {"table": "notes", "data": [data, data], "also": []})
+
+    assert store.trips[0] == "resolve"
+    assert store.trips.count("resolve") == 1
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_a_label_has_marks_too(notes: Engine, chat: RefSession, found: bool) -> None:
+    """Beside refs and in legends; it can be expected as it is shown, and no other one."""
+    keep(notes, Note(id=FIRST, title=f"of {OTHER}"), Note(id=SECOND, about_id=FIRST))
+    [row] = read(chat, {"field": "about_id", "op": "is_not_null"})
+    legend = Toolset([Note, Order], labels="legend")
+    answer = done(chat, "db_read", legend, table="notes", filters=[by_id(row["id"])])
+
+    assert row["_about_id_label"] == "of <key_1>"
+    assert answer["labels"] == {row["about_id"]: "of <key_1>"}
+    expect = row["_about_id_label"] if found else f"of <{row['id']}>"
+    changed = toolset.call(
+        chat,
+        "db_update",
+        {"table": "notes", "filters": [by_id(row["about_id"])], "data": {"tags": []}}
+        | {"expect": expect},
+    )
+    assert ("error" in changed) is not found
+    assert found or changed["error"]["actual"] == "of <key_1>"
+
+
+def test_an_error_shows_what_is_there_as_rows_do(notes: Engine, chat: RefSession) -> None:
+    """In data and in words, of keys that are numbers too."""
+    keep(notes, Note(id=FIRST, title=f"of {OTHER}", orders={"bought": 7}))
+    [row] = read(chat)
+    asked = {"table": "notes", "filters": [by_id(row["id"])], "data": {"tags": []}}
+    for expect, actual in (
+        ({"title": "of <\\key_1>"}, "of <key_1>"),
+        ({"orders": {}}, {"bought": "<order_1>"}),
+    ):
+        error = toolset.call(chat, "db_update", {**asked, "expect": expect})["error"]
+        assert (error["code"], error["actual"]) == ("unexpected_row", actual)
+        assert not find_keys(error["message"])
+        assert "7" not in error["message"]
+
+
+def test_one_conversation_is_not_another(notes: Engine, chat: RefSession) -> None:
+    """It has other numbers, and a mark of the one stands for nothing in the other."""
+    keep(notes, Note(id=FIRST, title=f"of {OTHER}"))
+    other = RefSession(notes, conversation=RefRegistry(notes).conversation("chat-8"))
+    assert other.conversation is not None
+    other.conversation.refer_pairs([("key", SECOND), ("key", THIRD)])
+    read(chat)
+
+    assert [row["title"] for row in read(other)] == ["of <key_3>"]
+    assert refused(chat, title="of <key_3>")["code"] == "invalid_value"
+    assert refused(chat, title="of <note_2>")["code"] == "invalid_value"
+
+
+def test_forks_and_exports_have_the_same_marks(notes: Engine, chat: RefSession) -> None:
+    """And go on with numbers of their own; no list of what is known offers them."""
+    keep(notes, Note(id=FIRST, title=f"of {OTHER}"))
+    read(chat)
+    registry = RefRegistry(notes)
+    here = registry.conversation("chat-7")
+    for conversation in (
+        here.fork("chat-8"),
+        RefRegistry(store=MemoryStore()).import_conversation(here.export()),
+    ):
+        session = RefSession(notes, conversation=conversation)
+        [row] = read(session)
+        assert row["title"] == "of <key_1>"
+        filters = [{"field": "id", "op": "=", "value": "key_1"}]
+        error = toolset.call(session, "db_read", {"table": "notes", "filters": filters})["error"]
+        assert (error["code"], error["known"]) == ("wrong_entity", ["note_1"])
+        filters = [{"field": "id", "op": "=", "value": "key_7"}]
+        error = toolset.call(session, "db_read", {"table": "notes", "filters": filters})["error"]
+        assert (error["code"], error["known"]) == ("unknown_ref", ["note_1"])
+        assert not session.conversation or session.conversation.names_of(OTHER) == {}
+
+
+# What comes in
+
+
+def test_a_mark_of_a_row_that_is_gone_can_be_written_back(notes: Engine, chat: RefSession) -> None:
+    """It is shown so before and after, and stands for the same; the ref itself is refused."""
+    keep(notes, Note(id=FIRST, title=f"of {SECOND}", orders=[3]), Note(id=SECOND))
+    read(chat)
+    before = stored(notes)[FIRST]
+    assert chat.conversation is not None
+    gone, order = chat.conversation.refer_pairs([("note", SECOND), ("order", 3)])
+    with Session(notes) as plain:
+        plain.execute(delete(Note).where(Note.id == SECOND))
+        plain.execute(delete(Order).where(Order.id == 3))
+        plain.commit()
+    for process in (chat.conversation, RefRegistry(notes).conversation("chat-7")):
+        process.note_gone([("note", SECOND), ("order", 3)], "was deleted")
+        session = RefSession(notes, conversation=process)
+        asked = {"table": "notes", "filters": [by_id(gone)]}
+        assert toolset.call(session, "db_read", asked)["error"]["code"] == "gone_ref"
+        [row] = read(session)
+        assert (row["title"], row["orders"]) == (f"of <{gone}>", [f"<{order}>"])
+        data = {name: row[name] for name in WRITTEN}
+        done(session, "db_update", table="notes", filters=[by_id(row["id"])], data=data)
+        assert stored(notes) == {FIRST: before}
+
+
+def test_a_filter_on_what_is_shown_finds_the_row(notes: Engine, chat: RefSession) -> None:
+    """By every operator that takes texts, in groups and through paths too."""
+    keep(
+        notes,
+        Note(id=FIRST, title=f"a {OTHER}", tags=[f"{OTHER}"], extra={OTHER.hex: 1}),
+        Note(id=SECOND, title="a <key_1>", tags=["<key_1>"], extra={"<key_1:hex>": 1}),
+        Note(id=THIRD, about_id=FIRST),
+    )
+    rows = [row for row in read(chat) if row["title"] is not None]
+    assert [row["title"] for row in rows] in (
+        ["a <key_1>", "a <\\key_1>"],
+        ["a <\\key_1>", "a <key_1>"],
+    )
+    for row in rows:
+        for met in (
+            {"field": "title", "op": "=", "value": row["title"]},
+            {"field": "title", "op": "in", "value": [row["title"]]},
+            {"field": "title", "op": "ilike", "value": f"%{row['title'][2:]}"},
+            {"field": "tags", "op": "contains", "value": row["tags"]},
+            {"field": "extra", "op": "contains", "value": row["extra"]},
+            {"or": [{"and": [{"not": {"field": "title", "op": "!=", "value": row["title"]}}]}]},
+        ):
+            assert [each["id"] for each in read(chat, met)] == [row["id"]]
+    through = {"field": "about.title", "op": "=", "value": rows[0]["title"]}
+    aside = {"field": "about.title", "op": "=", "value": rows[1]["title"]}
+    assert [len(read(chat, each)) for each in (through, aside)] in ([1, 0], [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        ({"title": "of <key_9>"}, "invalid_value"),
+        ({"title": "of <nothing_1>"}, "invalid_value"),
+        ({"title": "of <key_99999999999>"}, "invalid_value"),
+        ({"title": "of <order_1>"}, "invalid_value"),
+        ({"title": "all…<cut: 5 more characters>"}, "invalid_value"),
+        ({"tags": ["<cut: 5 more characters>"]}, "invalid_value"),
+        ({"extra": {"a": [{"<cut: 2 more levels>": 1}]}}, "invalid_value"),
+        ({"extra": {"<key_9>": 1}}, "invalid_value"),
+        ({"extra": {"<note_1>": 1, str(FIRST): 2}}, "invalid_value"),
+        ({"orders": [1]}, "invalid_value"),
+        ({"orders": ["<note_1>", "<order_9>"]}, "invalid_value"),
+        ({"orders": ["a <order_1>"]}, "invalid_value"),
+        ({"orders": ["<order_1:hex>"]}, "invalid_value"),
+        ({"basket": {"sum": "<order_1>"}}, "invalid_value"),
+        ({"basket": {"order_id": 1}}, "invalid_value"),
+        ({"title": "<gen_note_1>"}, "draft_ref"),
+        ({"title": "<gen_note_2>"}, "invalid_value"),
+        ({"about_id": "<note_1>"}, "unknown_ref"),
+        ({"about_id": "key_1"}, "unknown_ref"),
+        ({"device": "<note_1>"}, "invalid_value"),
+    ],
+)
+def test_what_stands_for_nothing_is_refused(
+    notes: Engine, chat: RefSession, data: Answer, code: str
+) -> None:
+    """Before anything is stored or looked for; by filters and expectations too."""
+    keep(notes, Note(id=FIRST, title="as it was"))
+    assert chat.conversation is not None
+    chat.conversation.refer_all(Order, [1])
+    chat.conversation.draft(Note, {"title": "pending"})
+    assert refused(chat, **data)["code"] == code
+    assert stored(notes)[FIRST]["title"] == "as it was"
+    asked = {"table": "notes", "filters": [by_id("note_1")], "data": {"tags": []}}
+    error = toolset.call(chat, "db_update", {**asked, "expect": data})["error"]
+    assert error["code"] in (code, "unexpected_row")
+    name, value = next(iter(data.items()))
+    op = "=" if name in ("title", "tags", "about_id", "device") else "contains"
+    filters = [{"field": name, "op": op, "value": value}]
+    error = toolset.call(chat, "db_delete", {"table": "notes", "filters": filters})["error"]
+    assert error["code"] == code
+
+
+def test_what_looks_like_a_mark_is_written_with_a_backslash(
+    notes: Engine, chat: RefSession
+) -> None:
+    """As the error says; it is shown so again."""
+    keep(notes, Note(id=FIRST))
+    assert "a backslash after '<'" in refused(chat, title="<h_1>")["message"]
+    data = {"title": "<\\h_1> <\\cut: 5 more characters>"}
+    asked: Answer = {"table": "notes", "filters": [by_id("note_1")], "data": data}
+    [row] = done(chat, "db_update", **asked)["rows"]
+
+    assert stored(notes)[FIRST]["title"] == "<h_1> <cut: 5 more characters>"
+    assert row["title"] == data["title"]
+
+
+def test_integers_in_documents_are_keys_where_the_column_says_so(
+    notes: Engine, chat: RefSession
+) -> None:
+    """All of them, or those of some members at any depth; others are data, as is text."""
+    orders = {"first": 3, "more": [2, [3], True, 2.5, "3"]}
+    basket = {"order_id": 2, "sum": 2, "of": [{"lines": [3, {"sum": 3}], "order_id": None}]}
+    keep(notes, Note(id=FIRST, orders=orders, basket=basket), Note(id=SECOND, title="other"))
+    before = stored(notes)[FIRST]
+    [row] = read(chat, {"field": "title", "op": "is_null"})
+
+    assert row["orders"] == {
+        "first": "<order_1>",
+        "more": ["<order_2>", ["<order_1>"], True, 2.5, "3"],
+    }
+    assert row["basket"] == {
+        "order_id": "<order_2>",
+        "sum": 2,
+        "of": [{"lines": ["<order_1>", {"sum": 3}], "order_id": None}],
+    }
+    data = {"orders": row["orders"], "basket": row["basket"]}
+    other = [{"field": "title", "op": "=", "value": "other"}]
+    done(chat, "db_update", table="notes", filters=other, data=data)
+    after = stored(notes)[SECOND]
+    assert (after["orders"], after["basket"]) == (before["orders"], before["basket"])
+    part = {"field": "basket", "op": "contains", "value": {"order_id": "<order_2>"}}
+    assert len(read(chat, part)) == 2
+
+
+@pytest.mark.parametrize("target", [5, "nowhere.id", "orders_of_notes.name", "orders_of_notes.x"])
+def test_a_declaration_that_says_nothing_is_refused(target: Any) -> None:
+    """When the toolset is made; to a session the column is data."""
+
+    class Own(DeclarativeBase):
+        metadata = Order.metadata
+
+    class Odd(Own):
+        __tablename__ = f"odd_{uuid.uuid4().hex}"
+        id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+        extra: Mapped[Any] = mapped_column(JSON, info={"ref": target})
+
+    with pytest.raises(KeyColumnError, match="in its documents"):
+        Toolset([Odd])
+    Own.metadata.remove(Own.metadata.tables[Odd.__tablename__])
+
+
+def test_the_entity_of_keys_in_texts_is_reserved() -> None:
+    """No class can have its name, and no program can mint under it."""
+
+    class Own(DeclarativeBase):
+        pass
+
+    class Key(Own):
+        __tablename__ = "keys"
+        id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+
+    with pytest.raises(EntityNameError, match="__ref_name__"):
+        Toolset([Key])
+    with pytest.raises(EntityNameError, match="that of keys in texts"):
+        RefRegistry(store=MemoryStore()).conversation("chat-7").refer("key", 7)
+
+
+# Hooks, drafts, cuts
+
+
+def test_hooks_have_texts_as_they_are_stored(notes: Engine, chat: RefSession) -> None:
+    """In arguments, records and rows; what they make of them is shown as all else."""
+    seen: list[Any] = []
+
+    class Curious(Hooks):
+        def before_read(self, read: Reading) -> None:
+            seen.extend(clause.value for clause in read.clauses())
+
+        def after_read(self, _: Reading, rows: list[dict[str, Any]]) -> None:
+            seen.extend(row["title"] for row in rows)
+            rows[0]["more"] = f"{rows[0]['title']} <key_1>"
+
+        def before_write(self, write: Writing) -> None:
+            seen.extend(record["title"] for record in write.records)
+
+    curious = Toolset([Note, Order], hooks={Note: [Curious()]})
+    keep(notes, Note(id=FIRST, title=f"of {OTHER}"))
+    [row] = read(chat, tools=curious)
+    [again] = read(chat, {"field": "title", "op": "=", "value": row["title"]}, tools=curious)
+    data = {"title": again["title"]}
+    done(chat, "db_update", curious, table="notes", filters=[by_id("note_1")], data=data)
+
+    assert seen == [f"of {OTHER}"] * 4
+    assert (again["title"], again["more"]) == ("of <key_1>", "of <key_1> <\\key_1>")
+
+
+def test_a_drafts_content_is_written_back(notes: Engine, chat: RefSession) -> None:
+    """With what is nested in it, and when it is saved."""
+    assert chat.conversation is not None
+    inside = [{"title": f"in {OTHER.hex}", "extra": {"a": "<key_1>"}}]
+    content = {"title": f"of {OTHER}", "orders": [2], "inside": inside}
+    draft = chat.conversation.draft(Note, content)
+    [row] = read(chat, by_id(draft.ref))
+    shown = [{name: each[name] for name in ("title", "extra")} for each in row["inside"]]
+
+    assert (row["title"], row["orders"]) == ("of <key_1>", ["<order_1>"])
+    assert shown == [{"title": "in <key_1:hex>", "extra": {"a": "<\\key_1>"}}]
+    data = {"title": row["title"], "orders": row["orders"], "inside": shown}
+    update: Answer = {"table": "notes", "filters": [by_id(draft.ref)], "data": data}
+    done(chat, "db_update", **update, expect={"title": row["title"]})
+    [kept] = chat.conversation.read_drafts([draft.ref])
+    assert kept.content == content
+    done(chat, "db_update", **update, expect="of <key_1>")
+    save: Answer = {"table": "notes", "from_draft": draft.ref, "data": {"tags": [row["title"]]}}
+    done(chat, "db_create", **save)
+    rows = {each["title"]: each for each in stored(notes).values()}
+    assert rows[f"of {OTHER}"]["tags"] == [f"of {OTHER}"]
+    assert rows[f"in {OTHER.hex}"]["extra"] == {"a": "<key_1>"}
+
+
+def test_a_text_that_is_cut_says_so_and_is_not_taken_back(notes: Engine, chat: RefSession) -> None:
+    """In data, filters and expectations; what only looks so comes through."""
+    keep(
+        notes,
+        Note(id=FIRST, title=f"<cut: 5 more characters> {OTHER} and more", tags=["long " * 9]),
+    )
+    short = Toolset([Note, Order], limits=Limits(text=30))
+    [row] = read(chat, tools=short)
+
+    assert row["title"] == "<\\cut: 5 more characters> …<cut: 45 more characters>"
+    assert row["tags"] == ["long " * 6 + "…<cut: 15 more characters>"]
+    filters = [by_id(row["id"])]
+    for wrong in (
+        {"data": {"tags": row["tags"]}},
+        {"data": {"tags": []}, "expect": {"title": row["title"]}},
+        {"data": {"tags": []}, "expect": row["title"]},
+        {"data": {"tags": []}, "filters": [{"field": "title", "op": "=", "value": row["title"]}]},
+    ):
+        asked = {"table": "notes", "filters": filters, **wrong}
+        error = short.call(chat, "db_update", asked)["error"]
+        assert (error["code"], "cut" in error["message"]) == ("invalid_value", True)
+
+
+async def test_an_asynchronous_session_does_the_same(notes: Engine) -> None:
+    """Out and in."""
+    keep(notes, Note(id=FIRST, title=f"of {OTHER} and {FIRST}", orders=[2]))
+    before = stored(notes)
+    engine = create_async_engine(notes.url.set(drivername="postgresql+asyncpg"))
+    conversation = RefRegistry(engine).conversation("chat-7")
+    async with AsyncRefSession(engine, conversation=conversation) as session:
+        [row] = (await toolset.call_async(session, "db_read", {"table": "notes"}))["rows"]
+        assert row["title"] == "of <key_1> and <note_1>"
+        data = {"title": row["title"], "orders": row["orders"]}
+        asked = {"table": "notes", "filters": [by_id("note_1")], "data": data}
+        assert (await toolset.call_async(session, "db_update", asked))["count"] == 1
+    await engine.dispose()
+
+    assert stored(notes) == before
+
+
+# The property
+
+contents = texts(st.sampled_from(KEYS))
+leaves = st.one_of(
+    contents, st.integers(-3, 9), st.booleans(), st.none(), st.floats(-1, 1, width=16)
+)
+documents = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.one_of(contents, st.sampled_from(["order_id", "lines"])), inner, max_size=3
+        ),
+    ),
+    max_leaves=6,
+)
+values = st.fixed_dictionaries(
+    {
+        "title": st.none() | contents,
+        "tags": st.none() | st.lists(st.none() | contents, max_size=3),
+        "extra": documents,
+        "orders": documents,
+        "basket": documents,
+        "devices": st.none() | st.lists(st.sampled_from(KEYS), max_size=2),
+        "device": st.none() | st.sampled_from(KEYS),
+    }
+)
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts in a JSON value, and the names of fields."""
+    if isinstance(value, dict):
+        yield from value
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from texts_in(each)
+    elif isinstance(value, str):
+        yield value
+
+
+def shown_keys(rows: list[Answer]) -> list[str]:
+    """Return the keys in rows but for the column of UUIDs that are none."""
+    shown = [text for row in rows for text in texts_in({**row, "device": None})]
+    return [key for text in shown for key in find_keys(text)]
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to shrink rows takes minutes
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    given=st.lists(values, min_size=3, max_size=3),
+    met=st.lists(st.sampled_from(KEYS), max_size=3),
+    more=st.lists(
+        st.tuples(st.sampled_from(["note", "author"]), st.sampled_from(KEYS)), max_size=3
+    ),
+    number=st.uuids(),
+)
+def test_what_is_shown_can_be_written_back(
+    notes: Engine, store: TravelLog, given: list[Answer], **others: Any
+) -> None:
+    """All of it: row by row, after others have minted more, into other rows, and into drafts."""
+    about = [None, FIRST, SECOND]
+    keep(
+        notes, *(Note(id=k, about_id=a, **v) for k, a, v in zip(KEYS, about, given, strict=False))
+    )
+    before = stored(notes)
+
+    def process() -> RefSession:
+        """Return a session in a process that has met nothing."""
+        conversation = RefRegistry(store=store).conversation(f"chat-{others['number']}")
+        return RefSession(notes, conversation=conversation)
+
+    chat_of(process()).refer_all(Note, others["met"])
+    rows = read(process())
+    assert shown_keys(rows) == []
+    chat_of(process()).refer_pairs(others["more"])
+    for row in rows:
+        write_back(process(), row)
+    assert stored(notes) == before
+    new = copies(process(), rows)
+    keys = [chat_of(process()).resolve_all([row["id"] for row in each]) for each in (new, rows)]
+    after = stored(notes)
+    assert [after[key] for key in keys[0]] == [before[key] for key in keys[1]]
+    draft = chat_of(process()).draft(Note, as_json(given[0]))
+    [row] = read(process(), by_id(draft.ref))
+    write_back(process(), {name: row[name] for name in ["id", *given[0]]})
+    [kept] = chat_of(process()).read_drafts([draft.ref])
+    assert kept.content == draft.content
+
+
+def chat_of(session: RefSession) -> Conversation:
+    """Return the conversation of a session."""
+    assert session.conversation is not None
+    return session.conversation
+
+
+def write_back(session: RefSession, row: Answer) -> None:
+    """Give a row what it was shown with, expecting that, and found by that."""
+    data = {name: row[name] for name in WRITTEN if name in row}
+    filters = [by_id(row["id"])]
+    if row["title"] is not None:
+        filters.append({"field": "title", "op": "=", "value": row["title"]})
+    asked: Answer = {"table": "notes", "filters": filters, "data": data, "expect": data}
+    assert done(session, "db_update", **asked)["count"] == 1
+
+
+def copies(session: RefSession, rows: list[Answer]) -> list[Answer]:
+    """Make rows of what others were shown with."""
+    data = [{name: row[name] for name in WRITTEN} for row in rows]
+    return list(done(session, "db_create", table="notes", data=data)["rows"])
+
+
+def as_json(content: Answer) -> Answer:
+    """Return what a draft has in the place of UUIDs."""
+    device, devices = content["device"], content["devices"]
+    return content | {
+        "device": None if device is None else str(device),
+        "devices": None if devices is None else [str(each) for each in devices],
+    }
