@@ -18,7 +18,6 @@ from alfred_refs.keys import Key, spells_uuid
 from alfred_refs.refs import draft_named
 from alfred_refs.session import RefSession
 
-from .cuts import shallow
 from .filters import Keys
 from .foreign import Foreign, bounded, foreign_of, labelled
 from .hooks import Row
