@@ -31,7 +31,7 @@ from alfred_refs import (
     UnknownRefError,
 )
 from alfred_refs.entities import Entities
-from alfred_refs.labels import LONGEST, clean
+from alfred_refs.labels import LONGEST, Label, clean
 from tests.fix_session import TravelLog
 from tests.models import Guest, MealPlan, Order, Person, Recipe
 
@@ -67,6 +67,7 @@ def labels(session: RefSession) -> dict[str, str | None]:
         ("Crème brûlée 🍮", "Crème brûlée 🍮"),
         ("'; drop table -- `x` | # y", "'; drop table -- `x` | # y"),
         (f"Soup {KEY}", "Soup <key>"),
+        (" " * 1_980 + f"Soup {KEY}", "Soup"),
         (f"Soup {KEY[:8]}\u200b{KEY[8:]}", "Soup <key>"),
         ("", None),
         (" \n\0 ", None),
@@ -77,6 +78,16 @@ def labels(session: RefSession) -> dict[str, str | None]:
 def test_a_label_is_one_short_line_without_keys(text: str, label: str | None) -> None:
     """Whatever is in the attribute: it was written by somebody."""
     assert clean(text) == label
+
+
+def test_a_line_has_its_keys_whole_or_not_at_all() -> None:
+    """For the tools, which put marks in their place."""
+    label = Label(lambda loaded: loaded["name"])
+    short, long = f"Soup\n{KEY}", "x" * 190 + f" {KEY} of it"
+
+    assert [label.line({"name": text}) for text in (short, long, None)] == [
+        *(f"Soup {KEY}", "x" * 190 + " …", None)
+    ]
 
 
 class Base(DeclarativeBase):

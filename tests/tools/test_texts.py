@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +15,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
 from alfred_refs import AsyncRefSession, Conversation, EntityNameError, RefRegistry, RefSession
-from alfred_refs.errors import KeyColumnError
+from alfred_refs.errors import KeyColumnError, UnknownRefError
 from alfred_refs.guard import find_keys
 from alfred_refs.store import MemoryStore
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset, Writing
@@ -261,7 +262,10 @@ def test_forks_and_exports_have_the_same_marks(notes: Engine, chat: RefSession) 
         filters = [{"field": "id", "op": "=", "value": "key_7"}]
         error = toolset.call(session, "db_read", {"table": "notes", "filters": filters})["error"]
         assert (error["code"], error["known"]) == ("unknown_ref", ["note_1"])
-        assert not session.conversation or session.conversation.names_of(OTHER) == {}
+        assert conversation.names_of(OTHER) == {}
+        with pytest.raises(UnknownRefError) as caught:
+            conversation.resolve("keys_1")
+        assert caught.value.known == ()
 
 
 # What comes in
@@ -333,6 +337,7 @@ def test_a_filter_on_what_is_shown_finds_the_row(notes: Engine, chat: RefSession
         ({"orders": [1]}, "invalid_value"),
         ({"orders": ["<note_1>", "<order_9>"]}, "invalid_value"),
         ({"orders": ["a <order_1>"]}, "invalid_value"),
+        ({"orders": ["<bill_1>"]}, "invalid_value"),
         ({"orders": ["<order_1:hex>"]}, "invalid_value"),
         ({"basket": {"sum": "<order_1>"}}, "invalid_value"),
         ({"basket": {"order_id": 1}}, "invalid_value"),
@@ -350,6 +355,7 @@ def test_what_stands_for_nothing_is_refused(
     keep(notes, Note(id=FIRST, title="as it was"))
     assert chat.conversation is not None
     chat.conversation.refer_all(Order, [1])
+    chat.conversation.refer_pairs([("bill", 1)])
     chat.conversation.draft(Note, {"title": "pending"})
     assert refused(chat, **data)["code"] == code
     assert stored(notes)[FIRST]["title"] == "as it was"
@@ -436,6 +442,42 @@ def test_the_entity_of_keys_in_texts_is_reserved() -> None:
         Toolset([Key])
     with pytest.raises(EntityNameError, match="that of keys in texts"):
         RefRegistry(store=MemoryStore()).conversation("chat-7").refer("key", 7)
+
+
+def test_marks_stand_for_keys_wherever_texts_are_given(notes: Engine, chat: RefSession) -> None:
+    """In or-filters, in other rows of the same call, and in what is searched for by meaning."""
+    meant: list[str | None] = []
+
+    class Search(Hooks):
+        def before_read(self, read: Reading) -> None:
+            meant.append(read.semantic)
+            read.answer_empty("nothing like that")
+
+    keep(notes, Note(id=FIRST, title=f"of {OTHER}"))
+    [row] = read(chat)
+    is_it = {"field": "title", "op": "=", "value": row["title"]}
+    assert done(chat, "db_read", table="notes", or_filters=[is_it])["count"] == 1
+    data = {"title": row["title"]}
+    done(chat, "db_create", table="notes", data=data, also=[{"table": "notes", "data": [data]}])
+    assert [note["title"] for note in stored(notes).values()] == [f"of {OTHER}"] * 3
+    similar = {"field": "_semantic", "op": "similar", "value": row["title"]}
+    read(chat, similar, tools=Toolset([Note, Order], hooks={Note: [Search()]}))
+    assert meant == [f"of {OTHER}"]
+
+
+def test_a_cursor_has_no_key_and_stays_as_it_is(notes: Engine, chat: RefSession) -> None:
+    """It goes on after a text with a key in it."""
+    keep(notes, *(Note(id=key, title=f"of {n} {OTHER}") for n, key in enumerate(KEYS[:3])))
+    asked: Answer = {"table": "notes", "columns": ["title"], "order_by": "title", "limit": 1}
+    titles, cursor = [], {}
+    for _ in range(3):
+        answer = done(chat, "db_read", **asked, **cursor)
+        titles += [row["title"] for row in answer["rows"]]
+        if answer["more"]:
+            cursor = {"cursor": answer["cursor"]}
+            assert find_keys(base64.urlsafe_b64decode(answer["cursor"] + "==").decode()) == []
+
+    assert titles == [f"of {n} <key_1>" for n in range(3)]
 
 
 # Hooks, drafts, cuts
