@@ -12,7 +12,14 @@ import pytest
 from sqlalchemy import Engine, delete, insert, select
 from sqlalchemy.orm import Session
 
-from alfred_refs import Conversation, GoneRefError, Ownership, RefRegistry, RefSession
+from alfred_refs import (
+    Conversation,
+    GoneRefError,
+    Ownership,
+    RefRegistry,
+    RefSession,
+    StaleDraftError,
+)
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import Toolset
 from tests import owned
@@ -358,6 +365,16 @@ def test_an_integer_that_a_saver_told_nobody_of_is_found_by_a_session(
     assert RefRegistry(tables).conversation("chat-7").resolve("gen_order_1") == 41
 
 
+def test_whoever_reserves_a_key_for_it_is_told_of_the_row(
+    tables: Engine, untold: uuid.UUID
+) -> None:
+    """There is nothing left to insert: the key is that of the row, and the registry knows it."""
+    chat = RefRegistry(tables).conversation("chat-7")
+    [draft] = chat.reserve_keys({DRAFT: uuid.uuid4()}).values()
+
+    assert (draft.state, draft.saved, draft.key) == ("saved", "recipe_1", untold)
+
+
 # Turns
 
 
@@ -403,3 +420,15 @@ def test_a_session_works_in_the_turn_of_its_conversation(
     assert (view.turn, view.draft(Recipe, {}).turn) == (1, 1)
     assert view.begin_turn() == 3
     assert (conversation.turn, conversation.draft(Recipe, {}).turn) == (3, 3)
+
+
+def test_the_draft_that_somebody_has_edited_is_named(conversation: Conversation) -> None:
+    """Of several that were to be edited, and of which none is."""
+    refs = [conversation.draft(Recipe, {"name": name}).ref for name in "ABC"]
+    conversation.edit_draft(refs[1], {"name": "other"})
+    contents = {ref: {"name": "mine"} for ref in refs}
+    with pytest.raises(StaleDraftError) as caught:
+        conversation.edit_drafts(contents, versions=dict.fromkeys(refs, 1))
+
+    assert (caught.value.ref, caught.value.version, caught.value.newest) == (refs[1], 1, 2)
+    assert [each.content["name"] for each in conversation.drafts()] == ["A", "other", "C"]
