@@ -18,6 +18,7 @@ from alfred_refs.keys import Key, spells_uuid
 from alfred_refs.refs import draft_named
 from alfred_refs.session import RefSession
 
+from .cuts import shallow
 from .filters import Keys
 from .foreign import Foreign, bounded, foreign_of, labelled
 from .hooks import Row
@@ -166,7 +167,7 @@ class Call:
         if mode == "legend":
             answer["labels"] = legend
         if notes:
-            answer["notes"] = list(notes)
+            answer["notes"], _ = shallow(list(notes))
         if rendering is not None and rendering.cut:
             answer["cut"] = rendering.cut
         return answer

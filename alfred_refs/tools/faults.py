@@ -29,7 +29,7 @@ from alfred_refs.errors import (
     UnknownRefError,
     WrongEntityError,
 )
-from alfred_refs.refs import draft_named, parse_ref
+from alfred_refs.refs import KEY, draft_named, parse_ref
 
 from .errors import (
     CheckFailedError,
@@ -150,7 +150,7 @@ def _of_listed(error: BadRefError, listed: Collection[str]) -> BadRefError:
     offered = [*error.known, *([] if error.near is None else [error.near])]
     fewer = error.offering([ref for ref in offered if _entity_in(ref) in listed])
     entity = None if error.ref is None else _entity_in(error.ref)
-    if error.ref is None or entity in (None, error.expected, *listed):
+    if error.ref is None or entity in (None, KEY, error.expected, *listed):
         return fewer
     known = {ref: fewer.labels.get(ref) for ref in fewer.known}
     unknown = UnknownRefError if draft_named(error.ref) is None else UnknownDraftError
