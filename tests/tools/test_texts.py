@@ -469,7 +469,8 @@ def test_a_cursor_has_no_key_and_stays_as_it_is(notes: Engine, chat: RefSession)
     """It goes on after a text with a key in it."""
     keep(notes, *(Note(id=key, title=f"of {n} {OTHER}") for n, key in enumerate(KEYS[:3])))
     asked: Answer = {"table": "notes", "columns": ["title"], "order_by": "title", "limit": 1}
-    titles, cursor = [], {}
+    titles: list[str] = []
+    cursor: Answer = {}
     for _ in range(3):
         answer = done(chat, "db_read", **asked, **cursor)
         titles += [row["title"] for row in answer["rows"]]
