@@ -375,6 +375,26 @@ def test_whoever_reserves_a_key_for_it_is_told_of_the_row(
     assert (draft.state, draft.saved, draft.key) == ("saved", "recipe_1", untold)
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_row_that_was_there_names_no_draft_after_a_rollback(
+    session: RefSession, conversation: Conversation, recipes: list[Recipe], whole: bool
+) -> None:
+    """It is loaded anew, as the table has it: only what is new has the draft's ref again."""
+    draft = conversation.draft(Recipe, SOUP).ref
+    there = session.scalars(select(Recipe).where(Recipe.name == recipes[0].name)).one()
+    new = Recipe(name="new", parent_recipe_id=draft)
+    undone = session if whole else session.begin_nested()
+    there.parent_recipe_id = draft
+    session.add_all([session.get_one(Recipe, draft), new])
+    session.flush()
+    assert there.parent_recipe_id == new.parent_recipe_id != draft
+    undone.rollback()
+
+    assert (there.parent_recipe_id, new.parent_recipe_id) == (None, draft)
+    session.commit()
+    assert session.scalars(select(Recipe.parent_recipe_id).distinct()).all() == [None]
+
+
 # Turns
 
 
