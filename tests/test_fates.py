@@ -390,7 +390,8 @@ def test_a_row_that_was_there_names_no_draft_after_a_rollback(
     assert there.parent_recipe_id == new.parent_recipe_id != draft
     undone.rollback()
 
-    assert (there.parent_recipe_id, new.parent_recipe_id) == (None, draft)
+    shown: list[Any] = [there.parent_recipe_id, new.parent_recipe_id]
+    assert shown == [None, draft]
     session.commit()
     assert session.scalars(select(Recipe.parent_recipe_id).distinct()).all() == [None]
 
