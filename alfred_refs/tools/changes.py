@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import inspect
-from sqlalchemy.orm import MANYTOONE
+from sqlalchemy.orm import ONETOMANY
 
 from alfred_refs import sqla
 
@@ -79,11 +78,7 @@ class Changes:
         Raises:
             ToolError: that is not for the model to do.
         """
-        table.check("update")
-        for name in fixed:
-            if name not in table.columns or not table.columns[name].updatable:
-                usable = [each.name for each in table.columns.values() if each.updatable]
-                raise UnknownColumnError(table.name, name, usable)
+        check_update(table, fixed)
         return self.ask(table, "update", instances, record).records[0]
 
     def ask(
@@ -135,6 +130,19 @@ class Changes:
         return [rendering.row(instance, shape) for instance in saved]
 
 
+def check_update(table: ToolTable, names: Iterable[str]) -> None:
+    """Check that a model may change some columns of rows that are there.
+
+    Raises:
+        ToolError: it may not.
+    """
+    table.check("update")
+    for name in names:
+        if name not in table.columns or not table.columns[name].updatable:
+            usable = [each.name for each in table.columns.values() if each.updatable]
+            raise UnknownColumnError(table.name, name, usable)
+
+
 def put(instances: Iterable[Any], record: Mapping[str, Any]) -> None:
     """Change rows."""
     for instance in instances:
@@ -142,16 +150,15 @@ def put(instances: Iterable[Any], record: Mapping[str, Any]) -> None:
             setattr(instance, name, value)
 
 
-def moved(instance: Any) -> list[str]:
-    """Return the columns of an instance that the mapping changes because another was related.
+def replaced(instance: Any) -> Iterator[tuple[Any, list[str]]]:
+    """Yield the rows that have lost an instance to others, and the columns that say it.
 
-    A relationship to one row has been set from its other side.
+    Where one row alone may be related, the mapping takes the place of the one that was.
     """
     state = sqla.state_of(instance)
-    mapper = inspect(type(instance)).mapper
-    return [
-        mapper.get_property_by_column(column).key
-        for each in mapper.relationships
-        if each.direction is MANYTOONE and each.key in state.committed_state
-        for column in each.local_columns
-    ]
+    for each in state.mapper.relationships:
+        if each.direction is ONETOMANY and not each.viewonly:
+            names = sqla.attributes_of(each.mapper, each.remote_side)
+            columns = [names.get(column, "") for column in each.remote_side]
+            for other in state.attrs[each.key].history.deleted or ():
+                yield other, columns

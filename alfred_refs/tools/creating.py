@@ -23,7 +23,7 @@ from alfred_refs.errors import SavedDraftError
 
 from .arguments import DbCreate, NewRows
 from .batches import Batch, check_said, together
-from .changes import Changes, moved, put
+from .changes import Changes, put, replaced
 from .draft_writing import changed_content
 from .errors import InvalidArgumentsError, TooManyRowsError
 from .hooks import Writing
@@ -217,9 +217,9 @@ class Creator(Writer):
         Raises:
             ToolError: that is not for the model to do.
         """
-        for instance in self._session.dirty:
-            columns = [] if instance in known else moved(instance)
-            for table, rows in changes.by_table([instance]) if columns else ():
+        others = [pair for each in self._session.dirty for pair in replaced(each)]
+        for instance, columns in others:
+            for table, rows in changes.by_table([] if instance in known else [instance]):
                 table.check("delete")  # as an orphan
                 changes.update(table, rows, dict.fromkeys(columns), columns)
 

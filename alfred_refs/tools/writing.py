@@ -16,7 +16,7 @@ from alfred_refs.entries import Draft
 
 from .arguments import DbCreate, DbDelete, DbUpdate
 from .calls import Call
-from .changes import Changes, put
+from .changes import Changes, check_update, put
 from .deleting import Deleter, check_changed
 from .draft_writing import DraftWriter
 from .errors import (
@@ -71,7 +71,10 @@ class Writer:
         if not instances:
             return self._nothing(writing, table, conditions, "rows")
         beside = Changes(self._call, arguments)
-        for nearest, rows in beside.by_table(instances):
+        groups = [*beside.by_table(instances)]
+        for nearest, _ in groups:  # before any hook is asked
+            check_update(nearest, arguments.data)
+        for nearest, rows in groups:
             values = writing.records[0]
             if nearest is not table:  # of a subclass, which has rules of its own
                 values = beside.update(nearest, rows, dict(values), arguments.data)

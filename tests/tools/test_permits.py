@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, ForeignKey, event, select
+from sqlalchemy import Engine, ForeignKey, ForeignKeyConstraint, UniqueConstraint, event, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
 from alfred_refs import RefSession
@@ -91,6 +91,34 @@ class CrateStamp(Base):
 
     crate_id: Mapped[int] = mapped_column(ForeignKey("crates.id"), primary_key=True)
     stamp_id: Mapped[int] = mapped_column(ForeignKey("stamps.id"), primary_key=True)
+
+
+class Seat(Base):
+    """Is referred to by two columns, and has room for one."""
+
+    __tablename__ = "seats"
+    __table_args__ = (UniqueConstraint("row", "number"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    row: Mapped[int]
+    number: Mapped[int]
+
+    rider: Mapped[Rider | None] = relationship(back_populates="seat")
+
+
+class Rider(Base):
+    """Has a seat."""
+
+    __tablename__ = "riders"
+    __table_args__ = (
+        ForeignKeyConstraint(["seat_row", "seat_number"], ["seats.row", "seats.number"]),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    seat_row: Mapped[int | None] = mapped_column(info={"ref": None})
+    seat_number: Mapped[int | None] = mapped_column(info={"ref": None})
+
+    seat: Mapped[Seat | None] = relationship(back_populates="rider")
 
 
 class Audit(Base):
@@ -437,6 +465,26 @@ def test_rows_inside_a_row_inside_are_moved(
 
     assert hooks.seen == [("update", ["thing_1"], [{"crate_id": None}])]
     assert rows(packed)["things"][0] == (1, None, 3)
+
+
+def test_a_row_that_loses_its_place_to_a_draft_is_held(
+    packed: Engine, session: RefSession
+) -> None:
+    """Where one row alone may have a place, the mapping takes it from whoever has it."""
+    with Session(packed) as plain:
+        plain.add(Seat(row=1, number=1, rider=Rider()))
+        plain.commit()
+    assert session.conversation is not None
+    seat = session.conversation.refer(Seat, 1)
+    before, ref = rows(packed), draft(session, Rider, {"seat": seat})
+    loaded = session.scalars(select(Seat)).one().rider
+
+    toolset = Toolset([Seat, Rider], verbs={Rider: ["create"]})
+    answer = toolset.call(session, "db_create", {"table": "riders", "from_draft": ref})
+    assert loaded is not None
+    assert answer["error"]["code"] == "read_only_table"
+    session.rollback()
+    assert rows(packed) == before
 
 
 def test_a_link_changes_no_row_that_it_leads_to(
