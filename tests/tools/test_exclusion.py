@@ -130,7 +130,6 @@ def test_a_draft_that_is_excluded_stays_one(
     asked = {"table": "stays", "from_draft": draft}
     assert toolset.call(session, "db_create", asked)["error"]["code"] == "conflict"
     assert [each.ref for each in conversation.drafts()] == [draft]
-    session.rollback()
     saved = toolset.call(session, "db_create", {**asked, "data": {"first": 3}})
 
     assert saved["saved"] == {draft: saved["rows"][0]["id"]}
