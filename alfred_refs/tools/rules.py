@@ -101,7 +101,7 @@ def rules_named(name: str | None, table: ToolTable) -> list[Rule]:
         number = name[len(name.rstrip("0123456789")) :]
         unnamed = ((each, of) for each, of in every if _name_of(each) is None)
         called = [(each, of) for each, of in unnamed if _made_name(each, of, number) == name]
-    rules = [_rule(each, of, table) or _about(each, table) for each, of in called]
+    rules = [_rule(each, of, table) or _about(each, of, table) for each, of in called]
     return sorted(rules, key=str)
 
 
@@ -158,9 +158,11 @@ def _rule(constraint: Any, of: Table, table: ToolTable) -> Rule | None:
     return None
 
 
-def _about(constraint: Any, table: ToolTable) -> Rule:
+def _about(constraint: Any, of: Table, table: ToolTable) -> Rule:
     """Return which columns a constraint is about, and not what it says."""
-    names = [_attribute(column, table) for column in getattr(constraint, "columns", ())]
+    # those of an exclusion constraint may be given by their names alone
+    columns = (of.columns.get(each.name) for each in getattr(constraint, "columns", ()))
+    names = [_attribute(column, table) for column in columns if column is not None]
     return Rule(tuple(name for name in names if name is not None), is_hidden=None in names)
 
 

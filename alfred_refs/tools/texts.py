@@ -24,6 +24,8 @@ from alfred_refs.keys import Key
 from alfred_refs.marks import Mark, Spelt, cut, encode, head, keys_in
 from alfred_refs.refs import KEY
 
+_FEWEST = 32  # letters that a key is spelt with
+
 
 class Verbatim(str):
     """A text that a model sees as it is: a cursor, or a UUID of a column that has no keys."""
@@ -103,6 +105,7 @@ class _Outgoing:
     def __init__(self, longest: int | None) -> None:
         self.differs = False
         self._longest = longest
+        self._texts: set[str] = set()  # that are not told as they are
         self._spelt: dict[Spelt, None] = {}
         self._keys: dict[uuid.UUID, None] = {}
         self._numbers: dict[tuple[str, Key], None] = {}
@@ -111,6 +114,8 @@ class _Outgoing:
 
     def looked_at(self, value: Any) -> Any:
         """Return a value of JSON's types and those that are told apart, and note its keys."""
+        if type(value) is str and len(value) < _FEWEST and "<" not in value:  # the common way
+            return value
         if isinstance(value, dict):
             return {self._name(name): self.looked_at(each) for name, each in value.items()}
         if isinstance(value, list | tuple):
@@ -118,7 +123,7 @@ class _Outgoing:
         return self._leaf(value)
 
     def _name(self, name: Any) -> Any:
-        return self._leaf(name if isinstance(name, uuid.UUID) else str(name))
+        return self.looked_at(name if isinstance(name, uuid.UUID) else str(name))
 
     def _leaf(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -140,10 +145,11 @@ class _Outgoing:
             return text
         if self._longest is not None and not isinstance(text, Cut):
             text = shortened(text, self._longest)
-        self.differs = self.differs or "<" in text or isinstance(text, Cut)
-        for spelt in keys_in(text):
+        found = dict.fromkeys(keys_in(text))
+        if found or "<" in text or isinstance(text, Cut):
             self.differs = True
-            self._spelt[spelt] = None
+            self._texts.add(text)
+            self._spelt |= found
         return text
 
     def name(self, conversation: DraftMap) -> None:
@@ -175,6 +181,8 @@ class _Outgoing:
     def _written_text(self, text: str) -> str:
         if isinstance(text, Verbatim):
             return str(text)
+        if text not in self._texts:
+            return text
         written = encode(text, self._mark_of)
         return f"{written}…{cut(text.more)}" if isinstance(text, Cut) else written
 

@@ -115,8 +115,9 @@ def test_rows_that_exclude_each_other_are_a_conflict(
     ):
         error = toolset.call(session, tool, {"table": table, **asked})["error"]
         assert (error["code"], error["table"], error["columns"]) == ("conflict", table, columns)
-        assert f"a row of {table!r} with " in error["message"]
-        assert "is there already; nothing was changed" in error["message"]
+        [column] = columns
+        fact = f"a row of {table!r} is there whose values in {column!r} exclude the given ones"
+        assert error["message"].startswith(f"{fact}; nothing was changed")
         assert "_apart" not in error["message"]
     assert nights(tables, table) == [(1, 3), (5, 7)]
 
@@ -165,4 +166,4 @@ def test_a_conflict_in_a_column_that_is_not_mapped_names_none(
     error = toolset.call(session, "db_create", new)["error"]
 
     assert (error["code"], error["columns"]) == ("conflict", [])
-    assert "a row of 'seats' with values that exclude this one is there" in error["message"]
+    assert "a row of 'seats' is there already with values that are not shown" in error["message"]
