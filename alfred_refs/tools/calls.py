@@ -161,8 +161,7 @@ class Call:
         """Return an answer with labels, notes, and what was left out of its rows."""
         mode, tables = self.setting.labels, self.setting.tables
         shown = [] if rendering is None else rendering.shown
-        found = [each for entry in shown for each in foreign_of(*entry, tables)]
-        few = bounded([*found, *foreign], self.setting.limits.related)
+        few = bounded([*foreign_of(shown, tables), *foreign], self.setting.limits.related)
         legend = labelled(self.session, list(few), mode)
         if mode == "legend":
             answer["labels"] = legend

@@ -101,10 +101,21 @@ def places_of(shown: Sequence[Any]) -> list[int]:
     return [place for place, each in enumerate(shown) if isinstance(each, str)]
 
 
-def foreign_of(row: Row, instance: Any, shape: Shape, tables: ToolTables) -> Iterator[Foreign]:
-    """Yield the refs to other rows in a row whose labels can be read."""
-    loaded = sqla.state_of(instance).dict
-    for column, key, target in referring(shape, tables):
+def foreign_of(shown: Iterable[tuple[Row, Any, Shape]], tables: ToolTables) -> Iterator[Foreign]:
+    """Yield the refs to other rows, in rows, whose labels can be read."""
+    columns: dict[int, list[tuple[ToolColumn, KeyColumn, ToolTable]]] = {}  # of a shape
+    for row, instance, shape in shown:
+        if id(shape) not in columns:
+            columns[id(shape)] = list(referring(shape, tables))
+        yield from _foreign_in(row, sqla.state_of(instance).dict, columns[id(shape)])
+
+
+def _foreign_in(
+    row: Row,
+    loaded: Mapping[str, Any],
+    columns: Iterable[tuple[ToolColumn, KeyColumn, ToolTable]],
+) -> Iterator[Foreign]:
+    for column, key, target in columns:
         # what is shown may be a hook's by now
         keys, shown = loaded.get(column.name), row.get(column.name)
         by = None if key.by is None else key.by.column

@@ -21,7 +21,7 @@ from .cuts import DEEPEST_SHOWN, shallow
 from .errors import UnknownColumnError
 from .hooks import Row
 from .table import ROW_REF, ToolColumn, ToolTable
-from .texts import Cut, Verbatim, shortened
+from .texts import Cut, Verbatim, is_plain, shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +152,21 @@ class Rendering:
         name = row.get(ROW_REF) or getattr(instance, shape.table.own or "", "")
         path = path or str(name)
         for column in shape.columns:
-            where = f"{path}.{column.name}"
-            value = column.show(self.shallow(getattr(instance, column.name), where))
-            row[column.name] = self.fitting(value, column, where)
+            row[column.name] = self._shown(column, getattr(instance, column.name), path)
         self.shown.append((row, instance, shape))
         for name, child in shape.children.items():
             related, is_list = self.related_of(instance, child), shape.table.is_list(name)
             show = self._rows if is_list else self._one
             row[name] = show(related, child, f"{path}.{name}")
         return row
+
+    def _shown(self, column: ToolColumn, value: Any, path: str) -> Any:
+        if isinstance(value, list | dict):
+            value = self.shallow(value, f"{path}.{column.name}")
+        shown = column.show(value)
+        if is_plain(shown) and (shown.__class__ is not str or len(shown) <= self.limits.text):
+            return shown
+        return self.fitting(shown, column, f"{path}.{column.name}")
 
     def _one(self, related: Related, shape: Shape, path: str) -> Row | None:
         for each in related.rows:

@@ -99,13 +99,21 @@ def told(value: Any, conversation: DraftMap, longest: int | None = None) -> Any:
     return outgoing.written(plain)
 
 
+def is_plain(value: Any) -> bool:
+    """Tell whether a value is surely told as it is: there is no room for a key in it."""
+    kind = type(value)
+    if kind is str:
+        return len(value) < _FEWEST and "<" not in value
+    return value is None or kind is int or kind is bool
+
+
 class _Outgoing:
     """One answer: looked at as a whole, then written with the names of all its keys."""
 
     def __init__(self, longest: int | None) -> None:
         self.differs = False
         self._longest = longest
-        self._texts: set[str] = set()  # that are not told as they are
+        self._texts: dict[int, str] = {}  # that are not told as they are, by their identity
         self._spelt: dict[Spelt, None] = {}
         self._keys: dict[uuid.UUID, None] = {}
         self._numbers: dict[tuple[str, Key], None] = {}
@@ -114,10 +122,15 @@ class _Outgoing:
 
     def looked_at(self, value: Any) -> Any:
         """Return a value of JSON's types and those that are told apart, and note its keys."""
-        if type(value) is str and len(value) < _FEWEST and "<" not in value:  # the common way
+        if is_plain(value):  # the common way
             return value
         if isinstance(value, dict):
-            return {self._name(name): self.looked_at(each) for name, each in value.items()}
+            return {
+                name if is_plain(name) and type(name) is str else self._name(name): (
+                    each if is_plain(each) else self.looked_at(each)
+                )
+                for name, each in value.items()
+            }
         if isinstance(value, list | tuple):
             return [self.looked_at(each) for each in value]
         return self._leaf(value)
@@ -135,20 +148,18 @@ class _Outgoing:
             else:
                 self._keys[value] = None
             return value
-        is_plain = value is None or isinstance(value, bool | int)
-        is_plain = is_plain or (isinstance(value, float) and math.isfinite(value))
-        return value if is_plain else self._text(str(to_jsonable_python(value, fallback=str)))
+        is_json = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+        return value if is_json else self._text(str(to_jsonable_python(value, fallback=str)))
 
     def _text(self, text: str) -> str:
         if isinstance(text, Verbatim):
-            self.differs = True
-            return text
+            return str(text)  # another object, which is not written again
         if self._longest is not None and not isinstance(text, Cut):
             text = shortened(text, self._longest)
         found = dict.fromkeys(keys_in(text))
         if found or "<" in text or isinstance(text, Cut):
             self.differs = True
-            self._texts.add(text)
+            self._texts[id(text)] = text
             self._spelt |= found
         return text
 
@@ -179,9 +190,7 @@ class _Outgoing:
         return value
 
     def _written_text(self, text: str) -> str:
-        if isinstance(text, Verbatim):
-            return str(text)
-        if text not in self._texts:
+        if id(text) not in self._texts:
             return text
         written = encode(text, self._mark_of)
         return f"{written}…{cut(text.more)}" if isinstance(text, Cut) else written
