@@ -111,7 +111,7 @@ def test_drafts_are_shown_beneath_the_refs(engine: Engine, registry: RefRegistry
     with_keys = document(engine, "show", "chat-7", "--keys")["entries"][-3:]
 
     assert [line.split(maxsplit=1) for line in lines] == [
-        ["gen_recipe_1", "Soup            saved as recipe_1"],
+        ["gen_recipe_1", "Butter Chicken  saved as recipe_1"],
         ["gen_recipe_2", "a b             discarded"],
         ["gen_recipe_3", "-               pending"],
     ]
@@ -119,7 +119,7 @@ def test_drafts_are_shown_beneath_the_refs(engine: Engine, registry: RefRegistry
         "ref": "gen_recipe_1",
         "entity": "recipe",
         "number": 1,
-        "label": "Soup",
+        "label": "Butter Chicken",
         "gone": None,
         "draft": "saved",
         "saved": "recipe_1",

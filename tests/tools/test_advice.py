@@ -291,7 +291,6 @@ NEW: list[Named] = [
     {"course": "dessert"},
     {"tags": "hot"},
     {"tags": [["hot"]]},
-    {"name": "<key>"},
     {"cuisine_id": "Indian"},
     {"cuisine_id": "cuisine_9"},
     {"cuisine_id": "dish_1"},
@@ -378,7 +377,7 @@ def test_no_mistake_is_answered_with_advice_for_developers(
         answer = toolset.call(session, tool, arguments)
         told(answer)
         codes.add(answer["error"]["code"])
-    assert len(codes) >= 23, codes
+    assert len(codes) >= 23, sorted(codes)
 
 
 def test_what_cannot_be_changed_is_answered_without_advice(

@@ -38,13 +38,13 @@ class Tag(Base):
 class Post(Base):
     """Names tags in lists, of either kind."""
 
-    __tablename__ = "posts"
+    __tablename__ = "listed_posts"
 
     id: Mapped[int] = mapped_column(primary_key=True)
     first_tag: Mapped[int | None] = mapped_column(ForeignKey("tags.id"))
     tag_ids: Mapped[Any] = mapped_column(ARRAY(Integer), info={"ref": "tags.id"})
     codes: Mapped[Any] = mapped_column(ARRAY(Text), nullable=True, info={"ref": "tags.code"})
-    before_id: Mapped[int | None] = mapped_column(ForeignKey("posts.id"))
+    before_id: Mapped[int | None] = mapped_column(ForeignKey("listed_posts.id"))
 
     before: Mapped[Post | None] = relationship(remote_side="Post.id")
 
@@ -207,7 +207,7 @@ def test_keys_of_any_type_have_labels(tables: Engine, session: RefSession) -> No
         plain.add(Post(id=2, tag_ids=[], codes=None, before_id=1, first_tag=3))
         plain.commit()
     toolset = Toolset([Post, Tag])
-    asked = {"table": "posts", "columns": ["tag_ids", "codes", "first_tag", "before"]}
+    asked = {"table": "listed_posts", "columns": ["tag_ids", "codes", "first_tag", "before"]}
     first, second = toolset.call(session, "db_read", asked)["rows"]
 
     for row in (first, second["before"]):
