@@ -232,15 +232,22 @@ def test_null_is_a_value_where_it_is_given(call: Call) -> None:
 
 
 @pytest.mark.usefixtures("dishes")
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (FilterClause(field="id", op="!="), "has no value for '!='"),
+        (FilterClause(field="id", op="!=", value=""), "by an empty text"),
+        (FilterClause(field="nothing.name", op="=", value=1), "no column 'nothing'"),
+    ],
+)
 @pytest.mark.parametrize("in_place", [False, True])
 def test_what_a_hook_asks_for_is_checked_too(
-    session: RefSession, sent: list[str], in_place: bool
+    session: RefSession, sent: list[str], wrong: FilterClause, message: str, in_place: bool
 ) -> None:
     """Whether it gives other arguments, or changes those that there are."""
 
     class Careless(Hooks):
         def before_read(self, read: Reading) -> None:
-            wrong = FilterClause(field="id", op="!=")
             if in_place:
                 read.arguments.filters.append(wrong)
             else:
@@ -249,7 +256,7 @@ def test_what_a_hook_asks_for_is_checked_too(
     toolset = Toolset(MODELS, hooks={Dish: [Careless()]})
     answer = toolset.call(session, "db_read", {"table": "dishes"})
 
-    assert "has no value for '!='" in answer["error"]["message"]
+    assert message in answer["error"]["message"]
     assert [each for each in sent if "dishes" in each] == []
 
 
