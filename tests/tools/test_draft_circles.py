@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -76,12 +77,13 @@ CIRCLES: list[dict[str, Content]] = [
 
 
 @pytest.fixture
-def drafts(tables: Engine, conversation: Conversation) -> Conversation:
+def drafts(tables: Engine, conversation: Conversation) -> Iterator[Conversation]:
     """A conversation with drafts of two nodes and a leaf, in which nothing is yet."""
     Base.metadata.create_all(tables)
     for model in (Node, Node, Leaf):
         conversation.draft(model, {})
-    return conversation
+    yield conversation
+    Base.metadata.drop_all(tables)
 
 
 def held(conversation: Conversation) -> dict[str, Content]:

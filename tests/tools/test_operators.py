@@ -7,7 +7,7 @@ import enum
 import itertools
 import json
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, get_args
 
@@ -233,15 +233,18 @@ def mapped(type_: TypeEngine[Any]) -> type[Any]:
     return Thing
 
 
-def with_rows(engine: Engine, type_: TypeEngine[Any], value: Any) -> type[Any]:
-    """Return a class with one column of a type, and two rows: one has nothing there."""
+@pytest.fixture
+def thing(tables: Engine, name: str) -> Iterator[type[Any]]:
+    """A class with one column of a type, and two rows: one has nothing there."""
+    type_, value = TYPES[name]
     thing = mapped(type_)
-    thing.metadata.create_all(engine)
+    thing.metadata.create_all(tables)
     rows = [{"id": uuid.uuid4()}, *([{"value": value}] if value is not None else [{}])]
-    with engine.begin() as connection:
+    with tables.begin() as connection:
         for row in rows:
             connection.execute(thing.__table__.insert().values(**row))
-    return thing
+    yield thing
+    thing.metadata.drop_all(tables)
 
 
 @pytest.fixture(params=["psycopg", "asyncpg"])
@@ -258,11 +261,10 @@ async def aio(request: pytest.FixtureRequest, tables: Engine) -> AsyncIterator[A
 @pytest.mark.filterwarnings("ignore:Type object:DeprecationWarning")
 @pytest.mark.parametrize("name", TYPES)
 async def test_a_filter_is_answered_or_refused(
-    aio: AsyncRefSession, tables: Engine, name: str
+    aio: AsyncRefSession, thing: type[Any], name: str
 ) -> None:
     """Whatever the type, the operator and the value: no driver's error comes out of a call."""
-    type_, value = TYPES[name]
-    toolset = Toolset([with_rows(tables, type_, value)])
+    toolset = Toolset([thing])
     found = dict[str, int]()
     for each in ASKED:
         answer = await toolset.call_async(aio, "db_read", {"table": "things", "filters": [each]})
@@ -271,17 +273,15 @@ async def test_a_filter_is_answered_or_refused(
             found[each["op"]] = max(found.get(each["op"], 0), answer["count"])
 
     assert sorted(found) == sorted(toolset.tables.named("things").column("value").values.operators)
-    assert found["is_null"] == (1 if value is not None else 2)
+    assert found["is_null"] == (2 if TYPES[name][1] is None else 1)
 
 
 @pytest.mark.filterwarnings("ignore:Type object:DeprecationWarning")
 @pytest.mark.parametrize("name", TYPES)
 def test_drafts_and_rows_are_put_in_order_or_refused(
-    session: RefSession, conversation: Conversation, tables: Engine, name: str
+    session: RefSession, conversation: Conversation, thing: type[Any]
 ) -> None:
     """Whatever the type, and what a draft has of it; a filter on drafts is decided or refused."""
-    type_, value = TYPES[name]
-    thing = with_rows(tables, type_, value)
     toolset = Toolset([thing])
     refs = []
     for each in [*VALUES, *([each] for each in VALUES)]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -62,7 +63,7 @@ GIVEN: dict[str, list[Any]] = {
 
 
 @pytest.fixture
-def call(tables: Engine, session: RefSession) -> Call:
+def call(tables: Engine, session: RefSession) -> Iterator[Call]:
     """Call a tool on the shifts, which must not refuse it."""
     Base.metadata.create_all(tables)
     toolset = Toolset([Shift])
@@ -72,7 +73,8 @@ def call(tables: Engine, session: RefSession) -> Call:
         assert "error" not in answer, answer
         return answer
 
-    return call
+    yield call
+    Base.metadata.drop_all(tables)
 
 
 @pytest.mark.parametrize("name", GIVEN)
