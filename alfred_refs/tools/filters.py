@@ -14,7 +14,22 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Float, and_, cast, false, literal, not_, null, or_, true
+from sqlalchemy import (
+    ColumnElement,
+    Float,
+    Text,
+    and_,
+    cast,
+    false,
+    func,
+    inspect,
+    literal,
+    not_,
+    null,
+    or_,
+    select,
+    true,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import aliased
 
@@ -102,6 +117,8 @@ class Conditions:
         target = table.targets[name]
         other = aliased(target.model)
         met = self._clause(clause, rest, target, other)
+        if inspect(target.model).mapper.single:
+            return _joined(table, name, entity, other, met)
         relationship = getattr(entity, name).of_type(other)
         many = table.relationship(name).uselist
         exists: Condition = relationship.any(met) if many else relationship.has(met)
@@ -121,6 +138,18 @@ class Conditions:
             *(and_(*(c == part for c, part in zip(columns, key, strict=True))) for key in named)
         )
         return not_(met) if clause.op in NEGATIONS else met
+
+
+def _joined(table: ToolTable, name: str, entity: Any, other: Any, met: Condition) -> Condition:
+    """Return that there is a related row of a class that shares its table with others.
+
+    SQLAlchemy's `any()` and `has()` ask for its discriminator in the table around them, which may
+    be the same; a join asks for it in the alias.
+    """
+    row = aliased(table.model)
+    is_same = (getattr(row, each) == getattr(entity, each) for each in table.identity)
+    related = select(literal(1)).select_from(row).join(getattr(row, name).of_type(other))
+    return related.where(*is_same, met).exists()
 
 
 def _without(drafts: Collection[str], clause: FilterClause) -> FilterClause | bool:
@@ -219,11 +248,11 @@ def compared(clause: FilterClause, column: ToolColumn, attribute: Any) -> Condit
     wanted = checked(clause, column)
     match clause.op:
         case "is_null" | "is_not_null":
-            return _is_null(attribute, wanted=wanted)
+            return _is_null(column, attribute, wanted=wanted)
         case "in" | "not_in":
             return _is_in(attribute, wanted, negated=clause.op == "not_in")
     if wanted is None:
-        return _is_null(attribute, wanted=clause.op == "=")
+        return _is_null(column, attribute, wanted=clause.op == "=")
     met: Condition = _COMPARISONS[clause.op](
         _comparable(column, attribute), operand(attribute, wanted)
     )
@@ -244,7 +273,10 @@ def _comparable(column: ToolColumn, attribute: Any) -> Any:
     return cast(attribute, JSONB) if column.values.family == "json" else attribute
 
 
-def _is_null(attribute: Any, *, wanted: bool) -> Condition:
+def _is_null(column: ToolColumn, attribute: Any, *, wanted: bool) -> Condition:
+    """Return that a column has no value, as rows show it: null in JSON is shown as null, too."""
+    if column.values.family == "json":
+        attribute = func.nullif(cast(attribute, JSONB), cast(literal("null", Text), JSONB))
     met: Condition = attribute.is_(null()) if wanted else attribute.is_not(null())
     return met
 

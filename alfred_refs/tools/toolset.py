@@ -249,7 +249,12 @@ def _done(call: Call, arguments: Arguments) -> Answer:
 
     Drafts that somebody else has saved meanwhile are looked at once more: they are rows now.
     """
-    begin = partial(transaction, call.session, call.setting.limits.seconds)
+    begin = partial(
+        transaction,
+        call.session,
+        call.setting.limits.seconds,
+        writes=not isinstance(arguments, DbRead),
+    )
     try:
         with begin():
             return _answer(call, arguments)

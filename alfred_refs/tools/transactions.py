@@ -46,19 +46,63 @@ def left_as_found(session: RefSession) -> Iterator[None]:
 
 
 @contextmanager
-def transaction(session: RefSession, seconds: float | None) -> Iterator[None]:
+def transaction(
+    session: RefSession, seconds: float | None, *, writes: bool = False
+) -> Iterator[None]:
     """Have all that is done inside the `with` done or undone together.
 
+    What comes to nothing leaves no new object in the session, which the next flush would save.
+
     Args:
-        session: if it is in a transaction, this is a savepoint of that.
+        session: if it is in a transaction, or its connection is in one of somebody else's, this is
+            a savepoint of that.
         seconds: that one statement may take, `None` for as long as the application lets it.
+        writes: whether it matters that all is done or undone.
 
     Raises:
-        SetupError: something inside has ended the transaction.
+        SetupError: something inside has ended the transaction, or there can be none.
     """
+    with _joined(session):
+        before = session.new
+        try:
+            with _own(session, seconds, writes=writes):
+                yield
+        except BaseException:
+            for instance in session.new:
+                if instance not in before:
+                    session.expunge(instance)
+            raise
+
+
+@contextmanager
+def _joined(session: RefSession) -> Iterator[None]:
+    """Take part in the transaction that a session's connection is in, if it begins none itself.
+
+    To roll back a session that has joined one rolls back all of it, so nothing but a savepoint is
+    rolled back. To commit it only ends its part:
+    https://docs.sqlalchemy.org/en/20/orm/session_transaction.html, "Joining a Session into an
+    External Transaction".
+    """
+    bind, mode = session.bind, session.join_transaction_mode
+    if (
+        session.in_transaction()
+        or not (isinstance(bind, Connection) and bind.in_transaction())
+        or mode not in ("conditional_savepoint", "rollback_only")
+    ):
+        yield
+        return
+    session.begin()
+    try:
+        yield
+    finally:
+        session.commit()
+
+
+@contextmanager
+def _own(session: RefSession, seconds: float | None, *, writes: bool) -> Iterator[None]:
     is_part = session.in_transaction()
     with session.begin_nested() if is_part else session.begin() as own:
-        with _limited(session, own, seconds) as restore:
+        with _limited(session, own, seconds, writes=writes) as (connections, restore):
             yield
         if not own.is_active:
             raise SetupError(
@@ -68,38 +112,50 @@ def transaction(session: RefSession, seconds: float | None) -> Iterator[None]:
             )
         if is_part:  # else the setting ends with the transaction
             restore()
+        elif writes:
+            # to commit what has failed is to roll it back, without a word: a hook may have caught
+            # the error
+            for connection in connections:
+                _send(session, connection, "SELECT 1")
 
 
 @contextmanager
 def _limited(
-    session: RefSession, own: SessionTransaction, seconds: float | None
-) -> Iterator[Callable[[], None]]:
+    session: RefSession, own: SessionTransaction, seconds: float | None, *, writes: bool
+) -> Iterator[tuple[list[Connection], Callable[[], None]]]:
     """Limit how long a statement may take in a transaction, on each connection as it joins.
 
     Yields:
-        what puts back the limits as they were.
+        the connections, and what puts back the limits as they were.
     """
+    connections: list[Connection] = []
     before: list[tuple[Connection, str]] = []
 
-    def limit(_: object, joined: SessionTransaction, connection: Connection) -> None:
+    def join(_: object, joined: SessionTransaction, connection: Connection) -> None:
         # a savepoint's connection joins the transaction around it first, which keeps its limit
-        if joined is own and connection.dialect.name == "postgresql":
-            statement = _LIMIT.format(max(1, round((seconds or 0) * 1_000)))
-            before.append((connection, send(connection, statement).one()[0]))
+        if joined is not own:
+            return
+        if writes and getattr(connection.connection, "autocommit", False):
+            raise SetupError(
+                "a call that writes was begun on a connection in AUTOCOMMIT",
+                "give the session an engine with transactions: a call is done or undone as one",
+            )
+        connections.append(connection)
+        if seconds is not None and connection.dialect.name == "postgresql":
+            statement = _LIMIT.format(max(1, round(seconds * 1_000)))
+            before.append((connection, _send(session, connection, statement).one()[0]))
 
     def restore() -> None:
         for connection, was in before:
-            send(connection, _RESTORE.format(was))
+            _send(session, connection, _RESTORE.format(was))
 
-    def send(connection: Connection, statement: str) -> CursorResult[Any]:
-        with sqla.lifted(session):  # it is about no rows
-            return connection.exec_driver_sql(statement)
-
-    if seconds is None:
-        yield restore
-        return
-    event.listen(session, "after_begin", limit)
+    event.listen(session, "after_begin", join)
     try:
-        yield restore
+        yield connections, restore
     finally:
-        event.remove(session, "after_begin", limit)
+        event.remove(session, "after_begin", join)
+
+
+def _send(session: RefSession, connection: Connection, statement: str) -> CursorResult[Any]:
+    with sqla.lifted(session):  # it is about no rows
+        return connection.exec_driver_sql(statement)

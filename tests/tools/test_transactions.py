@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from sqlalchemy import Engine, delete, func, select, text
+from sqlalchemy import Engine, delete, func, insert, select, text
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
@@ -275,3 +275,102 @@ def call_of(
         "part": ("db_create", {"table": "parts", "data": {"dish_id": last, "note": "rice"}}),
         "emptied": ("db_delete", {"table": "dishes", "filters": by_ref}),
     }[kind]
+
+
+class Failing(Hooks):
+    """Has a statement fail, and goes on as if that did not matter."""
+
+    def __init__(self, when: str) -> None:
+        """Remember whether before or after what is written."""
+        self.when = when
+
+    def fail(self, session: RefSession) -> None:
+        """Send what PostgreSQL refuses."""
+        with suppress(DBAPIError):
+            session.connection().exec_driver_sql("SELECT 1 / 0")
+
+    def before_write(self, write: Writing) -> None:
+        """Fail, if that is when."""
+        if self.when == "before":
+            self.fail(write.session)
+
+    def after_write(self, write: Writing, rows: list[dict[str, Any]]) -> None:
+        """Fail, if that is when."""
+        del rows
+        if self.when == "after":
+            self.fail(write.session)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("state", [none, begun])
+def test_what_has_failed_is_not_committed_as_if_it_had_not(
+    session: RefSession, conversation: Conversation, tables: Engine, when: str, state: State
+) -> None:
+    """To commit it is to roll it back, and PostgreSQL says nothing; a draft would be lost."""
+    draft = conversation.draft(Dish, {"name": "Soup"}).ref
+    failing = Toolset(MODELS, hooks={Dish: [Failing(when)]})
+    arguments = {"table": "dishes", "from_draft": draft}
+    with pytest.raises(DBAPIError), state(session):
+        failing.call(session, "db_create", arguments)
+    session.rollback()
+
+    assert names(tables) == []
+    assert [each.state for each in conversation.drafts()] == ["pending"]
+    assert Toolset(MODELS).call(session, "db_create", arguments)["count"] == 1
+    assert names(tables) == ["Soup"]
+
+
+def test_a_call_that_raised_leaves_nothing_to_be_saved(
+    session: RefSession, toolset: Toolset, tables: Engine
+) -> None:
+    """A hook has caught the error of a flush: the row of the call would come with the next one."""
+
+    class Swallowing(Hooks):
+        def before_write(self, write: Writing) -> None:
+            write.session.add(Dish(name="Bad", servings=-1))
+            with suppress(DBAPIError):
+                write.session.flush()
+
+    with pytest.raises(InvalidRequestError):
+        Toolset(MODELS, hooks={Dish: [Swallowing()]}).call(session, "db_create", new("Soup"))
+    assert toolset.call(session, "db_create", new("Bread"))["count"] == 1
+    session.commit()
+
+    assert names(tables) == ["Bread"]
+
+
+JOINING = ["conditional_savepoint", "rollback_only", "create_savepoint"]
+
+
+@pytest.mark.parametrize("mode", JOINING)
+def test_a_transaction_that_was_joined_outlives_a_refused_call(
+    tables: Engine, conversation: Conversation, toolset: Toolset, mode: Any
+) -> None:
+    """A session on a connection that is in one: the application's rows are there, and its own."""
+    with tables.connect() as connection, connection.begin() as outer:
+        connection.execute(insert(Dish).values(name="Theirs"))
+        with RefSession(
+            connection, conversation=conversation, join_transaction_mode=mode
+        ) as session:
+            assert toolset.call(session, "db_create", new("Soup"))["count"] == 1
+            bad = {"table": "dishes", "data": {"name": "Bad", "servings": 0}}
+            assert toolset.call(session, "db_create", bad)["error"]["code"] == "check_failed"
+            assert outer.is_active
+            assert toolset.call(session, "db_create", new("Bread"))["count"] == 1
+        assert names(tables) == []
+        outer.commit()
+
+    assert names(tables) == ["Bread", "Soup", "Theirs"]
+
+
+def test_without_transactions_nothing_is_written(
+    tables: Engine, conversation: Conversation, toolset: Toolset
+) -> None:
+    """In AUTOCOMMIT a call could be done by half; reading is all that it does there."""
+    engine = tables.execution_options(isolation_level="AUTOCOMMIT")
+    with RefSession(engine, conversation=conversation) as session:
+        with pytest.raises(SetupError, match="AUTOCOMMIT"):
+            toolset.call(session, "db_create", new("Soup"))
+        assert toolset.call(session, "db_read", {"table": "dishes"})["count"] == 0
+
+    assert names(tables) == []
