@@ -357,7 +357,7 @@ def writing() -> Iterator[Asked]:
                 yield tool, {"table": "dishes", "filters": filters, "expect": expect, **more}
     yield "db_delete", {"table": "parts", "filters": part, "expect": "rice"}
     yield "db_delete", {"table": "dishes", "filters": by("id", "=", "dish_2")}
-    yield "db_delete", {"table": "dishes", "filters": by("name", "=", "Korma")}
+    yield "db_delete", {"table": "cuisines", "filters": by("name", "=", "Indian")}
     for data in ({"dish_id": None}, {"dish_id": "dish_9"}, {"dish_id": draft}, {}):
         yield "db_update", {"table": "parts", "filters": part, "data": data}
 
