@@ -247,7 +247,7 @@ def thing(tables: Engine, name: str) -> Iterator[type[Any]]:
     thing.metadata.drop_all(tables)
 
 
-@pytest.fixture(params=["psycopg", "asyncpg"])
+@pytest.fixture(params=["psycopg", pytest.param("asyncpg", marks=pytest.mark.once)])
 async def aio(request: pytest.FixtureRequest, tables: Engine) -> AsyncIterator[AsyncRefSession]:
     """A session in a conversation, with each driver that binds values by type."""
     engine = create_async_engine(tables.url.set(drivername=f"postgresql+{request.param}"))
@@ -276,6 +276,7 @@ async def test_a_filter_is_answered_or_refused(
     assert found["is_null"] == (2 if TYPES[name][1] is None else 1)
 
 
+@pytest.mark.once  # what is decided of drafts is decided in Python
 @pytest.mark.filterwarnings("ignore:Type object:DeprecationWarning")
 @pytest.mark.parametrize("name", TYPES)
 def test_drafts_and_rows_are_put_in_order_or_refused(
