@@ -24,7 +24,7 @@ from alfred_refs.errors import SavedDraftError
 from .arguments import DbCreate, NewRows
 from .batches import Batch, check_said, together
 from .changes import Changes, put, replaced
-from .draft_writing import changed_content
+from .draft_writing import changed_content, whole_draft
 from .errors import InvalidArgumentsError, TooManyRowsError
 from .hooks import Writing
 from .payloads import (
@@ -35,7 +35,9 @@ from .payloads import (
 from .table import ToolTable
 from .writing import Writer
 
-_DONE = "{} saved before: nothing was created now; to add more rows, name {} in another call"
+_DONE = "{} saved before: nothing was created now"
+_MORE = "; to add more rows, name {} in another call"
+_NOT_APPLIED = "'data' was not applied; to change the row, call db_update with {}"
 
 
 class Creator(Writer):
@@ -113,7 +115,8 @@ class Creator(Writer):
                 if draft.saved is not None:
                     raise SavedDraftError(draft.ref, draft.saved)
                 changed = changed_content(draft, _changes(given), table)
-                contents[draft.ref] = draft_changes(table, changed, stored=True)
+                whole = whole_draft(draft, changed, table)
+                contents[draft.ref] = draft_changes(table, changed, stored=True, whole=whole)
         return contents
 
     def _batch(
@@ -292,8 +295,10 @@ class Creator(Writer):
             answers.append(self._shown(table, [rows[ref] for ref in saved.values()]))
         saved = {ref: str(draft.saved) for ref, draft in drafts.items()}
         were = f"{next(iter(saved))!r} was" if len(saved) == 1 else "all these drafts were"
-        note = _DONE.format(were, ", ".join(map(repr, saved.values())))
-        return together(answers, saved, [note])
+        more = any(each.rows for each in given)
+        note = _DONE.format(were) + (_MORE.format(", ".join(map(repr, saved.values()))) * more)
+        unapplied = [drafts[ref].saved for each in given if each.data for ref in each.drafts]
+        return together(answers, saved, [note, *map(_NOT_APPLIED.format, map(repr, unapplied))])
 
     def _rows_of(self, refs: Sequence[str], table: ToolTable) -> dict[str, Any]:
         if not refs:

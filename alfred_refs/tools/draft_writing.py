@@ -127,8 +127,15 @@ def changed_content(draft: Draft, data: Mapping[str, Any], table: ToolTable) -> 
         ToolError: it is nothing that could be saved.
         DraftContentError: it is of a class that a model may not use.
     """
-    said = table_said(table, {**draft.content, **data})
-    return _with_changes(draft.content, draft_changes(said, data), said)
+    whole = {**draft.content, **data}
+    said = table_said(table, whole)
+    changes = draft_changes(said, data, whole=whole_draft(draft, whole, said))
+    return _with_changes(draft.content, changes, said)
+
+
+def whole_draft(draft: Draft, content: Mapping[str, Any], table: ToolTable) -> dict[str, Any]:
+    """Return what a draft holds, and its ref as its key."""
+    return {**content, str(table.own): draft.ref}
 
 
 def _with_changes(

@@ -63,7 +63,11 @@ def changes(table: ToolTable, payload: Mapping[str, Any]) -> Record:
 
 
 def draft_changes(
-    table: ToolTable, payload: Mapping[str, Any], *, stored: bool = False
+    table: ToolTable,
+    payload: Mapping[str, Any],
+    *,
+    stored: bool = False,
+    whole: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return what is to be changed of a draft's content, in JSON as it was given.
 
@@ -75,17 +79,20 @@ def draft_changes(
         payload: the changes, or all of the content.
         stored: whether it is content that the registry has: an application may have said in it
             which class it is of, though that is not for a model to say.
+        whole: what the draft holds then, and its ref as its key; `None` if that is the payload.
 
     Raises:
         ToolError: it is nothing that could be saved.
         DraftContentError: it says that it is of a class that a model may not use.
     """
     table = table_said(table, payload)
+    whole = payload if whole is None else whole
     usable = {column.name: column for column in table.columns.values() if column.creatable}
     related = _relationships(table, usable)
     changed: dict[str, Any] = {}
     for name, value in payload.items():
         if name in related:
+            _check_belonging(table, name, value, whole)
             changed[name] = _related(table, name, value, stored=stored)
         elif name == table.discriminator and (stored or _may_be_said(table, name)):
             changed |= {} if value is None else {name: value}
@@ -156,6 +163,32 @@ def _nested(table: ToolTable, name: str, given: Any, *, stored: bool) -> Any:
         raise InvalidValueError(name, "objects with values by column, or refs")
     target.check("create")
     return draft_changes(target, given, stored=stored)
+
+
+def _check_belonging(table: ToolTable, name: str, given: Any, whole: Mapping[str, Any]) -> None:
+    """Check that rows nested by a relationship do not say that they belong to another row.
+
+    The relationship says it, whatever they say.
+
+    Args:
+        table: of the row that they are nested in.
+        name: of the relationship.
+        given: what is nested.
+        whole: what the row that they are nested in holds.
+
+    Raises:
+        InvalidValueError: one does.
+    """
+    taking = table.taking(name)
+    allowed = {theirs: (None, "", whole.get(own)) for theirs, own in taking.items()}
+    for back, columns in table.targets[name].references().items() if taking else ():
+        if taking.keys() & columns:
+            allowed[back] = (None, whole.get(table.own or ""))
+    for row in given if isinstance(given, list) else [given]:
+        for field in allowed.keys() & row.keys() if isinstance(row, dict) else ():
+            if row[field] not in allowed[field]:
+                wanted = f"no value in {name!r}: rows there belong to the row that they are in"
+                raise InvalidValueError(field, wanted)
 
 
 def _may_be_null(table: ToolTable, name: str) -> bool:

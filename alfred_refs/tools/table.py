@@ -207,17 +207,24 @@ class ToolTable:
             if each.direction is MANYTOONE
         }
 
-    def taking(self, name: str) -> list[str]:
+    def taking(self, name: str) -> dict[str, str]:
         """Return the columns of related rows that say to which row of this table they belong.
 
         Those are changed by the relationship, so that a row that is there is moved. Empty where
         it leads the other way, or by a table between the two.
+
+        Returns:
+            their attributes, with that of this table whose value each is given.
         """
         relationship = self.relationship(name)
         if relationship.direction is not ONETOMANY:
-            return []
-        names = sqla.attributes_of(relationship.mapper, relationship.remote_side)
-        return [names.get(column, "") for column in relationship.remote_side]
+            return {}
+        theirs = sqla.attributes_of(relationship.mapper, relationship.remote_side)
+        own = sqla.attributes_of(relationship.parent, relationship.local_columns)
+        return {
+            theirs.get(remote, ""): own.get(local, "")
+            for local, remote in relationship.local_remote_pairs or ()
+        }
 
 
 def accepted(accept: Callable[[Any], Any], field: str, given: Any) -> Any:

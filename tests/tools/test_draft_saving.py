@@ -188,8 +188,20 @@ def test_a_call_that_is_repeated_creates_nothing(call: Call, tables: Engine, sou
     assert again["rows"] == first["rows"]
     assert again["saved"] == first["saved"] == {soup: "dish_1"}
     assert again["also"] == [{"table": "parts", "rows": [], "count": 0}]
-    assert "'gen_dish_1' was saved before: nothing was created now" in again["notes"][0]
+    done = "'gen_dish_1' was saved before: nothing was created now"
+    assert again["notes"] == [f"{done}; to add more rows, name 'dish_1' in another call"]
     assert (rows(tables, Dish), rows(tables, Part)) == (1, 2)
+
+
+def test_changes_of_a_draft_that_is_a_row_are_not_dropped(call: Call, soup: str) -> None:
+    """The model is told that they were not applied, and how to; that alone, as no row is new."""
+    call("db_create", table="dishes", from_draft=soup)
+    again = call("db_create", table="dishes", from_draft=soup, data={"name": "Broth"})
+
+    assert again["notes"] == [
+        "'gen_dish_1' was saved before: nothing was created now",
+        "'data' was not applied; to change the row, call db_update with 'dish_1'",
+    ]
 
 
 def test_drafts_that_are_rows_are_not_saved_with_others(

@@ -376,3 +376,54 @@ async def test_an_async_session_does_the_same(aio: AsyncRefSession, toolset: Too
 
     assert changed["rows"] == read["rows"]
     assert (shown(read, "spice"), discarded["deleted"]) == ([2], [FIRST])
+
+
+# To which row a nested one belongs
+
+
+def to_another(field: str, stored: bool) -> dict[str, Any]:
+    """Return changes by which a part in a draft would belong to another dish, or to that draft."""
+    return {"parts": [{"note": "rice"}, {"note": "sauce", field: "dish_1" if stored else FIRST}]}
+
+
+@pytest.mark.usefixtures("dishes")
+@pytest.mark.parametrize("field", ["dish_id", "dish"])
+def test_a_row_in_a_draft_belongs_to_no_other_row(
+    call: Call, drafts: Conversation, field: str
+) -> None:
+    """It would be shown with the other, and saved to the draft's own row."""
+    call("db_read", table="dishes")
+    before = contents(drafts)
+    asked = {"table": "dishes", "filters": [by_id(FIRST)]}
+    error = call("db_update", **asked, data=to_another(field, stored=True))["error"]
+
+    assert (error["code"], error["field"]) == ("invalid_value", field)
+    assert contents(drafts) == before
+    asked["data"] = to_another(field, stored=False)
+    assert "error" not in call("db_update", **asked)
+
+
+@pytest.mark.usefixtures("dishes")
+def test_a_row_in_a_draft_of_the_application_belongs_to_no_other_row(
+    call: Call, conversation: Conversation
+) -> None:
+    """Nothing is saved."""
+    call("db_read", table="dishes")
+    conversation.draft(Dish, {"name": "Dal", **to_another("dish_id", stored=True)})
+    error = call("db_create", table="dishes", from_draft="gen_dish_1")["error"]
+
+    assert (error["code"], error["field"]) == ("invalid_value", "dish_id")
+    assert [draft.ref for draft in conversation.drafts(Dish)] == ["gen_dish_1"]
+
+
+@pytest.mark.usefixtures("tables")
+def test_a_row_in_a_draft_says_of_its_own_row_that_it_belongs_to_it(
+    call: Call, conversation: Conversation
+) -> None:
+    """That is saved."""
+    conversation.draft(Dish, {"name": "Dal"})
+    data = {"parts": [{"note": "rice", "dish_id": FIRST}]}
+    call("db_update", table="dishes", filters=[by_id(FIRST)], data=data)
+    answer = call("db_create", table="dishes", from_draft=FIRST)
+
+    assert answer["saved"] == {FIRST: answer["rows"][0]["id"]}
