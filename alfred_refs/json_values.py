@@ -78,6 +78,9 @@ _LIKE: Sequence[tuple[tuple[type[TypeEngine[Any]], ...], Family]] = (
 _INTEGER_BITS = ((SmallInteger, 16), (BigInteger, 64), (Integer, 32))
 
 
+_WRITTEN_OUT = 12  # digits of a limit that is told as a number
+
+
 _DAY = dt.timedelta(days=1)
 _ANY_DAY = dt.date(2000, 1, 2)
 
@@ -94,6 +97,40 @@ class UnfitValueError(ValueError):
         super().__init__(f"a column takes {wanted}")
 
 
+@dataclass(frozen=True, slots=True)
+class Digits:
+    """How many digits a number may have, as `NUMERIC` says it.
+
+    Attributes:
+        whole: before the point.
+        decimals: behind it.
+    """
+
+    whole: int
+    decimals: int
+
+    @property
+    def wanted(self) -> str:
+        """The same in words."""
+        number = {0: "a whole number", 1: "a number with at most 1 decimal"}.get(
+            self.decimals, f"a number with at most {self.decimals} decimals"
+        )
+        if self.decimals < 0:
+            number = f"a multiple of {10**-self.decimals:,}"
+        below = f"{10**self.whole:,}" if 0 <= self.whole <= _WRITTEN_OUT else f"10^{self.whole}"
+        return f"{number}, below {below}"
+
+    def fit(self, value: Any) -> bool:
+        """Tell whether a number is stored as it is; one that is rounded does not fit."""
+        number = value if isinstance(value, Decimal) else Decimal(repr(value))
+        _, digits, exponent = number.as_tuple()
+        if not number or not isinstance(exponent, int):
+            return not number
+        kept = str(int("".join(map(str, digits)))).rstrip("0")
+        last = number.adjusted() - len(kept) + 1
+        return number.adjusted() < self.whole and last >= -self.decimals
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Values:
     """The values of one column.
@@ -104,6 +141,7 @@ class Values:
         schema: the same as JSON schema.
         item: what the elements of a list are.
         longest: characters that fit, where the type says so.
+        digits: how many fit, where the type says so.
         asked: what a filter may ask of them where that is not all that it may of the family.
     """
 
@@ -114,6 +152,7 @@ class Values:
     show_one: Callable[[Any], Any]
     item: Values | None = None
     longest: int | None = None
+    digits: Digits | None = None
     asked: tuple[str, ...] | None = None
 
     @property
@@ -147,9 +186,19 @@ class Values:
             UnfitValueError: it does not fit.
         """
         accepted = self.accept(given)
-        if accepted is not None and self.longest is not None and len(accepted) > self.longest:
-            raise UnfitValueError(f"at most {self.longest} characters")
+        self._check_room(accepted)
         return accepted
+
+    def _check_room(self, value: Any) -> None:
+        """Check that a value is stored as it is, neither refused nor rounded."""
+        if value is None:
+            return
+        if self.longest is not None and len(value) > self.longest:
+            raise UnfitValueError(f"at most {self.longest} characters")
+        if self.digits is not None and not self.digits.fit(value):
+            raise UnfitValueError(self.digits.wanted)
+        for each in value if self.item is not None else ():
+            self.item._check_room(each)
 
     def show(self, value: Any) -> Any:
         """Return a value of the column as JSON; refs are text already."""
@@ -173,7 +222,17 @@ def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
     stored = _stored(type_)
     values = _text_uuids() if python is str and isinstance(stored, Uuid) else make(stored)
     usable = _usable(stored)
-    return replace(values, asked=tuple(each for each in values.operators if each in usable))
+    asked = tuple(each for each in values.operators if each in usable)
+    # of what decorates a number nobody knows what it makes of that
+    return replace(values, digits=_digits(type_), asked=asked)
+
+
+def _digits(type_: TypeEngine[Any]) -> Digits | None:
+    """Return how many digits a type has room for; `None` for any, as floating point has."""
+    if not isinstance(type_, Numeric) or isinstance(type_, Float) or type_.precision is None:
+        return None
+    decimals = type_.scale or 0
+    return Digits(type_.precision - decimals, decimals)
 
 
 def _stored(type_: TypeEngine[Any]) -> TypeEngine[Any]:

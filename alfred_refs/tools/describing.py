@@ -109,6 +109,9 @@ def _words(values: Values) -> str:
         return f"[{_words(values.item)}]"
     if values.longest is not None:
         return f"text, at most {values.longest} characters"
+    if values.digits is not None and values.digits.decimals >= 0:
+        decimals = values.digits.decimals
+        return f"number, {decimals} decimal{'' if decimals == 1 else 's'}"
     if values.family == "choice":
         choices = values.schema["enum"]
         return _choices([quoted(choice) for choice in choices])

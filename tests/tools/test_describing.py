@@ -28,7 +28,7 @@ dishes
   code?: text, at most 5 characters, unique
   servings?: integer, > 0
   rating?: number
-  price?: number
+  price?: number, 2 decimals
   is_vegan?: boolean
   course?: "STARTER" | "MAIN"
   cooked_on?: date
