@@ -16,6 +16,7 @@ from sqlalchemy.orm import ColumnProperty, Mapper
 from alfred_refs.entities import Entities
 from alfred_refs.errors import SetupError
 from alfred_refs.json_values import values_of
+from alfred_refs.naming import root_of
 from alfred_refs.owners import Ownership
 
 from .documents import places_in
@@ -80,8 +81,12 @@ class ToolTables:
 
     @property
     def entities(self) -> set[str]:
-        """What the refs of all their rows begin with."""
-        return {table.entity for table in self}
+        """What refs begin with that name rows of listed classes alone.
+
+        Where the class at the root is not listed, a ref of its entity may name a row of any class.
+        """
+        roots = ((each, root_of(inspect(each.model).mapper).class_) for each in self)
+        return {each.entity for each, root in roots if root in self._by_model}
 
     def named(self, name: str, verb: Verb | None = None) -> ToolTable:
         """Return the table of a name.

@@ -110,3 +110,17 @@ def test_a_document_of_null_is_null(session: RefSession, toolset: Toolset, colum
         assert [row["id"] for row in answer["rows"]] == [
             f"note_{n}" for n in {1, 2, 3, 4} - {*expected}
         ]
+
+
+def test_rows_of_other_classes_of_the_table_are_not_offered(
+    session: RefSession, toolset: Toolset
+) -> None:
+    """Of an entity whose root is not listed nobody can tell which class a ref is of."""
+    toolset.call(session, "db_read", {"table": "managers"})
+    filters = [{"field": "id", "op": "=", "value": "person_99"}]
+    asked = {"table": "engineers", "filters": filters}
+
+    everybody = Toolset({"persons": Person, "engineers": Engineer})
+    assert everybody.call(session, "db_read", asked)["error"]["known"] == ["person_1"]
+    engineers = Toolset({"engineers": Engineer})
+    assert engineers.call(session, "db_read", asked)["error"]["known"] == []
