@@ -87,6 +87,14 @@ class Order:
             beyond = _after(attribute, value, beyond, descending=descending)
         return beyond
 
+    def place(self, key: Key) -> Select[Any]:
+        """Return a statement of the row where a read stopped: one value, if the row is there."""
+        model = self.table.model
+        identity = [getattr(model, name) for name in self.table.identity]
+        parts = self.table.parts_of(key)
+        is_row = (name == part for name, part in zip(identity, parts, strict=True))
+        return select(literal(1)).select_from(model).where(*is_row)
+
     def _looked_up(self, column: ToolColumn, parts: Sequence[Any]) -> Any:
         """Return what the last row has in a column now."""
         row = aliased(self.table.model)

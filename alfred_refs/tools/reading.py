@@ -12,8 +12,9 @@ from sqlalchemy.orm import undefer
 
 from alfred_refs import sqla
 from alfred_refs.entries import Draft
-from alfred_refs.errors import BadRefError, SetupError
+from alfred_refs.errors import SetupError
 from alfred_refs.guard import find_keys
+from alfred_refs.refs import parse_ref
 
 from .arguments import SEMANTIC, DbRead, FilterClause, OrGroup
 from .budget import check_budget
@@ -26,7 +27,7 @@ from .grammar import check_filters, is_semantic
 from .hooks import Reading, Row
 from .matching import Record, meets
 from .merging import in_order
-from .questions import GivenOrder, order_of, rows_asked_for, statement_of
+from .questions import GivenOrder, Order, order_of, rows_asked_for, statement_of
 from .results import Rendering, Shape, shape_of, size_of
 from .table import ToolTable
 from .texts import Verbatim
@@ -164,7 +165,7 @@ class Reader:
         if sqla.is_false(and_(true(), *conditions)):  # drafts alone are asked for
             return [], False
         if cursor is not None and not (cursor.ref is None and cursor.drafts):
-            conditions.append(order.beyond(cursor, self._key_at(cursor, table)))
+            conditions.append(self._beyond(cursor, order))
         statement = statement_of(table, conditions, order, page.limit)
         if page.drafts:  # to be put in order with the rows
             by = (getattr(table.model, column.name) for column in order.columns)
@@ -205,14 +206,21 @@ class Reader:
         )
         return list(self._call.session.scalars(fresh).unique())
 
-    def _key_at(self, cursor: Cursor, table: ToolTable) -> Any:
-        if cursor.ref is None:
+    def _beyond(self, cursor: Cursor, order: Order) -> Condition:
+        """Return that a row comes after the one where a read stopped, though that be gone by now.
+
+        Raises:
+            InvalidCursorError: it is not the cursor of this read, or needs what that row had.
+        """
+        ref = parse_ref(cursor.ref or "")
+        known = [str(ref)] if ref is not None and ref.entity == order.table.entity else []
+        keys = [*self._call.conversation.keys_held(known).values()]
+        if not keys:
             raise InvalidCursorError
-        wanted = (cursor.ref, table.entity)
-        try:
-            return self._call.resolved([wanted])[wanted]
-        except BadRefError:
-            raise InvalidCursorError from None
+        beyond = order.beyond(cursor, keys[0])
+        if cursor.after is None and self._call.session.scalar(order.place(keys[0])) is None:
+            raise InvalidCursorError(gone=str(ref))
+        return beyond
 
     def _next(
         self, reading: Reading, question: DbRead, page: _Page, entries: Sequence[Any]

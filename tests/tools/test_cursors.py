@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from sqlalchemy import Engine, delete
+from sqlalchemy.orm import Session
 
 from tests.tools.conftest import Call
+from tests.tools.models import Dish, Part
 from tests.tools.test_filters import EACH_TIME, Kitchen, kitchen
 
 __all__ = ["kitchen"]
@@ -86,3 +89,50 @@ def test_what_is_no_cursor_is_refused(call: Call, read: str) -> None:
     cursor = base64.urlsafe_b64encode(read.encode()).decode()
 
     assert call("db_read", **{**ASKED, "cursor": cursor})["error"]["code"] == "invalid_cursor"
+
+
+def parts(tables: Engine, notes: list[str]) -> None:
+    """Save a dish with parts."""
+    with Session(tables) as plain:
+        plain.add(Dish(name="Dal", parts=[Part(note=note) for note in notes]))
+        plain.commit()
+
+
+def delete_part(call: Call, tables: Engine, ref: str, by_call: bool) -> None:
+    """Delete a part, by a call or by somebody else."""
+    if by_call:
+        by_ref = [{"field": "id", "op": "=", "value": ref}]
+        assert call("db_delete", table="parts", filters=by_ref)["count"] == 1
+    else:
+        with Session(tables) as plain:
+            plain.execute(delete(Part).where(Part.note.startswith("b")))
+            plain.commit()
+
+
+@pytest.mark.parametrize("by_call", [True, False])
+def test_a_read_goes_on_after_a_row_that_is_gone(
+    call: Call, tables: Engine, by_call: bool
+) -> None:
+    """The last one of a page was deleted: the next page is as if it were there."""
+    parts(tables, ["a", "b", "c", "d"])
+    asked: dict[str, Any] = {"table": "parts", "order_by": "note", "limit": 2}
+    first = call("db_read", **asked)
+    delete_part(call, tables, first["rows"][1]["id"], by_call)
+    second = call("db_read", **asked, cursor=first["cursor"])
+
+    assert [row["note"] for row in second["rows"]] == ["c", "d"]
+
+
+@pytest.mark.parametrize("by_call", [True, False])
+def test_a_row_that_is_gone_cannot_be_looked_up(call: Call, tables: Engine, by_call: bool) -> None:
+    """Its values were too long for the cursor: the model is told why it has to start anew."""
+    parts(tables, [letter * 300 for letter in "abcd"])
+    asked: dict[str, Any] = {"table": "parts", "order_by": "note", "limit": 2}
+    first = call("db_read", **asked)
+    ref = first["rows"][1]["id"]
+    delete_part(call, tables, ref, by_call)
+    error = call("db_read", **asked, cursor=first["cursor"])["error"]
+
+    fact = f"{ref!r}, the row where the last answer ended, is not there any more"
+    assert error["code"] == "invalid_cursor"
+    assert error["message"] == f"{fact}; read again from the start without cursor"
