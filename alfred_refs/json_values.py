@@ -186,19 +186,24 @@ class Values:
             UnfitValueError: it does not fit.
         """
         accepted = self.accept(given)
-        self._check_room(accepted)
+        self.check_room(accepted)
         return accepted
 
-    def _check_room(self, value: Any) -> None:
-        """Check that a value is stored as it is, neither refused nor rounded."""
+    def check_room(self, value: Any) -> None:
+        """Check that a value is stored as it is, neither refused nor rounded.
+
+        Raises:
+            UnfitValueError: it is not.
+        """
         if value is None:
             return
         if self.longest is not None and len(value) > self.longest:
             raise UnfitValueError(f"at most {self.longest} characters")
         if self.digits is not None and not self.digits.fit(value):
             raise UnfitValueError(self.digits.wanted)
-        for each in value if self.item is not None else ():
-            self.item._check_room(each)
+        if self.item is not None:
+            for each in value:
+                self.item.check_room(each)
 
     def show(self, value: Any) -> Any:
         """Return a value of the column as JSON; refs are text already."""

@@ -260,7 +260,15 @@ class UnexpectedRowError(ToolError):
 
 
 class ConflictError(ToolError):
-    """A row is there, and a constraint allows not both."""
+    """Two rows cannot both be: one may be there, or be given in the same call, or be of others.
+
+    Args:
+        table: of which they are.
+        columns: that are about it.
+        is_hidden: whether others are too.
+        is_exclusive: whether values may not overlap, and not only be the same.
+        rule: what the database says, where that is more than that columns are the same.
+    """
 
     def __init__(
         self,
@@ -269,23 +277,29 @@ class ConflictError(ToolError):
         *,
         is_hidden: bool = False,
         is_exclusive: bool = False,
+        rule: str | None = None,
     ) -> None:
-        fact = f"a row of {table!r} with the same {_listed(columns)} is there already"
-        remedy = "read it and update it, or give other values"
+        same = f"the same {_listed(columns)}"
+        if rule is not None:
+            same = f"values that only one row may have ({rule})"
+        elif not columns and is_hidden:
+            same = "values that are not shown, and that only one row may have"
+        elif not columns:
+            same = "values that only one row may have"
+        fact = (
+            f"a row of {table!r} with {same} is there already (maybe one that you cannot see), "
+            "or two of this call are the same"
+        )
+        remedy = "read the rows that there are and update one, or give other values"
         if is_exclusive:
             among = f" in {_listed(columns)}" if columns else ""
-            fact = f"a row of {table!r} is there whose values{among} exclude the given ones"
+            fact = (
+                f"a row of {table!r} is there (maybe one that you cannot see) whose values{among} "
+                "exclude the given ones, or two of this call exclude each other"
+            )
             remedy = (
                 "read the rows that there are, and give values that do not overlap with theirs"
             )
-        elif not columns and is_hidden:
-            fact = (
-                f"a row of {table!r} is there already with values that are not shown, and that "
-                "only one row may have"
-            )
-            remedy = "read the rows that there are, and update that one"
-        elif not columns:
-            fact = f"a row of {table!r} is there already with values that only one row may have"
         super().__init__(
             "conflict",
             f"{fact}; nothing was changed; {remedy}",
@@ -381,27 +395,32 @@ class ForeignRowToolError(ToolError):
 
 
 class CheckFailedError(ToolError):
-    """A rule of the database forbids the values."""
+    """A rule of the database forbids the values; its name is the database's, and not told.
+
+    Args:
+        table: of which the row is.
+        rule: what it says; `None` if that is not known.
+        columns: that it is about.
+        is_hidden: whether others are, too.
+    """
 
     def __init__(
         self,
         table: str,
-        constraint: str | None,
         rule: str | None = None,
         columns: Sequence[str] = (),
         *,
         is_hidden: bool = False,
     ) -> None:
-        name = "" if constraint is None or rule is not None else f" ({constraint})"
         about = f" on {_listed(columns)}" if columns and rule is None else ""
         others = " and on columns that are not shown" if is_hidden else ""
+        of = f"table {table!r}" if rule or about or others else "the database"
         told = "" if rule is None else f": {rule}"
         super().__init__(
             "check_failed",
-            f"a rule of table {table!r}{name}{about}{others} forbids these values{told}; nothing "
-            f"was changed; give {'others' if rule is None else 'values that keep to it'}",
+            f"a rule of {of}{about}{others} forbids these values{told}; nothing was changed; give "
+            f"{'others' if rule is None else 'values that keep to it'}",
             table=table,
-            constraint=constraint,
             rule=rule,
             columns=list(columns),
         )

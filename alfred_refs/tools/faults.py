@@ -43,7 +43,7 @@ from .errors import (
     ToolError,
     TooSlowError,
 )
-from .rules import Rule, hides, rules_named
+from .rules import Rule, rules_named
 from .table import ToolTable
 
 # the class of a bad ref -> its code; the first that fits
@@ -82,6 +82,7 @@ _BEYOND: Mapping[str, str] = {
 
 _CANCELED = "57014"
 _REFUSED = "22000"
+_RAISED = "P0001"  # by a trigger: what it says is for people who know the database
 
 
 def fault_of(
@@ -190,6 +191,8 @@ def _refused(said: Mapping[str, Any], tool: str, table: ToolTable) -> ToolError 
         fact = _BEYOND.get(state, "it is more than the database can do at once")
         message = f"{fact}; nothing was changed; give less"
         return ToolError("invalid_value", message, field=None)
+    if state == _RAISED and tool != "db_read":
+        return CheckFailedError(table.name)
     if state in ("23503", "23001") and tool == "db_delete":
         return StillReferencedError(table.name, _name_of(said.get("table_name"), table))
     return _violation(state, said.get("constraint_name"), said.get("column_name"), table)
@@ -211,7 +214,8 @@ def _violation(
     match state:
         case "23505":
             is_hidden = any(rule.is_hidden for rule in rules)
-            return ConflictError(table.name, columns, is_hidden=is_hidden)
+            told = None if all(rule.is_simple for rule in rules) else _joined(rules)
+            return ConflictError(table.name, columns, is_hidden=is_hidden, rule=told)
         case "23P01":
             return ConflictError(table.name, columns, is_exclusive=True)
         case "23502":
@@ -219,18 +223,23 @@ def _violation(
         case "23503":
             return MissingReferenceError(table.name, columns)
         case "23514":
-            return _check_failed(constraint, columns, rules, table)
+            return _check_failed(columns, rules, table)
     return None
 
 
 def _check_failed(
-    constraint: str | None, columns: Sequence[str], rules: Sequence[Rule], table: ToolTable
+    columns: Sequence[str], rules: Sequence[Rule], table: ToolTable
 ) -> ToolError | None:
     """Return what a model is told of a check; nothing if it could not have broken that."""
     if rules and not columns:
         return None  # what stands in columns that no model sees is the application's own
     is_hidden = any(rule.is_hidden for rule in rules)
-    if is_hidden or (constraint is not None and not rules and hides(constraint, table)):
-        constraint = None  # its name may say what is hidden
-    told = "; ".join(filter(None, map(str, rules))) or None
-    return CheckFailedError(table.name, constraint, told, columns, is_hidden=is_hidden)
+    return CheckFailedError(table.name, _joined(rules), columns, is_hidden=is_hidden)
+
+
+def _joined(rules: Sequence[Rule]) -> str | None:
+    """Return what rules say of which one was broken; `None` if that cannot be told."""
+    told = [*filter(None, map(str, rules))]
+    if len(told) < 2:  # noqa: PLR2004
+        return told[0] if told else None
+    return f"one of these rules: {'; or '.join(told)}"

@@ -70,6 +70,11 @@ class Rule:
     is_beside: bool = False
 
     @property
+    def is_simple(self) -> bool:
+        """Whether it says of its columns that no two rows have the same, and nothing else."""
+        return self.words in ("", "unique", f"unique together: {', '.join(self.columns)}")
+
+    @property
     def line(self) -> str:
         """What a description says of it, where it is about more than one column."""
         return self.words if self.words.startswith("unique") else f"rule: {self.words}"
@@ -103,17 +108,6 @@ def rules_named(name: str | None, table: ToolTable) -> list[Rule]:
         called = [(each, of) for each, of in unnamed if _made_name(each, of, number) == name]
     rules = [_rule(each, of, table) or _about(each, of, table) for each, of in called]
     return sorted(rules, key=str)
-
-
-def hides(name: str, table: ToolTable) -> bool:
-    """Tell whether the name of a constraint has a column in it that a model does not know."""
-    hidden = (
-        column
-        for of in _tables(table)
-        for column, attribute in _names(of, table).items()
-        if attribute is None
-    )
-    return any(f"_{column}_" in f"_{name.lower()}_" for column in hidden)
 
 
 def _tables(table: ToolTable) -> Iterator[Table]:

@@ -21,7 +21,7 @@ def test_a_number_that_is_not_stored_as_it_is_is_refused(call: Call, given: floa
     assert "a number with at most 2 decimals, below 1,000,000" in error["message"]
 
 
-@pytest.mark.parametrize("given", [9.99, 9, 0, -0.5, 999_999.99, 9.990, 1e5, 100_000])
+@pytest.mark.parametrize("given", [9.99, 9, 0, -0.5, 999_999.99, 1e5])
 def test_a_number_that_fits_is_stored_as_it_is(call: Call, given: float) -> None:
     """Zeros at its end are no digits that need room."""
     call("db_create", table="dishes", data={"name": "A", "price": given})

@@ -166,4 +166,4 @@ def test_a_conflict_in_a_column_that_is_not_mapped_names_none(
     error = toolset.call(session, "db_create", new)["error"]
 
     assert (error["code"], error["columns"]) == ("conflict", [])
-    assert "a row of 'seats' is there already with values that are not shown" in error["message"]
+    assert "a row of 'seats' with values that are not shown" in error["message"]
