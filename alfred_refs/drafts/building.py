@@ -8,17 +8,37 @@ needs an object; refs in foreign key attributes stay refs, which the flush resol
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import inspect
+from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import Mapper
 
 from alfred_refs import sqla
 from alfred_refs.draft_fields import Record
+from alfred_refs.errors import DraftContentError
 from alfred_refs.making import instance_of
 
 Named = Callable[[type[Any], str], Any]
 """Gives the instance that a ref names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One instance that another was said to be related to.
+
+    Attributes:
+        instance: a new one.
+        name: its relationship.
+        other: what that leads to, new or not.
+        ref: by which the other was named, if it was.
+    """
+
+    instance: Any
+    name: str
+    other: Any
+    ref: str | None
 
 
 class Builder:
@@ -26,10 +46,14 @@ class Builder:
 
     Args:
         named: gives the rows that are named by their refs.
+
+    Attributes:
+        links: all that was put in so far, as it was said.
     """
 
     def __init__(self, named: Named) -> None:
         self._named = named
+        self.links: list[Link] = []
         self._made: dict[int, tuple[Record, Any]] = {}  # with the record, or its id is another's
 
     def build(self, record: Record, **more: Any) -> Any:
@@ -49,13 +73,25 @@ class Builder:
         """Return the instance that was made of a record, that of a row inside another too."""
         return self._made[id(record)][1]
 
+    @property
+    def made(self) -> list[tuple[Record, Any]]:
+        """The records that instances were made of, with these."""
+        return [*self._made.values()]
+
     def relate(self, instance: Any, record: Record) -> None:
-        """Put in what an instance is related to, at any depth."""
+        """Put in what an instance is related to, at any depth.
+
+        Raises:
+            DraftContentError: a row lacks the value by which a collection is to find it.
+        """
         mapper: Mapper[Any] = inspect(record.model).mapper
         for name, rows in record.related.items():
             target = mapper.relationships[name].mapper.class_
             for row in rows:
-                sqla.put_related(instance, name, self._related(target, row))
+                other = self._related(target, row)
+                _put(instance, name, other)
+                ref = row if isinstance(row, str) else None
+                self.links.append(Link(instance, name, other, ref))
 
     def _related(self, target: type[Any], row: Record | str) -> Any:
         if isinstance(row, str):
@@ -63,3 +99,15 @@ class Builder:
         child = self.build(row)
         self.relate(child, row)
         return child
+
+
+def _put(instance: Any, name: str, other: Any) -> None:
+    try:
+        sqla.put_related(instance, name, other)
+    except InvalidRequestError as error:
+        if "is not populated" not in str(error):
+            raise
+        raise DraftContentError(
+            f"a row in field {name!r} of a draft lacks the value that tells it apart there",
+            "give it that value",
+        ) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,11 @@ class Batch:
     drafts: Sequence[str] = ()
     fixed: bool = False
     merged: list[list[int]] = field(default_factory=list)
+
+    def named(self) -> Iterator[tuple[str, NewRow]]:
+        """Yield the rows, with what they are called: drafts by their refs."""
+        names = [*self.drafts, *map(str, range(1, len(self.rows) + 1 - len(self.drafts)))]
+        yield from zip(names, self.rows, strict=True)
 
     def take_back(self) -> None:
         """Put what hooks have made of the records into the rows, wherever they have moved them.

@@ -24,6 +24,7 @@ from alfred_refs.errors import SavedDraftError
 from .arguments import DbCreate, NewRows
 from .batches import Batch, check_said, together
 from .changes import Changes, put, replaced
+from .claims import check_held
 from .draft_writing import changed_content, whole_draft
 from .errors import InvalidArgumentsError, TooManyRowsError
 from .hooks import Writing
@@ -227,7 +228,11 @@ class Creator(Writer):
                 changes.update(table, rows, dict.fromkeys(columns), columns)
 
     def _build(self, batches: Sequence[Batch]) -> Builder:
-        """Make the instances: all of them before they are related to each other."""
+        """Make the instances: all of them before they are related to each other.
+
+        Raises:
+            ToolError: something else would be saved than is said.
+        """
         of_drafts: dict[str, Any] = {}
 
         def named(class_: type[Any], ref: str) -> Any:
@@ -243,6 +248,7 @@ class Creator(Writer):
             for row in batch.rows:
                 builder.relate(builder.made_of(row), row)
                 self._session.add(builder.made_of(row))
+        check_held(builder, (pair for batch in batches for pair in batch.named()))
         return builder
 
     def _row_named(self, class_: type[Any], ref: str) -> Any:

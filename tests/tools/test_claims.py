@@ -1,0 +1,176 @@
+"""What a draft says is what is saved: two things that cannot both be are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, ForeignKey, select
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    attribute_keyed_dict,
+    mapped_column,
+    relationship,
+)
+
+from alfred_refs import RefSession
+from alfred_refs.tools import Toolset
+
+Content = dict[str, Any]
+
+
+class Base(DeclarativeBase):
+    """Declarative base of these tests."""
+
+
+class Chest(Base):
+    """Has drawers by their names, knobs, a lock, and keys that know it."""
+
+    __tablename__ = "chests"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str | None]
+    chest_id: Mapped[int | None] = mapped_column(ForeignKey("chests.id"))
+
+    parts: Mapped[list[Chest]] = relationship()
+    drawers: Mapped[dict[str, Drawer]] = relationship(
+        collection_class=attribute_keyed_dict("name"), cascade="all, delete-orphan"
+    )
+    knobs: Mapped[list[Knob]] = relationship(back_populates="chest")
+    screws: Mapped[list[Screw]] = relationship()
+    lock: Mapped[Lock | None] = relationship()
+
+
+class Drawer(Base):
+    """Is told apart by its name."""
+
+    __tablename__ = "drawers"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str | None]
+    chest_id: Mapped[int | None] = mapped_column(ForeignKey("chests.id"))
+
+
+class Knob(Base):
+    """Knows its chest."""
+
+    __tablename__ = "knobs"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str | None]
+    chest_id: Mapped[int | None] = mapped_column(ForeignKey("chests.id"))
+
+    chest: Mapped[Chest | None] = relationship(back_populates="knobs")
+
+
+class Screw(Base):
+    """Does not know its chest."""
+
+    __tablename__ = "screws"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    chest_id: Mapped[int | None] = mapped_column(ForeignKey("chests.id"))
+
+
+class Lock(Base):
+    """Is on one chest."""
+
+    __tablename__ = "locks"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    chest_id: Mapped[int | None] = mapped_column(ForeignKey("chests.id"))
+
+
+MODELS = (Chest, Drawer, Knob, Screw, Lock)
+
+
+@pytest.fixture
+def room(tables: Engine) -> Iterator[Engine]:
+    """A chest, and one or two of all that chests have."""
+    Base.metadata.create_all(tables)
+    with Session(tables) as plain:
+        chests = [Chest(name="oak"), Chest(name="elm")]
+        drawers = [Drawer(name="socks", chest_id=1), Drawer(name="socks", chest_id=2)]
+        plain.add_all(chests)
+        plain.flush()
+        plain.add_all([*drawers, Knob(chest_id=1), Screw(chest_id=1), Lock(chest_id=1)])
+        plain.commit()
+    yield tables
+    Base.metadata.drop_all(tables)
+
+
+def rows(engine: Engine) -> list[list[tuple[Any, ...]]]:
+    """Return all that is saved."""
+    with Session(engine) as plain:
+        found = [plain.execute(select(*model.__table__.c)).all() for model in MODELS]
+    return [sorted(map(tuple, each), key=str) for each in found]
+
+
+def saved(session: RefSession, *contents: Content) -> Content:
+    """Return what comes of saving drafts of chests in one call, once all rows are known."""
+    toolset = Toolset(MODELS)
+    for model in MODELS:
+        toolset.call(session, "db_read", {"table": model.__tablename__, "order_by": "id"})
+    drafts = [session.conversation.draft(Chest, each).ref for each in contents]
+    return toolset.call(session, "db_create", {"table": "chests", "from_draft": drafts})
+
+
+# what drafts hold -> what the message names
+CONTRADICTIONS: list[tuple[list[Content], list[str]]] = [
+    (
+        [{"drawers": [{"name": "pens"}, {"name": "pens"}]}],
+        ["'gen_chest_1.drawers.1' and 'gen_chest_1.drawers.2' have the same value"],
+    ),
+    ([{"drawers": ["drawer_1", "drawer_2"]}], ["'drawer_1'", "'drawer_2'"]),
+    ([{"drawers": [{}]}], ["'drawers'", "lacks the value that"]),
+    (
+        [{"knobs": [{"chest": {"name": "third", "knobs": [{"name": "deep"}]}}]}],
+        ["'gen_chest_1.knobs.1.chest'", "'gen_chest_1.knobs.1'"],
+    ),
+    (
+        [{"knobs": ["knob_1"]}, {"knobs": ["knob_1"]}],
+        ["'knob_1' in 'gen_chest_1.knobs'", "'knob_1' in 'gen_chest_2.knobs'"],
+    ),
+    (
+        [{"screws": ["screw_1"]}, {"screws": ["screw_1"]}],
+        ["'gen_chest_1.screws'", "'gen_chest_2.screws'"],
+    ),
+    (
+        [{"lock": "lock_1"}, {"lock": "lock_1"}],
+        ["'gen_chest_1.lock'", "'gen_chest_2.lock'"],
+    ),
+    (
+        [{"screws": ["screw_1"], "parts": [{"screws": ["screw_1"]}]}],
+        ["'gen_chest_1.screws'", "'gen_chest_1.parts.1.screws'"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("contents", "named"), CONTRADICTIONS)
+def test_what_cannot_all_be_saved_is_refused(
+    room: Engine, session: RefSession, contents: list[Content], named: list[str]
+) -> None:
+    """Both places are named, and nothing is changed: the last one had been saved."""
+    before = rows(room)
+
+    answer = saved(session, *contents)
+
+    assert answer.get("error", {}).get("code") == "draft_content", answer
+    assert [each for each in named if each not in answer["error"]["message"]] == []
+    session.commit()
+    assert rows(room) == before
+
+
+def test_what_is_said_twice_and_is_the_same_is_saved(room: Engine, session: RefSession) -> None:
+    """A row may be named by each of its parents' places, and twice in one."""
+    content = {"screws": ["screw_1", "screw_1"], "drawers": ["drawer_1", {"name": "pens"}]}
+
+    answer = saved(session, content, {"knobs": ["knob_1", {"name": "round"}], "lock": "lock_1"})
+
+    session.commit()
+    assert answer["saved"] == {"gen_chest_1": "chest_3", "gen_chest_2": "chest_4"}
+    _, drawers, knobs, screws, locks = rows(room)
+    assert [each[-1] for each in (*drawers, *knobs, *screws, *locks)] == [3, 2, 3, 4, 4, 3, 4]
