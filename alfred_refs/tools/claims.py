@@ -95,7 +95,7 @@ def _lost(link: Link, links: Sequence[Link], places: Mapping[int, str]) -> Draft
     """Return the error for a row that its place has lost to another one."""
     collection = sqla.state_of(link.instance).dict.get(link.name)
     same = getattr(collection, "keyfunc", None)
-    holder = None if same is None else collection.get(same(link.other))
+    holder = None if same is None or collection is None else collection.get(same(link.other))
     other = next((each for each in links if each.other is holder), None)
     if other is None:
         return DraftContentToolError(

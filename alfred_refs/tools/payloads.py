@@ -89,6 +89,7 @@ def draft_changes(
     whole = payload if whole is None else whole
     usable = {column.name: column for column in table.columns.values() if column.creatable}
     related = _relationships(table, usable)
+    _check_said_once(table, payload)
     changed: dict[str, Any] = {}
     for name, value in payload.items():
         if name in related:
@@ -120,6 +121,23 @@ def table_said(table: ToolTable, content: Mapping[str, Any]) -> ToolTable:
         raise no_such_class(table.model)
     table.kinds[class_].check("create")
     return table.kinds[class_]
+
+
+def _check_said_once(table: ToolTable, payload: Mapping[str, Any]) -> None:
+    """Check that a reference that is said by a relationship and in its column is the same.
+
+    A new row has no ref yet: no value in the column agrees with it.
+
+    Raises:
+        InvalidValueError: they are two.
+    """
+    for name, columns in table.references().items():
+        if name in payload and len(columns) == 1 and columns[0] in payload:
+            said, column = payload[name] or None, payload[columns[0]] or None
+            if said != column and not (isinstance(said, dict) and column is None):
+                raise InvalidValueError(
+                    columns[0], f"what {name!r} says: give one of the two, without the other"
+                )
 
 
 def _may_be_said(table: ToolTable, discriminator: str) -> bool:

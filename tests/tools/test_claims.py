@@ -16,7 +16,7 @@ from sqlalchemy.orm import (
     relationship,
 )
 
-from alfred_refs import RefSession
+from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Toolset
 
 Content = dict[str, Any]
@@ -109,12 +109,12 @@ def rows(engine: Engine) -> list[list[tuple[Any, ...]]]:
     return [sorted(map(tuple, each), key=str) for each in found]
 
 
-def saved(session: RefSession, *contents: Content) -> Content:
+def saved(session: RefSession, conversation: Conversation, *contents: Content) -> Content:
     """Return what comes of saving drafts of chests in one call, once all rows are known."""
     toolset = Toolset(MODELS)
     for model in MODELS:
         toolset.call(session, "db_read", {"table": model.__tablename__, "order_by": "id"})
-    drafts = [session.conversation.draft(Chest, each).ref for each in contents]
+    drafts = [conversation.draft(Chest, each).ref for each in contents]
     return toolset.call(session, "db_create", {"table": "chests", "from_draft": drafts})
 
 
@@ -126,10 +126,6 @@ CONTRADICTIONS: list[tuple[list[Content], list[str]]] = [
     ),
     ([{"drawers": ["drawer_1", "drawer_2"]}], ["'drawer_1'", "'drawer_2'"]),
     ([{"drawers": [{}]}], ["'drawers'", "lacks the value that"]),
-    (
-        [{"knobs": [{"chest": {"name": "third", "knobs": [{"name": "deep"}]}}]}],
-        ["'gen_chest_1.knobs.1.chest'", "'gen_chest_1.knobs.1'"],
-    ),
     (
         [{"knobs": ["knob_1"]}, {"knobs": ["knob_1"]}],
         ["'knob_1' in 'gen_chest_1.knobs'", "'knob_1' in 'gen_chest_2.knobs'"],
@@ -151,12 +147,16 @@ CONTRADICTIONS: list[tuple[list[Content], list[str]]] = [
 
 @pytest.mark.parametrize(("contents", "named"), CONTRADICTIONS)
 def test_what_cannot_all_be_saved_is_refused(
-    room: Engine, session: RefSession, contents: list[Content], named: list[str]
+    room: Engine,
+    session: RefSession,
+    conversation: Conversation,
+    contents: list[Content],
+    named: list[str],
 ) -> None:
     """Both places are named, and nothing is changed: the last one had been saved."""
     before = rows(room)
 
-    answer = saved(session, *contents)
+    answer = saved(session, conversation, *contents)
 
     assert answer.get("error", {}).get("code") == "draft_content", answer
     assert [each for each in named if each not in answer["error"]["message"]] == []
@@ -164,13 +164,100 @@ def test_what_cannot_all_be_saved_is_refused(
     assert rows(room) == before
 
 
-def test_what_is_said_twice_and_is_the_same_is_saved(room: Engine, session: RefSession) -> None:
+def test_what_is_said_twice_and_is_the_same_is_saved(
+    room: Engine, session: RefSession, conversation: Conversation
+) -> None:
     """A row may be named by each of its parents' places, and twice in one."""
     content = {"screws": ["screw_1", "screw_1"], "drawers": ["drawer_1", {"name": "pens"}]}
 
-    answer = saved(session, content, {"knobs": ["knob_1", {"name": "round"}], "lock": "lock_1"})
+    answer = saved(
+        session, conversation, content, {"knobs": ["knob_1", {"name": "round"}], "lock": "lock_1"}
+    )
 
     session.commit()
     assert answer["saved"] == {"gen_chest_1": "chest_3", "gen_chest_2": "chest_4"}
     _, drawers, knobs, screws, locks = rows(room)
     assert [each[-1] for each in (*drawers, *knobs, *screws, *locks)] == [3, 2, 3, 4, 4, 3, 4]
+
+
+def test_a_row_that_says_another_parent_is_refused(
+    room: Engine, session: RefSession, conversation: Conversation
+) -> None:
+    """Its own reference and a collection that has it cannot both be saved."""
+    before = rows(room)
+    conversation.draft(Knob, {"chest": {"name": "third", "knobs": [{"name": "deep"}]}})
+    conversation.draft(Chest, {"knobs": ["gen_knob_1"]})
+
+    answer = Toolset(MODELS).call(
+        session,
+        "db_create",
+        {
+            "table": "chests",
+            "from_draft": "gen_chest_1",
+            "also": [{"table": "knobs", "from_draft": "gen_knob_1"}],
+        },
+    )
+
+    session.commit()
+    assert answer["error"]["code"] == "draft_content"
+    assert (
+        "'gen_knob_1' in 'gen_chest_1.knobs' and 'gen_knob_1.chest'" in answer["error"]["message"]
+    )
+    assert rows(room) == before
+
+
+@pytest.mark.parametrize(
+    ("chest", "chest_id"),
+    [
+        ("chest_1", None),
+        ("chest_1", ""),
+        ("chest_1", "chest_2"),
+        (None, "chest_1"),
+        ({"name": "new"}, "chest_1"),
+    ],
+)
+def test_a_reference_is_not_said_in_two_ways(
+    room: Engine,  # noqa: ARG001  # its tables
+    session: RefSession,
+    conversation: Conversation,
+    chest: Any,
+    chest_id: Any,
+) -> None:
+    """By its relationship and in its column: one was shown and the other saved."""
+    toolset = Toolset(MODELS)
+    toolset.call(session, "db_read", {"table": "chests", "order_by": "id"})
+    data = {"chest": chest, "chest_id": chest_id}
+    ref = conversation.draft(Knob, {}).ref
+    stored = conversation.draft(Knob, data).ref
+    one = [{"field": "id", "op": "=", "value": ref}]
+
+    answers = [
+        toolset.call(session, "db_update", {"table": "knobs", "filters": one, "data": data}),
+        toolset.call(session, "db_create", {"table": "knobs", "from_draft": stored}),
+    ]
+
+    told = [(each["error"]["code"], each["error"]["field"]) for each in answers]
+    assert told == [("invalid_value", "chest_id")] * 2
+
+
+@pytest.mark.parametrize(
+    ("chest", "chest_id", "saved_to"),
+    [("chest_2", "chest_2", 2), (None, None, None), ({"name": "new"}, None, 3)],
+)
+def test_a_reference_that_is_said_twice_alike_is_saved(
+    room: Engine,
+    session: RefSession,
+    conversation: Conversation,
+    chest: Any,
+    chest_id: Any,
+    saved_to: int | None,
+) -> None:
+    """No value in the column is what a new row has there until it is saved."""
+    toolset = Toolset(MODELS)
+    toolset.call(session, "db_read", {"table": "chests", "order_by": "id"})
+    ref = conversation.draft(Knob, {"chest": chest, "chest_id": chest_id}).ref
+
+    toolset.call(session, "db_create", {"table": "knobs", "from_draft": ref})
+
+    session.commit()
+    assert rows(room)[2][-1][-1] == saved_to
