@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, cast
+from weakref import WeakSet
 
 from sqlalchemy import BindParameter
 from sqlalchemy.orm import InstanceState, Session
@@ -76,6 +77,7 @@ class Boundary:
         self._given = Given(self._entities, self.alternates)
         self._unresolved = Unresolved(self._entities, self._given, self._session)
         self._fetching = 0
+        self._unsaved = WeakSet[State]()
 
     @property
     def raw(self) -> bool:
@@ -149,6 +151,7 @@ class Boundary:
         known = isinstance(getattr(state, BOUNDARY, None), Boundary)
         texts = names_of_texts(state) if known else None
         self.enter(state)
+        self._unsaved.discard(state)
         if self._raw:
             return []
         if not flushing:
@@ -157,6 +160,14 @@ class Boundary:
         held = self._unresolved.held(state, texts)
         self._unresolved.put_keys([state], texts)
         return held
+
+    def leave(self, state: State) -> None:
+        """Note that an instance is of no row, as it was rolled back, or taken out before a flush.
+
+        It may have the key that its row was to have. That gets a ref when it is looked at, and not
+        with the keys of others: the ref would be known, with a label, though nobody has seen it.
+        """
+        self._unsaved.add(state)
 
     def waiting(self) -> Iterable[Held]:
         """See `Unresolved.waiting`."""
@@ -351,7 +362,7 @@ class Boundary:
     def new_keys(self, alternates: Alternates | None = None) -> list[EntityKey]:
         """Return the keys of the instances loaded since the last time: primary keys first."""
         self.remember_new(alternates)
-        states = self._instances.take_new()
+        states = [each for each in self._instances.take_new() if each not in self._unsaved]
         if self.labelled:
             self.labelled.note(states)
         return self._held.of_all(states)

@@ -177,6 +177,13 @@ def _inserted(session: InterpretedSession, state: State) -> None:
         session._interpreter.outcome.inserted(state)
 
 
+@event.listens_for(InterpretedSession, "pending_to_transient", raw=True)
+@event.listens_for(InterpretedSession, "persistent_to_transient", raw=True)
+def _undone(session: InterpretedSession, state: State) -> None:
+    if session._interpreter is not None:
+        session._interpreter.boundary.leave(state)
+
+
 @event.listens_for(InterpretedSession, "persistent_to_deleted", raw=True)
 def _deleted(session: InterpretedSession, state: State) -> None:
     if session._confinement is not None and session._confinement.looking:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from sqlalchemy import Engine, delete, func, insert, select, text
+from sqlalchemy import Engine, delete, event, func, insert, select, text
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
@@ -374,3 +374,34 @@ def test_without_transactions_nothing_is_written(
         assert toolset.call(session, "db_read", {"table": "dishes"})["count"] == 0
 
     assert names(tables) == []
+
+
+# Refs of what was refused
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.parametrize("state", STATES)
+def test_rows_of_refused_calls_are_not_known(
+    toolset: Toolset,
+    session: RefSession,
+    state: State,
+    times: int,
+) -> None:
+    """They were inserted, and undone as another table refused its row: they get no refs later."""
+    alive: list[object] = []
+    event.listen(session, "after_attach", lambda _, instance: alive.append(instance))
+    with state(session):
+        for number in range(times):
+            also = [{"table": "dishes", "data": {"name": "Dal", "servings": -1}}]
+            ghost = {"table": "cuisines", "data": {"name": f"Ghost {number}"}, "also": also}
+            refused = toolset.call(session, "db_create", ghost)
+            assert refused["error"]["code"] == "check_failed"
+        real = {"table": "cuisines", "data": {"name": "Thai"}}
+        [row] = toolset.call(session, "db_create", real)["rows"]
+        wanted = {"table": "dishes", "data": {"name": "Dal", "cuisine_id": "Ghost 0"}}
+        error = toolset.call(session, "db_create", wanted)["error"]
+
+    assert alive
+    assert (row["id"], error["known"]) == ("cuisine_1", ["cuisine_1"])
+    assert "near" not in error
