@@ -198,7 +198,9 @@ def _check_belonging(table: ToolTable, name: str, given: Any, whole: Mapping[str
         InvalidValueError: one does.
     """
     taking = table.taking(name)
-    allowed = {theirs: (None, "", whole.get(own)) for theirs, own in taking.items()}
+    allowed: dict[str, tuple[Any, ...]] = {
+        theirs: (None, "", whole.get(own)) for theirs, own in taking.items()
+    }
     for back, columns in table.targets[name].references().items() if taking else ():
         if taking.keys() & columns:
             allowed[back] = (None, whole.get(table.own or ""))
