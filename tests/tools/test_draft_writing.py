@@ -394,7 +394,7 @@ def test_a_row_in_a_draft_belongs_to_no_other_row(
     """It would be shown with the other, and saved to the draft's own row."""
     call("db_read", table="dishes")
     before = contents(drafts)
-    asked = {"table": "dishes", "filters": [by_id(FIRST)]}
+    asked: dict[str, Any] = {"table": "dishes", "filters": [by_id(FIRST)]}
     error = call("db_update", **asked, data=to_another(field, stored=True))["error"]
 
     assert (error["code"], error["field"]) == ("invalid_value", field)
