@@ -83,7 +83,7 @@ class Deleter:
         if not named or (table := named[0].tool_table) is None:
             raise StillReferencedError(self._table.name, None, verbs=())
         same = [found for found in named if found.tool_table is table]
-        verbs = table.verbs if any(map(_may_be_changed, same)) else ()
+        verbs = table.verbs - {"update"} if not all(map(_may_be_changed, same)) else table.verbs
         labels = self._shown(table, same[:_NAMED])
         known = {ref: label for ref, label in labels.items() if label is not None}
         raise StillReferencedError(self._table.name, table.name, [*labels], known, verbs=verbs)
@@ -144,7 +144,9 @@ def check_changed(found: Found, table: ToolTable) -> None:
     if not found.is_writable:
         raise ForeignRowToolError(None, None)
     if found.tool_table is not None and not _may_be_changed(found):
-        raise StillReferencedError(table.name, found.tool_table.name, verbs=(), done="changed in")
+        verbs = found.tool_table.verbs - {"update"}
+        name = found.tool_table.name
+        raise StillReferencedError(table.name, name, verbs=verbs, done="changed in")
 
 
 def _may_go(found: Found) -> bool:
@@ -160,7 +162,7 @@ def _may_be_unlinked(found: Found) -> bool:
 
 
 def _may_be_changed(found: Found) -> bool:
-    """Tell whether a model may take the reference out of a row, or delete it."""
+    """Tell whether a model may take the reference out of a row."""
     table = found.tool_table
     if table is None or "update" not in table.verbs:
         return False

@@ -237,7 +237,8 @@ class MixedDraftsError(ToolError):
     def __init__(self, tool: str, drafts: Sequence[str]) -> None:
         super().__init__(
             "mixed_drafts",
-            f"the filters name {_listed(drafts)}, which are not saved, and may hit rows too; "
+            f"the filters name {_listed(drafts)}, which {'is' if len(drafts) == 1 else 'are'} not "
+            "saved, and may hit rows too; "
             f"nothing was changed; call {tool} for the drafts by their refs, and once more for "
             "the rows",
             drafts=list(drafts),
@@ -316,7 +317,8 @@ class StillReferencedError(ToolError):
         referring: the table of the others; `None` if the model may not know it.
         refs: of some of them.
         labels: of those, by ref.
-        verbs: what the model may do to them; `None` if that is not known.
+        verbs: what the model may do to them: "update" if it may take the reference out of them;
+            `None` if that is not known.
         done: what was to be done in the table.
     """
 
@@ -332,8 +334,10 @@ class StillReferencedError(ToolError):
     ) -> None:
         others = "other rows" if referring is None else f"rows of {referring!r}"
         named = f" ({_listed(refs)})" if refs else ""
-        remedy = "delete or change those first"
-        if verbs is not None and not {"update", "delete"} & set(verbs):
+        ways = {"delete": "delete those", "update": "let those refer to something else"}
+        usable = [way for verb, way in ways.items() if verbs is None or verb in verbs]
+        remedy = f"{', or '.join(usable)}, first"
+        if not usable:
             remedy = "those are not yours to change, so leave the row as it is"
         super().__init__(
             "still_referenced",

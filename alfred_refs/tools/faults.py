@@ -80,6 +80,8 @@ _BEYOND: Mapping[str, str] = {
     "54023": "it has more values than the database takes at once",
 }
 
+_OF_CODE = "read the drafts, or generate one"  # no tool does either
+
 _CANCELED = "57014"
 _REFUSED = "22000"
 _RAISED = "P0001"  # by a trigger: what it says is for people who know the database
@@ -176,8 +178,8 @@ def _bad_ref(error: BadRefError) -> ToolError:
 def _for_models(message: str, error: BadRefError) -> str:
     """Return the message without what only trusted code can do."""
     if isinstance(error, RawKeyError):
-        return message.replace(", or use session.raw_keys() in trusted code", "")
-    return message
+        return "a database key cannot be used here; give a ref, as the tools have shown it"
+    return message.replace(_OF_CODE, "create the row with data instead")
 
 
 def _refused(said: Mapping[str, Any], tool: str, table: ToolTable) -> ToolError | None:

@@ -31,7 +31,13 @@ from sqlalchemy.orm import aliased
 from alfred_refs.keys import Key
 
 from .cursors import Cursor
-from .errors import InvalidArgumentsError, InvalidCursorError, InvalidOrderError, ToolError
+from .errors import (
+    InvalidArgumentsError,
+    InvalidCursorError,
+    InvalidOrderError,
+    ToolError,
+    UnknownColumnError,
+)
 from .filters import Condition, Conditions, operand
 from .hooks import Reading
 from .table import ToolColumn, ToolTable
@@ -176,9 +182,11 @@ def order_of(read: Reading, table: ToolTable) -> Order:
 
 
 def _orderable(name: str, table: ToolTable) -> ToolColumn:
-    column = table.column(name)
+    usable = [each.name for each in table.columns.values() if each.values.ordered]
+    column = table.columns.get(name)
+    if column is None:
+        raise UnknownColumnError(table.name, name, usable)
     if not column.values.ordered:
-        usable = [each.name for each in table.columns.values() if each.values.ordered]
         fact = "holds refs" if column.values.family == "ref" else "has values without an order"
         raise InvalidOrderError(name, fact, usable)
     return column

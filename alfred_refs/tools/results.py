@@ -18,7 +18,7 @@ from sqlalchemy.orm.strategy_options import _AbstractLoad
 from alfred_refs.keys import spells_uuid
 
 from .cuts import DEEPEST_SHOWN, shallow
-from .errors import UnknownColumnError
+from .errors import InvalidArgumentsError, UnknownColumnError
 from .hooks import Row
 from .table import ROW_REF, ToolColumn, ToolTable
 from .texts import Cut, Verbatim, is_plain, shortened
@@ -76,6 +76,10 @@ def shape_of(table: ToolTable, names: Sequence[str] | None, include: Iterable[st
 def _children(table: ToolTable, paths: Iterable[Sequence[str]]) -> dict[str, Shape]:
     within: dict[str, list[str]] = {}
     for name, *rest in paths:
+        if name in table.columns:
+            raise InvalidArgumentsError(
+                f"{name!r} is a column and leads to no rows", "columns", "name it without a path"
+            )
         if name not in table.included:
             raise UnknownColumnError(table.name, name, [*table.columns, *table.included])
         within.setdefault(name, []).extend([".".join(rest)] if rest else [])

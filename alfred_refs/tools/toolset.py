@@ -330,21 +330,24 @@ _WANTED: Mapping[str, str] = {
 }
 
 
+_PLURAL = ("dict[", "list[")
+
+
 def _is_branch(part: int | str) -> bool:
     """Tell whether a part of a path is pydantic's name for one of several types."""
-    return isinstance(part, str) and part.startswith(("dict[", "list["))
+    return isinstance(part, str) and ("[" in part or part in KINDS)
 
 
 def _place(mistake: Any) -> list[int | str]:
     """Return where a mistake is, by the names that the model has given."""
-    path = [each for each in mistake["loc"] if each not in KINDS and not _is_branch(each)]
+    path = [each for each in mistake["loc"] if not _is_branch(each)]
     # one of the types again: no text that is checked is in a field of that name
     return path[:-1] if mistake["type"] == "string_type" and path[-1] == "str" else path
 
 
 def _is_meant(mistake: Any) -> bool:
     """Tell whether a mistake is of the type that was given: a list is no row, nor the reverse."""
-    branches = [part for part in mistake["loc"] if _is_branch(part)]
+    branches = [p for p in mistake["loc"] if isinstance(p, str) and p.startswith(_PLURAL)]
     is_list = isinstance(mistake["input"], list)
     if len(mistake["loc"]) > len(branches) + 1:  # of an element
         return bool(branches) and "list" in branches[0]

@@ -1,0 +1,115 @@
+"""What an answer says to do can be done, by a model, with the tools that it has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, ForeignKey
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from alfred_refs import RefSession
+from alfred_refs.tools import Toolset
+from alfred_refs.tools.permits import Verb
+from tests.tools.conftest import Call
+
+
+class Base(DeclarativeBase):
+    """Declarative base of these tests."""
+
+
+class Box(Base):
+    """What items are in."""
+
+    __tablename__ = "crates"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+
+class Item(Base):
+    """Refers to a box by its key, so that it cannot be moved."""
+
+    __tablename__ = "crate_items"
+
+    box_id: Mapped[int] = mapped_column(ForeignKey("crates.id"), primary_key=True)
+    place: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+
+
+class Note(Base):
+    """Refers to a box by a column that can be changed."""
+
+    __tablename__ = "crate_notes"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    box_id: Mapped[int] = mapped_column(ForeignKey("crates.id"))
+
+
+MOVE = "let those refer to something else"
+
+
+@pytest.mark.parametrize(
+    ("model", "verbs", "remedy"),
+    [
+        (Item, ["create", "update", "delete"], "delete those, first"),
+        (Item, ["create", "update"], "those are not yours to change, so leave the row as it is"),
+        (Note, ["create", "update", "delete"], f"delete those, or {MOVE}, first"),
+        (Note, ["update"], f"{MOVE}, first"),
+        (Note, ["create", "delete"], "delete those, first"),
+    ],
+)
+def test_the_remedy_for_rows_in_the_way_is_one_that_the_model_has(
+    session: RefSession, tables: Engine, model: type[Any], verbs: list[Verb], remedy: str
+) -> None:
+    """By what it may do to them, and by whether it may write what they refer to."""
+    Base.metadata.create_all(tables)
+    with Session(tables) as plain:
+        plain.add(Box(id=1))
+        plain.flush()
+        plain.add(Item(box_id=1, place=1) if model is Item else Note(id=1, box_id=1))
+        plain.commit()
+    toolset = Toolset([Box, model], verbs={model: verbs})
+    row = toolset.call(session, "db_read", {"table": "crates"})["rows"][0]
+    filters = [{"field": "id", "op": "=", "value": row["id"]}]
+    asked = {"table": "crates", "filters": filters}
+    error = toolset.call(session, "db_delete", asked)["error"]
+
+    assert (error["code"], error["referring"]) == ("still_referenced", model.__tablename__)
+    assert error["message"].endswith(f"; {remedy}")
+
+
+@pytest.mark.parametrize("given", ["DESC", ["asc", "DESC"], 3])
+def test_a_field_of_another_shape_has_the_name_that_was_given(call: Call, given: object) -> None:
+    """And none of the types that it may have."""
+    error = call("db_read", table="dishes", order_by=["name", "id"], order_dir=given)["error"]
+
+    assert error["code"] == "invalid_arguments"
+    assert error["field"].split(".")[0] == "order_dir"
+    assert "literal" not in error["field"]
+
+
+@pytest.mark.parametrize(
+    ("path", "column"), [("tags.title", "tags"), ("cuisine_id.name", "cuisine_id")]
+)
+def test_a_path_that_begins_with_a_column_is_told_so(call: Call, path: str, column: str) -> None:
+    """The column is there, and is not said to be unknown."""
+    error = call("db_read", table="dishes", columns=[path])["error"]
+
+    assert error["field"] == "columns"
+    assert f"{column!r} is a column and leads to no rows" in error["message"]
+
+
+def test_an_unknown_draft_is_to_be_created_with_data(call: Call) -> None:
+    """No tool reads drafts by themselves, or generates one."""
+    error = call("db_create", table="dishes", from_draft="gen_dish_9")["error"]
+
+    assert error["code"] == "unknown_draft"
+    assert error["message"].endswith("create the row with data instead")
+
+
+def test_an_unknown_column_of_an_order_offers_such_as_have_one(call: Call) -> None:
+    """Not those of refs or documents."""
+    error = call("db_read", table="dishes", order_by="nam")["error"]
+
+    assert error["code"] == "unknown_column"
+    assert "name" in error["columns"]
+    assert not {"extra", "cuisine_id", "id"} & {*error["columns"]}
