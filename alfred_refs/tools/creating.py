@@ -154,8 +154,8 @@ class Creator(Writer):
         """
         pairs = [(row, batch.table) for batch in batches for row in batch.rows]
         nested = [each for row, _ in pairs for each in row.inside()]
-        taken = [ref for row, _ in pairs for _, ref, _ in _taken(row)]
-        if len(pairs) + len(nested) + len(taken) > self._setting.max_written:
+        beside = sum(len([*_taken(row)]) + _links(row) for row, _ in pairs)
+        if len(pairs) + len(nested) + beside > self._setting.max_written:
             raise TooManyRowsError("db_create", self._setting.max_written)
         found: dict[ToolTable, list[NewRow]] = {}
         for row, by in [*pairs, *((row, None) for row in nested)]:
@@ -322,6 +322,16 @@ def _taken(row: NewRow) -> Iterator[tuple[RelationshipProperty[Any], str, NewRow
             if relationships[name].direction is ONETOMANY:
                 refs = (other for other in others if isinstance(other, str))
                 yield from ((relationships[name], ref, each) for ref in refs)
+
+
+def _links(row: NewRow) -> int:
+    """Return how many rows are made between others, of a row and those inside it."""
+    return sum(
+        len(others)
+        for each in (row, *row.inside())
+        for name, others in each.related.items()
+        if inspect(each.model).mapper.relationships[name].secondary is not None
+    )
 
 
 def _changes(given: NewRows) -> dict[str, Any]:

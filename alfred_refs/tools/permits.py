@@ -7,7 +7,7 @@ toolset is made; pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -107,6 +107,16 @@ def is_among(mapper: Mapper[Any], name: str, attributes: Attributes) -> bool:
     return any((each, name) in attributes for each in mapper.iterate_to_root())
 
 
+def linked_with(mapper: Mapper[Any], name: str) -> Iterator[tuple[Mapper[Any], str]]:
+    """Yield the relationships that write the rows of the table between two, as another does."""
+    relationship = mapper.relationships.get(name)
+    if relationship is not None and relationship.secondary is not None:
+        for other in mapper.registry.mappers:
+            for each in other.relationships:
+                if each.secondary is relationship.secondary:
+                    yield other, each.key
+
+
 def _checked(model: type[Any], given: Iterable[Verb]) -> frozenset[Verb]:
     named = frozenset(given)
     if isinstance(given, str) or not named <= {*VERBS}:
@@ -118,9 +128,14 @@ def _checked(model: type[Any], given: Iterable[Verb]) -> frozenset[Verb]:
 
 
 def _written_by(mapper: Mapper[Any], name: str) -> Iterable[tuple[Mapper[Any], str]]:
-    """Yield an attribute, and with a reference the columns that it is kept in."""
+    """Yield an attribute, and what else writes what it says.
+
+    That is with a reference the columns that it is kept in, and with a relationship by way of a
+    table between the two, all that are by way of the same.
+    """
     yield mapper, name
     relationship = mapper.relationships.get(name)
     if relationship is not None and relationship.direction is MANYTOONE:
         for column in relationship.local_columns:
             yield mapper, mapper.get_property_by_column(column).key
+    yield from linked_with(mapper, name)

@@ -8,6 +8,7 @@ once, when the toolset is made.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from sqlalchemy import Column, Table, inspect
@@ -21,7 +22,7 @@ from alfred_refs.owners import Ownership
 
 from .documents import places_in
 from .errors import UnknownTableError
-from .permits import Attributes, Permits, Verb, attribute_of, is_among, permits_of
+from .permits import Attributes, Permits, Verb, attribute_of, is_among, linked_with, permits_of
 from .table import ToolColumn, ToolTable
 
 
@@ -55,6 +56,8 @@ class ToolTables:
         named = _named(models)
         hidden_names = {attribute_of(each, "hidden") for each in hidden}
         permits = permits_of([model for _, model in named], read_only, verbs or {})
+        unwritten = {other for each in hidden_names for other in linked_with(*each)}
+        permits = replace(permits, fixed={*permits.fixed, *unwritten})
         if ownership is not None:
             hidden_names |= _owners([model for _, model in named], entities, ownership)
         for name, model in named:

@@ -248,6 +248,7 @@ def test_a_reference_that_is_said_twice_alike_is_saved(
     room: Engine,
     session: RefSession,
     conversation: Conversation,
+    *,
     chest: Any,
     chest_id: Any,
     saved_to: int | None,

@@ -48,7 +48,7 @@ class Crate(Base):
 
     things: Mapped[list[Thing]] = relationship(back_populates="crate")
     people: Mapped[list[Human]] = relationship()
-    stamps: Mapped[list[Stamp]] = relationship(secondary="crate_stamps")
+    stamps: Mapped[list[Stamp]] = relationship(secondary="crate_stamps", back_populates="crates")
     rack: Mapped[Rack | None] = relationship(back_populates="crates")
 
 
@@ -82,6 +82,8 @@ class Stamp(Base):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str | None]
+
+    crates: Mapped[list[Crate]] = relationship(secondary="crate_stamps", back_populates="stamps")
 
 
 class CrateStamp(Base):
@@ -498,6 +500,32 @@ def test_a_link_changes_no_row_that_it_leads_to(
 
     tell(Toolset(CRATES, read_only=[Stamp]), "db_create", table="crates", from_draft=ref)
     assert rows(packed)["crate_stamps"] == [(3, 1)]
+
+
+@pytest.mark.parametrize("options", [{"read_only": [Crate.stamps]}, {"hidden": [Crate.stamps]}])
+def test_a_link_that_is_not_written_is_not_written_from_the_other_side(
+    tell: Tell, packed: Engine, session: RefSession, options: dict[str, Any]
+) -> None:
+    """Both relationships are by way of one table; the other one is shown all the same."""
+    toolset = Toolset(CRATES, **options)
+    linked = draft(session, Stamp, {"crates": ["crate_1"]})
+    refused = tell(toolset, "db_create", table="stamps", from_draft=linked)
+    assert refused["error"]["code"] == "unknown_column"
+    assert rows(packed)["crate_stamps"] == []
+
+    [row] = tell(toolset, "db_read", table="stamps", columns=["id", "crates.name"])["rows"]
+    assert row == {"id": "stamp_1", "crates": []}
+
+
+def test_links_count_as_rows(tell: Tell, packed: Engine, session: RefSession) -> None:
+    """They are rows of the table between the two."""
+    linked = draft(session, Crate, {"stamps": ["stamp_1", {"name": "new"}]})
+    for most, code in ((3, "too_many_rows"), (4, None)):
+        answer = tell(
+            Toolset(CRATES, max_written=most), "db_create", table="crates", from_draft=linked
+        )
+        assert answer.get("error", {}).get("code") == code
+    assert len(rows(packed)["crate_stamps"]) == 2
 
 
 # What is the application's
