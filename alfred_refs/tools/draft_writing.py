@@ -7,12 +7,13 @@ checked as it is for rows, and kept as the model gave it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from sqlalchemy import and_, true
 
 from alfred_refs import sqla
+from alfred_refs.draft_fields import class_of
 from alfred_refs.entries import Draft
 from alfred_refs.labels import clean
 
@@ -29,6 +30,7 @@ from .expected import values_otherwise
 from .filters import Conditions, refs_of
 from .matching import Record, meets
 from .payloads import draft_changes, table_said
+from .permits import Verb
 from .results import shape_of
 from .table import ToolTable
 
@@ -57,6 +59,7 @@ class DraftWriter:
             BadRefError: a ref cannot be used.
         """
         hit = self._hit("db_update", arguments)
+        self._check_own(hit, "update")
         if not hit:
             draft_changes(self._table, arguments.data)  # which is refused though nothing is done
         contents = {
@@ -79,10 +82,24 @@ class DraftWriter:
             ToolError: they cannot be discarded.
             BadRefError: a ref cannot be used.
         """
-        refs = [draft.ref for draft in self._hit("db_delete", arguments)]
+        hit = self._hit("db_delete", arguments)
+        self._check_own(hit, "delete")
+        refs = [draft.ref for draft in hit]
         self._call.conversation.discard_drafts(refs)
         answer = {"table": self._table.name, "deleted": refs, "count": len(refs)}
         return self._call.finished(answer, [] if refs else [_NOTHING])
+
+    def _check_own(self, drafts: Iterable[Draft], verb: Verb) -> None:
+        """Check that a model may do something to rows of the classes that drafts are of.
+
+        Raises:
+            ReadOnlyTableError: it may not, though to those of a class that one inherits from.
+        """
+        for draft in drafts:
+            class_ = class_of(self._table.model, draft.content)
+            own = self._call.setting.tables.of_model(class_)
+            if own is not None:
+                own.check(verb)
 
     def _hit(self, tool: str, arguments: DbUpdate | DbDelete) -> list[Draft]:
         """Return the drafts that meet all filters, once they are what the model expects.
@@ -127,6 +144,7 @@ def changed_content(draft: Draft, data: Mapping[str, Any], table: ToolTable) -> 
         ToolError: it is nothing that could be saved.
         DraftContentError: it is of a class that a model may not use.
     """
+    table_said(table, draft.content)  # what it was is not got round by what it is to be
     whole = {**draft.content, **data}
     said = table_said(table, whole)
     changes = draft_changes(said, data, whole=whole_draft(draft, whole, said))

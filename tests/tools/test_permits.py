@@ -372,6 +372,32 @@ def test_a_class_that_is_listed_may_be_chosen(
     assert [verb for verb, _, _ in hooks.seen] == ["create", "create"]
 
 
+@pytest.mark.parametrize("verbs", [["create"], []], ids=["only made", "only read"])
+def test_a_draft_is_of_its_class_whatever_table_it_is_reached_by(
+    tell: Tell, packed: Engine, session: RefSession, verbs: list[Any]
+) -> None:
+    """It is changed, into one of another class too, and discarded as that class may be."""
+    before, ref = rows(packed), draft(session, Chief, {"name": "c"})
+    toolset = Toolset(PEOPLE, verbs={Chief: verbs})
+
+    for tool, arguments in (
+        ("db_update", {"data": {"kind": "human"}}),
+        ("db_update", {"data": {"name": "d"}}),
+        ("db_delete", {}),
+    ):
+        answer = tell(toolset, tool, table="humans", filters=by(ref), **arguments)
+        assert answer["error"]["code"] == "read_only_table"
+    if not verbs:
+        evil = {"kind": "human"}
+        answer = tell(toolset, "db_create", table="humans", from_draft=ref, data=evil)
+        assert answer["error"]["code"] == "read_only_table"
+
+    assert session.conversation is not None
+    [kept] = session.conversation.read_drafts([ref], Chief)
+    assert (kept.state, kept.content) == ("pending", {"kind": "admin", "name": "c"})
+    assert rows(packed) == before
+
+
 # Rows that a draft takes from where they are
 
 
