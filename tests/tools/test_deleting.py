@@ -439,7 +439,7 @@ def test_a_subclass_has_its_own_hooks_and_columns(zoo: Engine, session: RefSessi
     lions = [{"field": "note", "op": "=", "value": "b"}]
     changed = {"table": "beasts", "data": {"note": "x"}}
 
-    lion = session.scalars(select(Lion.id).where(Lion.note == "b")).one()
+    lion: Any = session.scalars(select(Lion.id).where(Lion.note == "b")).one()  # a ref
     session.rollback()
     error = toolset.call(session, "db_update", {**changed, "filters": every})["error"]
     assert (error["code"], error["table"]) == ("unknown_column", "mice")

@@ -99,7 +99,8 @@ def test_a_path_leads_to_rows_of_the_class_alone(
 @pytest.mark.parametrize("column", ["plain", "binary"])
 def test_a_document_of_null_is_null(session: RefSession, toolset: Toolset, column: str) -> None:
     """It is shown as null, and found as what is null: a delete of what is not null took it."""
-    for data in ({}, {column: None}, {column: {"a": None}}, {column: []}):
+    every: list[Any] = [{}, {column: None}, {column: {"a": None}}, {column: []}]
+    for data in every:
         toolset.call(session, "db_create", {"table": "notes", "data": data})
     for op, expected in (("is_null", [1, 2]), ("is_not_null", [3, 4])):
         filters: list[Any] = [{"field": column, "op": op}]
