@@ -24,7 +24,7 @@ from .foreign import Foreign, bounded, foreign_of, labelled
 from .hooks import Row
 from .questions import ranks_of
 from .relatives import Relatives
-from .results import Rendering, Shape, without_depth, without_refs
+from .results import Rendering, Room, Shape, without_depth, without_refs
 from .setting import Setting
 from .table import ToolColumn, ToolTable
 from .texts import told
@@ -150,6 +150,18 @@ class Call:
             return self.refs_of([instance], of)[0] if known_ref is None else known_ref
 
         return Rendering(limits, ref_of, relatives.of)
+
+    def room(self) -> Room:
+        """Return the room that there is for the rows of an answer."""
+        return Room(self.setting.limits.characters)
+
+    def shown_again(
+        self, instances: Sequence[Any], shape: Shape, room: Room
+    ) -> tuple[list[Row], Rendering]:
+        """Return the rows of instances as the database has them now, as far as there is room."""
+        saved = self.read_again(instances, shape)
+        rendering = self.rendering(saved, shape)
+        return rendering.rows(saved, shape, room), rendering
 
     def finished(
         self,

@@ -125,9 +125,7 @@ class Changes:
 
     def _rows(self, asked: Asked) -> list[dict[str, Any]]:
         shape = shape_of(asked.table, None)
-        saved = self._call.read_again(asked.instances, shape)
-        rendering = self._call.rendering(saved, shape)
-        return [rendering.row(instance, shape) for instance in saved]
+        return self._call.shown_again(asked.instances, shape, self._call.room())[0]
 
 
 def check_update(table: ToolTable, names: Iterable[str]) -> None:

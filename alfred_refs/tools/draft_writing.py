@@ -70,7 +70,12 @@ class DraftWriter:
         found = drafted(self._call, kept, self._table)
         rendering = self._call.rendering([], shape := shape_of(self._table, None))
         rows = DraftRows(self._call, rendering, found.labels, whole=True)
-        shown = [rows.row(record, shape) for record in found.records]
+        shown = self._call.room().fill(
+            found.records,
+            lambda record: rows.row(record, shape),
+            lambda record: {self._table.ref_field: record.ref},
+            (rows.shown, rendering.cut),
+        )
         answer = {"table": self._table.name, "rows": shown, "count": len(shown)}
         notes = [] if hit else [_NOTHING]
         return self._call.finished(answer, notes, rendering, rows.foreign())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import inspect
 from sqlalchemy.orm import lazyload, load_only
@@ -22,6 +22,8 @@ from .errors import InvalidArgumentsError, UnknownColumnError
 from .hooks import Row
 from .table import ROW_REF, ToolColumn, ToolTable
 from .texts import Cut, Verbatim, is_plain, shortened
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,8 @@ class Limits:
     Attributes:
         rows: at most so many, and at most so many related ones in each.
         related: at most so many related rows in all.
-        characters: of the texts of one result, about; rows beyond are left for the next read.
+        characters: of the texts of one result, about; rows beyond are left for the next read,
+            and a write shows their refs alone.
         text: characters of one text.
         seconds: that one statement of a call may take; `None` for what the server allows. A
             `statement_timeout` of the application's that is shorter stays.
@@ -124,6 +127,51 @@ class Related:
     total: int = 0
 
 
+@dataclass(slots=True)
+class Room:
+    """How much the rows that a write shows may still have, of all its tables.
+
+    Attributes:
+        characters: that are left.
+        untouched: whether there is no row yet; the first is shown however long it is.
+    """
+
+    characters: int
+    untouched: bool = True
+
+    def fill(
+        self,
+        entries: Sequence[T],
+        render: Callable[[T], Row],
+        only_ref: Callable[[T], Row],
+        noted: Sequence[list[Any]],
+    ) -> list[Row]:
+        """Return rows until there is enough text; no more than one is made for nothing.
+
+        Args:
+            entries: what the rows are of.
+            render: makes a row.
+            only_ref: makes a row that has nothing but its ref.
+            noted: what making rows adds to; what it adds for one that is not shown is taken out.
+                The last are the places that are cut.
+        """
+        rows: list[Row] = []
+        for each in entries if self.untouched or self.characters > 0 else ():
+            before = [len(notes) for notes in noted]
+            row = render(each)
+            self.characters -= size_of(row)
+            if self.characters < 0 and not self.untouched:
+                for notes, length in zip(noted, before, strict=True):
+                    del notes[length:]
+                break
+            self.untouched = False
+            rows.append(row)
+        rest = [only_ref(each) for each in entries[len(rows) :]]
+        if rest:
+            noted[-1].append(f"{len(rest)} more rows are shown by their refs alone")
+        return rows + rest
+
+
 RelatedOf = Callable[[Any, Shape], Related]
 """Tells what of a shape is inside of a row."""
 
@@ -147,6 +195,17 @@ class Rendering:
     cut: list[str] = field(default_factory=list)
     shown: list[tuple[Row, Any, Shape]] = field(default_factory=list)
     related: int = 0
+
+    def rows(self, instances: Sequence[Any], shape: Shape, room: Room) -> list[Row]:
+        """Return rows as far as there is room, and the refs of the rest."""
+
+        def only_ref(instance: Any) -> Row:
+            own = shape.table.own
+            ref = self.ref_of(instance, shape.table) if own is None else getattr(instance, own)
+            return {shape.table.ref_field: ref}
+
+        noted = (self.shown, self.cut)
+        return room.fill(instances, lambda each: self.row(each, shape), only_ref, noted)
 
     def row(self, instance: Any, shape: Shape, path: str = "") -> Row:
         """Return one row."""

@@ -52,6 +52,7 @@ class Writer:
         self._call = call
         self._setting = call.setting
         self._session = call.session
+        self._room = call.room()  # for the rows of all tables
 
     def update(self, arguments: DbUpdate) -> dict[str, Any]:
         """Change rows, and return them as they are then.
@@ -132,9 +133,7 @@ class Writer:
     ) -> dict[str, Any]:
         """Return rows as the database has them, and as hooks leave them if they were written."""
         shape = shape_of(table, None)
-        saved = self._call.read_again(instances, shape)
-        rendering = self._call.rendering(saved, shape)
-        rows = [rendering.row(instance, shape) for instance in saved]
+        rows, rendering = self._call.shown_again(instances, shape, self._room)
         if writing is not None:
             self._ended(writing, table, rows)
         self._call.shorten(rows, shape, rendering.cut)
