@@ -124,14 +124,15 @@ def meant(judge: Judge, table: ToolTable, arguments: Any, held: Held) -> set[str
     return found
 
 
-def _chosen(given: Any, own: str) -> Iterator[str]:
-    """Yield what a filter says that a row may be."""
+def _chosen(given: Any, own: str, *, negated: bool = False) -> Iterator[str]:
+    """Yield what a filter says that a row may be, also by not being otherwise."""
     for group in ("and", "or"):
         for each in given.get(group, ()):
-            yield from _chosen(each, own)
+            yield from _chosen(each, own, negated=negated)
     if "not" in given:
-        yield from _chosen(given["not"], own)
-    if given.get("field") == own and given.get("op") in ("=", "in"):
+        yield from _chosen(given["not"], own, negated=not negated)
+    operators = ("!=", "neq", "not_in") if negated else ("=", "in")
+    if given.get("field") == own and given.get("op") in operators:
         value = given.get("value")
         values = value if isinstance(value, list) else [value]
         yield from (each for each in values if isinstance(each, str))

@@ -66,6 +66,10 @@ class Told:
                 self.rows.pop((table.name, ref), None)
                 self.deleted.add((table.name, ref))
                 self.loose |= CASCADES.get(table.name, frozenset())
+            for ref in each.get("deleted_with", ()):
+                [name] = (n for n, other in tables.items() if ref.startswith(f"{other.entity}_"))
+                self.rows.pop((name, ref), None)
+                self.deleted.add((name, ref))
 
     def _take_row(self, table: ToolTable, row: dict[str, Any]) -> None:
         ref = row[table.own or ROW_REF]
