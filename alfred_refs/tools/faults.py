@@ -178,7 +178,8 @@ def _bad_ref(error: BadRefError) -> ToolError:
 def _for_models(message: str, error: BadRefError) -> str:
     """Return the message without what only trusted code can do."""
     if isinstance(error, RawKeyError):
-        return "a database key cannot be used here; give a ref, as the tools have shown it"
+        _, _, known = message.rpartition("; ")
+        return f"a database key cannot be used here; give a ref; {known}"
     return message.replace(_OF_CODE, "create the row with data instead")
 
 

@@ -340,7 +340,9 @@ def _is_branch(part: int | str) -> bool:
 
 def _place(mistake: Any) -> list[int | str]:
     """Return where a mistake is, by the names that the model has given."""
-    path = [each for each in mistake["loc"] if not _is_branch(each)]
+    *outer, last = mistake["loc"]
+    given = [last] if mistake["type"] == "extra_forbidden" or not _is_branch(last) else []
+    path = [*(each for each in outer if not _is_branch(each)), *given]
     # one of the types again: no text that is checked is in a field of that name
     return path[:-1] if mistake["type"] == "string_type" and path[-1] == "str" else path
 

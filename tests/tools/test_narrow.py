@@ -59,7 +59,7 @@ def test_a_row_that_is_no_row_yet_is_not_saved_by_being_named(
     """A draft that the call does not save stays one, though another is related to it."""
     parent, part = conversation.draft(Dish, {}).ref, conversation.draft(Part, {}).ref
     dish = conversation.draft(Dish, {"parent": parent, "parts": [{"note": "x"}]}).ref
-    for data in ({}, {"parent": None, "parent_id": parent}, {"parent": None, "parts": [part]}):
+    for data in ({}, {"parent_id": parent}, {"parent": None, "parts": [part]}):
         asked = {"table": "dishes", "from_draft": dish, "data": data}
         error = Toolset(MODELS).call(session, "db_create", asked)["error"]
         assert (error["code"], error["ref"] in (parent, part)) == ("draft_ref", True)

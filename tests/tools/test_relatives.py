@@ -145,10 +145,10 @@ class Page(Base):
     title: Mapped[str | None]
 
     book: Mapped[Book] = relationship(back_populates="pages")
-    notes: Mapped[list[Note]] = relationship(order_by="Note.name")
+    notes: Mapped[list[Memo]] = relationship(order_by="Memo.name")
 
 
-class Note(Base):
+class Memo(Base):
     """Refers to two columns."""
 
     __tablename__ = "notes"
@@ -193,7 +193,7 @@ Book.last = relationship(
     order_by=LastPage.name.desc(),
 )
 
-CLASSES = [Person, Author, Book, Page, Note, Cover, Tag]
+CLASSES = [Person, Author, Book, Page, Memo, Cover, Tag]
 RELATED: dict[Any, list[str]] = {
     class_: [each.key for each in inspect(class_).relationships]
     for class_ in cast(list[type[Any]], [Author, Book, Page, Tag])
@@ -220,7 +220,7 @@ def library(tables: Engine) -> Engine:
             plain.add(Cover(book_id=book.id, name=f"of {book.name}"))
         plain.flush()
         for n, page in enumerate([*books[0].pages, *books[1].pages] * 2):
-            page.notes.append(Note(name=f"note {n * 7 % 5}"))
+            page.notes.append(Memo(name=f"note {n * 7 % 5}"))
         for n in range(12):
             book, other, tag = books[n % 4], books[n * 5 % 7], tags[n * n % 4]
             plain.execute(insert(tagged).values(book_id=book.id, tag=tag.tag, rank=f"{n * 7 % 5}"))

@@ -35,7 +35,7 @@ class Item(Base):
     place: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
 
 
-class Note(Base):
+class Slip(Base):
     """Refers to a box by a column that can be changed."""
 
     __tablename__ = "crate_notes"
@@ -52,9 +52,9 @@ MOVE = "let those refer to something else"
     [
         (Item, ["create", "update", "delete"], "delete those, first"),
         (Item, ["create", "update"], "those are not yours to change, so leave the row as it is"),
-        (Note, ["create", "update", "delete"], f"delete those, or {MOVE}, first"),
-        (Note, ["update"], f"{MOVE}, first"),
-        (Note, ["create", "delete"], "delete those, first"),
+        (Slip, ["create", "update", "delete"], f"delete those, or {MOVE}, first"),
+        (Slip, ["update"], f"{MOVE}, first"),
+        (Slip, ["create", "delete"], "delete those, first"),
     ],
 )
 def test_the_remedy_for_rows_in_the_way_is_one_that_the_model_has(
@@ -65,7 +65,7 @@ def test_the_remedy_for_rows_in_the_way_is_one_that_the_model_has(
     with Session(tables) as plain:
         plain.add(Box(id=1))
         plain.flush()
-        plain.add(Item(box_id=1, place=1) if model is Item else Note(id=1, box_id=1))
+        plain.add(Item(box_id=1, place=1) if model is Item else Slip(id=1, box_id=1))
         plain.commit()
     toolset = Toolset([Box, model], verbs={model: verbs})
     row = toolset.call(session, "db_read", {"table": "crates"})["rows"][0]

@@ -49,7 +49,7 @@ class Engineer(Person):
     )
 
 
-class Note(Base):
+class Jotting(Base):
     """Has documents."""
 
     __tablename__ = "null_notes"
@@ -67,7 +67,7 @@ def toolset(session: RefSession) -> Toolset:
         boss = Manager(name="M")
         plain.add_all([boss, Engineer(name="of M", manager=boss), Engineer(name="of nobody")])
         plain.commit()
-    return Toolset({"managers": Manager, "engineers": Engineer, "notes": Note})
+    return Toolset({"managers": Manager, "engineers": Engineer, "notes": Jotting})
 
 
 LED = {"field": "manager.name", "op": "=", "value": "M"}
@@ -105,11 +105,11 @@ def test_a_document_of_null_is_null(session: RefSession, toolset: Toolset, colum
     for op, expected in (("is_null", [1, 2]), ("is_not_null", [3, 4])):
         filters: list[Any] = [{"field": column, "op": op}]
         answer = toolset.call(session, "db_read", {"table": "notes", "filters": filters})
-        assert [row["id"] for row in answer["rows"]] == [f"note_{n}" for n in expected]
+        assert [row["id"] for row in answer["rows"]] == [f"jotting_{n}" for n in expected]
         filters = [{"not": filters[0]}]
         answer = toolset.call(session, "db_read", {"table": "notes", "filters": filters})
         assert [row["id"] for row in answer["rows"]] == [
-            f"note_{n}" for n in {1, 2, 3, 4} - {*expected}
+            f"jotting_{n}" for n in {1, 2, 3, 4} - {*expected}
         ]
 
 
