@@ -28,7 +28,7 @@ from .errors import (
 )
 from .expected import values_otherwise
 from .filters import Conditions, refs_of
-from .matching import Record, meets
+from .matching import Record, meeting
 from .payloads import draft_changes, table_said
 from .permits import Verb
 from .results import shape_of
@@ -118,7 +118,7 @@ class DraftWriter:
         if not sqla.is_false(and_(true(), *conditions)):
             raise MixedDraftsError(tool, list(self._named))
         records = drafted(self._call, self._named.values(), table, filters).records
-        hit = [record for record in records if meets(record, filters)]
+        hit = meeting(records, filters)
         most = self._call.setting.max_written
         if len(hit) > most:
             raise TooManyRowsError(tool, most)

@@ -3,7 +3,8 @@
 The same filters that `filters` makes SQL of come in, checked by `grammar`, with a draft's content
 as JSON; whether it meets them goes out. They mean the same, null included: a path is an EXISTS
 over the children that are nested in the content. Texts are compared by code point, and `ilike` by
-Python's letters. What would have to be looked up in the database is refused. Pure.
+Python's letters. What would have to be looked up in the database is refused, and so is what
+takes long: no `statement_timeout` ends it here. Pure.
 """
 
 from __future__ import annotations
@@ -24,6 +25,41 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "contains": lambda has, wanted: all(each in has for each in wanted),
     "ilike": is_like,
 }
+_UNKNOWN_APART = frozenset({"in", "not_in", "is_null", "is_not_null"})  # they decide of null
+_MOST_WORK = 500_000  # comparisons of JSON values in one call: about half a second
+_LETTERS = 3  # of a pattern that are compared one by one, in the time of such a comparison
+_FAST_LETTERS = 50  # that are compared by C
+_VALUES = 10  # of an array, or of a list whose values are looked for together
+_LIST = 3  # what it takes to do so
+
+
+class Work:
+    """What a call decides of drafts: how much of it is left, and what was read of them."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_WORK
+        self._read: dict[tuple[str, str], Any] = {}
+
+    def spend(self, amount: int, field: str) -> None:
+        """Count what is to be done for a filter.
+
+        Raises:
+            InvalidFilterError: that is too much.
+        """
+        self._left -= amount
+        if self._left < 0:
+            raise InvalidFilterError(
+                field,
+                "takes more comparisons in drafts than one call may make",
+                "name fewer drafts, or give fewer values or patterns",
+            )
+
+    def value(self, record: Record, column: ToolColumn) -> Any:
+        """Return what a record has in a column, as it is compared; it is read once."""
+        place = record.name, column.name
+        if place not in self._read:
+            self._read[place] = as_compared(record.value(column))
+        return self._read[place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,28 +138,33 @@ class Record:
         return any(self.content.get(each, nothing) is not None for each in names)
 
 
-def meets(record: Record, filters: Iterable[Filter]) -> bool:
-    """Tell whether a record meets all filters.
+def meeting(records: Iterable[Record], filters: Sequence[Filter]) -> list[Record]:
+    """Return the records that meet all filters.
 
     Raises:
         ToolError: a filter cannot be decided.
     """
+    work = Work()
+    return [record for record in records if _meets(record, filters, work)]
+
+
+def _meets(record: Record, filters: Iterable[Filter], work: Work) -> bool:
     # all are looked at: a mistake in the second is told though the first does not hold
-    held = [_holds(each, record) for each in filters]
+    held = [_holds(each, record, work) for each in filters]
     return all(each is True for each in held)
 
 
-def _holds(given: Filter, record: Record) -> bool | None:
+def _holds(given: Filter, record: Record, work: Work) -> bool | None:
     """Tell whether a filter holds, `None` where SQL would not know."""
     match given:
         case AndGroup():
-            return _all([_holds(each, record) for each in given.all_of])
+            return _all([_holds(each, record, work) for each in given.all_of])
         case OrGroup():
-            return _not(_all([_not(_holds(each, record)) for each in given.any_of]))
+            return _not(_all([_not(_holds(each, record, work)) for each in given.any_of]))
         case NotGroup():
-            return _not(_holds(given.negated, record))
+            return _not(_holds(given.negated, record, work))
         case FilterClause():
-            return _clause(given, given.field.split("."), record)
+            return _clause(given, given.field.split("."), record, work)
 
 
 def _all(parts: Sequence[bool | None]) -> bool | None:
@@ -136,21 +177,39 @@ def _not(part: bool | None) -> bool | None:
     return None if part is None else not part
 
 
-def _clause(clause: FilterClause, path: Sequence[str], record: Record) -> bool | None:
+def _clause(clause: FilterClause, path: Sequence[str], record: Record, work: Work) -> bool | None:
+    work.spend(5, clause.field)
     name, *rest = path
     if rest:
-        return _related(clause, name, rest, record)
+        return _related(clause, path, record, work)
     if name == ROW_REF and record.table.own is None:
         return _is_row(clause, record)
     column = record.table.column(name)
     wanted = checked(clause, column)
     if column.key is not None:
         wanted = record.named(wanted)
-    return _compared(clause, as_compared(wanted), as_compared(record.value(column)), column)
+    has, wanted = work.value(record, column), as_compared(wanted)
+    if has is None or wanted is None or clause.op in _UNKNOWN_APART:
+        return _compared_with_null(clause, wanted, has)
+    if clause.op == "contains" and column.values.family == "json":
+        return _Parts(work, clause.field).has_part(has, wanted)
+    if clause.op == "contains":
+        work.spend(len(has) * len(wanted) // _VALUES, clause.field)
+    if clause.op == "ilike":
+        work.spend(_cost(has, wanted), clause.field)
+    return _COMPARISONS[clause.op](has, wanted)
 
 
-def _related(clause: FilterClause, name: str, rest: Sequence[str], record: Record) -> bool:
+def _cost(text: str, pattern: str) -> int:
+    """Return how many comparisons of values take as long as one of a text with a pattern."""
+    fast = text.isascii() and "_" not in pattern
+    wide = 1 + len(pattern) // 1_000  # what is compared at once, where each may be any letter
+    return len(text) // _FAST_LETTERS if fast else len(text) * wide // _LETTERS
+
+
+def _related(clause: FilterClause, path: Sequence[str], record: Record, work: Work) -> bool:
     """Tell whether there is something nested that meets the rest of the path."""
+    name, *rest = path
     records = record.related(name)
     nested = [each for each in records or () if isinstance(each, Record)]
     if records is None or len(nested) < len(records):
@@ -159,7 +218,7 @@ def _related(clause: FilterClause, name: str, rest: Sequence[str], record: Recor
             f"asks for {name!r}, which is not all part of the draft {record.name!r}",
             "leave it out, or read the draft by its ref alone",
         )
-    return True in [_clause(clause, rest, each) for each in nested]
+    return True in [_clause(clause, rest, each, work) for each in nested]
 
 
 def _is_row(clause: FilterClause, record: Record) -> bool:
@@ -168,7 +227,8 @@ def _is_row(clause: FilterClause, record: Record) -> bool:
     return (record.ref in given) is (clause.op in ("=", "in"))
 
 
-def _compared(clause: FilterClause, wanted: Any, has: Any, column: ToolColumn) -> bool | None:
+def _compared_with_null(clause: FilterClause, wanted: Any, has: Any) -> bool | None:
+    """Return what is decided of values that may be null."""
     if clause.op in ("is_null", "is_not_null"):
         return (has is None) is wanted
     if clause.op in ("in", "not_in"):
@@ -176,11 +236,7 @@ def _compared(clause: FilterClause, wanted: Any, has: Any, column: ToolColumn) -
         return found if clause.op == "in" else _not(found)
     if wanted is None:
         return (has is None) == (clause.op == "=")
-    if has is None:
-        return None
-    if clause.op == "contains" and column.values.family == "json":
-        return _has_part(has, wanted)
-    return _COMPARISONS[clause.op](has, wanted)
+    return None
 
 
 def as_compared(value: Any) -> Any:
@@ -203,21 +259,51 @@ def _is_in(has: Any, values: Sequence[Any]) -> bool | None:
     return has in values
 
 
-def _has_part(document: Any, part: Any) -> bool:
-    """Tell whether a JSON document contains another, as PostgreSQL's `@>` has it.
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Tells whether a JSON value contains another, as PostgreSQL's `@>` has it.
 
-    At the top, and there only, a list contains an element that stands for itself.
+    Attributes:
+        work: what it costs is counted there.
+        field: of the filter.
     """
-    if isinstance(document, list) and not isinstance(part, dict | list):
-        return _contains(document, [part])
-    return _contains(document, part)
+
+    work: Work
+    field: str
+
+    def has_part(self, document: Any, part: Any) -> bool:
+        """Tell whether a document contains another.
+
+        At the top, and there only, a list contains an element that stands for itself.
+        """
+        if isinstance(document, list) and not isinstance(part, dict | list):
+            return self._contains(document, [part])
+        return self._contains(document, part)
+
+    def _contains(self, document: Any, part: Any) -> bool:
+        """Tell whether a JSON value contains another of its kind."""
+        self.work.spend(1, self.field)
+        if isinstance(document, dict) and isinstance(part, dict):
+            return all(n in document and self._contains(document[n], v) for n, v in part.items())
+        if isinstance(document, list) and isinstance(part, list):
+            return self._contains_all(document, part)
+        return _alone(document) == _alone(part)
+
+    def _contains_all(self, document: Sequence[Any], part: Sequence[Any]) -> bool:
+        self.work.spend(_LIST + (len(document) + len(part)) // _VALUES, self.field)
+        alone = {_alone(each) for each in document if not _is_nested(each)}
+        nested = [each for each in document if _is_nested(each)]
+        return all(_alone(each) in alone for each in part if not _is_nested(each)) and all(
+            any(self._contains(each, wanted) for each in nested)
+            for wanted in part
+            if _is_nested(wanted)
+        )
 
 
-def _contains(document: Any, part: Any) -> bool:
-    """Tell whether a JSON value contains another of its kind."""
-    if isinstance(document, dict) and isinstance(part, dict):
-        return all(n in document and _contains(document[n], v) for n, v in part.items())
-    if isinstance(document, list) and isinstance(part, list):
-        return all(any(_contains(each, wanted) for each in document) for wanted in part)
-    # to Python true is 1
-    return isinstance(document, bool) is isinstance(part, bool) and bool(document == part)
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, dict | list)
+
+
+def _alone(value: Any) -> tuple[bool, Any]:
+    """Return what a value is compared by: to Python true is 1."""
+    return isinstance(value, bool), value

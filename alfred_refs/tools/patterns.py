@@ -42,6 +42,8 @@ def is_like(text: str, pattern: str) -> bool:
 
 def _small(text: str) -> str:
     """Return a text in small letters, as many as there were: that of some is two."""
+    if text.isascii():
+        return text.lower()
     return "".join(low if len(low := char.lower()) == 1 else char for char in text)
 
 

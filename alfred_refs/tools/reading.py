@@ -25,7 +25,7 @@ from .errors import InvalidCursorError, InvalidFilterError, NoSemanticSearchErro
 from .filters import Condition, Conditions, Keys, chosen_refs, refs_of
 from .grammar import check_filters, is_semantic
 from .hooks import Reading, Row
-from .matching import Record, meets
+from .matching import Record, meeting
 from .merging import in_order
 from .questions import GivenOrder, Order, order_of, rows_asked_for, statement_of
 from .results import Rendering, Shape, shape_of, size_of
@@ -138,7 +138,7 @@ class Reader:
             return Drafted()
         found = drafted(self._call, drafts, table, filters)
         either = [OrGroup(any_of=asked.or_filters)] if asked.or_filters else []
-        met = [each for each in found.records if meets(each, [*asked.filters, *either])]
+        met = meeting(found.records, [*asked.filters, *either])
         waiting = [each for each in met if number_of(each.name) not in page.drafts_shown]
         return Drafted(waiting, found.labels)
 

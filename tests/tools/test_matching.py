@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from alfred_refs.tools import ToolError, Toolset
 from alfred_refs.tools.arguments import DbRead, Filter as CheckedFilter
 from alfred_refs.tools.grammar import check_filters
-from alfred_refs.tools.matching import Record, meets
+from alfred_refs.tools.matching import Record, meeting
 from tests.tools.conftest import MODELS
 from tests.tools.oracle import Filter
 from tests.tools.test_filters import EACH_TIME, FILTERS, Kitchen, kitchen
@@ -29,7 +29,7 @@ def is_met(filter_: Filter, table: str = "dishes", **content: Any) -> bool:
     record = Record(TABLES.named(table), content, "gen_dish_1", "gen_dish_1")
     checked = DbRead(table=table, filters=[CHECKED.validate_python(filter_)])
     check_filters(checked, record.table)
-    return meets(record, checked.filters)
+    return meeting([record], checked.filters) == [record]
 
 
 def asked(field: str, op: str, value: Any = None) -> Filter:
@@ -48,7 +48,8 @@ def test_content_meets_what_the_database_finds(kitchen: Kitchen, filters: list[F
     found = kitchen.call("db_read", table="dishes", columns=["code"], filters=filters)["rows"]
     checked = [CHECKED.validate_python(each) for each in filters]
 
-    met = [row["id"] for row in rows if meets(Record(table, row, row["id"], row["id"]), checked)]
+    records = [Record(table, row, row["id"], row["id"]) for row in rows]
+    met = [record.name for record in meeting(records, checked)]
     assert sorted(met) == sorted(row["id"] for row in found)
 
 
@@ -146,3 +147,49 @@ def test_a_mistake_is_told_though_another_filter_decides() -> None:
     """As the database does, which looks at all of them."""
     with pytest.raises(ToolError, match="no column 'nothing'"):
         is_met({"and": [asked("name", "=", "x"), asked("nothing", "is_null")]}, name="y")
+
+
+@pytest.mark.parametrize(
+    ("field", "op", "value", "content"),
+    [
+        ("extra", "contains", [[4_999]] * 200, {"extra": [[n] for n in range(5_000)]}),
+        (
+            "extra",
+            "contains",
+            {"a": [[4_999]] * 200},
+            {"extra": {"a": [[n] for n in range(5_000)]}},
+        ),
+        ("tags", "contains", ["y"] * 900, {"tags": ["x"] * 20_000 + ["y"]}),
+        ("name", "ilike", "%_" + "a" * 900 + "b%", {"name": "a" * 2_000_000}),
+        ("name", "ilike", "%b%", {"name": "ä" * 3_000_000}),
+    ],
+)
+def test_what_takes_long_is_not_decided(
+    field: str, op: str, value: Any, content: dict[str, Any]
+) -> None:
+    """No statement's time ends what is compared here, so that it is counted."""
+    with pytest.raises(ToolError, match="takes more comparisons in drafts") as caught:
+        is_met(asked(field, op, value), **content)
+
+    assert caught.value.code == "invalid_filter"
+    assert f"the filter on {field!r}" in str(caught.value)
+
+
+def test_all_conditions_on_all_drafts_are_counted_together() -> None:
+    """Each by itself is decided."""
+    table = TABLES.named("dishes")
+    filters = [CHECKED.validate_python(asked("name", "ilike", "%b%")) for _ in range(10)]
+    records = [Record(table, {"name": "ä" * 100_000}, f"gen_dish_{n}") for n in range(10)]
+
+    assert meeting(records[:1], filters) == []
+    assert meeting(records, filters[:1]) == []
+    with pytest.raises(ToolError, match="name fewer drafts"):
+        meeting(records, filters)
+
+
+def test_values_in_long_lists_are_found() -> None:
+    """As many as there may be: they are looked for together."""
+    document = [*range(20_000), "x", None, True]
+
+    assert is_met(asked("extra", "contains", [*range(900), 1.0, None, True]), extra=document)
+    assert not is_met(asked("extra", "contains", [*range(900), False]), extra=document)
