@@ -14,7 +14,14 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
-from alfred_refs import AsyncRefSession, Conversation, EntityNameError, RefRegistry, RefSession
+from alfred_refs import (
+    AsyncRefSession,
+    Conversation,
+    EntityNameError,
+    RefRegistry,
+    RefSession,
+    sqla,
+)
 from alfred_refs.errors import KeyColumnError, UnknownRefError
 from alfred_refs.guard import find_keys
 from alfred_refs.store import MemoryStore
@@ -66,6 +73,12 @@ KEYS = [uuid.uuid5(uuid.NAMESPACE_URL, f"note {n}") for n in range(4)]
 FIRST, SECOND, THIRD, OTHER = KEYS
 
 toolset = Toolset([Note, Order])
+
+
+@pytest.fixture(autouse=True)
+def one_base(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One declarative base in the process, as applications have: others have notes, too."""
+    monkeypatch.setattr(sqla, "mappers", lambda: sqla.mappers_of(Base.registry))
 
 
 @pytest.fixture
