@@ -79,9 +79,6 @@ class Conditions:
         Raises:
             ToolError: a filter cannot be decided.
         """
-        filters = list(filters)
-        for each in filters:
-            _check_not_emptied(each, table)
         return [self._condition(each, table, table.model) for each in filters]
 
     def _condition(self, given: Filter, table: ToolTable, entity: Any) -> Condition:
@@ -206,37 +203,6 @@ def _entity_at(path: Sequence[str], table: ToolTable) -> str | None:
         return found.entity
     column = found.columns.get(name)
     return column.entity if column is not None else None
-
-
-def _check_not_emptied(given: Filter, table: ToolTable, *, negated: bool = False) -> None:
-    """Check that no negation is of an empty text in a column of refs.
-
-    That is null there: what is not null would be every row that refers to any.
-    """
-    match given:
-        case AndGroup(all_of=filters) | OrGroup(any_of=filters):
-            for each in filters:
-                _check_not_emptied(each, table, negated=negated)
-        case NotGroup():
-            _check_not_emptied(given.negated, table, negated=not negated)
-        case FilterClause():
-            values = given.value if isinstance(given.value, list) else [given.value]
-            is_negation = negated is not (given.op in ("!=", "neq", "not_in"))
-            if "" in values and is_negation and _has_refs_at(given.field.split("."), table):
-                raise InvalidFilterError(
-                    given.field,
-                    "is not to be an empty text, which names no row",
-                    "name one, or use 'is_null' or 'is_not_null'",
-                )
-
-
-def _has_refs_at(path: Sequence[str], table: ToolTable) -> bool:
-    *relationships, name = path
-    for each in relationships:
-        if each not in table.targets:
-            return False
-        table = table.targets[each]
-    return name in table.columns and table.columns[name].key is not None
 
 
 def compared(clause: FilterClause, column: ToolColumn, attribute: Any) -> Condition:

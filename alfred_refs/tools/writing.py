@@ -6,7 +6,7 @@ changed one by one through the unit of work, so that cascades, versions and even
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import inspect, select
@@ -66,7 +66,7 @@ class Writer:
         if drafts:
             return DraftWriter(self._call, table, drafts).update(arguments)
         record = changes(table, arguments.data)
-        conditions = self._conditions(table, arguments, [record], drafts)
+        conditions = self._conditions(table, arguments, [record])
         writing = self._begun("update", table, arguments, [record])
         instances = self._locked("db_update", table, conditions, arguments.expect)
         if not instances:
@@ -96,7 +96,7 @@ class Writer:
         drafts = self._drafts_named(table, arguments)
         if drafts:
             return DraftWriter(self._call, table, drafts).delete(arguments)
-        conditions = self._conditions(table, arguments, [], drafts)
+        conditions = self._conditions(table, arguments, [])
         writing = self._begun("delete", table, arguments, [])
         instances = self._locked("db_delete", table, conditions, arguments.expect)
         if not instances:
@@ -153,12 +153,11 @@ class Writer:
         table: ToolTable,
         arguments: DbUpdate | DbDelete,
         records: list[Record],
-        drafts: Collection[str],
     ) -> list[Condition]:
         """Return what filters ask for, once all refs are known to name something."""
-        refs = refs_of(arguments.filters, table, drafts)
+        refs = refs_of(arguments.filters, table)
         keys = self._call.resolved([*refs, *refs_of_records(table, records)])
-        return Conditions(keys, drafts).all_of(arguments.filters, table)
+        return Conditions(keys).all_of(arguments.filters, table)
 
     def _locked(
         self,
