@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
 
-from sqlalchemy import Column, Connection, func, select, tuple_
+from sqlalchemy import Column, Connection, func, select
 from sqlalchemy.orm import InstanceState, Mapper, ORMExecuteState, Session
 
 from alfred_refs import sqla
@@ -195,14 +195,9 @@ class Confinement:
         self, session: Session, columns: Any, values: Iterable[tuple[Any, ...]], *, writing: bool
     ) -> set[Any]:
         """Return which values of a table's columns stand in rows that may be read, or written."""
-        values, table = list(values), columns[0].table
+        table = columns[0].table
         criterion = self.ownership.writable(table) if writing else None
-        wanted = (
-            columns[0].in_([value[0] for value in values])
-            if len(columns) == 1
-            else tuple_(*columns).in_(values)
-        )
-        found = select(*columns).where(wanted)
+        found = select(*columns).where(sqla.among(columns, values))
         if criterion is not None:
             found = found.where(criterion)
         with self.walls(up=True), session.no_autoflush:

@@ -84,6 +84,7 @@ from .sessions import (
     watch_loading as watch_loading,
 )
 from .statements import (
+    among as among,
     bundle_of as bundle_of,
     conflict_values_of as conflict_values_of,
     elements_of as elements_of,

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Executable,
     Insert,
     Values,
+    tuple_,
 )
 from sqlalchemy.orm import Bundle, Mapper
 from sqlalchemy.orm.util import AliasedInsp, LoaderCriteriaOption
@@ -279,3 +280,13 @@ def is_false(condition: ColumnElement[bool]) -> bool:
     """
     element: Any = condition
     return isinstance(getattr(element, "element", element), elements.False_)
+
+
+def among(columns: Sequence[Any], keys: Iterable[Sequence[Any]]) -> ColumnElement[bool]:
+    """Return the condition that the columns of a key have one of some keys."""
+    met: ColumnElement[bool]
+    if len(columns) == 1:
+        met = columns[0].in_([key[0] for key in keys])
+    else:
+        met = tuple_(*columns).in_([tuple(key) for key in keys])
+    return met

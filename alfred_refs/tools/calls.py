@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, inspect, select, tuple_
+from sqlalchemy import ColumnElement, inspect, select
 from sqlalchemy.sql.base import ExecutableOption
 
 from alfred_refs import sqla
@@ -110,12 +110,9 @@ class Call:
         mapper = inspect(model).mapper
         keys = [mapper.primary_key_from_instance(instance) for instance in instances]
         columns = [getattr(model, name) for name in shape.table.identity]
-        among = columns[0].in_([key[0] for key in keys])
-        if len(columns) > 1:
-            among = tuple_(*columns).in_([tuple(key) for key in keys])
         statement = (
             select(model)
-            .where(among)
+            .where(sqla.among(columns, keys))
             .options(*shape.loaders(model))
             # the keys are keys, though some may be text
             .execution_options(raw_keys=True, populate_existing=True)

@@ -20,7 +20,7 @@ from alfred_refs import sqla
 from .calls import Call, key_in
 from .changes import Changes, put
 from .errors import CircularReferenceError, ForeignRowToolError, StillReferencedError
-from .reach import Found, Reach, Searcher, among_keys
+from .reach import Found, Reach, Searcher
 from .table import ToolTable
 
 _NAMED = 10  # rows that an error names
@@ -102,7 +102,7 @@ class Deleter:
     def _loaded(self, table: ToolTable, found: Iterable[Found]) -> list[Any]:
         """Return the instances of rows: one statement."""
         primary = inspect(table.model).mapper.primary_key
-        among = among_keys(primary, [each.key for each in found])
+        among = sqla.among(primary, [each.key for each in found])
         statement = select(table.model).where(among).execution_options(raw_keys=True)
         with self._call.session.no_autoflush:
             return [*self._call.session.scalars(statement)]

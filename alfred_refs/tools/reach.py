@@ -246,13 +246,6 @@ def _discriminator(mapper: Mapper[Any]) -> Column[Any] | None:
     return column if isinstance(column, Column) else None
 
 
-def among_keys(columns: Sequence[Any], keys: Sequence[tuple[Any, ...]]) -> Any:
-    """Return the condition that the columns of a key have one of some keys."""
-    if len(columns) > 1:
-        return tuple_(*columns).in_(keys)
-    return columns[0].in_([key[0] for key in keys])
-
-
 def _statement(
     edge: Edge, mapper: Mapper[Any] | None, to: Found, keys: Sequence[tuple[Any, ...]]
 ) -> Select[Any]:
@@ -261,8 +254,9 @@ def _statement(
     primary: Sequence[Any] = [*edge.table.primary_key] if mapper is None else [*mapper.primary_key]
     there: Any = to.table if to.mapper is None else to.mapper.persist_selectable
     identity = [*to.table.primary_key] if to.mapper is None else [*to.mapper.primary_key]
-    among = among_keys(identity, keys)
     # a table may refer to itself: what is inside is a query of its own
-    referred = select(*edge.referred).select_from(there).where(among).correlate(None)
+    referred = (
+        select(*edge.referred).select_from(there).where(sqla.among(identity, keys)).correlate(None)
+    )
     columns: Any = tuple_(*edge.columns) if len(edge.columns) > 1 else edge.columns[0]
     return select(*primary).select_from(source).where(columns.in_(referred)).order_by(*primary)
