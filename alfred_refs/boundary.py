@@ -362,7 +362,9 @@ class Boundary:
     def new_keys(self, alternates: Alternates | None = None) -> list[EntityKey]:
         """Return the keys of the instances loaded since the last time: primary keys first."""
         self.remember_new(alternates)
-        states = [each for each in self._instances.take_new() if each not in self._unsaved]
+        states = self._instances.take_new()
+        if self._unsaved:
+            states = [each for each in states if each not in self._unsaved]
         if self.labelled:
             self.labelled.note(states)
         return self._held.of_all(states)

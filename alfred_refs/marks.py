@@ -126,14 +126,9 @@ def head(text: str, most: int) -> str:
     return text[: next(through, most)]
 
 
-def cut(more: int, what: str = "characters") -> str:
-    """Return what stands for so many characters, or whatever they are, that are not shown.
-
-    Args:
-        more: how many.
-        what: of what; one word in lower case.
-    """
-    return f"<cut: {more} more {what}>"
+def cut(more: int) -> str:
+    """Return what stands for so many characters that are not shown."""
+    return f"<cut: {more} more characters>"
 
 
 def _mark(match: re.Match[str]) -> Mark:

@@ -24,6 +24,7 @@ from .arguments import (
     OrGroup,
     clauses_of,
 )
+from .clauses import texts_in
 from .errors import TooManyRowsError
 from .repair import over_budget
 from .table import ToolTable
@@ -102,7 +103,7 @@ def _check_filters(filters: Sequence[Filter]) -> None:
     clauses = list(clauses_of(filters))
     paths = [_names(clause.field) for clause in clauses]
     conditions = len(clauses) + sum(_values(clause.value) for clause in clauses)
-    drafts = {text for clause in clauses for text in _texts(clause.value) if draft_named(text)}
+    drafts = {text for clause in clauses for text in texts_in(clause) if draft_named(text)}
     _check(CONDITIONS, conditions)
     _check(PATH, max(paths, default=0))
     _check(STEPS, sum(paths) - len(paths))
@@ -136,11 +137,6 @@ def _values(value: Any) -> int:
     if isinstance(value, dict):
         value = list(value.values())
     return sum(1 + _values(each) for each in value) if isinstance(value, list) else 0
-
-
-def _texts(value: Any) -> list[str]:
-    given = value if isinstance(value, list) else [value]
-    return [each for each in given if isinstance(each, str)]
 
 
 def _depth(given: Filter) -> int:

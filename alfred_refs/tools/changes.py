@@ -2,8 +2,8 @@
 
 Rows that a call reaches come in: those of a subclass that its filters hit, those that a draft
 takes from where they are, those that go along with what is deleted or lose their reference to it.
-They are refused, or the hooks of their class are asked; all that a call writes is flushed here and
-nowhere else. What the application's own hooks and listeners add is not looked at.
+They are refused, or the hooks of their class are asked, before the call flushes, which it does
+once. What the application's own hooks and listeners add is not looked at.
 """
 
 from __future__ import annotations
@@ -108,10 +108,6 @@ class Changes:
                     each.before_write(writing)
             self._asked.append(Asked(table, writing, instances))
         return writing
-
-    def flush(self) -> None:
-        """Send all that is changed: the one flush of a call."""
-        self._call.session.flush()
 
     def end(self) -> list[str]:
         """Have hooks look at the rows that were reached, and return what they tell the model."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import inspect, select
 from sqlalchemy.orm import ONETOMANY, RelationshipProperty
+from sqlalchemy.util import IdentitySet
 
 from alfred_refs import sqla
 from alfred_refs.draft_fields import Record as NewRow, record_of
@@ -70,10 +71,10 @@ class Creator(Writer):
             self._prepare(batch)
         changes = Changes(self._call, arguments)
         taken = self._take(batches, drafts, changes)
-        theirs = [*self._session.dirty]  # what hooks have changed
+        theirs = self._session.dirty  # what hooks have changed
         builder = self._build(batches)
-        self._hold(changes, [*theirs, *taken])
-        changes.flush()
+        self._hold(changes, theirs.union(taken))
+        self._session.flush()
         answers = [self._answer(batch, builder) for batch in batches]
         notes = [n for batch in inside for n in self._answer(batch, builder).get("notes", [])]
         notes += changes.end()
@@ -215,7 +216,7 @@ class Creator(Writer):
         record = changes.update(table, [instance], dict(given), given)
         put([instance], {name: value for name, value in record.items() if name not in given})
 
-    def _hold(self, changes: Changes, known: Sequence[Any]) -> None:
+    def _hold(self, changes: Changes, known: IdentitySet) -> None:
         """Hold what the mapping has changed in rows that are there, as one was related to another.
 
         Raises:

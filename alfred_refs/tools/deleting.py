@@ -53,7 +53,7 @@ class Deleter:
         searcher = Searcher(self._call)
         self._hold(searcher.search(instances))
         session = self._call.session
-        before = [*session.deleted]
+        before = session.deleted
         # what cascades is loaded: each time, that would flush what is marked so far
         with session.no_autoflush:
             for instance in instances:
@@ -62,7 +62,7 @@ class Deleter:
             self._hold(searcher.search(cascaded, along=True))
             told = self._told(searcher.reach)
         try:
-            self._changes.flush()
+            session.flush()
         except CircularDependencyError:
             raise CircularReferenceError(self._table.name) from None
         return told

@@ -78,11 +78,6 @@ def shortened(text: str, most: int) -> str:
     return text if short == text else Cut(short, len(text) - len(short))
 
 
-def left_out(more: int, what: str) -> Verbatim:
-    """Return what stands in a document for what is left out of it, such as so many levels."""
-    return Verbatim(f"…{cut(more, what)}")
-
-
 def told(value: Any, conversation: DraftMap, longest: int | None = None) -> Any:
     """Return a value as a model is told it.
 

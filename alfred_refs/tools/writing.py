@@ -82,7 +82,7 @@ class Writer:
             for found in Searcher(self._call).search_changed(rows, values):
                 check_changed(found, nearest)
             put(rows, values)
-        beside.flush()
+        self._session.flush()
         return self._shown(table, instances, writing, beside)
 
     def delete(self, arguments: DbDelete) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, ForeignKey, ForeignKeyConstraint, UniqueConstraint, event, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+from sqlalchemy.orm.attributes import flag_modified
 
 from alfred_refs import RefSession
 from alfred_refs.errors import SetupError
@@ -121,6 +122,12 @@ class Rider(Base):
     seat_number: Mapped[int | None] = mapped_column(info={"ref": None})
 
     seat: Mapped[Seat | None] = relationship(back_populates="rider")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        """Compare as what has values alone, and the same ones."""
+        return isinstance(other, Rider)
 
 
 class Audit(Base):
@@ -495,19 +502,31 @@ def test_rows_inside_a_row_inside_are_moved(
     assert rows(packed)["things"][0] == (1, None, 3)
 
 
+class Touching(Hooks):
+    """Changes a row that equals another."""
+
+    def before_write(self, write: Writing) -> None:
+        """Do it."""
+        flag_modified(write.session.scalars(select(Rider).filter_by(seat=None)).one(), "seat_row")
+
+
+@pytest.mark.parametrize("hooks", [{}, {Rider: [Touching()]}])
 def test_a_row_that_loses_its_place_to_a_draft_is_held(
-    packed: Engine, session: RefSession
+    packed: Engine, session: RefSession, hooks: dict[type[Any], list[Hooks]]
 ) -> None:
-    """Where one row alone may have a place, the mapping takes it from whoever has it."""
+    """Where one row alone may have a place, the mapping takes it from whoever has it.
+
+    What a hook changes is not held: that very row, and no other that equals it.
+    """
     with Session(packed) as plain:
-        plain.add(Seat(row=1, number=1, rider=Rider()))
+        plain.add_all([Seat(row=1, number=1, rider=Rider()), Rider()])
         plain.commit()
     assert session.conversation is not None
     seat = session.conversation.refer(Seat, 1)
     before, ref = rows(packed), draft(session, Rider, {"seat": seat})
     loaded = session.scalars(select(Seat)).one().rider
 
-    toolset = Toolset([Seat, Rider], verbs={Rider: ["create"]})
+    toolset = Toolset([Seat, Rider], verbs={Rider: ["create"]}, hooks=hooks)
     answer = toolset.call(session, "db_create", {"table": "riders", "from_draft": ref})
     assert loaded is not None
     assert answer["error"]["code"] == "read_only_table"
