@@ -28,7 +28,7 @@ from .hooks import Reading, Row
 from .matching import Record, meeting
 from .merging import in_order
 from .questions import GivenOrder, Order, order_of, rows_asked_for, statement_of
-from .results import Rendering, Shape, shape_of, size_of
+from .results import Rendering, Shape, shape_of
 from .table import ToolTable
 from .texts import Verbatim
 
@@ -110,17 +110,13 @@ class Reader:
         self, entries: Sequence[Any], shape: Shape, rendering: Rendering, drafts: DraftRows
     ) -> list[tuple[Any, Row]]:
         """Return rows until there is enough text, and one at least, with what they are of."""
-        rows: list[tuple[Any, Row]] = []
-        size = 0
-        for entry in entries:
-            before = len(rendering.shown), len(drafts.shown)
-            row = (drafts if isinstance(entry, Record) else rendering).row(entry, shape)
-            size += size_of(row)
-            if rows and size > self._setting.limits.characters:
-                del rendering.shown[before[0] :], drafts.shown[before[1] :]
-                break
-            rows.append((entry, row))
-        return rows
+
+        def render(entry: Any) -> Row:
+            return (drafts if isinstance(entry, Record) else rendering).row(entry, shape)
+
+        noted = (rendering.shown, drafts.shown, rendering.cut)
+        rows = self._call.room().take(entries, render, noted)
+        return list(zip(entries, rows, strict=False))
 
     def _drafts_named(self, asked: DbRead, table: ToolTable) -> Mapping[str, Draft]:
         """Return the drafts that filters name as rows of a table."""

@@ -129,7 +129,7 @@ class Related:
 
 @dataclass(slots=True)
 class Room:
-    """How much the rows that a write shows may still have, of all its tables.
+    """How much the rows of one answer may still have, of all its tables.
 
     Attributes:
         characters: that are left.
@@ -139,21 +139,15 @@ class Room:
     characters: int
     untouched: bool = True
 
-    def fill(
-        self,
-        entries: Sequence[T],
-        render: Callable[[T], Row],
-        only_ref: Callable[[T], Row],
-        noted: Sequence[list[Any]],
+    def take(
+        self, entries: Iterable[T], render: Callable[[T], Row], noted: Sequence[list[Any]]
     ) -> list[Row]:
         """Return rows until there is enough text; no more than one is made for nothing.
 
         Args:
             entries: what the rows are of.
             render: makes a row.
-            only_ref: makes a row that has nothing but its ref.
             noted: what making rows adds to; what it adds for one that is not shown is taken out.
-                The last are the places that are cut.
         """
         rows: list[Row] = []
         for each in entries if self.untouched or self.characters > 0 else ():
@@ -166,6 +160,24 @@ class Room:
                 break
             self.untouched = False
             rows.append(row)
+        return rows
+
+    def fill(
+        self,
+        entries: Sequence[T],
+        render: Callable[[T], Row],
+        only_ref: Callable[[T], Row],
+        noted: Sequence[list[Any]],
+    ) -> list[Row]:
+        """Return rows until there is enough text, and for the rest their refs.
+
+        Args:
+            entries: what the rows are of.
+            render: makes a row.
+            only_ref: makes a row that has nothing but its ref.
+            noted: see `take`; the last are the places that are cut.
+        """
+        rows = self.take(entries, render, noted)
         rest = [only_ref(each) for each in entries[len(rows) :]]
         if rest:
             noted[-1].append(f"{len(rest)} more rows are shown by their refs alone")

@@ -21,7 +21,6 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from alfred_refs.diagnosis import said
@@ -32,12 +31,12 @@ from alfred_refs.owners import Ownership
 from alfred_refs.policy import RefPolicy
 from alfred_refs.session import RefSession
 
-from .arguments import KINDS, TOOLS, Arguments, DbCreate, DbDelete, DbRead, DbUpdate
+from .arguments import Arguments, DbCreate, DbDelete, DbRead, DbUpdate
 from .budget import check_budget
 from .calls import Call
 from .creating import Creator
 from .describing import described
-from .errors import InvalidArgumentsError, MissingFilterError, ToolError, UnknownToolError
+from .errors import ToolError
 from .faults import fault_of
 from .foreign import Mode
 from .grammar import check_filters
@@ -53,6 +52,7 @@ from .setting import Setting
 from .table import ToolTable
 from .tables import ToolTables
 from .transactions import left_as_found, transaction
+from .validation import validated
 from .writing import Writer
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Toolset:
         table, checked, begun = None, None, monotonic()
         try:
             repair = Repair()
-            checked = _checked(tool, repair.value(parsed(arguments)))
+            checked = validated(tool, repair.value(parsed(arguments)))
             table = self.tables.named(checked.table)
             check_budget(checked, table, self._setting.max_written)
             check_filters(checked, table)
@@ -301,78 +301,3 @@ def _as_answer(call: Call, fault: ToolError) -> Answer:
 def _noted(answer: Answer, notes: Sequence[str]) -> Answer:
     """Put notes before those that an answer has."""
     return {**answer, "notes": [*notes, *answer.get("notes", [])]} if notes else answer
-
-
-def _checked(tool: str, given: Any) -> Arguments:
-    """Return the arguments of a call.
-
-    Raises:
-        ToolError: there is no such tool, or they have not its shape.
-    """
-    model = TOOLS.get(tool)
-    if model is None:
-        raise UnknownToolError(tool, TOOLS)
-    if not isinstance(given, dict):
-        raise InvalidArgumentsError("they are no object")
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        raise _misshapen(tool, error) from None
-
-
-# a mistake in the shape, as pydantic calls it -> what is wanted, where its own words are Python's
-_WANTED: Mapping[str, str] = {
-    "model_type": "an object",
-    "model_attributes_type": "an object",
-    "dict_type": "an object",
-    "list_type": "a list",
-    "string_type": "text",
-}
-
-
-_PLURAL = ("dict[", "list[")
-
-
-def _is_branch(part: int | str) -> bool:
-    """Tell whether a part of a path is pydantic's name for one of several types."""
-    return isinstance(part, str) and ("[" in part or part in KINDS)
-
-
-def _place(mistake: Any) -> list[int | str]:
-    """Return where a mistake is, by the names that the model has given."""
-    *outer, last = mistake["loc"]
-    given = [last] if mistake["type"] == "extra_forbidden" or not _is_branch(last) else []
-    path = [*(each for each in outer if not _is_branch(each)), *given]
-    # one of the types again: no text that is checked is in a field of that name
-    return path[:-1] if mistake["type"] == "string_type" and path[-1] == "str" else path
-
-
-def _is_meant(mistake: Any) -> bool:
-    """Tell whether a mistake is of the type that was given: a list is no row, nor the reverse."""
-    branches = [p for p in mistake["loc"] if isinstance(p, str) and p.startswith(_PLURAL)]
-    is_list = isinstance(mistake["input"], list)
-    if len(mistake["loc"]) > len(branches) + 1:  # of an element
-        return bool(branches) and "list" in branches[0]
-    return not branches or (("list" in branches[0]) is is_list)
-
-
-def _misshapen(tool: str, error: ValidationError) -> ToolError:
-    """Return the first mistake in the shape of arguments, in words of our own."""
-    found = error.errors(include_url=False)
-    first = next((each for each in found if _is_meant(each)), found[0])
-    place = _place(first)
-    field = ".".join(str(part) for part in place) or None
-    match first["type"]:
-        case "missing" | "too_short" if place == ["filters"]:
-            return MissingFilterError(tool)
-        case "missing":
-            return InvalidArgumentsError("it is missing", field)
-        case "extra_forbidden":
-            return InvalidArgumentsError("there is no such field", field)
-        case "dict_type" | "list_type" if "data" in place:
-            return InvalidArgumentsError("a row is an object: its values by column", field)
-        case "too_short":
-            return InvalidArgumentsError("it is empty", field)
-    wanted = _WANTED.get(first["type"])
-    fact = first["msg"] if wanted is None else f"input should be {wanted}"
-    return InvalidArgumentsError(fact[:1].lower() + fact[1:], field)

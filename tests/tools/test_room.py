@@ -114,3 +114,19 @@ def test_rows_without_own_ref_are_shown_by_the_one_they_have(session: RefSession
     answer = toolset.call(session, "db_create", {"table": "servings", "data": data})
 
     assert answer["rows"][1:] == [{"_ref": "serving_2"}, {"_ref": "serving_3"}]
+
+
+def test_a_read_tells_of_no_cut_in_a_row_that_it_leaves_for_the_next(session: RefSession) -> None:
+    """What stands in `cut` is in the rows of the same answer."""
+    toolset = Toolset(MODELS, limits=Limits(characters=1_000, text=400))
+    rows = [{"name": f"{n} " + "x" * 600} for n in range(4)]
+    toolset.call(session, "db_create", {"table": "dishes", "data": rows})
+    asked = {"table": "dishes", "columns": ["name"], "order_by": "name"}
+    first = toolset.call(session, "db_read", asked)
+    second = toolset.call(session, "db_read", {**asked, "cursor": first["cursor"]})
+    for answer in (first, second):
+        assert len(answer["cut"]) == answer["count"] == 2
+        assert all(
+            cut.startswith(row["id"])
+            for cut, row in zip(answer["cut"], answer["rows"], strict=True)
+        )
