@@ -18,7 +18,7 @@ from alfred_refs import sqla
 
 from .arguments import DbCreate, DbDelete, DbUpdate
 from .calls import Call
-from .errors import ForeignRowToolError, UnknownColumnError
+from .errors import ForeignRowToolError
 from .hooks import Writing
 from .payloads import Record
 from .permits import Verb
@@ -134,7 +134,7 @@ def check_update(table: ToolTable, names: Iterable[str]) -> None:
     for name in names:
         if name not in table.columns or not table.columns[name].updatable:
             usable = [each.name for each in table.columns.values() if each.updatable]
-            raise UnknownColumnError(table.name, name, usable)
+            raise table.not_written(name, usable)
 
 
 def put(instances: Iterable[Any], record: Mapping[str, Any]) -> None:

@@ -97,10 +97,15 @@ class UnknownTableError(ToolError):
 class UnknownColumnError(ToolError):
     """The model may not use a column of this name here, or there is none: it reads the same."""
 
-    def __init__(self, table: str, column: str, columns: Sequence[str]) -> None:
+    def __init__(
+        self, table: str, column: str, columns: Sequence[str], *, is_read: bool = False
+    ) -> None:
+        fact = f"table {table!r} has no column {column!r} to use here"
+        if is_read:
+            fact = f"{column!r} of table {table!r} can be read, and is not written here"
         super().__init__(
             "unknown_column",
-            f"table {table!r} has no column {column!r} to use here; use one of {_listed(columns)}",
+            f"{fact}; use one of {_listed(columns)}",
             table=table,
             column=column,
             columns=list(columns),

@@ -15,7 +15,6 @@ from alfred_refs.refs import draft_named
 from .errors import (
     InvalidValueError,
     MissingValueError,
-    UnknownColumnError,
 )
 from .table import ToolColumn, ToolTable
 
@@ -98,7 +97,7 @@ def draft_changes(
         elif name == table.discriminator and (stored or _may_be_said(table, name)):
             changed |= {} if value is None else {name: value}
         elif name not in usable:
-            raise UnknownColumnError(table.name, name, [*usable, *related])
+            raise table.not_written(name, [*usable, *related])
         else:
             accepted = _record(table, {name: value}, usable)[name]
             changed[name] = None if accepted is None else value  # no ref may be given as ""
@@ -222,7 +221,7 @@ def _record(
     for name, value in payload.items():
         column = usable.get(name)
         if column is None:
-            raise UnknownColumnError(table.name, name, list(usable))
+            raise table.not_written(name, usable)
         record[name] = column.accept(value, new=True)
     return record
 

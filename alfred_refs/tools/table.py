@@ -5,7 +5,7 @@ Read from a mapped class by `tables`; the same for all calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -173,6 +173,10 @@ class ToolTable:
         if found is None:
             raise UnknownColumnError(self.name, name, list(self.columns))
         return found
+
+    def not_written(self, name: str, writable: Iterable[str]) -> UnknownColumnError:
+        """Return what a model is told of a column that it may not write, or that is not there."""
+        return UnknownColumnError(self.name, name, [*writable], is_read=name in self.fields)
 
     def parts_of(self, key: Key) -> list[Any]:
         """Return the key of a row as a statement takes it, column by column.

@@ -270,6 +270,7 @@ def test_attributes_may_be_shown_and_not_written(
             tell(toolset, "db_create", table="crates", from_draft=ref, data=data),
         ):
             assert error["error"]["code"] == "unknown_column"
+            assert "can be read, and is not written here" in error["error"]["message"]
     nested: Any
     for nested in ({"rack": "rack_1"}, {"rack": {"name": "new"}}, {"things": ["thing_1"]}):
         error = tell(toolset, "db_update", table="crates", filters=by(ref), data=nested)["error"]
