@@ -17,6 +17,7 @@ from sqlalchemy import (
     exists,
     extract,
     func,
+    join,
     lambda_stmt,
     literal,
     literal_column,
@@ -449,6 +450,22 @@ REFUSED: dict[str, Any] = {
     "text with columns": text("select name from recipes").columns(Recipe.name),
     "text for entities": select(Recipe).from_statement(text("select * from recipes")),
     "text in a cte": select(text("select name from recipes").columns(Recipe.name).cte().c.name),
+    "text as a table": select(literal_column("name")).select_from(text("recipes")),
+    "text as a table in a subquery": select(
+        select(literal_column("name")).select_from(text("recipes")).subquery()
+    ),
+    "text as a table in a union": union(
+        select(Recipe.name), select(literal_column("name")).select_from(text("recipes"))
+    ),
+    "text as a table in exists": select(Recipe.name).where(
+        exists(literal_column("1")).select_from(text("recipes r"))
+    ),
+    "text as a joined table": select(Recipe.name).select_from(
+        join(RECIPES, text("recipes r"), true())
+    ),
+    "text as a table joined further in": select(Recipe.name).select_from(
+        join(RECIPES, join(RECIPES.alias(), text("users u"), true()), true())
+    ),
     "a literal column": select(literal_column("(select name from recipes limit 1)")),
     "an unbalanced quote": select(literal_column("'")).select_from(Plan),
     "a custom operator": select(Plan.code.op("= (select name from recipes) or")("x")),
@@ -473,9 +490,10 @@ REFUSED: dict[str, Any] = {
 def test_what_cannot_be_confined_is_refused(
     ann: RefSession, sent_owned: list[str], way: str
 ) -> None:
-    """The error is raised before anything is sent, and says how to ask for it."""
-    with pytest.raises(UnconfinedError, match=r"cannot be confined .*; "):
-        ann.execute(REFUSED[way])
+    """The error is raised before anything is sent, each time, and says how to ask for it."""
+    for _ in range(2):
+        with pytest.raises(UnconfinedError, match=r"cannot be confined .*; "):
+            ann.execute(REFUSED[way])
 
     assert sent_owned == []
 

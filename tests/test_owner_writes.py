@@ -428,6 +428,10 @@ def test_bulk_saves_of_foreign_rows_are_refused(ann: RefSession, world: World) -
         delete(Secret),
         insert(Secret).values(text="x"),
         delete(Plan).where(exists().where(Secret.text == "x")),
+        delete(Plan).where(exists(literal_column("1")).select_from(text("recipes r"))),
+        insert(Ingredient).from_select(
+            ["name"], select(literal_column("name")).select_from(text("recipes"))
+        ),
         select(update(Plan).values(day=2).returning(Plan.id).cte().c.id),
         update(Plan).values(code=text("(select name from recipes)")),
         DDL("drop table plans"),  # type: ignore[no-untyped-call]  # so in SQLAlchemy

@@ -4,7 +4,7 @@ Where a table comes to stand in a FROM is known for certain in one place only, t
 the ORM has put joins together, subqueries have correlated and options have been applied. So that
 is where criteria are added: those of the tables of a FROM to its WHERE, those of the far side of
 an outer join to its ON. A table that stands anywhere else is rendered as a subquery of the rows
-that may be read. What tells no tables, such as `text()`, is refused.
+that may be read. A FROM of any other kind is refused, as is text that may have one.
 
 Leans on how a compiler puts a SELECT together (`_compose_select_body`).
 """
@@ -17,13 +17,17 @@ from contextlib import contextmanager
 from typing import Any, Protocol, cast
 
 from sqlalchemy import ColumnElement, and_, literal_column, select
+from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.elements import Grouping
+from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.sql.selectable import (
     AliasedReturnsRows,
     FromClause,
     FromGrouping,
     Join,
+    SelectBase,
     TableClause,
+    Values,
 )
 
 # What may stand in a statement as text: names, numbers and operators, so that nothing begins
@@ -104,6 +108,16 @@ def _leaves(from_: FromClause) -> Iterator[FromClause]:
         yield from_
 
 
+def _is_known(from_: Any) -> bool:
+    """Tell whether a FROM element is of a kind that is confined, as is all that is inside."""
+    if isinstance(from_, FromGrouping | AliasedReturnsRows):
+        return _is_known(from_.element)
+    if isinstance(from_, Join):
+        return _is_known(from_.left) and _is_known(from_.right)
+    # each is confined where it is visited
+    return isinstance(from_, TableClause | SelectBase | UpdateBase | Values | FunctionElement)
+
+
 class ConfiningCompiler:
     """Goes before a dialect's own compiler."""
 
@@ -132,9 +146,15 @@ class ConfiningCompiler:
 
     # FROM
 
+    def _check(self, froms: Iterable[Any]) -> None:
+        for from_ in froms:
+            if not _is_known(from_):
+                raise self._rules.refuse(f"a {type(from_).__name__} in a FROM")
+
     def _compose_select_body(
         self, text: str, select: Any, state: Any, columns: Any, froms: Any, *rest: Any
     ) -> Any:
+        self._check(froms)
         leaves = [leaf for from_ in froms for leaf in _leaves(from_)]
         criteria = self._criteria(leaves)
         if criteria:
@@ -202,6 +222,20 @@ class ConfiningCompiler:
             return super().visit_delete(  # type: ignore[misc]
                 self._confined(delete_stmt), **options
             )
+
+    def update_from_clause(
+        self, statement: Any, table: Any, others: Any, *rest: Any, **o: Any
+    ) -> Any:
+        self._check(others)
+        return super().update_from_clause(statement, table, others, *rest, **o)  # type: ignore[misc]
+
+    def delete_extra_from_clause(
+        self, statement: Any, table: Any, others: Any, *rest: Any, **o: Any
+    ) -> Any:
+        self._check(others)
+        return super().delete_extra_from_clause(  # type: ignore[misc]
+            statement, table, others, *rest, **o
+        )
 
     def _confined(self, statement: Any) -> Any:
         criterion = self._rules.writable(statement.table)
