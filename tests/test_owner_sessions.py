@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, delete, event, insert, select, text, update
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.ext.asyncio import create_async_engine
-from sqlalchemy.orm import Session, selectinload, sessionmaker
+from sqlalchemy.orm import ORMExecuteState, Session, selectinload, sessionmaker
 
 from alfred_refs import (
     AsyncRefSession,
@@ -62,6 +62,33 @@ def test_the_connection_is_not_handed_out(ann: RefSession, world: World) -> None
     with ann.unconfined():
         assert ann.connection().scalar(text("select count(*) from recipes")) == 3
     assert ann.get(Recipe, world.recipes["bob"]) is None
+
+
+def test_blocks_may_be_left_in_any_order(ann: RefSession) -> None:
+    """As long as one of them is open, the walls are down, and no longer; within a call, too."""
+    seen: list[int] = []
+
+    def look() -> None:
+        seen.append(len(ann.scalars(select(Recipe.id)).all()))
+
+    def leave_out_of_order() -> None:
+        first, second = ann.unconfined(), ann.unconfined()
+        for block in (first, second):
+            block.__enter__()
+        for block in (first, second):
+            look()
+            block.__exit__(None, None, None)
+
+    def listen(execution: ORMExecuteState) -> None:
+        if execution.execution_options.get("asked"):
+            leave_out_of_order()
+
+    event.listen(ann, "do_orm_execute", listen)
+    asked = {"asked": True}
+    assert len(ann.scalars(select(Recipe.id), execution_options=asked).all()) == 2
+    leave_out_of_order()
+    look()
+    assert seen == [3, 3, 3, 3, 2]
 
 
 def test_another_session_on_the_connection_is_not_confined(

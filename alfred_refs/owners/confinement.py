@@ -36,7 +36,6 @@ class Confinement:
 
     Attributes:
         owner: the same.
-        lifted: whether trusted code is at work.
         doubtful: whether the session may have instances whose rows are not the owner's.
         looking: whether the identity map is being looked at: an instance that has no row then may
             have one that the owner cannot see.
@@ -45,11 +44,18 @@ class Confinement:
     def __init__(self, owner: Owner) -> None:
         self.owner = owner
         self.ownership = owner.ownership
-        self.lifted = self.doubtful = self.looking = False
+        self.doubtful = self.looking = False
         self.named: Callable[[Any, Any], str | None] = lambda *_: None
         self._parameters: Mapping[str, Any] | None = None
         self._connections: list[tuple[Connection, Any]] = []  # each with its own dialect
+        self._walls: list[list[bool]] = []  # whether they are to be up; the innermost decides
+        self._lifts = 0
         self._up = False
+
+    @property
+    def lifted(self) -> bool:
+        """Whether trusted code is at work."""
+        return self._lifts > 0
 
     # The walls
 
@@ -76,14 +82,18 @@ class Confinement:
     @contextmanager
     def walls(self, *, up: bool) -> Iterator[None]:
         """Confine all that the session sends inside the `with`, or nothing of it."""
-        before = self._up
-        self._set(up)
+        mine = [up]
+        self._walls.append(mine)
+        self._set()
         try:
             yield
         finally:
-            self._set(before)
+            # the application may leave its blocks in any order
+            self._walls = [each for each in self._walls if each is not mine]
+            self._set()
 
-    def _set(self, up: bool) -> None:
+    def _set(self) -> None:
+        up = bool(self._walls) and self._walls[-1][0]
         if up is not self._up:
             self._up = up
             self._put(self._connections, up=up)
@@ -102,13 +112,13 @@ class Confinement:
         Args:
             loads: whether instances may be loaded.
         """
-        before, self.lifted = self.lifted, True
+        self._lifts += 1
         self.doubtful |= loads
         try:
             with self.walls(up=False):
                 yield
         finally:
-            self.lifted = before
+            self._lifts -= 1
 
     def holds(self, execution: ORMExecuteState) -> bool:
         """Tell whether a statement is to be confined."""
