@@ -76,18 +76,20 @@ class InterpretedSession(ConfinedSession):
             self._watch_identities()
 
     def _confine(self, owner: Owner) -> None:
-        """Keep to the rows of an owner from now on."""
-        if not isinstance(owner, Owner):
-            raise OwnershipError(
-                f"the owner of a session is given as {type(owner).__name__}",
-                "give ownership.of(...), which says whose rows are whose too",
-            )
+        """Keep to the rows of an owner from now on.
+
+        Raises:
+            OwnershipError: the conversation is not held for that owner: others would be told of
+                the owner's refs, labels and drafts.
+        """
         if self._interpreter is not None:
             held_for = self._interpreter.boundary.conversation.owner
-            if held_for is not None and held_for != str(owner.value):
+            if held_for != str(owner.value):
+                whose = "nobody in particular" if held_for is None else "another owner"
                 raise OwnershipError(
-                    "the conversation of a session is held for another owner than the session's",
-                    "open it with the owner whose rows the session works on",
+                    f"the conversation of a session that has an owner is held for {whose}",
+                    "give its id and registry=..., which holds it for that owner, or open it with "
+                    "registry.conversation(id, owner=...)",
                 )
         self._confinement = Confinement(owner)
         if self._interpreter is not None:

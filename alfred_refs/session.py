@@ -31,7 +31,7 @@ from sqlalchemy.orm import ORMExecuteState
 from . import origins, rows, sqla, written
 from .boundary import Boundary
 from .conversation import Conversation
-from .errors import SetupError
+from .errors import OwnershipError, SetupError
 from .lifecycle import InterpretedSession, Interpreter
 from .outcome import reading
 from .owners import OwnedFlush, Owner, confine_write, confined_records
@@ -50,12 +50,13 @@ class RefSession(InterpretedSession):
         conversation: what the refs are valid in, or, where `registry` is given, its id. Without
             one this is a plain `Session`.
         registry: opens the conversation named by an id; usually an argument of `sessionmaker`.
-        owner: to whose rows the session keeps; without one it confines nothing.
+        owner: to whose rows the session keeps; without one it confines nothing. A conversation
+            named by its id is held for this owner.
         session_arguments: as for `Session`.
 
     Raises:
         SetupError: a conversation is named by its id and there is no registry.
-        OwnershipError: the conversation is held for another owner.
+        OwnershipError: `owner` is none, or the conversation is held for another, or for nobody.
     """
 
     def __init__(
@@ -69,13 +70,19 @@ class RefSession(InterpretedSession):
     ) -> None:
         # by its name: a session class beside ours may take something else first
         super().__init__(bind=bind, **session_arguments)
+        if not isinstance(owner, Owner | None):
+            raise OwnershipError(
+                f"the owner of a session is given as {type(owner).__name__}",
+                "give ownership.of(...), which says whose rows are whose too",
+            )
         if isinstance(conversation, str):
             if registry is None:
                 raise SetupError(
                     "a conversation was given by its id to a session without registry",
                     "give registry.conversation(id), or registry=... to the sessionmaker",
                 )
-            conversation = registry.conversation(conversation)
+            held_for = None if owner is None else str(owner.value)
+            conversation = registry.conversation(conversation, owner=held_for)
         self._conversation = conversation
         self._interpret(conversation)
         if owner is not None:

@@ -250,7 +250,7 @@ def test_what_an_owner_cannot_delete_is_there(
 ) -> None:
     """The statement is confined; the look at what is left is not."""
     store = MemoryStore()
-    conversation = RefRegistry(store=store).conversation("chat-7")
+    conversation = RefRegistry(store=store).conversation("chat-7", owner=world.users["ann"])
     whose = ("ann", "bob")
     refs = conversation.refer_all(owned.Plan, [world.plans[who] for who in whose])
     owner = ownership.of(world.users["ann"])
@@ -259,7 +259,7 @@ def test_what_an_owner_cannot_delete_is_there(
         session.commit()
 
     assert [fate(conversation, ref) for ref in refs] == [DELETED, THERE]
-    other = RefRegistry(store=store).conversation("chat-7")
+    other = RefRegistry(store=store).conversation("chat-7", owner=world.users["ann"])
     assert [fate(other, ref) for ref in refs] == [DELETED, THERE]
 
 

@@ -23,6 +23,7 @@ from alfred_refs import (
     RefRegistry,
     RefSession,
     UnconfinedError,
+    UnknownConversationError,
 )
 from alfred_refs.testing import MemoryStore
 from tests import owned
@@ -37,9 +38,9 @@ def registry() -> RefRegistry:
 
 
 @pytest.fixture
-def talk(registry: RefRegistry) -> Conversation:
-    """A conversation of nobody in particular."""
-    return registry.conversation("chat-7")
+def talk(registry: RefRegistry, world: World) -> Conversation:
+    """A conversation of ann's."""
+    return registry.conversation("chat-7", owner=world.users["ann"])
 
 
 @pytest.fixture
@@ -263,8 +264,26 @@ def test_a_conversation_of_another_owner_is_refused(
     with RefSession(owned_engine, conversation=theirs, owner=owner) as session:
         assert session.owner is owner
     others = registry.conversation("chat-9", owner=world.users["bob"])
-    with pytest.raises(OwnershipError, match="held for another owner"):
+    with pytest.raises(OwnershipError, match="is held for another owner; give its id"):
         RefSession(owned_engine, conversation=others, owner=owner)
+    with pytest.raises(OwnershipError, match="is held for nobody in particular; give its id"):
+        RefSession(owned_engine, conversation=registry.conversation("chat-7"), owner=owner)
+
+
+def test_a_conversation_named_by_its_id_is_the_owners(
+    owned_engine: Engine, world: World, ownership: Ownership, registry: RefRegistry
+) -> None:
+    """The owner is given once; nobody else, nor anybody without one, learns what was said."""
+    sessions = sessionmaker(owned_engine, class_=RefSession, registry=registry)
+    with sessions(conversation="chat-7", owner=ownership.of(world.users["ann"])) as session:
+        assert {each.id for each in session.scalars(select(Plan))} == {"plan_1"}
+
+    for owner in (ownership.of(world.users["bob"]), None):
+        with sessions(conversation="chat-7", owner=owner) as session:
+            with pytest.raises(UnknownConversationError):
+                session.scalars(select(Plan.id)).all()
+            with pytest.raises(UnknownConversationError):
+                session.get(Plan, "plan_2")
 
 
 def test_errors_survive_pickling() -> None:

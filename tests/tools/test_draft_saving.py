@@ -355,7 +355,7 @@ def test_a_draft_is_the_owners_when_it_is_saved(owned_engine: Engine, world: Wor
     """And its content may not name the owner, nor what others own."""
     registry = RefRegistry(owned_engine)
     registry.create_tables()
-    chat = registry.conversation("chat-7")
+    chat = registry.conversation("chat-7", owner=world.users["ann"])
     ownership = owned.ownership()
     toolset = Toolset([owned.Recipe, owned.Line], owner=ownership)
     theirs = chat.refer(owned.Recipe, world.recipes["bob"])

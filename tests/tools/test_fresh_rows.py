@@ -218,7 +218,8 @@ async def test_an_asynchronous_session_looks_anew(
 
 def _anns(ownership: Ownership, world: World) -> tuple[Named, Toolset]:
     """Return what makes a session ann's, in a conversation, and a toolset for it."""
-    conversation = RefRegistry(store=MemoryStore()).conversation("chat-7")
+    registry = RefRegistry(store=MemoryStore())
+    conversation = registry.conversation("chat-7", owner=world.users["ann"])
     conversation.refer(owned.Plan, world.plans["ann"])
     owner = ownership.of(world.users["ann"])
     tools = Toolset([owned.Recipe, owned.Plan], owner=ownership)

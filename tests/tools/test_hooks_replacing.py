@@ -321,7 +321,8 @@ def test_a_question_of_a_hook_may_name_rows_with_several_key_columns(session: Re
 @pytest.fixture
 def anns(owned_engine: Engine, world: World, ownership: Ownership) -> RefSession:
     """A session of ann's."""
-    conversation = RefRegistry(store=MemoryStore()).conversation("chat-7")
+    registry = RefRegistry(store=MemoryStore())
+    conversation = registry.conversation("chat-7", owner=world.users["ann"])
     conversation.refer(owned.Plan, world.plans["ann"])
     owner = ownership.of(world.users["ann"])
     return RefSession(owned_engine, conversation=conversation, owner=owner)

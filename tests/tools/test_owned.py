@@ -33,7 +33,8 @@ def tools(ownership: Ownership) -> Toolset:
 @pytest.fixture
 def anns(owned_engine: Engine, world: World, ownership: Ownership) -> Iterator[RefSession]:
     """A session of ann's, in a conversation of hers that has a ref for every row of all."""
-    conversation = RefRegistry(store=MemoryStore()).conversation("chat-7")
+    registry = RefRegistry(store=MemoryStore())
+    conversation = registry.conversation("chat-7", owner=world.users["ann"])
     for model in MODELS:
         mapper = inspect(model).mapper
         with Session(owned_engine) as plain:

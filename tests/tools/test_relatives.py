@@ -543,7 +543,8 @@ def test_related_rows_are_those_of_the_owner(
         of_ann = plain.get_one(owned.Recipe, world.recipes["ann"])
         of_ann.links = list(plain.scalars(select(owned.Recipe)))
         plain.commit()
-    conversation = RefRegistry(store=MemoryStore()).conversation("chat-7")
+    registry = RefRegistry(store=MemoryStore())
+    conversation = registry.conversation("chat-7", owner=world.users["ann"])
     toolset = Toolset([owned.Recipe], owner=ownership, limits=Limits(rows=1))
     owner = ownership.of(world.users["ann"])
     asked = {

@@ -73,7 +73,8 @@ class OwnedRound:
         with Session(engine) as plain:
             self._fill(plain)
             plain.commit()
-        self._conversation = RefRegistry(store=MemoryStore()).conversation(self._name)
+        registry = RefRegistry(store=MemoryStore())
+        self._conversation = registry.conversation(self._name, owner=self._keys["ann"])
         rules = owned.ownership()
         self._owner = rules.of(self._keys["ann"])
         self._toolset = Toolset(MODELS, owner=rules)
