@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 
 _EXTRA = ("click", "rich")
@@ -22,6 +21,4 @@ def main() -> None:
             raise
         sys.stderr.write(f"alfred-refs needs {package}; run `pip install alfred-refs[cli]`\n")
         sys.exit(2)
-    # what is refused is told as an error, on one line
-    logging.getLogger("alfred_refs").addHandler(logging.NullHandler())
     alfred_refs(prog_name="alfred-refs")

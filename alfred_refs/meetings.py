@@ -251,7 +251,7 @@ class Meetings:
     def _take_row(self, parameter: BindParameter[Any], flows: Sequence[Flow]) -> None:
         """Note a list of rows: the values at each position meet what stands there."""
         slots = tuple(map(slot_of, flows))
-        columns = [slot for slot in slots if isinstance(slot, KeyColumn)]
+        columns = [held.column for flow in flows for held in flow.keys]
         made_from = [column for flow in flows for column in flow.made_from]
         if made_from or any(flow.given or flow.buried for flow in flows if flow.keys):
             self._refuse(parameter, [*made_from, *columns][0])

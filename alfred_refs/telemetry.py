@@ -33,6 +33,7 @@ from .errors import (
 _B = TypeVar("_B", bound=BadRefError)
 
 _log = logging.getLogger("alfred_refs")
+_log.addHandler(logging.NullHandler())  # nothing is printed where logging is not configured
 
 # bad refs -> the field of `Counts`, and the reason of a `Refusal`
 _REASONS: Mapping[type[BadRefError], str] = MappingProxyType(

@@ -494,3 +494,14 @@ def test_a_failure_is_logged_by_its_class_alone(caplog: pytest.LogCaptureFixture
         "refer in 'chat-7': 1 refs, 0 new, _ ms, ConnectionError"
     )
     assert "5eed1ce0" not in caplog.text
+
+
+def test_nothing_is_printed_where_logging_is_not_configured(
+    memory: RefRegistry, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python prints a warning that no logger on the way up handles."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    with pytest.raises(BadRefError):
+        memory.conversation("chat-7").resolve(str(KEY))
+
+    assert capsys.readouterr().err == ""
