@@ -28,7 +28,8 @@ from .keys import Key
 from .refmap import RefMap
 from .wording import Names, Say, Wording
 
-# The option of a connection that says which sessions are at work on it.
+# The attribute of a connection that says which sessions are at work on it: what is an option of
+# the connection, listeners and eager loaders see.
 _SESSIONS = "alfred_refs_sessions"
 # Kept of an exception that is worded anew: once is enough, and twice would be too much.
 _WORDED = "_alfred_refs_worded"
@@ -53,18 +54,17 @@ class Failures:
         """Note that the session begins to work on a connection."""
         # first, so that no listener of the program makes a text with keys
         sqla.listen_first(connection, hide_keys)
-        others = connection.get_execution_options().get(_SESSIONS, ())
+        others = vars(connection).get(_SESSIONS, ())
         if self not in others:
-            connection.execution_options(**{_SESSIONS: (*others, self)})
+            vars(connection)[_SESSIONS] = (*others, self)
             self._watched.append(connection)
 
     def unwatch(self) -> None:
         """Note that the session's transaction is over, on all its connections."""
         for connection in self._watched:
-            if not connection.closed:  # it is the program's own, and others may use it
-                sessions = connection.get_execution_options()[_SESSIONS]
-                others = tuple(session for session in sessions if session is not self)
-                connection.execution_options(**{_SESSIONS: others})
+            # it may be the program's own, and others may use it
+            sessions = vars(connection)[_SESSIONS]
+            vars(connection)[_SESSIONS] = tuple(each for each in sessions if each is not self)
         self._watched.clear()
 
     @contextmanager
@@ -96,8 +96,9 @@ class _NoNames:
 def hide_keys(context: ExceptionContext) -> None:
     """Word an error of the driver anew, if its connection is at work for a session."""
     connection = context.connection
-    options: Mapping[str, Any] = {} if connection is None else connection.get_execution_options()
-    sessions: Sequence[Failures] = options.get(_SESSIONS, ())
+    sessions: Sequence[Failures] = (
+        () if connection is None else vars(connection).get(_SESSIONS, ())
+    )
     if not sessions or all(session.boundary.raw for session in sessions):
         return
     compiled = getattr(context.execution_context, "compiled", None)

@@ -66,6 +66,8 @@ def _put_all(
     execution: ORMExecuteState, plan: Plan, values: Sequence[Any], boundary: Boundary
 ) -> Named:
     """Put keys in place of all refs of one execution, wherever they stand."""
+    if execution.parameters:
+        sqla.check_parameters(execution.parameters)
     given = execution.statement, values, execution.parameters
     inputs = plan.inputs.without([i for i in plan.inputs.positions if holds_key(values[i])])
     texts = criteria.texts(inputs, *given)

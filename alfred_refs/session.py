@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import ClauseElement, Result, event, inspect, select
-from sqlalchemy.orm import ORMExecuteState
+from sqlalchemy.orm import InstanceState, ORMExecuteState
 
 from . import origins, rows, sqla, written
 from .boundary import Boundary
@@ -150,17 +150,18 @@ class RefSession(InterpretedSession):
             BadRefError: a ref in the identity cannot be used.
             DraftContentError: what a draft has does not fit the class any more.
         """
-        if self._interpreter is None:
+        mapper = getattr(inspect(entity, raiseerr=False), "mapper", None)
+        if self._interpreter is None or mapper is None:
             return super().get(entity, ident, **options)
         boundary = self._interpreter.boundary
         asked = options.pop("execution_options", None) or {}
         if not boundary.raw and not asked.get("raw_keys"):
-            class_ = inspect(entity).mapper.class_
-            made = self._interpreter.objects.get(class_, ident, options)
+            made = self._interpreter.objects.get(mapper.class_, ident, options)
             if made is not None:
                 return made
-            ident = boundary.identity(class_, ident)
-            boundary.conversation.plans.check(options.get("options") or ())
+            ident = boundary.identity(mapper.class_, ident)
+            given = options.get("options")
+            boundary.conversation.plans.check(given if isinstance(given, Iterable) else ())
         # SQLAlchemy loads by the key, which may be text: it is not to be taken for a ref
         raw = {**asked, "raw_keys": True}
         return super().get(entity, ident, execution_options=raw, **options)
@@ -171,10 +172,9 @@ class RefSession(InterpretedSession):
         Raises:
             BadRefError: one of them cannot be used.
         """
-        interpreter = self._interpreter
-        if interpreter is None or interpreter.boundary.raw:
+        interpreter, state = self._interpreter, inspect(instance, raiseerr=False)
+        if interpreter is None or interpreter.boundary.raw or not isinstance(state, InstanceState):
             return super().merge(instance, **options)
-        state = sqla.state_of(instance)
         states = [state, *(r[2] for r in state.mapper.cascade_iterator("merge", state))]
         lent = interpreter.boundary.lent_keys(states)
         with interpreter.failures.hidden(), lent, self.raw_keys():
@@ -212,7 +212,9 @@ class RefSession(InterpretedSession):
     def _records(
         self, mapper: Any, given: list[dict[str, Any]], *, new: bool
     ) -> list[dict[str, Any]]:
-        mapped = inspect(mapper).mapper
+        mapped = getattr(inspect(mapper, raiseerr=False), "mapper", None)
+        if mapped is None:
+            return given
         if self._boundary is not None and not self._boundary.raw:
             given = self._boundary.with_keys(mapped.class_, given)
         if self._confinement is not None and not self._confinement.lifted:

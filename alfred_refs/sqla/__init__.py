@@ -53,6 +53,7 @@ from .mapping import (
 )
 from .parameters import (
     attribute_behind as attribute_behind,
+    check_parameters as check_parameters,
     is_key_parameter as is_key_parameter,
     key_parameter as key_parameter,
     may_be_named as may_be_named,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from inspect import getclosurevars
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import ARRAY, BindParameter
+from sqlalchemy.engine import base
 from sqlalchemy.orm import InstanceState, RelationshipProperty
 from sqlalchemy.types import NullType, TypeEngine
 
@@ -15,9 +16,26 @@ _MADE_NAME = re.compile(r"(.*)_[0-9a-f]+", re.DOTALL)  # the same, compiled
 _READS_ATTRIBUTE = f"{RelationshipProperty._get_attr_w_warn_on_none.__qualname__}.<locals>._go"
 
 
+def check_parameters(given: Any) -> None:
+    """Check what an execution is given for parameters, before it is looked through.
+
+    Leans on the function by which a connection checks them.
+
+    Raises:
+        ArgumentError: they are neither a mapping nor a list of mappings.
+    """
+    cast(Any, base)._distill_params_20(given)
+
+
 def parameter_value(parameter: BindParameter[Any]) -> Any:
-    """Return the value of a parameter, or `None` where it comes with the execution."""
-    return parameter.effective_value
+    """Return the value of a parameter, or `None` where it comes with the execution.
+
+    Also where it cannot be read: SQLAlchemy reads it again, and tells of it with the statement.
+    """
+    try:
+        return parameter.effective_value
+    except Exception:  # noqa: BLE001  # whatever a callable of the program's raises
+        return None
 
 
 def takes_list(parameter: BindParameter[Any]) -> bool:
