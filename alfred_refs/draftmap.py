@@ -25,7 +25,7 @@ from .keys import Key
 from .plans import Plans
 from .refmap import RefMap
 from .refs import Ref, draft_named, parse_ref
-from .refusal import Suggestions, draft_refusal
+from .refusal import draft_refusal
 from .store import Address, DraftEdit, DraftEntry, DraftState, NewDraft, Store
 from .telemetry import Telemetry
 
@@ -322,8 +322,7 @@ class DraftMap(RefMap):
         ref = parse_ref(text)
         entry = None if ref is None else found.get(ref)
         if entry is None or entry.state == "discarded" or entity not in (None, entry.ref.entity):
-            offered = Suggestions(self._address, self._store)
-            error = draft_refusal(text, ref, entry, entity, offered)
+            error = draft_refusal(text, ref, entry, entity, self._suggestions())
             raise self._telemetry.refused(self.id, error)
         return entry
 

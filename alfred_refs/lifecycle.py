@@ -22,6 +22,7 @@ from .drafts import DraftObjects, DraftSaving
 from .errors import OwnershipError
 from .failures import Failures
 from .keys import token_of
+from .offered import Offered
 from .outcome import Outcome
 from .owners import ConfinedSession, Confinement, OwnedFlush, Owner
 
@@ -94,6 +95,7 @@ class InterpretedSession(ConfinedSession):
         self._confinement = Confinement(owner)
         if self._interpreter is not None:
             self._confinement.named = self._interpreter.named
+            self._interpreter.boundary.conversation.offers = Offered(self, self._confinement)
 
     def _flush(self, objects: Sequence[Any] | None = None) -> None:
         try:

@@ -123,10 +123,13 @@ class RefMap:
 
     def gone(self, ref: str, entity: str) -> GoneRefError:
         """Return the error for a ref whose row was looked for and is not there."""
-        known, _ = Suggestions(self._address, self._store).for_text(ref, parse_ref(ref), entity)
+        known, _ = self._suggestions().for_text(ref, parse_ref(ref), entity)
         known.pop(ref, None)
         error = GoneRefError(ref, entity, known, None, "was deleted")
         return self._telemetry.refused(self.id, error)
+
+    def _suggestions(self) -> Suggestions:
+        return Suggestions(self._address, self._store)
 
     def keys_met(self, wanted: Iterable[Wanted]) -> Mapping[Wanted, Key] | None:
         """Return the keys of refs if all are at hand, without a round trip; `None` otherwise.
@@ -288,7 +291,7 @@ class RefMap:
             ref = parsed[text]
             entry = None if ref is None else entries.get(ref)
             if entry is None or entry.gone or expected not in (None, entry.ref.entity):
-                offered = Suggestions(self._address, self._store)
+                offered = self._suggestions()
                 draft = None if ref is None else drafts.get(ref)
                 # without a name of its own: that would make a ring of it and this frame
                 raise self._telemetry.refused(

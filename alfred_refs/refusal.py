@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -40,15 +40,32 @@ _WORDS = re.compile(r"(?<![\w-])[a-z][a-z0-9_]*_[0-9]+(?![\w-])")
 
 @dataclass(frozen=True, slots=True)
 class Suggestions:
-    """What a conversation has to offer in place of a bad ref: asked of the store."""
+    """What a conversation has to offer in place of a bad ref: asked of the store.
+
+    Attributes:
+        address: of the conversation.
+        store: has its refs.
+        chosen: returns those refs of rows that may be offered; `None`: all.
+    """
 
     address: Address
     store: Store
+    chosen: Callable[[Collection[str]], Collection[str]] | None = None
 
     def for_text(
         self, text: str, ref: Ref | None, expected: str | None
     ) -> tuple[dict[str, str | None], str | None]:
         """Return refs that could be used instead, with labels, and the one probably meant."""
+        known, near = self._for_text(text, ref, expected)
+        if self.chosen is None or not known:
+            return known, near
+        chosen = self.chosen(known)
+        fewer = {each: label for each, label in known.items() if each in chosen}
+        return fewer, near if near in chosen else None
+
+    def _for_text(
+        self, text: str, ref: Ref | None, expected: str | None
+    ) -> tuple[dict[str, str | None], str | None]:
         is_name = ref is None and not _holds_uuid(text)
         text = text[:_LONGEST]  # no ref is as long, and comparing takes the square of it
         entities = {

@@ -13,6 +13,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from .cache import RefCache, Wanted
@@ -22,6 +23,7 @@ from .entries import Draft
 from .errors import SavedDraftError
 from .keys import Key
 from .refs import Ref
+from .refusal import Suggestions
 from .settling import Rows
 from .store import NO_LABELS, DraftEntry, EntityKey, Entry
 
@@ -38,6 +40,14 @@ class Viewer(Protocol):
         ...
 
 
+class Offers(Protocol):
+    """Chooses which refs of rows an error may offer."""
+
+    def __call__(self, conversation: SessionConversation, refs: Collection[str], /) -> list[str]:
+        """Return those that it may."""
+        ...
+
+
 class SessionConversation(DraftMap):
     """One session's side of a conversation.
 
@@ -48,6 +58,7 @@ class SessionConversation(DraftMap):
     Attributes:
         saving: the drafts that the session's transaction has saved, as far as it has come, with
             the keys of their rows: to the session their refs name these.
+        offers: chooses which refs of rows an error may offer; `None` for all.
     """
 
     def __init__(self, conversation: Conversation, viewer: Viewer) -> None:
@@ -58,6 +69,7 @@ class SessionConversation(DraftMap):
         self._mine = self._caches.current
         self._most = self._caches.capacity
         self.saving: dict[str, EntityKey] = {}
+        self.offers: Offers | None = None
 
     @property
     def _cache(self) -> RefCache:
@@ -231,6 +243,11 @@ class SessionConversation(DraftMap):
         }
         others = [want for want in wanted if want not in mine]
         return mine | super()._fetch(cache, others) if others else mine
+
+    def _suggestions(self) -> Suggestions:
+        offers = self.offers
+        chosen = None if offers is None else partial(offers, self)
+        return replace(super()._suggestions(), chosen=chosen)
 
     def _keep(self, cache: RefCache, entries: Collection[Entry]) -> None:
         super()._keep(cache, entries)

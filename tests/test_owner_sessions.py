@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, create_engine, delete, event, insert, select, text, update
-from sqlalchemy.exc import InvalidRequestError
+from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import ORMExecuteState, Session, selectinload, sessionmaker
 
 from alfred_refs import (
     AsyncRefSession,
+    BadRefError,
     Conversation,
     ForeignRowError,
     GoneRefError,
@@ -28,7 +29,7 @@ from alfred_refs import (
 from alfred_refs.testing import MemoryStore
 from tests import owned
 from tests.fix_owned import World
-from tests.owned import Animal, Ingredient, Line, Plan, Recipe, Secret, User
+from tests.owned import Animal, Ingredient, Line, Plan, Recipe, Secret, Shelf, User
 
 
 @pytest.fixture
@@ -268,6 +269,36 @@ def test_a_conversation_of_another_owner_is_refused(
         RefSession(owned_engine, conversation=others, owner=owner)
     with pytest.raises(OwnershipError, match="is held for nobody in particular; give its id"):
         RefSession(owned_engine, conversation=registry.conversation("chat-7"), owner=owner)
+
+
+def test_errors_offer_what_the_owner_sees(
+    talking: RefSession, talk: Conversation, world: World, owned_engine: Engine
+) -> None:
+    """Not what trusted code has loaded, nor what a foreign key names, though these have refs."""
+    with Session(owned_engine) as plain:
+        plain.get_one(Plan, world.plans["ann"]).recipe_id = world.recipes["bob"]
+        plain.commit()
+    assert talking.scalars(select(Plan)).one().recipe_id == "recipe_1"
+    with talking.unconfined():
+        seen = {each.name: each.id for each in talking.scalars(select(Recipe))}
+        shelves = talking.scalars(select(Shelf).order_by(Shelf.place)).all()
+        refs = talk.refer_all(Shelf, [(each.room, each.place) for each in shelves])
+    assert seen["bob"] == "recipe_1"
+    assert talking.own_view is not None
+
+    for bad in ("recipe_99", "bob", "plan_1", "recipe 1"):
+        with pytest.raises(BadRefError) as caught:
+            talking.get(Recipe, bad)
+        assert {*caught.value.known} == {seen["ann"], seen["all"]}
+        assert (caught.value.near, "bob" in caught.value.labels.values()) == (None, False)
+    with pytest.raises(BadRefError) as caught:
+        talking.own_view.resolve("shelf_99")
+    assert caught.value.known == (refs[0],)
+    with pytest.raises(DBAPIError):
+        talking.execute(update(Plan).values(day=2**40))
+    with pytest.raises(BadRefError) as caught:  # where nothing can be asked any more
+        talking.get(Recipe, "recipe_99")
+    assert caught.value.known == ()
 
 
 def test_a_conversation_named_by_its_id_is_the_owners(
