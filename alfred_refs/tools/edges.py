@@ -1,8 +1,9 @@
-"""What refers to the rows of a table, and what becomes of it when those are deleted.
+"""What refers to the rows of a table, and what becomes of it when those are deleted or changed.
 
 A mapped class, or a table that no class is mapped to, comes in; an `Edge` for each foreign key
 that refers to it goes out, and for each relationship that goes without one. What the unit of work
-does stands above the rules of the database, as it comes first. Pure.
+does stands above the rules of the database, as it comes first; where the database takes a row
+along, its rules alone hold for what refers to that. Pure.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from sqlalchemy import Column, ForeignKeyConstraint, Table
-from sqlalchemy.orm import MANYTOMANY, ONETOMANY, Mapper, RelationshipProperty
+from sqlalchemy import Column, ForeignKeyConstraint, Join, Table
+from sqlalchemy.orm import MANYTOMANY, MANYTOONE, ONETOMANY, Mapper, RelationshipProperty
 
-Effect = Literal["delete", "unlink", "stay"]
-"""Referring rows go too, lose their reference, or are in the way."""
+from alfred_refs import sqla
+
+Effect = Literal["delete", "unlink", "follow", "stay"]
+"""Referring rows go too, lose their reference, are given its new value, or are in the way."""
 
 # a rule of the database -> what it does to referring rows; they are in the way of any other
 _RULES: dict[str, Effect] = {"CASCADE": "delete", "SET NULL": "unlink", "SET DEFAULT": "unlink"}
@@ -31,6 +34,7 @@ class Edge:
         referred: what those columns have, in the tables of the rows that are referred to.
         effect: what becomes of referring rows.
         said: whether the mapping or the schema says so, and it is not the default of the ORM.
+        by_orm: whether the unit of work does it, and not the database.
     """
 
     table: Table
@@ -38,16 +42,20 @@ class Edge:
     referred: tuple[Column[Any], ...]
     effect: Effect
     said: bool = True
+    by_orm: bool = False
 
 
-def edges_to(mapper: Mapper[Any] | None, table: Table) -> Iterator[Edge]:
-    """Yield the ways in which rows refer to those of a class, or of a table without one."""
-    owned = [] if mapper is None else [each for each in mapper.relationships if not each.viewonly]
-    tables = {table} if mapper is None else {e for e in mapper.tables if isinstance(e, Table)}
+def edges_to(mapper: Mapper[Any] | None, table: Table, *, by_orm: bool = True) -> Iterator[Edge]:
+    """Yield the ways in which rows refer to those of a class, or of a table without one.
+
+    Args:
+        mapper: of the class.
+        table: where the rows are.
+        by_orm: whether the unit of work deletes them, and not the database.
+    """
+    owned = _written_by(mapper) if by_orm else []
     seen = set[RelationshipProperty[Any]]()
-    for constraint in _constraints_to(tables):
-        if mapper is not None and _is_inherited(constraint, mapper):
-            continue  # the same row, in the table of a subclass
+    for constraint in _constraints_to(mapper, table):
         by = [each for each in owned if _columns_of(each) == {*constraint.columns}]
         seen.update(by)
         yield _edge(constraint, by)
@@ -57,54 +65,91 @@ def edges_to(mapper: Mapper[Any] | None, table: Table) -> Iterator[Edge]:
             ours, theirs = zip(*pairs, strict=True)
             unlinked: Effect = "unlink" if _may_be_null(theirs) else "stay"
             effect = "delete" if each.cascade.delete else unlinked
-            yield Edge(theirs[0].table, theirs, ours, effect, each.cascade.delete)
+            yield Edge(theirs[0].table, theirs, ours, effect, each.cascade.delete, by_orm=True)
 
 
-def edges_by_update(mapper: Mapper[Any], names: Collection[str]) -> Iterator[Edge]:
+def edges_by_update(
+    mapper: Mapper[Any] | None, table: Table, columns: Collection[Column[Any]]
+) -> Iterator[Edge]:
     """Yield the ways in which rows refer to those of a class, and are changed with them.
 
     Args:
         mapper: of the class.
-        names: of the attributes that get other values.
+        table: where the rows are.
+        columns: that get other values.
     """
-    columns = {c for name in names for c in mapper.column_attrs[name].columns}
-    for constraint in _constraints_to({each for each in mapper.tables if isinstance(each, Table)}):
+    new = {*columns}
+    for constraint in _constraints_to(mapper, table):
         referred = tuple(each.column for each in constraint.elements)
-        if str(constraint.onupdate or "").upper() in _RULES and not columns.isdisjoint(referred):
-            columns_there = tuple(each.parent for each in constraint.elements)
-            yield Edge(constraint.table, columns_there, referred, "unlink")
+        rule = _RULES.get(_rule(constraint.onupdate))
+        if rule is not None and not new.isdisjoint(referred):
+            effect: Effect = "follow" if rule == "delete" else "unlink"
+            theirs = tuple(each.parent for each in constraint.elements)
+            yield Edge(constraint.table, theirs, referred, effect)
+    for each in _written_by(mapper):
+        if each.direction is not MANYTOONE and not each.passive_updates:
+            pairs = cast("list[tuple[Column[Any], Column[Any]]]", each.synchronize_pairs)
+            ours, theirs = zip(*pairs, strict=True)
+            if not new.isdisjoint(ours):
+                yield Edge(theirs[0].table, theirs, ours, "follow", by_orm=True)
+
+
+def _written_by(mapper: Mapper[Any] | None) -> list[RelationshipProperty[Any]]:
+    """Return the relationships that the unit of work writes."""
+    return [] if mapper is None else [each for each in mapper.relationships if not each.viewonly]
+
+
+def _rule(said: str | None) -> str:
+    return str(said or "").upper().partition("(")[0].strip()
 
 
 def _edge(constraint: ForeignKeyConstraint, by: list[RelationshipProperty[Any]]) -> Edge:
-    rule = str(constraint.ondelete or "").upper().partition("(")[0].strip()
-    effect, said = _RULES.get(rule, "stay"), True
+    rule = _rule(constraint.ondelete)
+    effect, said, by_orm = _RULES.get(rule, "stay"), True, False
     for each in by:
         if each.passive_deletes:
             continue  # the rule of the database holds, for what is not loaded at least
         if each.direction is MANYTOMANY or each.cascade.delete:
-            effect, said = "delete", True
+            effect, said, by_orm = "delete", True, True
         elif effect != "delete" or not any(other.cascade.delete for other in by):
-            effect, said = "unlink", rule in _RULES
+            effect, said, by_orm = "unlink", rule in _RULES, True
     elements = constraint.elements
     columns = tuple(each.parent for each in elements)
     referred = tuple(each.column for each in elements)
-    if effect == "unlink" and rule != "SET DEFAULT" and not _may_be_null(columns):
+    is_unfit = effect == "unlink" and rule != "SET DEFAULT" and not _may_be_null(columns)
+    if is_unfit or (effect == "delete" and not by_orm and _is_part(constraint.table)):
         effect, said = "stay", True
-    return Edge(constraint.table, columns, referred, effect, said)
+    return Edge(constraint.table, columns, referred, effect, said, by_orm)
+
+
+def _is_part(table: Table) -> bool:
+    """Tell whether rows of a class have a part there, without which the rest would be torn.
+
+    The database takes the row of one table: the part of a subclass, and leaves that of its base.
+    """
+    mapper = sqla.mapper_of_table(table)
+    if mapper is None:
+        joined = (each for each in sqla.mappers() if isinstance(each.local_table, Join))
+        return any(table in each.tables for each in joined)
+    return not mapper.concrete and mapper.base_mapper.local_table is not table
 
 
 def _may_be_null(columns: Iterable[Column[Any]]) -> bool:
     return all(column.nullable and not column.primary_key for column in columns)
 
 
-def _constraints_to(tables: set[Table]) -> Iterator[ForeignKeyConstraint]:
-    """Yield the foreign keys of the tables' metadata that refer to some of them."""
-    metadata = {id(table.metadata): table.metadata for table in tables}
-    for each in metadata.values():
-        for table in each.tables.values():
-            for constraint in table.foreign_key_constraints:
-                if constraint.referred_table in tables:
-                    yield constraint
+def _constraints_to(mapper: Mapper[Any] | None, table: Table) -> Iterator[ForeignKeyConstraint]:
+    """Yield the foreign keys of the metadata that refer to a class, or to a table without one.
+
+    But those by which the rows of a subclass are the same rows.
+    """
+    tables = {table} if mapper is None else {e for e in mapper.tables if isinstance(e, Table)}
+    metadata = {id(each.metadata): each.metadata for each in tables}
+    keys = (k for m in metadata.values() for t in m.tables.values() for k in t.foreign_keys)
+    found = dict.fromkeys(key.constraint for key in keys if key.column.table in tables)
+    for constraint in found:
+        if constraint is not None and (mapper is None or not _is_inherited(constraint, mapper)):
+            yield constraint
 
 
 def _columns_of(relationship: RelationshipProperty[Any]) -> set[Any]:

@@ -81,7 +81,8 @@ class Writing:
             and no row is there yet.
         refs: of the rows, where these are written because of others and no filter says which: what
             goes along with rows that are deleted (delete), loses its reference to them (update),
-            is moved to a draft that is saved (update), or is of a subclass.
+            is given a new value of what it refers to (update), is moved to a draft that is saved
+            (update), or is of a subclass.
     """
 
     session: RefSession

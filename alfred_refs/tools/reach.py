@@ -1,18 +1,18 @@
-"""What a delete takes along or unlinks, known before anything is sent.
+"""What a delete takes along or unlinks, and what an update changes too, before anything is sent.
 
-Rows that are to be deleted come in; a `Reach` goes out: rows that would go too, rows that would
-lose their reference, and rows that are in the way, through the unit of work and through the rules
-of the database, at any depth. One statement for each way in which a class is referred to, none
-where nothing refers. Nothing is changed, and no instance is loaded: the rows of other owners, and
-those that the application hides, are found too.
+Rows that are to be deleted or changed come in; a `Reach` goes out: rows that would go too, rows
+that would lose their reference or follow it, and rows that are in the way, through the unit of
+work and through the rules of the database, at any depth. One statement for each way in which a
+class is referred to, none where nothing refers. Nothing is changed, and no instance is loaded: the
+rows of other owners, and those that the application hides, are found too.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from sqlalchemy import Column, Select, Table, func, inspect, select, true, tuple_
 from sqlalchemy.orm import Mapper
@@ -40,62 +40,78 @@ class Found:
         table: in which it is.
         key: its primary key, as the database has it.
         tool_table: what the model knows it by, `None` if it may not use the class.
-        edge: how it refers to what goes; `None` if it goes by the mapping of what refers to it.
         is_writable: whether the session's owner may write it.
+        said: whether the mapping or the schema says what becomes of it.
+        by_orm: whether the unit of work deletes it, and not the database.
+        written: what it is given in the columns by which it refers to another.
     """
 
     mapper: Mapper[Any] | None
     table: Table
     key: tuple[Any, ...]
     tool_table: ToolTable | None
-    edge: Edge | None = None
     is_writable: bool = True
+    said: bool = True
+    by_orm: bool = True
+    written: dict[Column[Any], Any] = field(default_factory=dict)
 
     @property
-    def identity(self) -> tuple[Any, tuple[Any, ...]]:
+    def identity(self) -> tuple[Any, ...]:
         """What tells it from all other rows."""
-        return (self.table if self.mapper is None else self.mapper.base_mapper), self.key
+        if self.mapper is None:
+            return self.table, self.key
+        return self.mapper.identity_key_from_primary_key(self.key)[:2]
+
+    @property
+    def names(self) -> list[str]:
+        """The attributes of what it is given; empty text for none."""
+        if self.mapper is None:
+            return []
+        names = sqla.attributes_of(self.mapper, self.written)
+        return [names.get(column, "") for column in self.written]
 
 
 @dataclass(slots=True)
 class Reach:
-    """What goes along with rows that are deleted.
+    """What goes along with rows that are deleted or changed.
 
     Attributes:
         deleted: what would go, by identity; the rows that were asked for too.
         unlinked: what would lose its reference.
+        followed: what would refer to the new values.
         staying: what is in the way.
-        roots: the identities of the rows that were asked for.
+        roots: the rows that were asked for.
     """
 
     deleted: dict[Any, Found] = field(default_factory=dict)
     unlinked: dict[Any, Found] = field(default_factory=dict)
+    followed: dict[Any, Found] = field(default_factory=dict)
     staying: dict[Any, Found] = field(default_factory=dict)
-    roots: set[Any] = field(default_factory=set)
+    roots: dict[Any, Found] = field(default_factory=dict)
 
-    def others(self) -> tuple[list[Found], list[Found], list[Found]]:
-        """Return what is deleted beside the rows asked for, what is unlinked, what is in the way.
+    def along(self) -> list[Found]:
+        """Return what is deleted beside the rows that were asked for."""
+        return [found for key, found in self.deleted.items() if key not in self.roots]
 
-        Each row once: one that goes is neither unlinked nor in the way.
-        """
-        gone = self.deleted.keys()
-        along = [found for key, found in self.deleted.items() if key not in self.roots]
-        staying = [found for key, found in self.staying.items() if key not in gone]
-        unlinked = [found for key, found in self.unlinked.items() if key not in gone]
-        return along, unlinked, staying
+    def left(self, found: Mapping[Any, Found]) -> list[Found]:
+        """Return some of the rows without those that go."""
+        return [each for key, each in found.items() if key not in self.deleted]
 
 
 class Searcher:
-    """Finds what a delete reaches.
+    """Finds what a delete or an update reaches.
 
     Args:
-        call: that deletes.
+        call: that writes.
+        tool: whose call it is.
     """
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, tool: Literal["db_delete", "db_update"]) -> None:
         self._call = call
+        self._tool = tool
         self._tables = call.setting.tables
-        self._unseen = 0
+        self._seen = set[Any]()  # what is changed, of listed classes
+        self._unseen = set[Any]()
         self.reach = Reach()
 
     def search(self, instances: Iterable[Any], *, along: bool = False) -> Reach:
@@ -112,40 +128,41 @@ class Searcher:
         for instance in instances:
             found = self._of(instance)
             if not along:
-                self.reach.roots.add(found.identity)
-            if found.identity not in self.reach.deleted:
-                self._enter(found, self.reach.deleted)
-                waiting.append(found)
-        while waiting:
-            groups: dict[Any, list[Found]] = {}
-            while waiting:
-                found = waiting.popleft()
-                groups.setdefault(found.mapper or found.table, []).append(found)
-            for group in groups.values():
-                waiting += self._referring(group)
+                self.reach.roots[found.identity] = found
+            waiting += self._deleted(found)
+        late = deque[Found]()
+        while waiting or late:
+            # what the unit of work deletes is known first: what the database does comes after
+            batch, by_orm = waiting or late, bool(waiting)
+            popped = [batch.popleft() for _ in range(len(batch))]
+            latest = [each for each in popped if self.reach.deleted[each.identity] is each]
+            for (of, table), group in grouped(latest, lambda e: (e.mapper, e.table)).items():
+                for edge in edges_to(of, table, by_orm=by_orm):
+                    for each in self._referring(edge, group):
+                        (waiting if each.by_orm else late).append(each)
         return self.reach
 
-    def search_changed(self, instances: Sequence[Any], names: Collection[str]) -> list[Found]:
-        """Return what the database changes with rows that get other values: no statement mostly.
+    def search_changed(self, instances: Sequence[Any], values: Mapping[str, Any]) -> Reach:
+        """Return what is changed with rows that get other values: no statement mostly.
 
         Args:
-            instances: the rows, of one class.
-            names: of the attributes that are changed.
+            instances: the rows.
+            values: that they get, by attribute.
 
         Raises:
             TooManyRowsError: there is too much of it.
         """
-        first, *_ = group = [self._of(instance) for instance in instances]
-        found: dict[Any, Found] = {}
-        for edge in edges_by_update(cast("Mapper[Any]", first.mapper), names):
-            mapper = sqla.mapper_of_table(edge.table)
-            if self._is_listed(edge.table):
-                keys = [each.key for each in group]
-                found |= {each.identity: each for each in self._rows(edge, mapper, first, keys)}
-        most = self._call.setting.max_written
-        if len(found.keys() | {each.identity for each in group}) > most:
-            raise TooManyRowsError("db_update", most, along=True)
-        return [*found.values()]
+        waiting = deque([self._of(instance) for instance in instances])
+        for found, instance in zip(waiting, instances, strict=True):
+            found.written.update(_new_values(found, instance, values))
+            self._entered(found, self.reach.roots)
+        while waiting:
+            batch = [waiting.popleft() for _ in range(len(waiting))]
+            groups = grouped(batch, lambda each: (each.mapper, each.table, *each.written))
+            for (of, table, *columns), group in groups.items():
+                for edge in edges_by_update(of, table, columns):
+                    waiting += self._referring(edge, group)
+        return self.reach
 
     def _of(self, instance: Any) -> Found:
         state = sqla.state_of(instance)
@@ -153,54 +170,70 @@ class Searcher:
         table = cast(Table, state.mapper.local_table)
         return Found(state.mapper, table, key, self._tables.of_model(state.class_))
 
-    def _referring(self, group: Sequence[Found]) -> Iterator[Found]:
-        """Note what refers to some rows of one class, and yield what goes of it."""
-        first = group[0]
-        for edge in edges_to(first.mapper, first.table):
-            mapper = sqla.mapper_of_table(edge.table)
-            if self._is_needless(edge, mapper):
-                continue
-            for start in range(0, len(group), _CHUNK):
-                keys = [each.key for each in group[start : start + _CHUNK]]
-                for found in self._rows(edge, mapper, first, keys):
-                    yield from self._note(found, edge)
+    def _referring(self, edge: Edge, group: Sequence[Found]) -> Iterator[Found]:
+        """Note what refers to some rows of one class in one way, and yield what leads further."""
+        mapper = sqla.mapper_of_table(edge.table)
+        if self._is_needless(edge, mapper):
+            return
+        for start in range(0, len(group), _CHUNK):
+            keys = [each.key for each in group[start : start + _CHUNK]]
+            for found in self._rows(edge, mapper, group[0], keys):
+                yield from self._note(found, edge)
 
     def _is_needless(self, edge: Edge, mapper: Mapper[Any] | None) -> bool:
         """Tell whether it makes no difference which rows refer in one way.
 
-        What no model may use goes or is unlinked as the mapping and the schema say, unnamed.
+        What no model may use goes or is changed as the mapping and the schema say, unnamed.
         """
         if self._is_listed(edge.table) or not edge.said or edge.effect == "stay":
             return False
-        return edge.effect == "unlink" or not any(edges_to(mapper, edge.table))
+        if edge.effect == "delete":
+            return not any(edges_to(mapper, edge.table, by_orm=edge.by_orm))
+        columns = {*edge.columns}
+        return edge.effect == "unlink" or not any(edges_by_update(mapper, edge.table, columns))
 
     def _is_listed(self, table: Table) -> bool:
         return any(table in inspect(each.model).mapper.tables for each in self._tables)
 
     def _note(self, found: Found, edge: Edge) -> Iterator[Found]:
         if edge.effect == "delete":
-            if found.identity not in self.reach.deleted:
-                self._enter(found, self.reach.deleted)
+            yield from self._deleted(found)
+        elif edge.effect == "follow":
+            if self._entered(found, self.reach.followed):
                 yield found
         elif edge.effect == "unlink":
-            self._enter(found, self.reach.unlinked)
+            self._entered(found, self.reach.unlinked)
         else:
             self.reach.staying.setdefault(found.identity, found)
 
-    def _enter(self, found: Found, among: dict[Any, Found]) -> None:
-        """Note a row that is changed, and count it."""
-        if among.setdefault(found.identity, found) is not found:
-            return
-        reach, most = self.reach, self._call.setting.max_written
-        self._unseen += found.tool_table is None
-        seen = len(reach.deleted.keys() | reach.unlinked.keys()) - self._unseen
-        if seen > most or self._unseen > MOST_UNSEEN:
-            raise TooManyRowsError("db_delete", most, along=True)
+    def _deleted(self, found: Found) -> Iterator[Found]:
+        """Note a row that goes, and yield it if that is new, or new that the ORM deletes it."""
+        if self._entered(found, self.reach.deleted):
+            yield found
+        elif found.by_orm and not self.reach.deleted[found.identity].by_orm:
+            self.reach.deleted[found.identity] = found
+            yield found
+
+    def _entered(self, found: Found, among: dict[Any, Found]) -> bool:
+        """Note a row that is changed, count it, and tell whether it is new there."""
+        known = among.setdefault(found.identity, found)
+        known.written.update(found.written)
+        if known is not found:
+            return False
+        (self._unseen if found.tool_table is None else self._seen).add(found.identity)
+        most = self._call.setting.max_written
+        if len(self._seen) > most or len(self._unseen) > MOST_UNSEEN:
+            raise TooManyRowsError(self._tool, most, along=True)
+        return True
 
     def _rows(
         self, edge: Edge, mapper: Mapper[Any] | None, to: Found, keys: Sequence[tuple[Any, ...]]
     ) -> Iterator[Found]:
         """Yield the rows that refer to others, by the keys of those: one statement."""
+        is_followed = edge.effect == "follow"
+        new = to.written if is_followed else dict.fromkeys(edge.referred)
+        pairs = zip(edge.columns, edge.referred, strict=True)
+        written = {theirs: new[ours] for theirs, ours in pairs if ours in new}
         statement = _statement(edge, mapper, to, keys)
         kind = None if mapper is None else _discriminator(mapper)
         statement = statement.add_columns(
@@ -216,7 +249,10 @@ class Searcher:
             of = mapper
             if mapper is not None and kind is not None:
                 of = mapper.polymorphic_map.get(said, mapper)
-            yield Found(of, edge.table, tuple(key), self._listed(of, edge), edge, is_writable)
+            listed, by_orm = self._listed(of, edge), edge.by_orm
+            yield Found(
+                of, edge.table, tuple(key), listed, is_writable, edge.said, by_orm, {**written}
+            )
 
     def _most(self, table: Table) -> int:
         return self._call.setting.max_written if self._is_listed(table) else MOST_UNSEEN
@@ -235,6 +271,27 @@ class Searcher:
         found = None if mapper is None else self._tables.of_model(mapper.class_)
         same = (t for t in self._tables if inspect(t.model).local_table is edge.table)
         return next(same, None) if found is None and _is_root(mapper) else found
+
+
+def grouped(found: Iterable[Found], by: Callable[[Found], Any]) -> dict[Any, list[Found]]:
+    """Return rows by something of them."""
+    groups: dict[Any, list[Found]] = {}
+    for each in found:
+        groups.setdefault(by(each), []).append(each)
+    return groups
+
+
+def _new_values(
+    found: Found, instance: Any, values: Mapping[str, Any]
+) -> Iterator[tuple[Column[Any], Any]]:
+    """Yield the columns that others refer to in which a row gets another value, with that."""
+    mapper = cast("Mapper[Any]", found.mapper)
+    given = (each for each in mapper.column_attrs if each.key in values)
+    names = {c: each.key for each in given for c in each.columns if isinstance(c, Column)}
+    for edge in edges_by_update(mapper, found.table, names.keys()):
+        for column in edge.referred:
+            if column in names and getattr(instance, names[column]) != values[names[column]]:
+                yield column, values[names[column]]
 
 
 def _is_root(mapper: Mapper[Any] | None) -> bool:

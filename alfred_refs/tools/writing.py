@@ -17,7 +17,7 @@ from alfred_refs.entries import Draft
 from .arguments import DbCreate, DbDelete, DbUpdate
 from .calls import Call
 from .changes import Changes, check_update, put
-from .deleting import Deleter, check_changed
+from .deleting import Deleter
 from .draft_writing import DraftWriter
 from .errors import (
     ForeignRowToolError,
@@ -33,7 +33,7 @@ from .payloads import (
     refs_of_records,
 )
 from .permits import Verb
-from .reach import Searcher
+from .reached import Reached
 from .results import shape_of
 from .table import ToolTable
 
@@ -75,15 +75,16 @@ class Writer:
         groups = [*beside.by_table(instances)]
         for nearest, _ in groups:  # before any hook is asked
             check_update(nearest, arguments.data)
+        values = {nearest: (rows, writing.records[0]) for nearest, rows in groups}
         for nearest, rows in groups:
-            values = writing.records[0]
             if nearest is not table:  # of a subclass, which has rules of its own
-                values = beside.update(nearest, rows, dict(values), arguments.data)
-            for found in Searcher(self._call).search_changed(rows, values):
-                check_changed(found, nearest)
-            put(rows, values)
+                given = dict(writing.records[0])
+                values[nearest] = rows, beside.update(nearest, rows, given, arguments.data)
+        others = Reached(self._call, beside).changed(values)
+        for rows, record in values.values():
+            put(rows, record)
         self._session.flush()
-        return self._shown(table, instances, writing, beside)
+        return self._shown(table, instances, writing, beside) | others
 
     def delete(self, arguments: DbDelete) -> dict[str, Any]:
         """Delete rows, and return their refs.

@@ -498,49 +498,273 @@ def test_links_go_with_their_row(tables: Engine, session: RefSession) -> None:
     assert [len(each) for each in rows(tables, Left, Right, Link)] == [0, 1, 0]
 
 
-# What an update takes along
+# What the database takes along, and what it would tear
 
 
-class Label(Base):
-    """Is referred to by a text that may change."""
+class Den(Base):
+    """Takes the part of a subclass along, or that of the base."""
 
-    __tablename__ = "labels"
+    __tablename__ = "dens"
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    code: Mapped[str] = mapped_column(unique=True)
     note: Mapped[str | None]
 
 
-class Jar(Base):
-    """Follows the text of its label."""
+class Animal(Base):
+    """Has a subclass in a table of its own."""
 
-    __tablename__ = "jars"
+    __tablename__ = "animals"
+    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "animal"}  # noqa: RUF012
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    code: Mapped[str] = mapped_column(
-        ForeignKey("labels.code", onupdate="CASCADE"), info={"ref": None}
-    )
+    kind: Mapped[str]
+    note: Mapped[str | None]
+    den_id: Mapped[int | None] = mapped_column(ForeignKey("dens.id", ondelete="CASCADE"))
 
 
-def test_what_the_database_changes_with_a_row_is_held(tables: Engine, session: RefSession) -> None:
-    """Where a value is given that others refer to, and that follow it."""
-    make(tables, Label, Jar)
+class Bear(Animal):
+    """In two tables, each of which refers to a den."""
+
+    __tablename__ = "bears"
+    __mapper_args__ = {"polymorphic_identity": "bear"}  # noqa: RUF012
+
+    id: Mapped[int] = mapped_column(ForeignKey("animals.id", ondelete="CASCADE"), primary_key=True)
+    winter_id: Mapped[int | None] = mapped_column(ForeignKey("dens.id", ondelete="CASCADE"))
+
+
+class Wing(Base):
+    """Has bears that go with it by the unit of work, and so as a whole."""
+
+    __tablename__ = "wings"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    note: Mapped[str | None]
+
+    birds: Mapped[list[Bird]] = relationship(cascade="all, delete-orphan")
+
+
+class Bird(Animal):
+    """In two tables."""
+
+    __tablename__ = "birds"
+    __mapper_args__ = {"polymorphic_identity": "bird"}  # noqa: RUF012
+
+    id: Mapped[int] = mapped_column(ForeignKey("animals.id"), primary_key=True)
+    wing_id: Mapped[int | None] = mapped_column(ForeignKey("wings.id", ondelete="CASCADE"))
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_the_database_does_not_tear_a_row_of_two_tables(
+    tables: Engine, session: RefSession, listed: bool
+) -> None:
+    """It would take the part of the subclass alone: that keeps what it refers to."""
+    make(tables, Den, Animal, Bear, Wing, Bird)
     with Session(tables) as plain:
-        plain.add(Label(id=1, code="a"))
+        plain.add_all(
+            [Den(id=1, note="winter"), Den(id=2, note="summer"), Wing(id=1, note="wing")]
+        )
         plain.flush()
-        plain.add(Jar(id=1, code="a"))
+        plain.add_all([Bear(id=1, winter_id=1), Bear(id=2, den_id=2), Bird(id=3, wing_id=1)])
         plain.commit()
-    filters = [{"field": "code", "op": "=", "value": "a"}]
+    before = rows(tables, Den, Animal, Bear)
+    toolset = Toolset([Den, Wing, *([Animal, Bear, Bird] if listed else [])])
 
-    def change(toolset: Toolset, **data: str) -> dict[str, Any]:
-        asked = {"table": "labels", "filters": filters, "data": data}
-        return toolset.call(session, "db_update", asked)
+    error = delete(session, toolset, Den, "winter")["error"]
+    assert (error["code"], rows(tables, Den, Animal, Bear)) == ("still_referenced", before)
+    assert (error["referring"], error["refs"]) == (
+        ("bears", ["animal_1"]) if listed else (None, [])
+    )
+    told = [delete(session, toolset, Den, "summer"), delete(session, toolset, Wing, "wing")]
+    assert [each["count"] for each in told] == [1, 1]
+    assert [len(each.get("deleted_with", [])) for each in told] == ([1, 1] if listed else [0, 0])
+    assert [[*each] for each in rows(tables, Animal, Bear, Bird)] == [[(1,)], [(1,)], []]
 
-    toolset = Toolset([Label, Jar], read_only=[Jar])
-    assert change(toolset, note="x")["count"] == 1
-    error = change(toolset, code="b")["error"]
-    assert (error["code"], error["referring"]) == ("still_referenced", "jars")
-    assert change(Toolset([Label, Jar], max_written=1), code="b")["error"]["most"] == 1
-    assert [*rows(tables, Jar)[0].values()] == [(1, "a")]
-    assert change(Toolset([Label, Jar]), code="b")["count"] == 1
-    assert [*rows(tables, Jar)[0].values()] == [(1, "b")]
+
+class Chapter(Base):
+    """Goes with a part by a rule of the database, whatever the relationship does."""
+
+    __tablename__ = "chapters"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    volume_id: Mapped[int | None] = mapped_column(ForeignKey("volumes.id", ondelete="CASCADE"))
+
+
+class Volume(Base):
+    """Goes with a set by a rule of the database: the unit of work is not asked."""
+
+    __tablename__ = "volumes"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    set_id: Mapped[int] = mapped_column(ForeignKey("sets.id", ondelete="CASCADE"))
+
+    chapters: Mapped[list[Chapter]] = relationship()
+
+
+class Edition(Base):
+    """Has volumes."""
+
+    __tablename__ = "sets"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    note: Mapped[str]
+
+
+def test_what_the_database_takes_along_goes_by_its_rules_alone(
+    tables: Engine, session: RefSession
+) -> None:
+    """A relationship of its class would unlink there, and nobody asks it."""
+    make(tables, Edition, Volume, Chapter)
+    with Session(tables) as plain:
+        plain.add(Edition(id=1, note="a"))
+        plain.flush()
+        plain.add(Volume(id=1, set_id=1))
+        plain.flush()
+        plain.add(Chapter(id=1, volume_id=1))
+        plain.commit()
+    models = [Edition, Volume, Chapter]
+
+    updating = Toolset(models, verbs={Chapter: ["update"]})
+    assert delete(session, updating, Edition, "a")["error"]["refs"] == ["chapter_1"]
+    told = delete(session, Toolset(models), Edition, "a")
+    assert (told["deleted_with"], "unlinked" in told) == (["volume_1", "chapter_1"], False)
+    assert rows(tables, *models) == [{}, {}, {}]
+
+
+class Lamp(Base):
+    """Stands on a desk, or nowhere."""
+
+    __tablename__ = "lamps"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    desk_id: Mapped[int | None] = mapped_column(ForeignKey("desks.id"))
+
+
+class Desk(Base):
+    """Goes with its firm by a rule of the database, and with its room by the unit of work."""
+
+    __tablename__ = "desks"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    firm_id: Mapped[int] = mapped_column(ForeignKey("firms.id", ondelete="CASCADE"))
+    room_id: Mapped[int] = mapped_column(ForeignKey("rooms.id"))
+
+    lamps: Mapped[list[Lamp]] = relationship()
+
+
+class Room(Base):
+    """Goes with its firm."""
+
+    __tablename__ = "rooms"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    firm_id: Mapped[int] = mapped_column(ForeignKey("firms.id"))
+
+    desks: Mapped[list[Desk]] = relationship(cascade="all, delete-orphan")
+
+
+class Firm(Base):
+    """Has rooms and desks."""
+
+    __tablename__ = "firms"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    note: Mapped[str]
+
+    rooms: Mapped[list[Room]] = relationship(cascade="all, delete-orphan")
+
+
+def test_what_the_unit_of_work_deletes_goes_by_the_mapping(
+    tables: Engine, session: RefSession
+) -> None:
+    """Though the database would take it along as well, and is found to by a shorter way."""
+    models = [Firm, Room, Desk, Lamp]
+    make(tables, *models)
+    with Session(tables) as plain:
+        for row in (
+            Firm(id=1, note="a"),
+            Room(id=1, firm_id=1),
+            Desk(id=1, firm_id=1, room_id=1),
+            Lamp(id=1, desk_id=1),
+        ):
+            plain.add(row)
+            plain.flush()
+        plain.commit()
+
+    told = delete(session, Toolset(models), Firm, "a")
+    assert {*told["deleted_with"]} == {"room_1", "desk_1"}
+    assert told["unlinked"] == ["lamp_1"]
+    assert rows(tables, *models) == [{}, {}, {}, {(1,): (1, None)}]
+
+
+class Pair(Base):
+    """Refers to one class twice."""
+
+    __tablename__ = "pairs"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    one_id: Mapped[int | None] = mapped_column(ForeignKey("dens.id", ondelete="SET NULL"))
+    two_id: Mapped[int | None] = mapped_column(ForeignKey("dens.id", ondelete="SET NULL"))
+
+
+@pytest.mark.parametrize("fixed", [Pair.one_id, Pair.two_id])
+def test_all_references_that_a_row_loses_are_held(
+    tables: Engine, session: RefSession, fixed: Any
+) -> None:
+    """Not the first alone; hooks are asked of all of them at once."""
+    make(tables, Den, Animal, Bear, Pair)
+    with Session(tables) as plain:
+        plain.add(Den(id=1, note="a"))
+        plain.flush()
+        plain.add(Pair(id=1, one_id=1, two_id=1))
+        plain.commit()
+
+    error = delete(session, Toolset([Den, Pair], read_only=[fixed]), Den, "a")["error"]
+    assert (error["code"], error["refs"]) == ("still_referenced", ["pair_1"])
+    hooks = SeenBy()
+    told = delete(session, Toolset([Den, Pair], hooks={Pair: [hooks]}), Den, "a")
+    assert told["unlinked"] == ["pair_1"]
+    assert hooks.seen == [(["pair_1"], {"one_id": None, "two_id": None})]
+
+
+class SeenBy(Hooks):
+    """Writes down what it is asked of."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[list[str], dict[str, Any]]] = []
+
+    def before_write(self, write: Writing) -> None:
+        """Note it."""
+        self.seen += [([*write.refs], dict(each)) for each in write.records]
+
+
+class Thing(Base):
+    """Has a subclass with keys of its own."""
+
+    __tablename__ = "owned_things"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    den_id: Mapped[int] = mapped_column(ForeignKey("dens.id", ondelete="CASCADE"))
+
+
+class Gadget(Thing):
+    """In one table, which is not that of its base."""
+
+    __tablename__ = "gadgets"
+    __mapper_args__ = {"concrete": True}  # noqa: RUF012
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    den_id: Mapped[int] = mapped_column(ForeignKey("dens.id", ondelete="CASCADE"))
+
+
+def test_a_concrete_subclass_has_rows_of_its_own(tables: Engine, session: RefSession) -> None:
+    """Though they have the keys of the base's."""
+    make(tables, Den, Animal, Bear, Pair, Thing, Gadget)
+    with Session(tables) as plain:
+        plain.add(Den(id=1, note="a"))
+        plain.flush()
+        plain.add_all([Thing(id=1, den_id=1), Gadget(id=1, den_id=1)])
+        plain.commit()
+
+    error = delete(session, Toolset([Den, Thing, Gadget], read_only=[Gadget]), Den, "a")["error"]
+    assert error["referring"] == "gadgets"
+    assert len(delete(session, Toolset([Den, Thing, Gadget]), Den, "a")["deleted_with"]) == 2
