@@ -23,6 +23,7 @@ from alfred_refs.errors import UnconfinedError
 from .calls import Call
 from .edges import Edge, edges_by_update, edges_to
 from .errors import TooManyRowsError
+from .links import links_of
 from .table import ToolTable
 
 MOST_UNSEEN = 10_000
@@ -79,6 +80,7 @@ class Reach:
         deleted: what would go, by identity; the rows that were asked for too.
         unlinked: what would lose its reference.
         followed: what would refer to the new values.
+        linked: what would be seen no more by way of a table between, and is not changed itself.
         staying: what is in the way.
         roots: the rows that were asked for.
     """
@@ -86,6 +88,7 @@ class Reach:
     deleted: dict[Any, Found] = field(default_factory=dict)
     unlinked: dict[Any, Found] = field(default_factory=dict)
     followed: dict[Any, Found] = field(default_factory=dict)
+    linked: dict[Any, Found] = field(default_factory=dict)
     staying: dict[Any, Found] = field(default_factory=dict)
     roots: dict[Any, Found] = field(default_factory=dict)
 
@@ -137,6 +140,7 @@ class Searcher:
             popped = [batch.popleft() for _ in range(len(batch))]
             latest = [each for each in popped if self.reach.deleted[each.identity] is each]
             for (of, table), group in grouped(latest, lambda e: (e.mapper, e.table)).items():
+                self._note_linked(group)
                 for edge in edges_to(of, table, by_orm=by_orm):
                     for each in self._referring(edge, group):
                         (waiting if each.by_orm else late).append(each)
@@ -213,6 +217,22 @@ class Searcher:
         elif found.by_orm and not self.reach.deleted[found.identity].by_orm:
             self.reach.deleted[found.identity] = found
             yield found
+
+    def _note_linked(self, group: Sequence[Found]) -> None:
+        """Note what a model sees beside some rows of one class by way of a table."""
+        mapper = group[0].mapper
+        if mapper is None:
+            return
+        keys = [each.key for each in group]
+        for link in links_of(mapper, self._tables):
+            for start in range(0, len(keys), _CHUNK):
+                statement = link.statement(keys[start : start + _CHUNK])
+                limited = statement.limit(self._call.setting.max_written + 1)
+                options = {"raw_keys": True}  # and only what the session sees
+                far = inspect(link.far.model).mapper
+                for key in self._call.session.execute(limited, execution_options=options):
+                    found = Found(far, cast(Table, far.local_table), tuple(key), link.far)
+                    self._entered(found, self.reach.linked)
 
     def _entered(self, found: Found, among: dict[Any, Found]) -> bool:
         """Note a row that is changed, count it, and tell whether it is new there."""

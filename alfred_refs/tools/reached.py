@@ -57,6 +57,7 @@ class Reached:
         along = reach.along()
         unlinked = [each for each in reach.left(reach.unlinked) if _is_beside(each, reach)]
         followed = [each for each in reach.followed.values() if _is_beside(each, reach)]
+        links = reach.left(reach.linked)
         for table, same in grouped(along, lambda each: each.tool_table).items():
             if table is not None:
                 self._changes.ask(table, "delete", [], refs=self.refs(same))
@@ -67,7 +68,7 @@ class Reached:
         told = {
             "deleted_with": self.refs(along),
             "updated_with": self.refs(followed),
-            "unlinked": self.refs(unlinked),
+            "unlinked": self.refs([*unlinked, *links]),
         }
         return {name: refs for name, refs in told.items() if refs}
 

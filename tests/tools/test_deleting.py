@@ -494,7 +494,12 @@ def test_links_go_with_their_row(tables: Engine, session: RefSession) -> None:
     told = delete(session, Toolset([Left, Right, Link]), Left, "a")
     assert (told["deleted_with"], told.get("unlinked")) == (["link_1"], None)
     told = delete(session, Toolset([Left, Right], read_only=[Right]), Left, "b")
-    assert told == {"table": "lefts", "deleted": ["left_2"], "count": 1}
+    assert told == {
+        "table": "lefts",
+        "deleted": ["left_2"],
+        "count": 1,
+        "unlinked": ["right_1"],
+    }
     assert [len(each) for each in rows(tables, Left, Right, Link)] == [0, 1, 0]
 
 
