@@ -300,3 +300,26 @@ def test_drafts_stand_among_the_owner_s_rows(anns: RefSession, world: World, tol
         refused = told("db_update", table="recipes", filters=[named], data=data)
         assert refused["error"]["code"] == "unknown_column"
     assert told("db_delete", table="recipes", filters=[named])["deleted"] == ["gen_recipe_1"]
+
+
+def test_a_delete_unlinks_what_the_owner_sees(
+    told: Told, anns: RefSession, owned_engine: Engine, world: World
+) -> None:
+    """A link to what is another's keeps its row, and is not named."""
+    soup = uuid.uuid4()
+    with Session(owned_engine) as plain:
+        others = [plain.get_one(Recipe, world.recipes[who]) for who in ("bob", "all")]
+        salt = plain.get_one(Ingredient, world.salt)
+        ann = world.users["ann"]
+        plain.add(Recipe(id=soup, user_id=ann, name="soup", links=others, tags=[salt]))
+        plain.commit()
+        filters = [{"field": "name", "op": "=", "value": "soup"}]
+        error = told("db_delete", table="recipes", filters=filters)["error"]
+        assert (error["code"], error["referring"], error["refs"]) == ("still_referenced", None, [])
+
+        recipe = plain.get_one(Recipe, soup)
+        recipe.links.remove(others[0])
+        plain.commit()
+    answer = told("db_delete", table="recipes", filters=filters)
+    shown = {ref(anns, Recipe, world.recipes["all"]), ref(anns, Ingredient, world.salt)}
+    assert {*answer["unlinked"]} == shown
