@@ -10,7 +10,7 @@ from sqlalchemy import Engine, delete, func, update
 from alfred_refs import RefRegistry
 from alfred_refs.tools import Hooks, Toolset
 from alfred_refs.tools.hooks import Writing
-from tests.tools.fuzz import nuls, permits
+from tests.tools.fuzz import nuls, rights
 from tests.tools.fuzz.costs import CostRound
 from tests.tools.fuzz.echoes import EchoRound
 from tests.tools.fuzz.found import Found
@@ -93,15 +93,37 @@ def test_what_takes_too_long_is_found(tables: Engine, registry: RefRegistry) -> 
     assert len([wrong for wrong in found.wrong if "it takes" in wrong]) == 2
 
 
-PLAN, OTHER = ("f_plans", "1"), ("f_plans", "2")
-MARK, ACCOUNT = ("f_marks", "1"), ("f_accounts", "1")
-BEFORE: permits.Rows = {
+PLAN, OTHER, TASK = ("f_plans", "1"), ("f_plans", "2"), ("f_tasks", "3")
+MARK, ACCOUNT, ADMIN = ("f_marks", "4"), ("f_accounts", "5"), ("f_accounts", "6")
+AUDIT, TRACE, SEAL = ("f_audits", "7"), ("f_traces", "8"), ("f_seals", "9")
+MEMO, SLIP, LINK = ("f_memos", "10"), ("f_slips", "11"), ("f_labels_of_plans", "12")
+LABEL = ("f_labels", "13")
+BEFORE: rights.Rows = {
     PLAN: {"budget": 1, "name": "a"},
+    TASK: {"plan_id": "2"},
     MARK: {"text": "a"},
     ACCOUNT: {"kind": "account", "level": None},
+    ADMIN: {"kind": "admin", "level": 1, "name": "a"},
+    AUDIT: {"plan_id": "1", "text": "a"},
+    TRACE: {"plan_id": "1", "text": "a"},
+    SEAL: {"trace_id": "8", "text": "a"},
+    MEMO: {"plan_id": "1"},
+    SLIP: {"plan_id": "1"},
+    LINK: {"plan_id": "1", "label_id": "13"},
+    LABEL: {"text": "a"},
 }
-ANSWER = {"table": "plans", "rows": []}
+NAMED = {f"{place[0]}_{place[1]}": place for place in [*BEFORE, OTHER]}
+ANSWER = {"table": "plans", "rows": ["f_plans_1"]}
+GONE = {"table": "plans", "deleted": ["f_plans_1"], "unlinked": ["f_labels_13"]}
 READ_ONLY = "that may only be read, or not even that"
+ALONG = {
+    PLAN: None,
+    AUDIT: {"plan_id": None, "text": "a"},
+    TRACE: None,
+    MEMO: None,
+    LINK: None,
+}
+"""What is there once the plan is deleted, but for the seal."""
 
 
 @pytest.mark.parametrize(
@@ -113,16 +135,72 @@ READ_ONLY = "that may only be read, or not even that"
         ("db_update", ANSWER, {PLAN: {"budget": 2, "name": "a"}}, ["f_plans.budget"]),
         ("db_create", ANSWER, {OTHER: {"budget": 2, "name": "a"}}, ["f_plans.budget"]),
         ("db_create", ANSWER, {OTHER: {"budget": None, "name": "a"}}, []),
+        ("db_create", ANSWER, {TASK: None}, ["did more than that: f_tasks"]),
+        ("db_update", ANSWER, {TASK: None}, ["did more than that", "nothing is told: f_tasks"]),
         ("db_create", ANSWER, {MARK: {"text": "b"}}, [f"was changed {READ_ONLY}"]),
         ("db_delete", ANSWER, {MARK: None}, [f"was deleted {READ_ONLY}"]),
-        ("db_create", ANSWER, {("f_audits", "1"): {}}, [f"was inserted {READ_ONLY}"]),
-        ("db_create", ANSWER, {ACCOUNT: {"kind": "admin", "level": None}}, [READ_ONLY]),
+        ("db_create", ANSWER, {("f_audits", "0"): {}}, [f"was inserted {READ_ONLY}"]),
         ("db_delete", ANSWER, {ACCOUNT: None}, ["of which nothing is told: f_accounts"]),
         (
             "db_create",
             ANSWER,
             {("f_tasks", str(n)): {} for n in range(4)},
             ["more rows than may be written"],
+        ),
+        # a row of a class that is not listed, whose base is
+        ("db_delete", {"deleted": ["f_accounts_6"]}, {ADMIN: None}, []),
+        ("db_delete", {"deleted": ["f_accounts_6"]}, {}, ["tells what was not done: f_accounts"]),
+        (
+            "db_update",
+            {"rows": ["f_accounts_6"]},
+            {ADMIN: {"kind": "auditor", "level": 1, "name": "a"}},
+            [f"was changed {READ_ONLY}"],
+        ),
+        (
+            "db_create",
+            ANSWER,
+            {("f_accounts", "0"): {"kind": "admin", "level": None}},
+            [f"was inserted {READ_ONLY}"],
+        ),
+        # rows of classes that are not listed, as a plan is deleted that they are of
+        ("db_delete", GONE, ALONG, []),
+        ("db_delete", {**GONE, "unlinked": []}, ALONG, ["nothing is told: f_labels"]),
+        ("db_delete", {"deleted": []}, {LINK: None}, [f"was deleted {READ_ONLY}"]),
+        ("db_delete", {"deleted": [], "unlinked": ["f_labels_13"]}, {}, ["not done: f_labels"]),
+        ("db_delete", {**GONE, "notes": "f_audits_7"}, ALONG, ["no model may use: f_audits"]),
+        ("db_delete", GONE, {**ALONG, SLIP: None}, [f"was deleted {READ_ONLY}: f_slips"]),
+        (
+            "db_delete",
+            GONE,
+            {**ALONG, SLIP: {"plan_id": None}},
+            [f"was changed {READ_ONLY}: f_slips"],
+        ),
+        ("db_delete", GONE, {**ALONG, AUDIT: None}, [f"was deleted {READ_ONLY}: f_audits"]),
+        (
+            "db_delete",
+            GONE,
+            {**ALONG, AUDIT: {"plan_id": None, "text": "b"}},
+            [f"was changed {READ_ONLY}: f_audits"],
+        ),
+        (
+            "db_delete",
+            GONE,
+            {**ALONG, SEAL: {"trace_id": None, "text": "a"}},
+            [f"was changed {READ_ONLY}: f_seals"],
+        ),
+        ("db_update", ANSWER, {MEMO: None}, [f"was deleted {READ_ONLY}: f_memos"]),
+        ("db_update", ANSWER, {LINK: None}, [f"was deleted {READ_ONLY}: f_labels_of_plans"]),
+        (
+            "db_create",
+            ANSWER,
+            {OTHER: {"budget": None}, ("f_labels_of_plans", "0"): {"plan_id": "2"}},
+            [],
+        ),
+        (
+            "db_create",
+            ANSWER,
+            {("f_labels_of_plans", "0"): {"plan_id": "1"}},
+            [f"was inserted {READ_ONLY}: f_labels_of_plans"],
         ),
     ],
 )
@@ -131,7 +209,7 @@ def test_what_a_model_may_not_write_is_found(
 ) -> None:
     """Whichever row of whichever class it is."""
     rows = {place: row for place, row in {**BEFORE, **after}.items() if row is not None}
-    found = list(permits.wrongs(tool, answer, BEFORE, rows, places={PLAN}, most=3))
+    found = list(rights.wrongs(tool, answer, BEFORE, rows, named=NAMED, most=3))
 
     assert len(found) == len(wrong)
     assert all(part in each for part, each in zip(wrong, found, strict=True))

@@ -33,9 +33,15 @@ labels_of_plans = Table(
 )
 
 
-def _of_plan(*, null: bool = True, ondelete: str | None = None) -> Any:
-    key = ForeignKey("f_plans.id", ondelete=ondelete)
-    return mapped_column(Uuid, key, nullable=null)
+def _of(table: str, *, null: bool = True, ondelete: str | None = None) -> Any:
+    return mapped_column(Uuid, ForeignKey(f"{table}.id", ondelete=ondelete), nullable=null)
+
+
+class Texted:
+    """What all rows have that are of others."""
+
+    id: Mapped[Key]
+    text: Mapped[str | None]
 
 
 class Plan(Base):
@@ -47,8 +53,8 @@ class Plan(Base):
     id: Mapped[Key]
     name: Mapped[str]
     budget: Mapped[int | None]  # hidden
-    account_id: Mapped[Any] = mapped_column(Uuid, ForeignKey("f_accounts.id"), nullable=True)
-    parent_id: Mapped[Any] = mapped_column(Uuid, ForeignKey("f_plans.id"), nullable=True)
+    account_id: Mapped[Any] = _of("f_accounts")
+    parent_id: Mapped[Any] = _of("f_plans")
 
     account: Mapped[Account | None] = relationship(back_populates="plans")
     tasks: Mapped[list[Task]] = relationship(cascade="all, delete-orphan")
@@ -59,6 +65,9 @@ class Plan(Base):
     gone: Mapped[list[GoneWith]] = relationship(passive_deletes=True)
     tickets: Mapped[list[Ticket]] = relationship()
     audits: Mapped[list[Audit]] = relationship()
+    traces: Mapped[list[Trace]] = relationship(passive_deletes=True)
+    memos: Mapped[list[Memo]] = relationship(cascade="all")
+    slips: Mapped[list[Slip]] = relationship()
     labels: Mapped[list[Label]] = relationship(secondary=labels_of_plans)
 
 
@@ -77,7 +86,7 @@ class Account(Base):
 
 
 class Admin(Account):
-    """Is not listed."""
+    """Is not listed: its rows are accounts, and none is made."""
 
     __mapper_args__ = {"polymorphic_identity": "admin"}  # noqa: RUF012
 
@@ -88,93 +97,114 @@ class Auditor(Account):
     __mapper_args__ = {"polymorphic_identity": "auditor"}  # noqa: RUF012
 
 
-class Task(Base):
+class Task(Texted, Base):
     """Goes with its plan, and may be written."""
 
     __tablename__ = "f_tasks"
 
-    id: Mapped[Key]
-    plan_id: Mapped[Any] = _of_plan(null=False)
-    text: Mapped[str | None]
+    plan_id: Mapped[Any] = _of("f_plans", null=False)
 
 
-class Loose(Base):
+class Loose(Texted, Base):
     """May be written; is left when its plan goes."""
 
     __tablename__ = "f_loose"
 
-    id: Mapped[Key]
-    plan_id: Mapped[Any] = _of_plan()
-    text: Mapped[str | None]
+    plan_id: Mapped[Any] = _of("f_plans")
 
 
-class Strict(Base):
+class Strict(Texted, Base):
     """May be written; no plan goes as long as it is there."""
 
     __tablename__ = "f_strict"
 
-    id: Mapped[Key]
-    plan_id: Mapped[Any] = _of_plan(null=False)
-    text: Mapped[str | None]
+    plan_id: Mapped[Any] = _of("f_plans", null=False)
 
 
-class Mark(Base):
+class Mark(Texted, Base):
     """May only be read; would be left when its plan goes."""
 
     __tablename__ = "f_marks"
 
-    id: Mapped[Key]
-    plan_id: Mapped[Any] = _of_plan()
-    text: Mapped[str | None]
+    plan_id: Mapped[Any] = _of("f_plans")
 
 
-class Stamp(Base):
+class Stamp(Texted, Base):
     """May only be read; would go with its plan."""
 
     __tablename__ = "f_stamps"
 
-    id: Mapped[Key]
-    plan_id: Mapped[Any] = _of_plan(null=False)
-    text: Mapped[str | None]
+    plan_id: Mapped[Any] = _of("f_plans", null=False)
 
 
-class GoneWith(Base):
+class GoneWith(Texted, Base):
     """May only be read; the database would delete it with its plan."""
 
     __tablename__ = "f_gone_with"
 
-    id: Mapped[Key]
-    plan_id: Mapped[Any] = _of_plan(null=False, ondelete="CASCADE")
-    text: Mapped[str | None]
+    plan_id: Mapped[Any] = _of("f_plans", null=False, ondelete="CASCADE")
 
 
-class Ticket(Base):
+class Ticket(Texted, Base):
     """May be written, but not the plan that it is of, which is hidden."""
 
     __tablename__ = "f_tickets"
 
-    id: Mapped[Key]
-    plan_id: Mapped[Any] = _of_plan()  # hidden
-    text: Mapped[str | None]
+    plan_id: Mapped[Any] = _of("f_plans")  # hidden
 
 
-class Audit(Base):
-    """Is not listed; the database would take its plan away from it."""
+class Audit(Texted, Base):
+    """Is not listed; the database takes its plan away from it."""
 
     __tablename__ = "f_audits"
 
-    id: Mapped[Key]
-    plan_id: Mapped[Any] = _of_plan(ondelete="SET NULL")
-    text: Mapped[str | None]
+    plan_id: Mapped[Any] = _of("f_plans", ondelete="SET NULL")
 
 
-class Label(Base):
+class Trace(Texted, Base):
+    """Is not listed; the database deletes it with its plan."""
+
+    __tablename__ = "f_traces"
+
+    plan_id: Mapped[Any] = _of("f_plans", ondelete="CASCADE")
+
+
+class Memo(Texted, Base):
+    """Is not listed; the mapping deletes it with its plan."""
+
+    __tablename__ = "f_memos"
+
+    plan_id: Mapped[Any] = _of("f_plans")
+
+
+class Slip(Texted, Base):
+    """Is not listed; nobody says what becomes of it when its plan goes, so that none does."""
+
+    __tablename__ = "f_slips"
+
+    plan_id: Mapped[Any] = _of("f_plans")
+
+
+class Step(Texted, Base):
+    """May be written; the database deletes it with its trace."""
+
+    __tablename__ = "f_steps"
+
+    trace_id: Mapped[Any] = _of("f_traces", ondelete="CASCADE")  # hidden
+
+
+class Seal(Texted, Base):
+    """May only be read; the database would take its trace away from it."""
+
+    __tablename__ = "f_seals"
+
+    trace_id: Mapped[Any] = _of("f_traces", ondelete="SET NULL")  # hidden
+
+
+class Label(Texted, Base):
     """May only be read; a plan may have any of them."""
 
     __tablename__ = "f_labels"
-
-    id: Mapped[Key]
-    text: Mapped[str | None]
 
 
 LISTED: dict[str, type[Any]] = {
@@ -189,11 +219,13 @@ LISTED: dict[str, type[Any]] = {
     "gone_with": GoneWith,
     "tickets": Ticket,
     "labels": Label,
+    "steps": Step,
+    "seals": Seal,
 }
 """What a model may use, by the names that it uses."""
 
-READ_ONLY: list[type[Any]] = [Auditor, Mark, Stamp, GoneWith, Label]
+READ_ONLY: list[type[Any]] = [Auditor, Mark, Stamp, GoneWith, Label, Seal]
 """What of it may only be read."""
 
-HIDDEN: list[Any] = [Plan.budget, Account.level, Ticket.plan_id]
+HIDDEN: list[Any] = [Plan.budget, Account.level, Ticket.plan_id, Step.trace_id, Seal.trace_id]
 """What of it is not seen."""

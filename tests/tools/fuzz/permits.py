@@ -1,19 +1,17 @@
 """Calls that would write what a model may not: by rows, by drafts, and by what goes with rows.
 
-Rows are read by a plain session before and after each call: none of a class that is read only or
-not listed has come, gone or changed, no hidden column has changed, there are not more changes than
-`max_written`, and what a delete or an update has changed is told.
+Rows are read by a plain session before and after each call, and `rights` tells whether a model may
+have written what has come, gone or changed.
 """
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Engine, insert, select, text
-from sqlalchemy.orm import Session
+from sqlalchemy import Engine, insert, inspect, select, text
+from sqlalchemy.orm import MANYTOONE, Session
 
 from alfred_refs import Conversation, RefError, RefRegistry, RefSession
 from alfred_refs.testing import MemoryStore
@@ -25,56 +23,34 @@ from tests.tools.fuzz.forbidden import (
     READ_ONLY,
     Account,
     Admin,
-    Audit,
     Auditor,
     Base,
     GoneWith,
     Label,
-    Loose,
-    Mark,
     Plan,
-    Stamp,
-    Strict,
-    Task,
-    Ticket,
+    Seal,
+    Step,
+    Trace,
     labels_of_plans,
 )
 from tests.tools.fuzz.found import Found
 from tests.tools.fuzz.mutations import Mutator
-
-Values = Mapping[str, Any]
-"""What a row has, by column."""
-
-Rows = Mapping[tuple[str, str], Values]
-"""All rows, by table and key."""
-
-_TABLES = [table for table in Base.metadata.sorted_tables if table is not labels_of_plans]
+from tests.tools.fuzz.rights import Place, Rows, wrongs
 
 _ROWS = text(
     " UNION ALL ".join(
-        f"SELECT '{table.name}', id::text, to_jsonb(t) FROM {table.name} AS t" for table in _TABLES
+        f"SELECT '{table.name}', {'::text || '.join(table.primary_key.columns.keys())}::text, "
+        f"to_jsonb(t) FROM {table.name} AS t"
+        for table in Base.metadata.sorted_tables
     )
 )
 
-_FORBIDDEN = {each.__tablename__ for each in (Mark, Stamp, GoneWith, Label, Audit)}
-
-# of accounts
-_FORBIDDEN_KINDS = {"admin", "auditor"}
-
-# table -> columns that no model sees
-_UNSEEN: Mapping[str, Sequence[str]] = {
-    "f_plans": ("budget",),
-    "f_accounts": ("level", "kind"),
-    "f_tickets": ("plan_id",),
+# what becomes the rows of a plan -> their class
+_OF_PLAN: Mapping[str, type[Any]] = {
+    each.key: each.mapper.class_
+    for each in inspect(Plan).relationships
+    if each.direction is not MANYTOONE
 }
-
-# what of them is null in a new row
-_UNSET = ("budget", "level")
-
-_CHILDREN: Sequence[tuple[str, type[Any]]] = [
-    *[("tasks", Task), ("loose", Loose), ("strict", Strict), ("marks", Mark), ("stamps", Stamp)],
-    *[("gone", GoneWith), ("tickets", Ticket), ("labels", Label), ("audits", Audit)],
-]
 
 
 class PermitRound:
@@ -114,13 +90,20 @@ class PermitRound:
         if kind < 0.6:
             return self._drafter.call()
         if kind < 0.8:
-            ref = self._chance.choice([*self._refs("plan")] or ["plan_1"])
-            return "db_delete", {
-                "table": "plans",
-                "filters": [{"field": "id", "op": "=", "value": ref}],
-            }
+            return self._by_ref()
         tool, arguments = self._caller.call()
         return tool, self._mutator.mutated(arguments) if kind > 0.9 else arguments
+
+    def _by_ref(self) -> tuple[str, Arguments]:
+        """Return a call on one row: most delete a plan."""
+        deleted = [("db_delete", "plan")] * 6
+        tool, entity = self._chance.choice(
+            [*deleted, ("db_delete", "account"), ("db_update", "account")]
+        )
+        ref = self._chance.choice([*self._refs(entity)] or [f"{entity}_1"])
+        by_ref = {"field": "id", "op": "=", "value": ref}
+        made: Arguments = {"table": f"{entity}s", "filters": [by_ref]}
+        return tool, made | ({"data": {"name": "by ref"}} if tool == "db_update" else {})
 
     def _wrongs(self, tool: str, arguments: Any) -> Iterator[str]:
         with RefSession(self._engine, conversation=self._conversation) as session:
@@ -132,21 +115,15 @@ class PermitRound:
                 yield f"raised {type(error).__name__}: {str(error)[:300]}"
         self._found.count("permits", tool, answer)
         before, self._rows = self._rows, self._read()
-        yield from wrongs(
-            tool, answer, before, self._rows, places=self._places(answer), most=self._most
-        )
+        named = self._named(before, self._rows)
+        yield from wrongs(tool, answer, before, self._rows, named=named, most=self._most)
         self._meet()
 
-    def _places(self, answer: Any) -> set[tuple[str, str]]:
-        """Return the rows whose refs are anywhere in an answer."""
-        keys = {entry.ref: entry.key for entry in self._conversation.entries(keys=True)}
-        tables = {each.__name__.lower(): each.__tablename__ for _, each in _CHILDREN}
-        tables |= {"gone_with": "f_gone_with", "plan": "f_plans", "account": "f_accounts"}
-        return {
-            (tables[ref.rpartition("_")[0]], str(keys[ref]))
-            for ref in _texts(answer)
-            if ref in keys
-        }
+    def _named(self, *read: Rows) -> Mapping[str, Place]:
+        """Return what refs name, of rows that were read."""
+        places = {place[1]: place for rows in read for place in rows}  # no two have one key
+        entries = self._conversation.entries(keys=True)
+        return {e.ref: places[str(e.key)] for e in entries if str(e.key) in places}
 
     def _read(self) -> Rows:
         with Session(self._engine) as plain:
@@ -166,25 +143,34 @@ class PermitRound:
                 plain.flush()
                 # some with all that there is, more of them with one thing
                 for name, model in self._chance.sample(
-                    _CHILDREN, self._chance.choice([0, 1, 1, 3])
+                    [*_OF_PLAN.items()], self._chance.choice([0, 1, 1, 3])
                 ):
                     if model is Label:
                         link = {"plan_id": plan.id, "label_id": label.id}
                         plain.execute(insert(labels_of_plans), link)
                         continue
-                    rows = [model(text=f"{name} {n}") for _ in range(self._chance.randrange(1, 4))]
+                    count = self._chance.choice([1, 2, 3, 6])
+                    rows = [model(text=f"{name} {n}") for _ in range(count)]
                     for row in rows:
                         row.plan_id = plan.id
                     plain.add_all(rows)
+                    if model is Trace:
+                        self._follow(plain, rows)
                 plain.flush()
             plain.commit()
+
+    def _follow(self, plain: Session, traces: Sequence[Any]) -> None:
+        """Add rows that are of traces."""
+        plain.flush()
+        some: Sequence[type[Any]] = self._chance.choice([[], [Step], [Step, Step, Seal]])
+        for model in some:
+            plain.add(model(text="follows", trace_id=self._chance.choice(traces).id))
+            plain.flush()
 
     def _meet(self) -> None:
         """Mint a ref for every row that a model could be shown."""
         with Session(self._engine) as plain:
-            models: list[type[Any]] = [Plan, Account, *(each for _, each in _CHILDREN)]
-            models.remove(Audit)
-            for model in models:
+            for model in LISTED.values():
                 keys = plain.scalars(select(model.id).order_by(model.id)).all()
                 self._conversation.refer_all(model, keys)
 
@@ -248,7 +234,9 @@ class Drafter:
             if self._seldom():
                 made["plans"] = self._some("plan", self._plan)
             return made
-        for name, child in self._chance.sample(_CHILDREN, self._chance.choice([0, 1, 1, 2])):
+        for name, child in self._chance.sample(
+            [*_OF_PLAN.items()], self._chance.choice([0, 1, 1, 2])
+        ):
             entity = "gone_with" if child is GoneWith else child.__name__.lower()
             made[name] = self._some(entity, lambda: {"text": "inside"})
         if self._seldom():
@@ -280,65 +268,3 @@ class Drafter:
 
     def _seldom(self) -> bool:
         return self._chance.random() < 0.3
-
-
-def wrongs(
-    tool: str,
-    answer: Any,
-    before: Rows,
-    after: Rows,
-    *,
-    places: set[tuple[str, str]],
-    most: int,
-) -> Iterator[str]:
-    """Yield what must not have become of rows by a call.
-
-    Args:
-        tool: that was called.
-        answer: what the model was told.
-        before: all rows before it.
-        after: and after it.
-        places: the rows whose refs the answer has.
-        most: how many rows a call may change.
-    """
-    changed = {p for p in before.keys() | after.keys() if before.get(p) != after.get(p)}
-    if changed and (tool == "db_read" or "error" in answer):
-        yield f"rows changed by a read or an error: {_of(changed)}"
-    forbidden = {p for p in changed if _is_forbidden(p[0], before.get(p), after.get(p))}
-    for place in sorted(forbidden):
-        did = "inserted" if place not in before else "changed" if place in after else "deleted"
-        yield f"a row was {did} that may only be read, or not even that: {place[0]}"
-    for place in sorted(changed - forbidden):
-        for column in _written_unseen(place[0], before.get(place), after.get(place)):
-            yield f"a hidden column was written: {place[0]}.{column}"
-    if len(changed) > most:
-        yield f"more rows than may be written: {_of(changed)}"
-    is_told = tool in ("db_delete", "db_update")
-    if is_told and changed - places - forbidden:
-        yield f"rows were written of which nothing is told: {_of(changed - places - forbidden)}"
-
-
-def _is_forbidden(table: str, *rows: Values | None) -> bool:
-    """Tell whether a row is, or was, one that no model may write."""
-    kinds = {row.get("kind") for row in rows if row is not None}
-    return table in _FORBIDDEN or not kinds.isdisjoint(_FORBIDDEN_KINDS)
-
-
-def _written_unseen(table: str, row: Values | None, now: Values | None) -> Iterator[str]:
-    """Yield the hidden columns of a row that were written; a new one may be of another row."""
-    for column in _UNSEEN.get(table, ()):
-        if now is None or (row is None and column not in _UNSET):
-            continue
-        if now[column] != (None if row is None else row[column]):
-            yield column
-
-
-def _of(places: set[tuple[str, str]]) -> str:
-    """Return of which tables rows are, each once."""
-    return ", ".join(sorted({table for table, _ in places}))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yield the refs that stand anywhere in a JSON value, alone or in a text."""
-    for word in json.dumps(value).replace('"', " ").replace("'", " ").split():
-        yield word.strip(".,:;()[]{}")
