@@ -17,18 +17,16 @@ from typing import Any
 from .arguments import AndGroup, Filter, FilterClause, NotGroup, OrGroup
 from .clauses import COMPARISONS, checked
 from .errors import InvalidFilterError, InvalidValueError
-from .patterns import is_like
+from .patterns import Pattern
 from .table import ROW_REF, ToolColumn, ToolTable, accepted
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     **COMPARISONS,
     "contains": lambda has, wanted: all(each in has for each in wanted),
-    "ilike": is_like,
+    "ilike": lambda has, wanted: wanted.fits(has),
 }
 _UNKNOWN_APART = frozenset({"in", "not_in", "is_null", "is_not_null"})  # they decide of null
 _MOST_WORK = 500_000  # comparisons of JSON values in one call: about half a second
-_LETTERS = 3  # of a pattern that are compared one by one, in the time of such a comparison
-_FAST_LETTERS = 50  # that are compared by C
 _VALUES = 10  # of an array, or of a list whose values are looked for together
 _LIST = 3  # what it takes to do so
 
@@ -39,6 +37,7 @@ class Work:
     def __init__(self) -> None:
         self._left = _MOST_WORK
         self._read: dict[tuple[str, str], Any] = {}
+        self._wanted: dict[tuple[int, int], Any] = {}
 
     def spend(self, amount: int, field: str) -> None:
         """Count what is to be done for a filter.
@@ -60,6 +59,21 @@ class Work:
         if place not in self._read:
             self._read[place] = as_compared(record.value(column))
         return self._read[place]
+
+    def wanted(self, clause: FilterClause, column: ToolColumn) -> Any:
+        """Return what a clause compares a column with, as it is compared; it is read once.
+
+        Raises:
+            ToolError: the clause cannot be decided of such values.
+        """
+        place = id(clause), id(column)  # both are there as long as the call is
+        if place not in self._wanted:
+            wanted = as_compared(checked(clause, column))
+            if clause.op == "ilike":
+                self.spend(len(wanted), clause.field)
+                wanted = Pattern(wanted)
+            self._wanted[place] = wanted
+        return self._wanted[place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,27 +198,29 @@ def _clause(clause: FilterClause, path: Sequence[str], record: Record, work: Wor
         return _related(clause, path, record, work)
     if name == ROW_REF and record.table.own is None:
         return _is_row(clause, record)
-    column = record.table.column(name)
-    wanted = checked(clause, column)
+    return _compared(clause, record.table.column(name), record, work)
+
+
+def _compared(clause: FilterClause, column: ToolColumn, record: Record, work: Work) -> bool | None:
+    """Tell whether a clause holds of what a record has in a column."""
+    wanted, has = work.wanted(clause, column), work.value(record, column)
+    if clause.op in ("in", "not_in"):
+        work.spend(len(wanted) // _VALUES, clause.field)
     if column.key is not None:
         wanted = record.named(wanted)
-    has, wanted = work.value(record, column), as_compared(wanted)
     if has is None or wanted is None or clause.op in _UNKNOWN_APART:
         return _compared_with_null(clause, wanted, has)
     if clause.op == "contains" and column.values.family == "json":
         return _Parts(work, clause.field).has_part(has, wanted)
-    if clause.op == "contains":
-        work.spend(len(has) * len(wanted) // _VALUES, clause.field)
-    if clause.op == "ilike":
-        work.spend(_cost(has, wanted), clause.field)
+    work.spend(_cost(clause.op, has, wanted), clause.field)
     return _COMPARISONS[clause.op](has, wanted)
 
 
-def _cost(text: str, pattern: str) -> int:
-    """Return how many comparisons of values take as long as one of a text with a pattern."""
-    fast = text.isascii() and "_" not in pattern
-    wide = 1 + len(pattern) // 1_000  # what is compared at once, where each may be any letter
-    return len(text) // _FAST_LETTERS if fast else len(text) * wide // _LETTERS
+def _cost(op: str, has: Any, wanted: Any) -> int:
+    """Return how many comparisons of values take as long as a longer one."""
+    if op == "contains":
+        return int(len(has) * len(wanted)) // _VALUES
+    return int(wanted.cost(has)) if op == "ilike" else 0
 
 
 def _related(clause: FilterClause, path: Sequence[str], record: Record, work: Work) -> bool:

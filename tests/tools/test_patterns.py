@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from sqlalchemy import Engine, literal, select
 
-from alfred_refs.tools.patterns import is_like
+from alfred_refs.tools.patterns import Pattern
 from tests.tools.test_filters import EACH_TIME
 
 TEXTS = st.text(st.sampled_from("abAB%_\\ \n1é"), max_size=12)
@@ -26,7 +26,7 @@ def test_a_pattern_means_what_it_does_in_postgresql(
     """Whatever there is of wildcards, escapes and letters."""
     with tables.connect() as connection:
         met = connection.scalar(select(literal(text).ilike(pattern)))
-    assert is_like(text, pattern) is met
+    assert Pattern(pattern).fits(text) is met
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_pattern_means_what_it_does_in_postgresql(
 )
 def test_a_pattern_is_met(text: str, pattern: str, is_met: bool) -> None:
     """Ends, pieces that overlap, letters, and wildcards that are data."""
-    assert is_like(text, pattern) is is_met
+    assert Pattern(pattern).fits(text) is is_met
 
 
 @pytest.mark.once
@@ -70,5 +70,5 @@ def test_a_pattern_is_soon_decided(pattern: str) -> None:
     """Of a text as long as a draft can be, however much of it nearly fits."""
     began = time.process_time()
 
-    assert not is_like("a" * 250_000, pattern)
+    assert not Pattern(pattern).fits("a" * 250_000)
     assert time.process_time() - began < 5

@@ -191,7 +191,10 @@ class CostRound:
         refs = [self._draft(content) for _ in range(self._chance.choice([2, 40]))]
         clauses: list[Arguments] = [{"field": "id", "op": "in", "value": refs}]
         if self._chance.random() < 0.5:
-            either = [{"field": "parts.note", "op": "ilike", "value": self._evil()}] * 20
+            op = self._chance.choice(["ilike", "ilike", "in", "not_in"])
+            some = [f"note {n}" for n in range(self._chance.choice([10, 40]))]
+            value = self._evil() if op == "ilike" else some
+            either = [{"field": "parts.note", "op": op, "value": value}] * 20
             clauses.append({"not": {"or": either}})
         return "db_read", {"table": "dishes", "filters": clauses, "order_by": ["name", "code"]}
 
