@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, delete, func, update
+from sqlalchemy import Engine, create_engine, delete, func, update
 
 from alfred_refs import RefRegistry
 from alfred_refs.tools import Hooks, Toolset
@@ -15,6 +16,7 @@ from tests.tools.fuzz.costs import CostRound
 from tests.tools.fuzz.echoes import EchoRound
 from tests.tools.fuzz.found import Found
 from tests.tools.fuzz.kinds import KINDS, Place, place_in
+from tests.tools.fuzz.measures import timed
 from tests.tools.fuzz.nuls import Spoilt
 from tests.tools.fuzz.sequences import SequenceRound
 from tests.tools.fuzz.world import MODELS, World
@@ -91,6 +93,18 @@ def test_what_takes_too_long_is_found(tables: Engine, registry: RefRegistry) -> 
     CostRound(World(tables), registry, "4", found, seconds=0.0).run(2)
 
     assert len([wrong for wrong in found.wrong if "it takes" in wrong]) == 2
+
+
+def test_what_is_timed_is_work_and_what_is_waited_for(database_url: str) -> None:
+    """Of the server; not what other programs do in between."""
+    engine = create_engine(database_url)
+    with timed(engine) as asleep:
+        time.sleep(0.2)
+    with timed(engine) as waiting, engine.connect() as connection:
+        connection.exec_driver_sql("SELECT pg_sleep(0.2)")
+    engine.dispose()
+
+    assert asleep.seconds < 0.2 <= waiting.seconds
 
 
 PLAN, OTHER, TASK = ("f_plans", "1"), ("f_plans", "2"), ("f_tasks", "3")
