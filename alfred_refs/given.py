@@ -15,6 +15,7 @@ from .alternates import Alternates
 from .cache import Wanted
 from .columns import KeyColumn
 from .entities import Entities
+from .errors import UnknownRefError
 from .keys import Key
 from .values import texts_in, with_keys
 
@@ -51,6 +52,8 @@ class Given:
     def identity(self, class_: type[Any], ident: Any) -> Any:
         """Return an identity, as `Session.get` takes it, with keys in place of refs.
 
+        One text, where a key has several columns, is the ref of a row.
+
         Raises:
             BadRefError: a text in it is no ref that can be used.
         """
@@ -61,10 +64,21 @@ class Given:
             # as many as were given: if that is too many, SQLAlchemy says so
             columns = itertools.chain(keys.identity, itertools.repeat(None))
             return tuple(map(self._key, columns, ident))
+        if isinstance(ident, str) and len(keys.identity) > 1:
+            return self._parts(class_, ident)
         return self._key(keys.identity[0], ident)
 
     def _key(self, column: KeyColumn | None, value: Any) -> Any:
         return value if column is None else self.value(column, value)
+
+    def _parts(self, class_: type[Any], ref: str) -> tuple[Any, ...]:
+        """Return the key of several columns that a ref names."""
+        entity = self._entities.name_of(class_)
+        [key] = self._alternates.resolve_wanted([(ref, entity)])
+        if not isinstance(key, tuple):  # one column's, which has refs of the same entity
+            raise UnknownRefError(ref, entity)
+        parts = zip(self._entities.of_class(class_).identity, key, strict=True)
+        return tuple(part if held is None else held.from_key(part) for held, part in parts)
 
     def records(
         self, class_: type[Any], records: Iterable[Mapping[str, Any]]

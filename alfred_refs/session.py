@@ -148,7 +148,7 @@ class RefSession(InterpretedSession):
 
         Raises:
             BadRefError: a ref in the identity cannot be used.
-            DraftContentError: what a draft has does not fit the class any more.
+            DraftContentError: a draft is of another class, or what it has does not fit any more.
         """
         mapper = getattr(inspect(entity, raiseerr=False), "mapper", None)
         if self._interpreter is None or mapper is None:

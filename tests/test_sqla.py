@@ -37,6 +37,7 @@ from sqlalchemy import (
     false,
     func,
     insert,
+    inspect,
     literal,
     not_,
     or_,
@@ -1130,3 +1131,11 @@ def test_constraints_of_types_are_known() -> None:
     checks = [each for each in table.constraints if isinstance(each, CheckConstraint)]
     assert sorted(map(sqla.is_type_bound, checks)) == [False, True, True]
     assert [each.name for each in checks if not sqla.is_type_bound(each)] == ["own"]
+
+
+def test_a_relationship_knows_what_changes_along() -> None:
+    """The one of the other class, in both directions; there may be none."""
+    of_recipe, of_plan = inspect(Recipe).relationships, inspect(MealPlan).relationships
+    every = (of_recipe["plans"], of_plan["recipe"], of_recipe["parent"])
+
+    assert [sqla.reverse_of(each) for each in every] == [["recipe"], ["plans"], []]

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import inspect
 from sqlalchemy.exc import InvalidRequestError
-from sqlalchemy.orm import Mapper
+from sqlalchemy.orm import Mapper, RelationshipProperty
 
 from alfred_refs import sqla
 from alfred_refs.draft_fields import Record
@@ -55,6 +55,7 @@ class Builder:
         self._named = named
         self.links: list[Link] = []
         self._made: dict[int, tuple[Record, Any]] = {}  # with the record, or its id is another's
+        self._there: set[tuple[int, str, int]] = set()  # said from either side
 
     def build(self, record: Record, **more: Any) -> Any:
         """Return a new instance, without what it is related to.
@@ -89,9 +90,19 @@ class Builder:
             target = mapper.relationships[name].mapper.class_
             for row in rows:
                 other = self._related(target, row)
-                _put(instance, name, other)
                 ref = row if isinstance(row, str) else None
                 self.links.append(Link(instance, name, other, ref))
+                self._put(instance, mapper.relationships[name], other)
+
+    def _put(self, instance: Any, relationship: RelationshipProperty[Any], other: Any) -> None:
+        """Relate two instances, once: a list of an association would have a row twice."""
+        name = relationship.key
+        if relationship.uselist and (id(instance), name, id(other)) in self._there:
+            return
+        _put(instance, name, other)
+        self._there.add((id(instance), name, id(other)))
+        backs = sqla.reverse_of(relationship)
+        self._there.update((id(other), back, id(instance)) for back in backs)
 
     def _related(self, target: type[Any], row: Record | str) -> Any:
         if isinstance(row, str):

@@ -14,9 +14,9 @@ from typing import Any, cast
 from sqlalchemy.orm import Session
 
 from alfred_refs import sqla
-from alfred_refs.draft_fields import record_of
+from alfred_refs.draft_fields import class_of, record_of
 from alfred_refs.entries import Draft
-from alfred_refs.errors import DraftRefError
+from alfred_refs.errors import DraftContentError, DraftRefError
 from alfred_refs.refs import draft_named
 from alfred_refs.session_conversation import SessionConversation
 
@@ -53,7 +53,7 @@ class DraftObjects:
         Raises:
             BadRefError: it is no draft of the conversation and class, or was discarded; or a row
                 is to be locked and there is none.
-            DraftContentError: its content does not fit the class any more.
+            DraftContentError: it is of another class, or its content does not fit any more.
         """
         ref = _draft_in(ident)
         entity = None if ref is None else self._entities.of_class(class_).own
@@ -64,6 +64,12 @@ class DraftObjects:
             return None
         if options.get("with_for_update"):
             raise DraftRefError(ref, entity)
+        of = class_of(class_, draft.content)
+        if not issubclass(of, class_):
+            raise DraftContentError(
+                f"{ref!r} is a draft of class {of.__name__!r}, and not of {class_.__name__!r}",
+                "get it as what it is",
+            )
         known = self._known(draft, fresh=bool(options.get("populate_existing")))
         return self._build(class_, draft) if known is None else known
 

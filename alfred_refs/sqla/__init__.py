@@ -48,6 +48,7 @@ from .mapping import (
     pairs_in as pairs_in,
     plain as plain,
     put_related as put_related,
+    reverse_of as reverse_of,
     state_of as state_of,
     tables as tables,
 )

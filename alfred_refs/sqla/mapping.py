@@ -8,7 +8,7 @@ from typing import Any, cast
 from sqlalchemy import (
     Table,
 )
-from sqlalchemy.orm import InstanceState, Mapper, UOWTransaction, registry
+from sqlalchemy.orm import InstanceState, Mapper, RelationshipProperty, UOWTransaction, registry
 from sqlalchemy.orm.base import (
     NO_VALUE,
     PASSIVE_NO_INITIALIZE,
@@ -148,6 +148,14 @@ def columns_of_keys(keyfunc: Any, mapper: Mapper[Any]) -> Sequence[Any] | None:
         attribute = mapper.column_attrs.get(keyfunc.attr_name)
         return None if attribute is None else attribute.columns
     return columns_by_getter(keyfunc, mapper)
+
+
+def reverse_of(relationship: RelationshipProperty[Any]) -> list[str]:
+    """Return the relationships of the other class that change along with one.
+
+    Leans on `_reverse_property`, which has those of `backref` and `back_populates` alike.
+    """
+    return [each.key for each in relationship._reverse_property]
 
 
 def put_related(instance: Any, relationship: str, other: Any) -> None:

@@ -25,8 +25,9 @@ from alfred_refs.errors import SavedDraftError
 from .arguments import DbCreate, NewRows
 from .batches import Batch, check_said, together
 from .changes import Changes, put, replaced
-from .claims import check_held
+from .claims import Said, check_held, said_of
 from .draft_writing import changed_content, whole_draft
+from .drafted import check_of
 from .errors import InvalidArgumentsError, TooManyRowsError
 from .hooks import Writing
 from .payloads import (
@@ -62,7 +63,7 @@ class Creator(Writer):
         pairs = list(zip(given, tables, strict=True))
         contents = self._contents(pairs, drafts)
         batches = [self._batch(arguments, *pair, contents) for pair in pairs]
-        self._check_refs(batches, drafts)
+        said = self._said(batches, drafts)
         inside = self._inside(batches)
         for batch in batches:
             self._prepare(batch)
@@ -72,7 +73,7 @@ class Creator(Writer):
         changes = Changes(self._call, arguments)
         taken = self._take(batches, drafts, changes)
         theirs = self._session.dirty  # what hooks have changed
-        builder = self._build(batches)
+        builder = self._build(batches, said)
         self._hold(changes, theirs.union(taken))
         self._session.flush()
         answers = [self._answer(batch, builder) for batch in batches]
@@ -99,6 +100,7 @@ class Creator(Writer):
         for each, table in zip(given, tables, strict=True):
             if each.drafts:
                 read = self._call.conversation.read_drafts(each.drafts, table.entity)
+                check_of(table, read, self._setting.tables)
                 found |= {draft.ref: draft for draft in read}
         return found
 
@@ -135,15 +137,16 @@ class Creator(Writer):
         writing.drafts = contents
         return Batch(table, writing, rows, given.drafts, fixed=bool(given.drafts))
 
-    def _check_refs(self, batches: Sequence[Batch], drafts: Mapping[str, Draft]) -> None:
-        """Check that all refs name rows, or drafts of the same call."""
-        rows = (row for batch in batches for row in batch.rows)
-        self._call.resolved(
+    def _said(self, batches: Sequence[Batch], drafts: Mapping[str, Draft]) -> Said:
+        """Return what new rows have, once all refs name rows, or drafts of the same call."""
+        rows = [row for batch in batches for row in batch.rows]
+        keys = self._call.resolved(
             (text, entity)
             for row in rows
             for text, entity in row.refs(self._entities)
             if text not in drafts or drafts[text].entity != entity
         )
+        return said_of(rows, self._entities, keys)
 
     def _inside(self, batches: Sequence[Batch]) -> list[Batch]:
         """Return the rows inside others, by their tables, as far as there are hooks for them.
@@ -228,7 +231,7 @@ class Creator(Writer):
                 table.check("delete")  # as an orphan
                 changes.update(table, rows, dict.fromkeys(columns), columns)
 
-    def _build(self, batches: Sequence[Batch]) -> Builder:
+    def _build(self, batches: Sequence[Batch], said: Said) -> Builder:
         """Make the instances: all of them before they are related to each other.
 
         Raises:
@@ -249,7 +252,7 @@ class Creator(Writer):
             for row in batch.rows:
                 builder.relate(builder.made_of(row), row)
                 self._session.add(builder.made_of(row))
-        check_held(builder, (pair for batch in batches for pair in batch.named()))
+        check_held(builder, (pair for batch in batches for pair in batch.named()), said)
         return builder
 
     def _row_named(self, class_: type[Any], ref: str) -> Any:

@@ -149,7 +149,9 @@ def changed_content(draft: Draft, data: Mapping[str, Any], table: ToolTable) -> 
         ToolError: it is nothing that could be saved.
         DraftContentError: it is of a class that a model may not use.
     """
-    table_said(table, draft.content)  # what it was is not got round by what it is to be
+    table_said(
+        table, draft.content, stored=True
+    )  # what it was is not got round by what it is to be
     whole = {**draft.content, **data}
     said = table_said(table, whole)
     changes = draft_changes(said, data, whole=whole_draft(draft, whole, said))

@@ -24,11 +24,13 @@ from .arguments import Filter, clauses_of
 from .calls import Call
 from .clauses import texts_in
 from .documents import mapped
+from .errors import DraftContentToolError
 from .foreign import Foreign, bounded, places_of, referring
 from .hooks import Row
 from .matching import Record
 from .results import Rendering, Shape, shape_of
 from .table import ROW_REF, ToolColumn, ToolTable
+from .tables import ToolTables
 from .texts import key_number
 
 STATE = "_draft"
@@ -62,9 +64,7 @@ def drafted(
         table: the table; drafts of other classes of the entity are left out, as their rows are.
         filters: whose refs are to be compared with theirs.
     """
-    of_table = (
-        each for each in drafts if issubclass(class_of(table.model, each.content), table.model)
-    )
+    of_table = (draft for draft in drafts if _is_of(table, draft))
     listed = sorted(of_table, key=lambda draft: number_of(draft.ref))
     known = {draft.ref: draft for draft in listed}
     others = (each for each in clauses_of(filters) if each.field != table.ref_field)
@@ -76,6 +76,25 @@ def drafted(
     records = [Record(table, each.content, each.ref, each.ref, saved) for each in listed]
     labels = {text: draft.label for text, draft in known.items() if draft.label is not None}
     return Drafted(records, labels)
+
+
+def check_of(table: ToolTable, drafts: Iterable[Draft], tables: ToolTables) -> None:
+    """Check that drafts of an entity become rows of a table: each is saved as what it is.
+
+    Raises:
+        DraftContentToolError: one is of another class.
+    """
+    for draft in drafts:
+        if not _is_of(table, draft):
+            own = tables.of_model(class_of(table.model, draft.content))
+            raise DraftContentToolError(
+                f"{draft.ref!r} is no draft of a row of {table.name!r}; nothing was changed",
+                "leave it as it is" if own is None else f"save it as a row of {own.name!r}",
+            )
+
+
+def _is_of(table: ToolTable, draft: Draft) -> bool:
+    return issubclass(class_of(table.model, draft.content), table.model)
 
 
 def number_of(ref: str) -> int:

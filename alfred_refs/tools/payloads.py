@@ -13,6 +13,7 @@ from alfred_refs.draft_fields import no_such_class, said_class
 from alfred_refs.refs import draft_named
 
 from .errors import (
+    DraftContentToolError,
     InvalidValueError,
     MissingValueError,
 )
@@ -84,20 +85,24 @@ def draft_changes(
         ToolError: it is nothing that could be saved.
         DraftContentError: it says that it is of a class that a model may not use.
     """
-    table = table_said(table, payload)
+    table = table_said(table, payload, stored=stored)
     whole = payload if whole is None else whole
     usable = {column.name: column for column in table.columns.values() if column.creatable}
     related = _relationships(table, usable)
+    kind = [table.discriminator] if stored or _may_be_said(table) else []
+    for name in payload:  # before anything is told of those that are not for the model to know
+        if stored and name not in (*table.fields, *kind):
+            raise _not_to_write(table, "holds something")
+        if name not in (*usable, *related, *kind):
+            raise table.not_written(name, [*usable, *related])
     _check_said_once(table, payload)
     changed: dict[str, Any] = {}
     for name, value in payload.items():
         if name in related:
-            _check_belonging(table, name, value, whole)
             changed[name] = _related(table, name, value, stored=stored)
-        elif name == table.discriminator and (stored or _may_be_said(table, name)):
+            _check_belonging(table, name, value, whole)
+        elif name in kind:
             changed |= {} if value is None else {name: value}
-        elif name not in usable:
-            raise table.not_written(name, [*usable, *related])
         else:
             accepted = _record(table, {name: value}, usable)[name]
             changed[name] = None if accepted is None else value  # no ref may be given as ""
@@ -106,18 +111,19 @@ def draft_changes(
     return changed
 
 
-def table_said(table: ToolTable, content: Mapping[str, Any]) -> ToolTable:
+def table_said(table: ToolTable, content: Mapping[str, Any], *, stored: bool = False) -> ToolTable:
     """Return the table of the class that content says it is of: one that a model may create.
 
     Raises:
-        DraftContentError: there is no such class, or none that the model may use.
+        DraftContentError: there is no such class.
+        DraftContentToolError: it was stored so, and is none that the model may use.
         ReadOnlyTableError: rows of it are not for the model to create.
     """
     class_ = said_class(table.model, content)
     if class_ is None:
         return table
     if class_ not in table.kinds:
-        raise no_such_class(table.model)
+        raise _not_to_write(table, "is of a kind") if stored else no_such_class(table.model)
     table.kinds[class_].check("create")
     return table.kinds[class_]
 
@@ -139,8 +145,16 @@ def _check_said_once(table: ToolTable, payload: Mapping[str, Any]) -> None:
                 )
 
 
-def _may_be_said(table: ToolTable, discriminator: str) -> bool:
-    return discriminator in table.columns and discriminator not in table.fixed
+def _not_to_write(table: ToolTable, fact: str) -> DraftContentToolError:
+    """Return the error for what an application has stored, and a model may not know."""
+    return DraftContentToolError(
+        f"a draft of {table.name!r} {fact} that is not for you to write; nothing was changed",
+        "leave it as it is, or create a row with values of your own",
+    )
+
+
+def _may_be_said(table: ToolTable) -> bool:
+    return table.discriminator in table.columns and table.discriminator not in table.fixed
 
 
 def _relationships(table: ToolTable, usable: Collection[str]) -> list[str]:

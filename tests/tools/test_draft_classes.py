@@ -1,0 +1,237 @@
+"""What a draft is of, and what it refers to: classes that inherit, and keys of several columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Column, Engine, ForeignKey, ForeignKeyConstraint, Table, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+
+from alfred_refs import Conversation, DraftContentError, RefSession
+from alfred_refs.tools import Toolset
+
+Content = dict[str, Any]
+
+
+class Base(DeclarativeBase):
+    """Declarative base of these tests."""
+
+
+LOANS = Table(
+    "loans",
+    Base.metadata,
+    # no key: a row may be there twice
+    Column("guest_id", ForeignKey("guests.id")),
+    Column("item_id", ForeignKey("items.id")),
+)
+
+
+class Hall(Base):
+    """Has seats."""
+
+    __tablename__ = "halls"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+
+class Seat(Base):
+    """Is known by its hall and place."""
+
+    __tablename__ = "seats"
+
+    hall_id: Mapped[int] = mapped_column(ForeignKey("halls.id"), primary_key=True)
+    place: Mapped[int] = mapped_column(primary_key=True)
+
+
+class Guest(Base):
+    """Has a seat, things of their own and things that are lent to them."""
+
+    __tablename__ = "guests"
+    __table_args__ = (
+        ForeignKeyConstraint(["hall_id", "place"], ["seats.hall_id", "seats.place"]),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    pin: Mapped[str | None]
+    hall_id: Mapped[int | None]
+    place: Mapped[int | None]
+
+    seat: Mapped[Seat | None] = relationship()
+    items: Mapped[list[Item]] = relationship(back_populates="guest")
+    lamps: Mapped[list[Lamp]] = relationship(overlaps="guest,items")
+    lent: Mapped[list[Item]] = relationship(secondary=LOANS, back_populates="borrowers")
+
+
+class Item(Base):
+    """The base of a table of several classes."""
+
+    __tablename__ = "items"
+    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "item"}  # noqa: RUF012
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    guest_id: Mapped[int | None] = mapped_column(ForeignKey("guests.id"))
+
+    guest: Mapped[Guest | None] = relationship(back_populates="items")
+    borrowers: Mapped[list[Guest]] = relationship(secondary=LOANS, back_populates="lent")
+
+
+class Lamp(Item):
+    """A class that a model may use."""
+
+    __mapper_args__ = {"polymorphic_identity": "lamp"}  # noqa: RUF012
+
+
+class Safe(Item):
+    """A class that no model may use."""
+
+    __mapper_args__ = {"polymorphic_identity": "safe"}  # noqa: RUF012
+
+
+NOT_YOURS = (
+    "that is not for you to write; nothing was changed; leave it as it is, or create a row with "
+    "values of your own"
+)
+
+TABLES = {"halls": Hall, "seats": Seat, "guests": Guest, "items": Item, "lamps": Lamp}
+
+
+@pytest.fixture
+def toolset(tables: Engine, session: RefSession) -> Iterator[Toolset]:
+    """A toolset, in a conversation that knows two halls, a seat in each, and an item."""
+    Base.metadata.create_all(tables)
+    with Session(tables) as plain:
+        plain.add_all([Hall(), Hall()])
+        plain.flush()
+        plain.add_all([Seat(hall_id=1, place=7), Seat(hall_id=2, place=8), Item()])
+        plain.commit()
+    toolset = Toolset(TABLES, hidden=[Guest.pin, Item.guest])
+    for name in ("halls", "seats", "items"):
+        toolset.call(session, "db_read", {"table": name})
+    yield toolset
+    session.rollback()
+    Base.metadata.drop_all(tables)
+
+
+def saved(toolset: Toolset, session: RefSession, table: str, draft: str) -> Content:
+    """Return what comes of saving a draft."""
+    return toolset.call(session, "db_create", {"table": table, "from_draft": draft})
+
+
+# what a draft of a guest has -> what the message says of it
+REFUSED: list[tuple[Content, str]] = [
+    ({"lent": ["item_1", "item_1"]}, "'item_1' in 'gen_guest_1.lent' is said twice"),
+    ({"items": ["item_1", "item_1"]}, "'item_1' in 'gen_guest_1.items' is said twice"),
+    ({"seat": "seat_1", "place": 8}, "'gen_guest_1.place' says otherwise than 'seat_1'"),
+    ({"seat": "seat_1", "hall_id": "hall_2"}, "'gen_guest_1.hall_id' says otherwise"),
+    ({"seat": "seat_1", "hall_id": None}, "'gen_guest_1.hall_id' says otherwise"),
+    ({"seat": {"hall_id": "hall_1", "place": 9}, "place": 8}, "than 'gen_guest_1.seat'"),
+    ({"pin": "1234"}, "'guests' holds something that is not for you to write"),
+    ({"items": [{"guest": None, "guest_id": None}]}, "'items' holds something that is not"),
+    ({"items": [{"kind": "safe"}]}, "'items' is of a kind that is not for you to write"),
+]
+
+
+@pytest.mark.parametrize(("content", "said"), REFUSED)
+def test_what_would_not_be_stored_as_it_is_said_is_refused(
+    toolset: Toolset, session: RefSession, conversation: Conversation, content: Content, said: str
+) -> None:
+    """A row twice in a list, a reference in two ways, what a model may not know by name."""
+    ref = conversation.draft(Guest, content).ref
+
+    answer = saved(toolset, session, "guests", ref)
+
+    assert (answer["error"]["code"], said in answer["error"]["message"]) == ("draft_content", True)
+    assert "pin" not in str(answer)
+    assert conversation.read_drafts([ref])[0].content == content
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"seat": "seat_1"},
+        {"seat": "seat_1", "hall_id": "hall_1", "place": 7},
+        {"seat": {"hall_id": "hall_1", "place": 9}, "hall_id": "hall_1"},
+    ],
+)
+def test_a_reference_of_several_columns_is_saved(
+    toolset: Toolset, session: RefSession, conversation: Conversation, content: Content
+) -> None:
+    """By the ref of a row, or an object, and in its columns too if they say the same."""
+    ref = conversation.draft(Guest, content).ref
+
+    [row] = saved(toolset, session, "guests", ref)["rows"]
+
+    place = content["seat"]["place"] if isinstance(content["seat"], dict) else 7
+    assert (row["hall_id"], row["place"]) == ("hall_1", place)
+
+
+def test_a_row_of_several_key_columns_is_got_by_its_ref(
+    toolset: Toolset,  # noqa: ARG001  # its rows
+    session: RefSession,
+) -> None:
+    """One text can be nothing else."""
+    seat = session.get(Seat, "seat_2")
+
+    assert seat is not None
+    assert (seat.hall_id, seat.place) == ("hall_2", 8)
+
+
+def test_what_is_said_from_both_sides_is_saved_once(
+    toolset: Toolset, session: RefSession, conversation: Conversation
+) -> None:
+    """Each of two drafts names the other as borrowed or borrower; that is one row between them."""
+    conversation.draft(Item, {})
+    conversation.draft(Guest, {})
+    lent = ["gen_item_1", {"borrowers": ["gen_guest_1"]}]
+    conversation.edit_draft("gen_guest_1", {"lent": lent})
+    conversation.edit_draft("gen_item_1", {"borrowers": ["gen_guest_1"]})
+    guests = {"table": "guests", "from_draft": "gen_guest_1"}
+
+    toolset.call(
+        session, "db_create", {"table": "items", "from_draft": "gen_item_1", "also": [guests]}
+    )
+
+    assert sorted(map(tuple, session.connection().execute(select(LOANS)))) == [(1, 2), (1, 3)]
+
+
+def test_a_draft_is_saved_as_what_it_is(
+    toolset: Toolset, session: RefSession, conversation: Conversation
+) -> None:
+    """A draft of the base is none of a subclass; one of that is one of its base, too."""
+    item, lamp = conversation.draft(Item, {}).ref, conversation.draft(Lamp, {}).ref
+    guest = conversation.draft(Guest, {"lamps": [item]}).ref
+    both = {
+        "table": "items",
+        "from_draft": item,
+        "also": [{"table": "guests", "from_draft": guest}],
+    }
+
+    refused = saved(toolset, session, "lamps", item)["error"]
+    inside = toolset.call(session, "db_create", both)["error"]
+    [row] = saved(toolset, session, "items", lamp)["rows"]
+
+    assert (refused["code"], inside["code"]) == ("draft_content", "draft_content")
+    assert "save it as a row of 'items'" in refused["message"]
+    assert "'gen_item_1' in 'gen_guest_1.lamps' is a row of another kind" in inside["message"]
+    assert row["kind"] == "lamp"
+    with pytest.raises(DraftContentError, match="class 'Item', and not of 'Lamp'"):
+        session.get(Lamp, item)
+
+
+def test_a_draft_of_a_class_that_is_not_listed_is_not_saved(
+    toolset: Toolset, session: RefSession, conversation: Conversation
+) -> None:
+    """What the application has said in it is not for the model to mend."""
+    ref = conversation.draft(Safe, {}).ref
+    one = {"table": "items", "filters": [{"field": "id", "op": "=", "value": ref}]}
+
+    answers = [
+        saved(toolset, session, "items", ref),
+        toolset.call(session, "db_update", one | {"data": {"guest_id": None}}),
+    ]
+
+    told = {(each["error"]["code"], each["error"]["message"]) for each in answers}
+    assert told == {("draft_content", f"a draft of 'items' is of a kind {NOT_YOURS}")}
