@@ -143,6 +143,7 @@ class Values:
         longest: characters that fit, where the type says so.
         digits: how many fit, where the type says so.
         asked: what a filter may ask of them where that is not all that it may of the family.
+        exact: whether Python has them as the database has, to the last digit.
     """
 
     family: Family
@@ -154,6 +155,7 @@ class Values:
     longest: int | None = None
     digits: Digits | None = None
     asked: tuple[str, ...] | None = None
+    exact: bool = True
 
     @property
     def operators(self) -> tuple[str, ...]:
@@ -229,7 +231,16 @@ def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
     usable = _usable(stored)
     asked = tuple(each for each in values.operators if each in usable)
     # of what decorates a number nobody knows what it makes of that
-    return replace(values, digits=_digits(type_), asked=asked)
+    return replace(values, digits=_digits(type_), asked=asked, exact=_is_exact(type_))
+
+
+def _is_exact(type_: TypeEngine[Any]) -> bool:
+    """Tell whether nothing is rounded when a value is loaded: a decimal to a float, or back."""
+    if isinstance(type_, Float):  # which is a `Numeric`, too, in SQLAlchemy 2.0
+        return not type_.asdecimal
+    if isinstance(type_, Numeric):
+        return bool(type_.asdecimal)
+    return isinstance(type_, Interval) or not isinstance(type_, TypeDecorator)
 
 
 def _digits(type_: TypeEngine[Any]) -> Digits | None:

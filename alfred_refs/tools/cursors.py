@@ -8,15 +8,21 @@ It is no secret, and is checked like any other value of a model's.
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import hashlib
 import json
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from alfred_refs.guard import find_keys
+from alfred_refs.json_values import UnfitValueError, Values
+
 from .arguments import DbRead
 from .errors import InvalidCursorError, ToolError
 from .repair import repaired
+
+_LONGEST = 200  # characters of one value: a model repeats the cursor letter by letter
 
 
 class Cursor(BaseModel):
@@ -24,8 +30,8 @@ class Cursor(BaseModel):
 
     Attributes:
         question: a digest of what was asked.
-        after: what the last row had in the columns of the order, as JSON; `None` where that is
-            not for a model to see, or long: it is looked up then.
+        after: what the last row had in the columns of the order, as JSON; `None` where one of
+            these is not to be `carried`: they are looked up then.
         ref: the last row's ref.
         shown: how many rows were shown, where a hook gave the order.
         drafts: the numbers of the drafts that were shown; the other fields are of rows.
@@ -43,6 +49,23 @@ class Cursor(BaseModel):
     def __str__(self) -> str:
         text = self.model_dump_json(exclude_defaults=True)
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def carried(values: Values, value: Any) -> bool:
+    """Tell whether a cursor may have a value, and gives it back as the database has it.
+
+    It may be short, and have no key in it. Of days at the ends of the calendar nobody knows: some
+    drivers have infinity there, and in another time zone they are none.
+    """
+    shown = values.show(value)
+    if isinstance(shown, str) and (len(shown) > _LONGEST or find_keys(shown)):
+        return False
+    if not values.exact or getattr(value, "year", None) in (dt.MINYEAR, dt.MAXYEAR):
+        return value is None
+    try:
+        return bool(values.accept(shown) == value)
+    except UnfitValueError:  # as infinity, and what is not a number
+        return False
 
 
 def question_of(read: DbRead) -> str:

@@ -62,6 +62,7 @@ _REF_CODES: Mapping[type[BadRefError], str] = {
 
 # SQLSTATE of a value that the database refuses -> what is wrong with it
 _REFUSED_VALUES: Mapping[str, str] = {
+    "22000": "a value is one that either Python or the database has not",
     "22001": "a text is longer than its column",
     "22003": "a number is greater or smaller than its column can have",
     "22007": "a date or time is none",
@@ -188,7 +189,8 @@ def _refused(said: Mapping[str, Any], tool: str, table: ToolTable) -> ToolError 
     state = str(said["sqlstate"])
     if state.startswith("22"):
         fact = _REFUSED_VALUES.get(state, "a value does not fit its column")
-        message = f"{fact}; nothing was changed; give another value"
+        remedy = "give another value" + ", or name other columns, or rows" * (state == _REFUSED)
+        message = f"{fact}; nothing was changed; {remedy}"
         return ToolError("invalid_value", message, field=None)
     if state.startswith("54"):
         fact = _BEYOND.get(state, "it is more than the database can do at once")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import starmap
 from typing import Any
 
 from sqlalchemy import Select, and_, true
@@ -13,13 +14,12 @@ from sqlalchemy.orm import undefer
 from alfred_refs import sqla
 from alfred_refs.entries import Draft
 from alfred_refs.errors import SetupError
-from alfred_refs.guard import find_keys
 from alfred_refs.refs import parse_ref
 
 from .arguments import SEMANTIC, DbRead, FilterClause, OrGroup
 from .budget import check_budget
 from .calls import Call
-from .cursors import Cursor, cursor_of, question_of
+from .cursors import Cursor, carried, cursor_of, question_of
 from .drafted import Drafted, DraftRows, drafted, number_of
 from .errors import InvalidCursorError, InvalidFilterError, NoSemanticSearchError
 from .filters import Condition, Conditions, Keys, chosen_refs, refs_of
@@ -32,7 +32,6 @@ from .results import Rendering, Shape, shape_of
 from .table import ToolTable
 from .texts import Verbatim
 
-_LONGEST_IN_CURSOR = 200  # characters of one value: a model repeats the cursor letter by letter
 _MOST_KEYS = 1_000  # that a hook may give: each is a part of the statement
 
 
@@ -232,16 +231,10 @@ class Reader:
             return before.model_copy(update={"drafts": drafts})
         last, table = shown[-1], page.shape.table
         columns = order_of(reading, table).columns
-        after = [column.values.show(getattr(last, column.name)) for column in columns]
-        is_plain = all(map(self._is_plain, after))
+        values = [(column.values, getattr(last, column.name)) for column in columns]
+        after = [of.show(v) for of, v in values] if all(starmap(carried, values)) else None
         [ref] = self._call.refs_of([last], table)
-        return Cursor(question=asked, after=after if is_plain else None, ref=ref, drafts=drafts)
-
-    @staticmethod
-    def _is_plain(value: Any) -> bool:
-        """Tell whether a value may be in a cursor: it is short, and has no key in it."""
-        text = value if isinstance(value, str) else ""
-        return len(text) <= _LONGEST_IN_CURSOR and not find_keys(text)
+        return Cursor(question=asked, after=after, ref=ref, drafts=drafts)
 
 
 @dataclass(frozen=True, slots=True)
