@@ -11,6 +11,7 @@ import base64
 import datetime as dt
 import json
 import math
+import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,6 +42,7 @@ from sqlalchemy.dialects.postgresql import INTERVAL, JSONB
 from sqlalchemy.types import TypeEngine
 
 from .columns import KeyColumn, is_ambiguous, undecorated
+from .stored import Digits, decimals_of, digits_of, form_of, is_exact, microsecond_of
 
 Family = Literal[
     "ref", "text", "number", "boolean", "time", "choice", "uuid", "json", "list", "opaque"
@@ -78,11 +80,9 @@ _LIKE: Sequence[tuple[tuple[type[TypeEngine[Any]], ...], Family]] = (
 _INTEGER_BITS = ((SmallInteger, 16), (BigInteger, 64), (Integer, 32))
 
 
-_WRITTEN_OUT = 12  # digits of a limit that is told as a number
-
-
 _DAY = dt.timedelta(days=1)
 _ANY_DAY = dt.date(2000, 1, 2)
+_FINER = re.compile(r"[.,]\d{6}\d*[1-9]")  # than a microsecond
 
 
 class UnfitValueError(ValueError):
@@ -97,40 +97,6 @@ class UnfitValueError(ValueError):
         super().__init__(f"a column takes {wanted}")
 
 
-@dataclass(frozen=True, slots=True)
-class Digits:
-    """How many digits a number may have, as `NUMERIC` says it.
-
-    Attributes:
-        whole: before the point.
-        decimals: behind it.
-    """
-
-    whole: int
-    decimals: int
-
-    @property
-    def wanted(self) -> str:
-        """The same in words."""
-        number = {0: "a whole number", 1: "a number with at most 1 decimal"}.get(
-            self.decimals, f"a number with at most {self.decimals} decimals"
-        )
-        if self.decimals < 0:
-            number = f"a multiple of {10**-self.decimals:,}"
-        below = f"{10**self.whole:,}" if 0 <= self.whole <= _WRITTEN_OUT else f"10^{self.whole}"
-        return f"{number}, below {below}"
-
-    def fit(self, value: Any) -> bool:
-        """Tell whether a number is stored as it is; one that is rounded does not fit."""
-        number = value if isinstance(value, Decimal) else Decimal(repr(value))
-        _, digits, exponent = number.as_tuple()
-        if not number or not isinstance(exponent, int):
-            return not number
-        kept = str(int("".join(map(str, digits)))).rstrip("0")
-        last = number.adjusted() - len(kept) + 1
-        return number.adjusted() < self.whole and last >= -self.decimals
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Values:
     """The values of one column.
@@ -142,6 +108,7 @@ class Values:
         item: what the elements of a list are.
         longest: characters that fit, where the type says so.
         digits: how many fit, where the type says so.
+        decimals: how many digits of a second fit, where the type says so.
         asked: what a filter may ask of them where that is not all that it may of the family.
         exact: whether Python has them as the database has, to the last digit.
     """
@@ -154,6 +121,7 @@ class Values:
     item: Values | None = None
     longest: int | None = None
     digits: Digits | None = None
+    decimals: int | None = None
     asked: tuple[str, ...] | None = None
     exact: bool = True
 
@@ -203,6 +171,8 @@ class Values:
             raise UnfitValueError(f"at most {self.longest} characters")
         if self.digits is not None and not self.digits.fit(value):
             raise UnfitValueError(self.digits.wanted)
+        if self.decimals is not None and microsecond_of(value) % 10 ** (6 - self.decimals):
+            raise UnfitValueError(f"at most {self.decimals} digits of a second")
         if self.item is not None:
             for each in value:
                 self.item.check_room(each)
@@ -230,25 +200,27 @@ def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
     values = _text_uuids() if python is str and isinstance(stored, Uuid) else make(stored)
     usable = _usable(stored)
     asked = tuple(each for each in values.operators if each in usable)
-    # of what decorates a number nobody knows what it makes of that
-    return replace(values, digits=_digits(type_), asked=asked, exact=_is_exact(type_))
+    form = form_of(type_)
+    if form is not None:
+        values = _in_form(values, form)
+    # of what decorates a value nobody knows what it makes of that
+    return replace(
+        values,
+        digits=digits_of(type_),
+        decimals=decimals_of(type_),
+        asked=asked,
+        exact=is_exact(type_),
+    )
 
 
-def _is_exact(type_: TypeEngine[Any]) -> bool:
-    """Tell whether nothing is rounded when a value is loaded: a decimal to a float, or back."""
-    if isinstance(type_, Float):  # which is a `Numeric`, too, in SQLAlchemy 2.0
-        return not type_.asdecimal
-    if isinstance(type_, Numeric):
-        return bool(type_.asdecimal)
-    return isinstance(type_, Interval) or not isinstance(type_, TypeDecorator)
-
-
-def _digits(type_: TypeEngine[Any]) -> Digits | None:
-    """Return how many digits a type has room for; `None` for any, as floating point has."""
-    if not isinstance(type_, Numeric) or isinstance(type_, Float) or type_.precision is None:
-        return None
-    decimals = type_.scale or 0
-    return Digits(type_.precision - decimals, decimals)
+def _in_form(values: Values, form: Callable[[Any], Any]) -> Values:
+    """Return values that are taken and shown as their column stores them."""
+    accept, show = values.accept_one, values.show_one
+    return replace(
+        values,
+        accept_one=lambda given: form(accept(given)),
+        show_one=lambda value: show(form(value)),
+    )
 
 
 def _stored(type_: TypeEngine[Any]) -> TypeEngine[Any]:
@@ -387,7 +359,7 @@ def _booleans(_: TypeEngine[Any]) -> Values:
 
 def _times(python: type[Any], wanted: str, form: str) -> Callable[[TypeEngine[Any]], Values]:
     def make(type_: TypeEngine[Any]) -> Values:
-        accept = _checked(python, BeforeValidator(_no_number))
+        accept = _whole(_checked(python, BeforeValidator(_no_number)))
         if isinstance(type_, DateTime):
             accept = _in_zone(accept, aware=type_.timezone)
         if isinstance(type_, Time):
@@ -396,6 +368,17 @@ def _times(python: type[Any], wanted: str, form: str) -> Callable[[TypeEngine[An
         return Values("time", wanted, schema, accept, to_jsonable_python)
 
     return make
+
+
+def _whole(accept: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Refuse digits of a second that neither Python nor PostgreSQL has: they would be cut."""
+
+    def convert(given: Any) -> Any:
+        if isinstance(given, str) and _FINER.search(given):
+            raise UnfitValueError("at most 6 digits of a second")
+        return accept(given)
+
+    return convert
 
 
 def _in_zone(accept: Callable[[Any], Any], *, aware: bool) -> Callable[[Any], Any]:

@@ -10,7 +10,9 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from alfred_refs.json_values import Values
+from sqlalchemy import Text
+
+from alfred_refs.json_values import Values, values_of
 
 from .arguments import FilterClause
 from .errors import InvalidFilterError
@@ -30,6 +32,8 @@ COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
 EQUALITIES = ("=", "!=", "neq")
 """The comparisons that null takes part in: it is, or is not, the same."""
 
+
+_TEXT = values_of(Text(), None)
 
 NULLS = ("is_null", "is_not_null")
 """The operators that need no value."""
@@ -54,7 +58,20 @@ def checked(clause: FilterClause, column: ToolColumn) -> Any:
             f"use one of {usable}",
         )
     check_value(clause)
-    return _CHECKS.get(clause.op, _value)(clause, column)
+    value = _CHECKS.get(clause.op, _value)(clause, column)
+    if column.values.family in ("list", "time") and clause.op not in NULLS:
+        _check_room(clause, value, column.values)
+    return value
+
+
+def _check_room(clause: FilterClause, value: Any, values: Values) -> None:
+    """Check that a value is none that its type would change, of which a statement makes it one.
+
+    Raises:
+        InvalidValueError: it would be another then.
+    """
+    for each in value if isinstance(value, list) and values.item is None else [value]:
+        accepted(values.check_room, clause.field, each)
 
 
 def check_value(clause: FilterClause) -> None:
@@ -117,8 +134,9 @@ def _part(clause: FilterClause, column: ToolColumn) -> Any:
     return values
 
 
-def _pattern(clause: FilterClause, column: ToolColumn) -> str:
-    pattern: str | None = accepted(column.values.accept, clause.field, clause.value)
+def _pattern(clause: FilterClause, _: ToolColumn) -> str:
+    # as it is: a column may pad its own
+    pattern: str | None = accepted(_TEXT.accept, clause.field, clause.value)
     if pattern is None:
         raise InvalidFilterError(clause.field, "has no pattern", "give one: '%' is any text")
     if (len(pattern) - len(pattern.rstrip("\\"))) % 2:

@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Float,
+    Numeric,
     Text,
     and_,
     cast,
@@ -229,9 +230,13 @@ def operand(attribute: Any, value: Any) -> Any:
     """Return a value as an attribute is compared with it.
 
     A number is sent in double precision: one that a column has in single precision would be
-    another.
+    another. A decimal is sent with all its digits, which some drivers' casts would round.
     """
-    return cast(value, attribute.type) if isinstance(attribute.type, Float) else value
+    if isinstance(attribute.type, Float):
+        return cast(value, attribute.type)
+    if isinstance(attribute.type, Numeric) and not isinstance(value, ColumnElement):
+        return literal(value, Numeric())
+    return value
 
 
 def _comparable(column: ToolColumn, attribute: Any) -> Any:
