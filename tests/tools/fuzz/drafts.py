@@ -156,7 +156,8 @@ def _row(judge: Judge, table: ToolTable, content: Mapping[str, Any]) -> SimpleNa
 
 def told_drafts(answer: Mapping[str, Any]) -> set[str]:
     """Return the drafts that an answer tells of."""
-    rows = [row for row in answer.get("rows", []) if "_draft" in row]
+    # where there is no room for a row, it is told by its ref alone
+    rows = [row for row in answer.get("rows", []) if "_draft" in row or len(row) == 1]
     refs = [row.get("id") for row in rows] + [*answer.get("deleted", [])]
     return {ref for ref in refs if isinstance(ref, str) and ref.startswith("gen_")}
 
