@@ -13,6 +13,8 @@ from sqlalchemy import Engine, make_url
 from alfred_refs import RefRegistry
 from alfred_refs.commands import alfred_refs
 
+pytestmark = pytest.mark.once
+
 SCRIPT = Path(sys.executable).with_name("alfred-refs")
 
 # runs the script in its own interpreter, as one that lacks a package

@@ -31,7 +31,7 @@ from alfred_refs import (
 )
 from tests.models import Recipe
 
-pytestmark = pytest.mark.usefixtures("one_base")
+pytestmark = [pytest.mark.usefixtures("one_base"), pytest.mark.once]
 
 # those of the session are the more likely ones
 EVENTS = [

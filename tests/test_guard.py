@@ -9,6 +9,8 @@ from hypothesis import given, strategies as st
 
 from alfred_refs.guard import HIDDEN, find_keys, scrub
 
+pytestmark = pytest.mark.once
+
 KEY = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
 
 SPELLINGS = {

@@ -22,6 +22,8 @@ from alfred_refs.marks import (
 )
 from tests.spellings import texts
 
+pytestmark = pytest.mark.once
+
 KEY = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
 DIGITS = uuid.UUID(int=int("12345678901234567890123456789012", 16))
 

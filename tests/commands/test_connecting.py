@@ -11,6 +11,8 @@ from sqlalchemy import Engine
 from alfred_refs.commands import alfred_refs
 from tests.commands import seed
 
+pytestmark = pytest.mark.once
+
 # every command, with what it needs
 COMMANDS = {
     "migrate": [],

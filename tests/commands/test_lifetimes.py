@@ -15,7 +15,7 @@ from alfred_refs import RefRegistry, UnknownConversationError
 from alfred_refs.commands import alfred_refs
 from tests.commands.seed import KEYS, UNUSED, run, seed
 
-pytestmark = pytest.mark.tables
+pytestmark = [pytest.mark.tables, pytest.mark.once]
 
 
 @pytest.fixture(autouse=True)

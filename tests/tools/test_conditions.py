@@ -7,6 +7,8 @@ from hypothesis import given, strategies as st
 
 from alfred_refs.tools.conditions import Condition, condition_of
 
+pytestmark = pytest.mark.once
+
 NAMES = {"status": "state", "rating": "rating", "item type": "item_type", "owner": None}
 
 
