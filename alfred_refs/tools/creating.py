@@ -229,7 +229,8 @@ class Creator(Writer):
         for instance, columns in others:
             for table, rows in changes.by_table([] if instance in known else [instance]):
                 table.check("delete")  # as an orphan
-                changes.update(table, rows, dict.fromkeys(columns), columns)
+                record = changes.update(table, rows, dict.fromkeys(columns), columns)
+                put(rows, {name: value for name, value in record.items() if name not in columns})
 
     def _build(self, batches: Sequence[Batch], said: Said) -> Builder:
         """Make the instances: all of them before they are related to each other.

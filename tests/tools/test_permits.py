@@ -118,6 +118,7 @@ class Rider(Base):
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str | None]
     seat_row: Mapped[int | None] = mapped_column(info={"ref": None})
     seat_number: Mapped[int | None] = mapped_column(info={"ref": None})
 
@@ -533,6 +534,28 @@ def test_a_row_that_loses_its_place_to_a_draft_is_held(
     assert answer["error"]["code"] == "read_only_table"
     session.rollback()
     assert rows(packed) == before
+
+
+def test_a_row_that_loses_its_place_is_changed_as_its_hooks_say(
+    packed: Engine, session: RefSession
+) -> None:
+    """They are asked of it by its ref, and what they add is stored with it."""
+    with Session(packed) as plain:
+        plain.add(Seat(row=1, number=1, rider=Rider()))
+        plain.commit()
+    assert session.conversation is not None
+    ref = draft(session, Rider, {"seat": session.conversation.refer(Seat, 1)})
+    seat = session.scalars(select(Seat)).one()
+    assert seat.rider is not None
+
+    hooks = Asked(name="moved")
+    toolset = Toolset([Seat, Rider], hooks={Rider: [hooks]})
+    answer = toolset.call(session, "db_create", {"table": "riders", "from_draft": ref})
+    session.commit()
+    assert answer.get("count") == 1, answer
+    nothing = {"seat_row": None, "seat_number": None}
+    assert hooks.seen == [("create", [], [{}]), ("update", ["rider_1"], [nothing])]
+    assert rows(packed)["riders"] == [(1, "moved", None, None), (2, "moved", 1, 1)]
 
 
 def test_a_link_changes_no_row_that_it_leads_to(
