@@ -504,6 +504,35 @@ def test_rows_inside_a_row_inside_are_moved(
     assert rows(packed)["things"][0] == (1, None, 3)
 
 
+class Looking(Hooks):
+    """Reads rows, and changes those that it is asked of."""
+
+    def __init__(self, sent: list[str]) -> None:
+        self.written: list[str] = []
+        self._sent = sent
+
+    def before_write(self, write: Writing) -> None:
+        """Note what the call has written so far."""
+        write.session.scalars(select(Stamp)).all()
+        words = ("UPDATE things", "INSERT INTO things", "INSERT INTO crates")
+        self.written += [each for each in self._sent if each.startswith(words)]
+        for record in write.records:
+            record["name"] = "moved"
+
+
+def test_a_hook_that_reads_has_nothing_sent(
+    tell: Tell, packed: Engine, session: RefSession, sent: list[str]
+) -> None:
+    """What is changed is sent once all of it was held, whatever hooks ask the database."""
+    hooks = Looking(sent)
+    ref = draft(session, Crate, {"things": ["thing_1", "thing_3"]})
+    toolset = Toolset(CRATES, hooks={Thing: [hooks]})
+    assert "error" not in tell(toolset, "db_create", table="crates", from_draft=ref)
+
+    assert hooks.written == []
+    assert [name for _, name, _ in rows(packed)["things"]] == ["moved", None, "moved"]
+
+
 class Touching(Hooks):
     """Changes a row that equals another."""
 

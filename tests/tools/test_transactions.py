@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
 
 from alfred_refs import AsyncRefSession, Conversation, RefRegistry, RefSession, SetupError
-from alfred_refs.tools import Hooks, Limits, Reading, Toolset, Writing
+from alfred_refs.tools import Hooks, Limits, Reading, ToolError, Toolset, Writing
 from tests.tools.conftest import MODELS
 from tests.tools.models import Cuisine, Dish, Part
 
@@ -184,6 +184,20 @@ def test_what_takes_too_long_is_stopped(session: RefSession, state: State) -> No
     assert answer["error"]["code"] == "too_slow"
     assert "longer than 0.2 seconds" in answer["error"]["message"]
     assert (read["count"], timeout) == (2, "0")
+
+
+@pytest.mark.usefixtures("dishes")
+def test_a_limit_below_a_millisecond_is_one(session: RefSession) -> None:
+    """It is not rounded to 0, which is no limit to PostgreSQL."""
+
+    class Slow(Hooks):
+        def before_read(self, read: Reading) -> None:
+            read.conditions.append(func.pg_sleep(0.2).is_not(None))
+
+    toolset = Toolset(MODELS, hooks={Dish: [Slow()]}, limits=Limits(seconds=0.0001))
+    answer = toolset.call(session, "db_read", {"table": "dishes"})
+
+    assert answer["error"]["code"] == "too_slow"
 
 
 @pytest.mark.usefixtures("dishes")
@@ -405,3 +419,27 @@ def test_rows_of_refused_calls_are_not_known(
     assert alive
     assert (row["id"], error["known"]) == ("cuisine_1", ["cuisine_1"])
     assert "near" not in error
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize("state", STATES)
+def test_rows_that_a_hook_refuses_late_are_not_known(session: RefSession, state: State) -> None:
+    """They were flushed, and are undone with the call: they get no refs with the next row."""
+    alive: list[object] = []
+    event.listen(session, "after_attach", lambda _, instance: alive.append(instance))
+
+    class Refusing(Hooks):
+        def before_write(self, write: Writing) -> None:
+            write.session.add(Cuisine(name="Ghost"))
+            write.session.flush()
+            raise ToolError("locked", "these rows are locked; leave them")
+
+    with state(session):
+        refused = Toolset(MODELS, hooks={Dish: [Refusing()]}).call(
+            session, "db_create", new("Soup")
+        )
+        real = {"table": "cuisines", "data": {"name": "Thai"}}
+        [row] = Toolset(MODELS).call(session, "db_create", real)["rows"]
+
+    assert alive
+    assert (refused["error"]["code"], row["id"]) == ("locked", "cuisine_1")
