@@ -81,6 +81,12 @@ KINDS: dict[str, tuple[Callable[[int], dict[str, Any]], int]] = {
         },
         1_001,
     ),
+    "lists in documents": (
+        lambda n: {
+            "filters": [{"field": "extra", "op": "contains", "value": {"a": [1] * (n - 2)}}]
+        },
+        1_000,
+    ),
     "steps": (lambda n: {"filters": steps(n)}, 32),
     "longer steps": (lambda n: {"filters": steps(n, names=5)}, 32),
     "negated steps": (lambda n: {"filters": steps(n, negated=True)}, 32),

@@ -35,6 +35,7 @@ from tests.tools.conftest import Call
 from tests.tools.models import Dish
 
 LONG = "a_table_whose_name_is_so_long_that_postgresql_cuts_it"
+EVEN = "a_table_with_a_name_as_long_as_its_column"
 
 
 class Base(DeclarativeBase):
@@ -136,6 +137,17 @@ class Stay(Plain):
     guests: Mapped[int | None]
     nights_of_stay: Mapped[int | None]
     days: Mapped[Any] = mapped_column(INT4RANGE, nullable=True)
+
+
+class Even(Plain):
+    """Has names of which the one is as long as the other, and both are cut."""
+
+    __tablename__ = EVEN
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    a_column_with_a_name_as_long_as_its_table: Mapped[int | None] = mapped_column(
+        ForeignKey(f"{EVEN}.id"), unique=True
+    )
 
 
 ROOMS = """\
@@ -289,7 +301,7 @@ def test_all_names_are_known(tables: Engine) -> None:
     """Those that the database has, of whatever constraint, are found among those declared."""
     Base.metadata.create_all(tables)
     Plain.metadata.create_all(tables)
-    toolset = Toolset([Room, House, Stay, Dish])
+    toolset = Toolset([Room, House, Stay, Even, Dish])
     for name in toolset.tables.names:
         table = toolset.tables.named(name)
         with tables.connect() as connection:

@@ -26,6 +26,7 @@ class Sample(Base):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     code: Mapped[Any] = mapped_column(CHAR(5), nullable=True)
+    sign: Mapped[Any] = mapped_column(CHAR, nullable=True)
     single: Mapped[Any] = mapped_column(REAL, nullable=True)
     price: Mapped[Any] = mapped_column(Numeric(8, 2), nullable=True)
     cost: Mapped[Any] = mapped_column(Numeric(8, 2, asdecimal=False), nullable=True)
@@ -39,6 +40,7 @@ class Sample(Base):
 
 CONTENT: dict[str, Any] = {
     "code": "ab",
+    "sign": " ",
     "single": 123456789,
     "price": 10,
     "cost": 10,
@@ -60,6 +62,8 @@ ASKED: list[tuple[str, str, Any, bool]] = [
     ("code", "ilike", "ab", False),
     ("code", "ilike", "AB%", True),
     ("code", "ilike", "ab   ", True),
+    ("sign", "=", " ", True),
+    ("sign", "ilike", "_", True),
     ("single", "=", 123456792, True),
     ("single", "in", [123456789], True),
     ("single", ">", 123456789, False),

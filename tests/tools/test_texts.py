@@ -178,6 +178,23 @@ def test_what_the_registry_knows_decides(notes: Engine, store: TravelLog) -> Non
     assert store.trips == ["refer", "refs_of", "refer"]  # the first is of the row's own ref
 
 
+@pytest.mark.parametrize(
+    "key", [str(OTHER), OTHER.hex, str(OTHER).upper(), OTHER.hex.upper(), f"{OTHER.hex}0a"]
+)
+def test_a_key_that_is_text_is_told_to_the_letter(
+    notes: Engine, chat: RefSession, key: str
+) -> None:
+    """However it is spelt, by the ref of its row alone; so it comes in again."""
+    chat_of(chat).refer_pairs([("box", key)])
+    keep(notes, Note(id=FIRST, title=f"of {key}"))
+    [row] = read(chat)
+    data = {"title": row["title"], "tags": [row["title"]]}
+    done(chat, "db_update", table="notes", filters=[by_id(row["id"])], data=data)
+
+    assert row["title"] == "of <box_1>"
+    assert stored(notes)[FIRST]["tags"] == [f"of {key}"]
+
+
 @pytest.mark.parametrize("text", ["a < b > c", "<b>", "no keys", "<key>"])
 def test_texts_without_keys_ask_nothing(notes: Engine, store: TravelLog, text: str) -> None:
     """Out or in: the registry is asked for the row's own ref alone."""
