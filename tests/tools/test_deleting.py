@@ -12,6 +12,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 
 from alfred_refs import RefSession
 from alfred_refs.tools import Hooks, ToolError, Toolset, Writing
+from tests.tools.models import Cuisine, Dish
 
 
 class Base(DeclarativeBase):
@@ -450,6 +451,23 @@ def test_a_subclass_has_its_own_hooks_and_columns(zoo: Engine, session: RefSessi
     assert hooks.seen[1:] == [("delete", [lion], [])]
 
 
+def test_what_a_hook_deletes_is_its_own(zoo: Engine, session: RefSession) -> None:
+    """It is not taken for what goes along: the model may not do it, and is not told."""
+
+    class Emptying(Hooks):
+        def before_write(self, write: Writing) -> None:
+            write.session.delete(write.session.scalars(select(Cage).filter_by(note="new")).one())
+
+    with Session(zoo) as plain:
+        plain.add(Cage(id=4, note="new"))
+        plain.commit()
+    toolset = Toolset(ZOO, hooks={Lion: [Emptying()]}, read_only=[Cage])
+    answer = delete(session, toolset, Beast, "b")
+
+    assert (answer["count"], "deleted_with" in answer) == (1, False)
+    assert [*rows(zoo, Cage)[0]] == [(1,), (2,), (3,)]
+
+
 class Link(Base):
     """Between two classes; some toolsets list it."""
 
@@ -729,6 +747,60 @@ def test_all_references_that_a_row_loses_are_held(
     told = delete(session, Toolset([Den, Pair], hooks={Pair: [hooks]}), Den, "a")
     assert told["unlinked"] == ["pair_1"]
     assert hooks.seen == [(["pair_1"], {"one_id": None, "two_id": None})]
+
+
+@pytest.mark.parametrize("fixed", ["cuisine_id", "second_cuisine_id", None])
+def test_a_remedy_is_one_for_all_rows_in_the_way(
+    tables: Engine, session: RefSession, fixed: str | None
+) -> None:
+    """Where one of them may not be changed, none is said to be, though another may."""
+    with Session(tables) as plain:
+        thai = Cuisine(name="Thai")
+        plain.add(thai)
+        plain.flush()
+        plain.add_all([Dish(cuisine_id=thai.id), Dish(second_cuisine_id=thai.id)])
+        plain.commit()
+    toolset = Toolset([Dish, Cuisine], read_only=[] if fixed is None else [getattr(Dish, fixed)])
+    filters = [{"field": "name", "op": "=", "value": "Thai"}]
+    asked = {"table": "cuisines", "filters": filters}
+    error = toolset.call(session, "db_delete", asked)["error"]
+
+    assert (error["code"], len(error["refs"])) == ("still_referenced", 2)
+    assert ("let those refer to something else" in error["message"]) is (fixed is None)
+
+
+class Ware(Base):
+    """Is had by one stall in two ways."""
+
+    __tablename__ = "wares"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    stall_id: Mapped[int | None] = mapped_column(ForeignKey("stalls.id"))
+
+
+class Stall(Base):
+    """Takes along by one relationship what it would unlink by others."""
+
+    __tablename__ = "stalls"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    note: Mapped[str | None]
+
+    before: Mapped[list[Ware]] = relationship()
+    wares: Mapped[list[Ware]] = relationship(cascade="all", overlaps="before")
+    after: Mapped[list[Ware]] = relationship(overlaps="before, wares")
+
+
+def test_a_cascade_goes_before_other_relationships(tables: Engine, session: RefSession) -> None:
+    """Whichever is declared first, rows are deleted, and need not be for the model to change."""
+    make(tables, Stall, Ware)
+    with Session(tables) as plain:
+        plain.add(Stall(id=1, note="a", wares=[Ware(id=1)]))
+        plain.commit()
+    told = delete(session, Toolset([Stall, Ware], verbs={Ware: ["delete"]}), Stall, "a")
+
+    assert told["deleted_with"] == ["ware_1"]
+    assert rows(tables, Stall, Ware) == [{}, {}]
 
 
 class SeenBy(Hooks):

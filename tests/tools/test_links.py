@@ -9,7 +9,7 @@ from sqlalchemy import Column, Engine, ForeignKey, Table, func, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
 from alfred_refs import RefSession
-from alfred_refs.tools import Toolset, Writing
+from alfred_refs.tools import Toolset, Writing, reach
 from alfred_refs.tools.hooks import Hooks
 
 
@@ -93,6 +93,33 @@ class Menu(Base):
     name: Mapped[str]
 
 
+class Drink(Base):
+    """Has tags, and a subclass in its table."""
+
+    __tablename__ = "drinks"
+    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "drink"}  # noqa: RUF012
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    name: Mapped[str]
+
+    tags: Mapped[list[Tag]] = relationship(secondary="labelled")
+
+
+class Wine(Drink):
+    """Inherits its tags."""
+
+    __mapper_args__ = {"polymorphic_identity": "wine"}  # noqa: RUF012
+
+
+Table(
+    "labelled",
+    Base.metadata,
+    Column("drink_id", ForeignKey("drinks.id"), primary_key=True),
+    Column("tag_id", ForeignKey("tags.id"), primary_key=True),
+)
+
+
 ALL: list[type[Any]] = [Menu, Meal, Tag, Chef]
 
 
@@ -162,6 +189,31 @@ def test_what_is_unlinked_by_way_of_a_table_is_told(
     answer = delete(session, Toolset(models), model, name)
     assert answer.get("count") == 1, answer
     assert told(session, answer) == expected
+
+
+def test_all_rows_are_looked_at(
+    kitchen: Engine, session: RefSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those beyond as many as one statement has, too."""
+    monkeypatch.setattr(reach, "_CHUNK", 1)
+    with Session(kitchen) as plain:
+        plain.execute(likes.delete())
+        plain.commit()
+    answer = delete(session, Toolset(ALL), Menu, "menu")
+
+    assert told(session, answer) == CASES[2][3]
+
+
+def test_a_row_of_a_subclass_has_the_links_of_its_base(
+    kitchen: Engine, session: RefSession
+) -> None:
+    """Also where the base alone is for the model to use."""
+    with Session(kitchen) as plain:
+        plain.add(Wine(name="port", tags=[*plain.scalars(select(Tag).where(Tag.id < 3))]))
+        plain.commit()
+    answer = delete(session, Toolset([Drink, Tag]), Drink, "port")
+
+    assert told(session, answer) == {"unlinked": {"tags 1", "tags 2"}}
 
 
 def test_a_link_is_no_change_of_the_row_at_its_other_end(
