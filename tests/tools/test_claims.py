@@ -18,6 +18,7 @@ from sqlalchemy.orm import (
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Toolset
+from tests.tools.models import Dish
 
 Content = dict[str, Any]
 
@@ -262,3 +263,33 @@ def test_a_reference_that_is_said_twice_alike_is_saved(
 
     session.commit()
     assert rows(room)[2][-1][-1] == saved_to
+
+
+def test_a_row_may_belong_to_several_by_different_columns(
+    session: RefSession, conversation: Conversation, toolset: Toolset, tables: Engine
+) -> None:
+    """It has one parent by each of them."""
+    content = {"name": "Dal", "cuisine": {"name": "Indian"}, "parent": {"name": "Soup"}}
+    ref = conversation.draft(Dish, content).ref
+    answer = toolset.call(session, "db_create", {"table": "dishes", "from_draft": ref})
+
+    assert answer.get("count") == 1, answer
+    with Session(tables) as plain:
+        dal = plain.scalars(select(Dish).filter_by(name="Dal")).one()
+        found = [each and each.name for each in (dal.cuisine, dal.parent)]
+    assert found == ["Indian", "Soup"]
+
+
+@pytest.mark.parametrize("data", [{"cuisine": None, "cuisine_id": ""}, {"cuisine": None}])
+@pytest.mark.usefixtures("tables")
+def test_no_row_is_the_same_however_it_is_said(
+    session: RefSession, conversation: Conversation, toolset: Toolset, data: Content
+) -> None:
+    """By a relationship and in its column: null, or an empty text for a ref."""
+    ref = conversation.draft(Dish, {"cuisine_id": None}).ref
+    filters = [{"field": "id", "op": "=", "value": ref}]
+    answer = toolset.call(
+        session, "db_update", {"table": "dishes", "filters": filters, "data": data}
+    )
+
+    assert answer.get("count") == 1, answer
