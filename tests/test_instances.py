@@ -67,6 +67,22 @@ def test_an_object_without_session_keeps_what_it_was_given() -> None:
 
 
 @pytest.mark.usefixtures("known")
+def test_an_object_that_joins_again_gets_its_ref_with_others(
+    session: RefSession, store: TravelLog
+) -> None:
+    """One round trip for all that is new: it is of a row, though it was rolled back before."""
+    first, second = Recipe(name="F"), Recipe(name="G")
+    session.add(first)
+    session.rollback()
+    session.add_all([first, second])
+    session.flush()
+    store.trips.clear()
+
+    assert {second.id, first.id} == {"recipe_6", "recipe_7"}
+    assert store.trips == ["refer"]
+
+
+@pytest.mark.usefixtures("known")
 def test_an_object_changed_before_it_joins_is_translated_when_it_does(
     session: RefSession, tables: Engine, recipes: list[Recipe]
 ) -> None:

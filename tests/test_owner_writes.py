@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import (
     ColumnElement,
+    FromClause,
     bindparam,
+    column,
     delete,
     exists,
     func,
@@ -419,6 +421,19 @@ def test_bulk_saves_of_foreign_rows_are_refused(ann: RefSession, world: World) -
 # What is refused
 
 
+class Elsewhere(FromClause):
+    """A FROM of no kind that is known, as an application may have its own."""
+
+    inherit_cache = False
+
+
+def named_elsewhere() -> ColumnElement[Any]:
+    """Return a column of it."""
+    found: Any = column("name")
+    found.table = Elsewhere()
+    return cast("ColumnElement[Any]", found)
+
+
 @pytest.mark.parametrize(
     "statement",
     [
@@ -432,6 +447,8 @@ def test_bulk_saves_of_foreign_rows_are_refused(ann: RefSession, world: World) -
         insert(Ingredient).from_select(
             ["name"], select(literal_column("name")).select_from(text("recipes"))
         ),
+        update(Plan).values(day=2).where(Plan.code == named_elsewhere()),
+        delete(Plan).where(Plan.code == named_elsewhere()),
         select(update(Plan).values(day=2).returning(Plan.id).cte().c.id),
         update(Plan).values(code=text("(select name from recipes)")),
         DDL("drop table plans"),  # type: ignore[no-untyped-call]  # so in SQLAlchemy
