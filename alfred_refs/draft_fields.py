@@ -115,7 +115,7 @@ def record_of(
         elif name in mapper.relationships and not mapper.relationships[name].viewonly:
             relationship = mapper.relationships[name]
             rows = _related(relationship, given, entities, where)
-            foreign = _foreign_key(relationship)
+            foreign = _foreign_key(relationship, entities)
             if foreign is not None and rows and isinstance(rows[0], str):
                 record.values[foreign] = rows[0]
             else:
@@ -255,13 +255,14 @@ def _related(
     return [_row(relationship.mapper.class_, row, entities, where) for row in rows]
 
 
-def _foreign_key(relationship: RelationshipProperty[Any]) -> str | None:
-    """Return the attribute that alone says which row a many-to-one relationship leads to."""
-    if relationship.direction is not RelationshipDirection.MANYTOONE:
-        return None
+def _foreign_key(relationship: RelationshipProperty[Any], entities: Entities) -> str | None:
+    """Return the attribute whose ref alone says which row a many-to-one relationship leads to."""
     local = [*relationship.local_columns]
+    if relationship.direction is not RelationshipDirection.MANYTOONE or len(local) > 1:
+        return None
     mapper = relationship.parent
-    return mapper.get_property_by_column(local[0]).key if len(local) == 1 else None
+    name = mapper.get_property_by_column(local[0]).key
+    return name if name in entities.of_class(mapper.class_).all else None
 
 
 def _row(model: type[Any], given: Any, entities: Entities, where: str) -> Record | str:

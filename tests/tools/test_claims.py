@@ -85,6 +85,17 @@ class Lock(Base):
     chest_id: Mapped[int | None] = mapped_column(ForeignKey("chests.id"))
 
 
+class Sticker(Base):
+    """Refers to a chest in a column that is left as it is."""
+
+    __tablename__ = "stickers"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    chest_id: Mapped[int | None] = mapped_column(ForeignKey("chests.id"), info={"ref": None})
+
+    chest: Mapped[Chest | None] = relationship()
+
+
 MODELS = (Chest, Drawer, Knob, Screw, Lock)
 
 
@@ -293,3 +304,17 @@ def test_no_row_is_the_same_however_it_is_said(
     )
 
     assert answer.get("count") == 1, answer
+
+
+def test_a_reference_without_refs_is_said_by_its_relationship(
+    room: Engine, session: RefSession, conversation: Conversation
+) -> None:
+    """The key goes into its column, where a ref would be no value."""
+    content = {"chest": conversation.refer(Chest, 2)}
+    ref = conversation.draft(Sticker, content).ref
+    asked = {"table": "stickers", "from_draft": ref}
+    answer = Toolset([Chest, Sticker]).call(session, "db_create", asked)
+
+    assert answer.get("saved") == {ref: "sticker_1"}, answer
+    with Session(room) as plain:
+        assert plain.scalars(select(Sticker.chest_id)).all() == [2]
