@@ -14,6 +14,7 @@ import math
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -42,7 +43,7 @@ from sqlalchemy.dialects.postgresql import INTERVAL, JSONB
 from sqlalchemy.types import TypeEngine
 
 from .columns import KeyColumn, is_ambiguous, undecorated
-from .stored import Digits, decimals_of, digits_of, form_of, is_exact, microsecond_of
+from .stored import Digits, decimals_of, digits_of, form_of, is_exact, microsecond_of, stored_type
 
 Family = Literal[
     "ref", "text", "number", "boolean", "time", "choice", "uuid", "json", "list", "opaque"
@@ -146,7 +147,9 @@ class Values:
             return None
         try:
             return self.accept_one(given)
-        except (ValidationError, KeyError, TypeError, OverflowError):
+        except OverflowError:
+            raise UnfitValueError(f"{self.wanted}, neither too great nor too small") from None
+        except (ValidationError, KeyError, TypeError):
             raise UnfitValueError(self.wanted) from None
 
     def accept_new(self, given: Any) -> Any:
@@ -196,7 +199,7 @@ def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
         return values_of(type_.impl_instance, None)  # its values are those of what it decorates
     if make is None:
         return _opaque()
-    stored = _stored(type_)
+    stored = stored_type(type_)
     values = _text_uuids() if python is str and isinstance(stored, Uuid) else make(stored)
     usable = _usable(stored)
     asked = tuple(each for each in values.operators if each in usable)
@@ -221,13 +224,6 @@ def _in_form(values: Values, form: Callable[[Any], Any]) -> Values:
         accept_one=lambda given: form(accept(given)),
         show_one=lambda value: show(form(value)),
     )
-
-
-def _stored(type_: TypeEngine[Any]) -> TypeEngine[Any]:
-    """Return the SQL type that a column has, whatever decorates it."""
-    while isinstance(type_, TypeDecorator) and not isinstance(type_, Interval):
-        type_ = type_.impl_instance
-    return type_
 
 
 def _usable(stored: TypeEngine[Any]) -> tuple[str, ...]:
@@ -256,20 +252,36 @@ def _lists(item: Values) -> Values:
         # "" is null only where a column takes it for itself
         if item.family == "ref" and "" in given:
             raise TypeError
-        return [None if each is None else item.accept_one(each) for each in given]
+        found = [None if each is None else item.accept_one(each) for each in given]
+        if item.item is not None and not _is_even(found):
+            raise UnfitValueError("a list whose lists are all of one length, which is not 0")
+        return found
 
     def show(value: Any) -> list[Any]:
-        return [item.show(each) for each in value]
+        # PostgreSQL keeps no array to the dimensions of its type
+        return [show(each) if isinstance(each, list) else of_one(each) for each in value]
+
+    of_one = _innermost(item).show
 
     schema = {"type": "array", "items": dict(item.schema)}
     family: Family = "list" if item.family != "opaque" else "opaque"
     return Values(family, f"a list, each element {item.wanted}", schema, accept, show, item)
 
 
+def _is_even(lists: Sequence[Any]) -> bool:
+    """Tell whether PostgreSQL has an array of these lists."""
+    lengths = {0 if each is None else len(each) for each in lists}
+    return not lengths or (len(lengths) == 1 and 0 not in lengths)
+
+
+def _innermost(values: Values) -> Values:
+    return values if values.item is None else _innermost(values.item)
+
+
 def _arrays(type_: ARRAY[Any]) -> Values:
     """Return what values an array has, of as many dimensions as its type says."""
     item = values_of(type_.item_type, None)
-    stored = _stored(type_.item_type)
+    stored = stored_type(type_.item_type)
     # lists are compared by their elements, and PostgreSQL cannot compare plain JSON
     is_compared = _usable(stored) != _NULL or isinstance(stored, JSONB)
     for level in range(type_.dimensions or 1):
@@ -307,8 +319,13 @@ def _plain(value: Any) -> Any:
 
 
 def _no_number(value: Any) -> Any:
+    """Refuse a number, in text too: pydantic would take "20260101" for seconds since 1970."""
     if isinstance(value, bool | int | float):
         raise TypeError
+    if isinstance(value, str):
+        with suppress(ValueError):
+            float(value)
+            raise TypeError
     return value
 
 
@@ -339,7 +356,13 @@ def _integers(type_: TypeEngine[Any]) -> Values:
 
 def _numbers(python: type[Any]) -> Callable[[TypeEngine[Any]], Values]:
     def make(_: TypeEngine[Any]) -> Values:
-        accept = _checked(python, Field(allow_inf_nan=False), BeforeValidator(_no_boolean))
+        check = _checked(python, Field(allow_inf_nan=False), BeforeValidator(_no_boolean))
+
+        def accept(given: Any) -> Any:
+            if isinstance(given, float) and not math.isfinite(given):  # as 1e999 in JSON
+                raise UnfitValueError("a finite number")
+            return check(given)
+
         return Values("number", "a number", {"type": "number"}, accept, _number)
 
     return make
@@ -427,7 +450,7 @@ def _documents(_: JSON) -> Values:
         try:
             json.dumps(given, allow_nan=False)  # Python's JSON has infinity, PostgreSQL's has not
         except ValueError:
-            raise TypeError from None
+            raise UnfitValueError("any JSON value, numbers finite") from None
         return given
 
     def show(value: Any) -> Any:

@@ -23,7 +23,7 @@ from .errors import (
     WrongEntityError,
 )
 from .keys import spells_uuid
-from .refs import KEY, MAX_NUMBER, Ref, parse_ref
+from .refs import DRAFT, KEY, MAX_NUMBER, Ref, parse_ref
 from .store import Address, DraftEntry, Entry, Store
 
 _SHOWN = 10  # refs named in an error: enough to choose from, few enough for a prompt
@@ -36,6 +36,8 @@ _UUID = re.compile(r"(?:[0-9a-f][-_]*){32}", re.IGNORECASE)
 
 # What may be a ref, between whatever stands before and after it.
 _WORDS = re.compile(r"(?<![\w-])[a-z][a-z0-9_]*_[0-9]+(?![\w-])")
+
+_ZEROS = re.compile(r"(?<=_)0+(?=[1-9])")  # before a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,8 @@ def refusal(
         suggestions: what could be used instead.
         draft: what the store knows of a draft, if that is what is spelt.
     """
-    if ref is not None and ref.draft and (draft is None or draft.state == "discarded"):
+    is_draft = text.casefold().startswith(DRAFT) if ref is None else ref.draft
+    if is_draft and (draft is None or draft.state == "discarded"):
         return draft_refusal(text, ref, draft, expected, suggestions)
     known, near = suggestions.for_text(text, ref, expected)
     if entry is None and _holds_uuid(text):
@@ -176,8 +179,8 @@ def draft_refusal(
     if draft is None and _holds_uuid(text):
         return RawKeyError(None, expected, known)
     if draft is None:
-        inside = [str(each) for each in _refs_in(text[:_LONGEST]) if ref is None]
-        near = [each for each in inside if each in known]
+        spelt = _ZEROS.sub("", text[:_LONGEST].casefold())
+        near = [str(each) for each in _refs_in(spelt) if ref is None and str(each) in known]
         return UnknownDraftError(text, expected, known, near[0] if len(near) == 1 else None)
     if draft.state == "discarded":
         return DiscardedDraftError(text, expected, known)

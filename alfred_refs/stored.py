@@ -76,12 +76,24 @@ def microsecond_of(value: Any) -> int:
 
 
 def is_exact(type_: TypeEngine[Any]) -> bool:
-    """Tell whether nothing is rounded when a value is loaded: a decimal to a float, or back."""
+    """Tell whether a value is loaded as it is: no decimal as float or back, no months as days."""
     if isinstance(type_, Float):  # which is a `Numeric`, too, in SQLAlchemy 2.0
         return not type_.asdecimal
     if isinstance(type_, Numeric):
         return bool(type_.asdecimal)
-    return isinstance(type_, Interval) or not isinstance(type_, TypeDecorator)
+    return not isinstance(type_, Interval | INTERVAL | TypeDecorator)
+
+
+def stored_type(type_: TypeEngine[Any]) -> TypeEngine[Any]:
+    """Return the SQL type that a column has, whatever decorates it."""
+    while isinstance(type_, TypeDecorator) and not isinstance(type_, Interval):
+        type_ = type_.impl_instance
+    return type_
+
+
+def is_interval(type_: TypeEngine[Any]) -> bool:
+    """Tell whether a type is of durations, whatever decorates it."""
+    return isinstance(stored_type(type_), Interval | INTERVAL)
 
 
 def form_of(type_: TypeEngine[Any]) -> Callable[[Any], Any] | None:

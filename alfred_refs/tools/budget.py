@@ -114,7 +114,7 @@ def _check_filters(filters: Sequence[Filter]) -> None:
 
 def _check(kind: Kind, count: int) -> None:
     if count > kind.most:
-        raise over_budget(kind.what, count, kind.most, kind.remedy)
+        raise over_budget(kind.what, kind.most, kind.remedy)
 
 
 def _names(path: str) -> int:

@@ -40,6 +40,11 @@ class ToolError(RefError):
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (type(self), self.code, self.message, self.data)
 
+    def in_row(self, number: int) -> ToolError:
+        """Return the same error, which says in which of several given rows it is."""
+        message, data = f"row {number}: {self.message}", {**self.data, "row": number}
+        return _again(type(self), str(self.code), message, data)
+
     def to_json(self) -> dict[str, Any]:
         """Return what the model is told."""
         return {"error": {"code": self.code, "message": self.message, **self.data}}
@@ -158,13 +163,22 @@ class InvalidValueError(ToolError):
 
 
 class MissingValueError(ToolError):
-    """A new row lacks what it must have, or a row would lose it."""
+    """A new row lacks what it must have, or a row would lose it.
 
-    def __init__(self, table: str, columns: Sequence[str]) -> None:
+    Args:
+        table: of the row.
+        columns: that lack a value, as far as a model knows them.
+        is_given: whether it is for a model to give it.
+    """
+
+    def __init__(self, table: str, columns: Sequence[str], *, is_given: bool = True) -> None:
+        remedy = "give it and call again"
+        if not is_given:
+            remedy = "that is not for you to give, so such rows cannot be written with this tool"
         super().__init__(
             "missing_value",
             f"a row of {table!r} needs a value for {_listed(columns) if columns else 'a column'}; "
-            "give it and call again",
+            f"{remedy}",
             table=table,
             columns=list(columns),
         )
@@ -368,13 +382,13 @@ class CircularReferenceError(ToolError):
 
 
 class MissingReferenceError(ToolError):
-    """A row that is referred to is not there any more."""
+    """A row that is referred to is not there."""
 
     def __init__(self, table: str, columns: Sequence[str]) -> None:
         super().__init__(
             "missing_reference",
             f"what {_listed(columns) if columns else 'the row'} of {table!r} refers to is not "
-            "there any more; nothing was changed; read what there is, and refer to that",
+            "there; nothing was changed; read what there is, and refer to that",
             table=table,
             columns=list(columns),
         )

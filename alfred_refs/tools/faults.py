@@ -62,7 +62,7 @@ _REF_CODES: Mapping[type[BadRefError], str] = {
 
 # SQLSTATE of a value that the database refuses -> what is wrong with it
 _REFUSED_VALUES: Mapping[str, str] = {
-    "22000": "a value is one that either Python or the database has not",
+    "22000": "a value is one that either Python or the database has not, as an infinite date",
     "22001": "a text is longer than its column",
     "22003": "a number is greater or smaller than its column can have",
     "22007": "a date or time is none",
@@ -110,7 +110,7 @@ def fault_of(
         case ToolError():
             fault = error
         case BadRefError():
-            fault = _bad_ref(_of_listed(error, listed))
+            fault = _bad_ref(_of_listed(error, listed), tool)
         case DraftContentError():
             fault = DraftContentToolError(error.fact, error.remedy)
         case ForeignRowError():
@@ -166,22 +166,23 @@ def _entity_in(text: str) -> str | None:
     return None if ref is None else ref.entity
 
 
-def _bad_ref(error: BadRefError) -> ToolError:
+def _bad_ref(error: BadRefError, tool: str) -> ToolError:
     code = next(code for class_, code in _REF_CODES.items() if isinstance(error, class_))
     data: dict[str, Any] = {"ref": error.ref, "known": list(error.known)}
     data |= {"expected": error.expected} if error.expected is not None else {}
     data |= {"near": error.near} if error.near is not None else {}
     data |= {"labels": dict(error.labels)} if error.labels else {}
     data |= {"saved": error.saved} if isinstance(error, SavedDraftError) else {}
-    return ToolError(code, _for_models(str(error), error), **data)
+    return ToolError(code, _for_models(str(error), error, tool), **data)
 
 
-def _for_models(message: str, error: BadRefError) -> str:
+def _for_models(message: str, error: BadRefError, tool: str) -> str:
     """Return the message without what only trusted code can do."""
     if isinstance(error, RawKeyError):
         _, _, known = message.rpartition("; ")
         return f"a database key cannot be used here; give a ref; {known}"
-    return message.replace(_OF_CODE, "create the row with data instead")
+    remedy = "create the row with data" if tool == "db_create" else "use the ref of a row"
+    return message.replace(_OF_CODE, f"{remedy} instead")
 
 
 def _refused(said: Mapping[str, Any], tool: str, table: ToolTable) -> ToolError | None:
@@ -189,8 +190,9 @@ def _refused(said: Mapping[str, Any], tool: str, table: ToolTable) -> ToolError 
     state = str(said["sqlstate"])
     if state.startswith("22"):
         fact = _REFUSED_VALUES.get(state, "a value does not fit its column")
-        remedy = "give another value" + ", or name other columns, or rows" * (state == _REFUSED)
-        message = f"{fact}; nothing was changed; {remedy}"
+        message = f"{fact}; nothing was changed; give another value"
+        if state == _REFUSED:
+            message += ", or, if it is one that a row has, leave its column or the row out"
         return ToolError("invalid_value", message, field=None)
     if state.startswith("54"):
         fact = _BEYOND.get(state, "it is more than the database can do at once")
@@ -224,7 +226,14 @@ def _violation(
         case "23P01":
             return ConflictError(table.name, columns, is_exclusive=True)
         case "23502":
-            return MissingValueError(table.name, [n for n in table.columns if n == column])
+            mapped = inspect(table.model).mapper.columns.items()
+            named = [
+                table.columns[name]
+                for name, each in mapped
+                if each.name == column and name in table.columns
+            ]
+            is_given = column is None or any(each.creatable for each in named)
+            return MissingValueError(table.name, [c.name for c in named], is_given=is_given)
         case "23503":
             return MissingReferenceError(table.name, columns)
         case "23514":

@@ -11,11 +11,13 @@ holds where the column is null, nor does its negation.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
+    Double,
     Float,
     Numeric,
     Text,
@@ -30,11 +32,13 @@ from sqlalchemy import (
     or_,
     select,
     true,
+    type_coerce,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import INTERVAL, JSONB
 from sqlalchemy.orm import aliased
 
 from alfred_refs.keys import Key
+from alfred_refs.stored import is_interval
 
 from .arguments import (
     NEGATIONS,
@@ -48,6 +52,8 @@ from .arguments import (
 from .clauses import COMPARISONS, checked, texts_in
 from .errors import InvalidFilterError
 from .table import ROW_REF, ToolColumn, ToolTable
+
+_MORE_DAYS = dt.timedelta(5)  # of a year
 
 Condition = ColumnElement[bool]
 
@@ -68,11 +74,13 @@ class Conditions:
     Args:
         keys: what the refs of rows with several key columns name.
         drafts: what names drafts in the column of a row's own ref, and so no row.
+        negated: whether rows are wanted that do not meet them.
     """
 
-    def __init__(self, keys: Keys, drafts: Collection[str] = ()) -> None:
+    def __init__(self, keys: Keys, drafts: Collection[str] = (), *, negated: bool = False) -> None:
         self._keys = keys
         self._drafts = drafts
+        self._negated = negated
 
     def all_of(self, filters: Iterable[Filter], table: ToolTable) -> list[Condition]:
         """Return one condition for each filter on rows of a table.
@@ -89,7 +97,8 @@ class Conditions:
             case OrGroup():
                 return or_(*(self._condition(each, table, entity) for each in given.any_of))
             case NotGroup():
-                return not_(self._condition(given.negated, table, entity))
+                other = Conditions(self._keys, self._drafts, negated=not self._negated)
+                return not_(other._condition(given.negated, table, entity))
             case FilterClause():
                 return self._clause(given, given.field.split("."), table, entity)
 
@@ -106,7 +115,8 @@ class Conditions:
             clause = of_rows
         if name == ROW_REF and table.own is None:
             return self._is_row(clause, table, entity)
-        return compared(clause, table.column(name), getattr(entity, name))
+        column, attribute = table.column(name), getattr(entity, name)
+        return compared(clause, column, attribute, negated=self._negated)
 
     def _related(
         self, clause: FilterClause, name: str, rest: Sequence[str], table: ToolTable, entity: Any
@@ -206,23 +216,42 @@ def _entity_at(path: Sequence[str], table: ToolTable) -> str | None:
     return column.entity if column is not None else None
 
 
-def compared(clause: FilterClause, column: ToolColumn, attribute: Any) -> Condition:
+def compared(
+    clause: FilterClause, column: ToolColumn, attribute: Any, *, negated: bool = False
+) -> Condition:
     """Return that a column's value is as a clause says.
+
+    Args:
+        clause: that says it.
+        column: whose value.
+        attribute: the column, of the class or an alias.
+        negated: whether the condition is to be negated: where it is not known, so is that.
 
     Raises:
         ToolError: the clause cannot be decided of such values.
     """
     wanted = checked(clause, column)
+    if column.values.family == "json":
+        return _of_document(clause.op, cast(attribute, JSONB), wanted, negated=negated)
+    attribute = comparable(attribute)
     match clause.op:
         case "is_null" | "is_not_null":
-            return _is_null(column, attribute, wanted=wanted)
+            return _is_null(attribute, wanted=wanted)
         case "in" | "not_in":
             return _is_in(attribute, wanted, negated=clause.op == "not_in")
     if wanted is None:
-        return _is_null(column, attribute, wanted=clause.op == "=")
-    met: Condition = _COMPARISONS[clause.op](
-        _comparable(column, attribute), operand(attribute, wanted)
-    )
+        return _is_null(attribute, wanted=clause.op == "=")
+    met: Condition = _COMPARISONS[clause.op](attribute, operand(attribute, wanted))
+    return met
+
+
+def _of_document(op: str, document: Any, wanted: Any, *, negated: bool) -> Condition:
+    """Return what is asked of JSON, in which null is no value, as rows show it."""
+    value = func.nullif(document, cast(literal("null", Text), JSONB), type_=JSONB)
+    if op != "contains":
+        return _is_null(value, wanted=wanted)
+    # without nullif() an index serves; to which of "no" and "unknown" it comes is all the same
+    met: Condition = _COMPARISONS[op](value if negated else document, wanted)
     return met
 
 
@@ -239,15 +268,18 @@ def operand(attribute: Any, value: Any) -> Any:
     return value
 
 
-def _comparable(column: ToolColumn, attribute: Any) -> Any:
-    """Return what has the operators of a column: JSON has none, JSONB has."""
-    return cast(attribute, JSONB) if column.values.family == "json" else attribute
+def comparable(attribute: Any) -> Any:
+    """Return an attribute as its values are compared: as rows show them.
+
+    A year of an interval is 360 days where PostgreSQL compares, and 365 where drivers load it.
+    """
+    if not is_interval(attribute.type):
+        return attribute
+    years = cast(func.extract("year", attribute), Double)
+    return type_coerce(attribute + years * literal(_MORE_DAYS, INTERVAL), attribute.type)
 
 
-def _is_null(column: ToolColumn, attribute: Any, *, wanted: bool) -> Condition:
-    """Return that a column has no value, as rows show it: null in JSON is shown as null, too."""
-    if column.values.family == "json":
-        attribute = func.nullif(cast(attribute, JSONB), cast(literal("null", Text), JSONB))
+def _is_null(attribute: Any, *, wanted: bool) -> Condition:
     met: Condition = attribute.is_(null()) if wanted else attribute.is_not(null())
     return met
 

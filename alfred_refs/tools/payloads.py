@@ -6,8 +6,8 @@ to write, refuses the whole.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from alfred_refs.draft_fields import no_such_class, said_class
 from alfred_refs.refs import draft_named
@@ -16,8 +16,12 @@ from .errors import (
     DraftContentToolError,
     InvalidValueError,
     MissingValueError,
+    ToolError,
 )
 from .table import ToolColumn, ToolTable
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 Record = dict[str, Any]
 """Values of a row by attribute; refs are text."""
@@ -30,20 +34,35 @@ def new_records(table: ToolTable, payloads: Sequence[Mapping[str, Any]]) -> list
         ToolError: a payload cannot be stored.
     """
     usable = {column.name: column for column in table.columns.values() if column.creatable}
-    return [_record(table, payload, usable) for payload in payloads]
+    return _each(payloads, lambda payload: _record(table, payload, usable))
 
 
-def check_complete(table: ToolTable, records: Iterable[Record]) -> None:
+def check_complete(table: ToolTable, records: Sequence[Record]) -> None:
     """Check that new rows have what they must have, once hooks have enriched them.
 
     Raises:
         MissingValueError: one lacks a value.
     """
-    required = [c.name for c in table.columns.values() if c.required]
-    for record in records:
-        missing = [name for name in required if record.get(name) is None]
+    required = [column for column in table.columns.values() if column.required]
+
+    def check(record: Record) -> None:
+        missing = [column for column in required if record.get(column.name) is None]
         if missing:
-            raise MissingValueError(table.name, missing)
+            is_given = all(column.creatable for column in missing)
+            raise MissingValueError(table.name, [c.name for c in missing], is_given=is_given)
+
+    _each(records, check)
+
+
+def _each(rows: Sequence[T], do: Callable[[T], R]) -> list[R]:
+    """Return what is made of each of several rows; an error says of which it is."""
+    made = []
+    for number, row in enumerate(rows, start=1):
+        try:
+            made.append(do(row))
+        except ToolError as error:
+            raise (error.in_row(number) if len(rows) > 1 else error) from None
+    return made
 
 
 def changes(table: ToolTable, payload: Mapping[str, Any]) -> Record:

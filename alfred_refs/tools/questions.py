@@ -38,7 +38,7 @@ from .errors import (
     ToolError,
     UnknownColumnError,
 )
-from .filters import Condition, Conditions, operand
+from .filters import Condition, Conditions, comparable, operand
 from .hooks import Reading
 from .table import ToolColumn, ToolTable
 
@@ -61,7 +61,7 @@ class Order:
         """Return what a statement is ordered by."""
         model = self.table.model
         given = [
-            _directed(getattr(model, column.name), descending=descending).nulls_last()
+            _directed(comparable(getattr(model, column.name)), descending=descending).nulls_last()
             for column, descending in self.columns.items()
         ]
         own = (getattr(model, name) for name in self.table.identity)
@@ -84,12 +84,12 @@ class Order:
         if cursor.after is None:
             for column, descending in order:
                 last = self._looked_up(column, parts)
-                attribute = getattr(model, column.name)
+                attribute = comparable(getattr(model, column.name))
                 beyond = _after_looked_up(attribute, last, beyond, descending=descending)
             return beyond
         values = reversed(self._values(cursor.after))
         for (column, descending), value in zip(order, values, strict=True):
-            attribute = getattr(model, column.name)
+            attribute = comparable(getattr(model, column.name))
             beyond = _after(attribute, value, beyond, descending=descending)
         return beyond
 
@@ -106,7 +106,7 @@ class Order:
         row = aliased(self.table.model)
         identity = (getattr(row, name) for name in self.table.identity)
         is_row = (name == part for name, part in zip(identity, parts, strict=True))
-        return select(getattr(row, column.name)).where(*is_row).scalar_subquery()
+        return select(comparable(getattr(row, column.name))).where(*is_row).scalar_subquery()
 
     def _values(self, after: Sequence[Any]) -> list[Any]:
         if len(after) != len(self.columns):

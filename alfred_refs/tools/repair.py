@@ -3,13 +3,15 @@
 JSON comes in and goes out: NUL characters are taken out of the values of new and changed rows,
 because no text of PostgreSQL can have them, and it is noted where. Anywhere else one would change
 what is meant: that is refused, as is what cannot be put right, half a surrogate pair or values
-nested without end.
+nested without end, and what has two meanings, an object with one name twice.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from .errors import InvalidArgumentsError
@@ -19,6 +21,8 @@ DEEPEST = 50
 
 LONGEST_INTEGER = 1_024
 """Bits: as far as floating-point numbers go, in whose place JSON has integers."""
+
+_MOST_DIGITS = 400  # of an integer in text: more than that many bits
 
 LONGEST = 1_000_000
 """Characters of all texts and names of a call: as much as a model writes in an hour."""
@@ -32,23 +36,53 @@ Path = tuple[str | int, ...]
 _NUL = "\x00"
 _LONGEST_TEXT = 10 * LONGEST  # JSON may have six letters for one
 _LESS = "do it in several calls"
+_SHOWN = 100  # characters of a name that is told
 _DATA = "data"  # the field that has what is to be stored
+_STRING = re.compile(r'"(?:[^"\\]|\\.?)*+"?', re.DOTALL)  # in JSON, to its end or to that of all
 
 
 def parsed(arguments: Any) -> Any:
     """Return arguments as JSON values, also where a model's client gives them as text.
 
     Raises:
-        InvalidArgumentsError: the text is no JSON, or too long.
+        InvalidArgumentsError: the text is no JSON, is too long or has too many values, or an
+            object in it has a name twice.
     """
     if not isinstance(arguments, str | bytes | bytearray):
         return arguments
     if len(arguments) > _LONGEST_TEXT:
-        raise _too_long(len(arguments), _LONGEST_TEXT)
+        raise over_budget("characters", _LONGEST_TEXT, _LESS)
     try:
-        return json.loads(arguments)
-    except (ValueError, RecursionError):
+        text = arguments if isinstance(arguments, str) else arguments.decode()
+        _check_count(text)
+        return json.loads(text, object_pairs_hook=_object, parse_int=_integer)
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError:
         raise InvalidArgumentsError("they are not valid JSON") from None
+
+
+def _check_count(text: str) -> None:
+    """Check that text has not too many values of JSON, before there is an object for each."""
+    marks = _STRING.sub("", text)
+    if max(marks.count(",") + 1, marks.count("[") + marks.count("{")) > MOST_VALUES:
+        raise over_budget("values", MOST_VALUES, _LESS)
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON that has each name once: of two values one would be dropped."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
+        field = name if name.isprintable() and len(name) <= _SHOWN else None
+        raise InvalidArgumentsError("an object has a name twice", field, "give it once")
+    return found
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise _too_great()
+    return int(digits)
 
 
 def repaired(arguments: Any) -> Any:
@@ -82,9 +116,9 @@ class Repair:
         """
         self._values += 1
         if self._values > MOST_VALUES:
-            raise over_budget("values", self._values, MOST_VALUES, _LESS)
+            raise over_budget("values", MOST_VALUES, _LESS)
         if len(path) > DEEPEST:
-            raise InvalidArgumentsError(f"values are nested more than {DEEPEST} levels deep")
+            raise _too_deep()
         if isinstance(value, str):
             return self._text(value, path)
         if isinstance(value, dict):
@@ -110,7 +144,7 @@ class Repair:
             raise InvalidArgumentsError("a name of a field is no text")
         self._characters += len(text)
         if self._characters > LONGEST:
-            raise _too_long(self._characters, LONGEST)
+            raise over_budget("characters", LONGEST, _LESS)
         try:
             text.encode()
         except UnicodeEncodeError:
@@ -133,17 +167,20 @@ def misplaced_nul(path: Path) -> InvalidArgumentsError:
     return InvalidArgumentsError("it has a NUL character; write it without", field_at(path))
 
 
-def over_budget(what: str, count: int, most: int, remedy: str) -> InvalidArgumentsError:
+def over_budget(what: str, most: int, remedy: str) -> InvalidArgumentsError:
     """Return the error that refuses a call for what it has too much of."""
-    fact = f"they have {count:,} {what}, and may have {most:,}"
-    return InvalidArgumentsError(fact, remedy=remedy)
+    return InvalidArgumentsError(f"they have more than {most:,} {what}", remedy=remedy)
 
 
-def _too_long(count: int, most: int) -> InvalidArgumentsError:
-    return over_budget("characters", count, most, _LESS)
+def _too_deep() -> InvalidArgumentsError:
+    return InvalidArgumentsError(f"values are nested more than {DEEPEST} levels deep")
+
+
+def _too_great() -> InvalidArgumentsError:
+    return InvalidArgumentsError(f"a number has more than {LONGEST_INTEGER} bits")
 
 
 def _number(value: Any) -> Any:
     if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
-        raise InvalidArgumentsError(f"a number has more than {LONGEST_INTEGER} bits")
+        raise _too_great()
     return value

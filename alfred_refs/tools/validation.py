@@ -23,18 +23,21 @@ _WANTED: Mapping[str, str] = {
     "string_type": "text",
 }
 
+_OF_FILTERS = ("field", "op", "value", "and", "or", "not")
+_TWO_FILTERS = "one object has two filters"
+
 _PLURAL = ("dict[", "list[")
 
 
-def validated(tool: str, given: Any) -> Arguments:
+def validated(tool: Any, given: Any) -> Arguments:
     """Return the arguments of a call.
 
     Raises:
         ToolError: there is no such tool, or they have not its shape.
     """
-    model = TOOLS.get(tool)
+    model = TOOLS.get(tool) if isinstance(tool, str) else None
     if model is None:
-        raise UnknownToolError(tool, TOOLS)
+        raise UnknownToolError(str(tool), TOOLS)
     if not isinstance(given, dict):
         raise InvalidArgumentsError("they are no object")
     try:
@@ -52,16 +55,19 @@ def _misshapen(tool: str, error: ValidationError) -> ToolError:
     match first["type"]:
         case "missing" | "too_short" if place == ["filters"]:
             return MissingFilterError(tool)
+        case "extra_forbidden" if set(KINDS) & {*first["loc"]} and place[-1] in _OF_FILTERS:
+            return InvalidArgumentsError(_TWO_FILTERS, field, "put each into one of its own")
         case "missing":
-            return InvalidArgumentsError("it is missing", field)
+            fact = "it is missing"
         case "extra_forbidden":
-            return InvalidArgumentsError("there is no such field", field)
+            fact = "there is no such field"
         case "dict_type" | "list_type" if "data" in place:
-            return InvalidArgumentsError("a row is an object: its values by column", field)
+            fact = "a row is an object: its values by column"
         case "too_short":
-            return InvalidArgumentsError("it is empty", field)
-    wanted = _WANTED.get(first["type"])
-    fact = first["msg"] if wanted is None else f"input should be {wanted}"
+            fact = "it is empty"
+        case type_:
+            wanted = _WANTED.get(type_)
+            fact = first["msg"] if wanted is None else f"input should be {wanted}"
     return InvalidArgumentsError(fact[:1].lower() + fact[1:], field)
 
 

@@ -162,7 +162,7 @@ def test_arguments_are_not_larger_than_a_model_writes(
     error = Toolset(MODELS).call(session, "db_create", given)["error"]
 
     assert error["code"] == "invalid_arguments"
-    assert f" {what}, and may have " in error["message"]
+    assert f" {what}; " in error["message"]
     assert sent == []
 
 
@@ -205,7 +205,7 @@ def test_more_is_refused_before_anything_is_done(
     error = Toolset(MODELS).call(session, "db_read", call)["error"]
 
     assert error["code"] == "invalid_arguments"
-    assert ", and may have " in error["message"]
+    assert "they have more than " in error["message"]
     assert sent == []
 
 

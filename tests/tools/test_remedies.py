@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Engine, ForeignKey
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from alfred_refs import RefSession
+from alfred_refs import RefPolicy, RefRegistry, RefSession
 from alfred_refs.tools import Toolset
 from alfred_refs.tools.permits import Verb
 from tests.tools.conftest import Call
@@ -24,6 +24,15 @@ class Box(Base):
     __tablename__ = "crates"
 
     id: Mapped[int] = mapped_column(primary_key=True)
+
+
+class Part(Base):
+    """Has a key that people chose, and that a model sees as a ref."""
+
+    __tablename__ = "crate_parts"
+
+    code: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(server_default="")
 
 
 class Item(Base):
@@ -44,6 +53,7 @@ class Slip(Base):
     box_id: Mapped[int] = mapped_column(ForeignKey("crates.id"))
 
 
+IS = {"field": "name", "op": "=", "value": "Dal"}
 MOVE = "let those refer to something else"
 
 
@@ -113,3 +123,60 @@ def test_an_unknown_column_of_an_order_offers_such_as_have_one(call: Call) -> No
     assert error["code"] == "unknown_column"
     assert "name" in error["columns"]
     assert not {"extra", "cuisine_id", "id"} & {*error["columns"]}
+
+
+@pytest.mark.parametrize("name", ["unknown", ["db_read"], {}, None])
+@pytest.mark.usefixtures("dishes")
+def test_whatever_is_called_that_is_no_tool_is_told(
+    toolset: Toolset, session: RefSession, name: Any
+) -> None:
+    """With those that are."""
+    error = toolset.call(session, name, {})["error"]
+    assert error["code"] == "unknown_tool"
+    assert "db_read" in error["message"]
+
+
+@pytest.mark.parametrize(
+    "filter_",
+    [
+        {"and": [IS], "or": [IS]},
+        {"not": IS, **IS},
+        {"or": [{"and": [IS], "field": "name"}]},
+    ],
+)
+def test_two_filters_in_one_object_are_told(call: Call, filter_: Any) -> None:
+    """There is such a field, and it stands in the wrong place."""
+    error = call("db_read", table="dishes", filters=[filter_])["error"]
+    assert error["code"] == "invalid_arguments"
+    assert "one object has two filters; put each into one of its own" in error["message"]
+
+
+def test_the_row_that_is_wrong_is_told(call: Call) -> None:
+    """Of several; of one there is no need."""
+    rows = [{"name": "Dal"}, {"name": "Naan", "servings": "many"}, {"servings": "few"}]
+    several = call("db_create", table="dishes", data=rows)["error"]
+    assert (several["row"], several["field"]) == (2, "servings")
+    assert several["message"].startswith("row 2: ")
+    assert "row" not in call("db_create", table="dishes", data=rows[1:2])["error"]
+    missing = call("db_create", table="cuisines", data=[{"name": "Thai"}, {}])["error"]
+    assert (missing["code"], missing["row"]) == ("missing_value", 2)
+
+
+@pytest.mark.filterwarnings("ignore:Column 'crate_parts.code'")
+def test_what_a_model_cannot_give_is_not_asked_for(tables: Engine) -> None:
+    """Of a key that it sees as a ref alone, it cannot say what it is to be."""
+    Base.metadata.create_all(tables)
+    policy = RefPolicy(key_types=("uuid", "integer", "string"))
+    conversation = RefRegistry(tables, policy=policy).conversation("parts")
+    with RefSession(tables, conversation=conversation) as session:
+        toolset = Toolset([Part], policy=policy)
+        asked = {"table": "crate_parts", "data": {"name": "lid"}}
+        error = toolset.call(session, "db_create", asked)["error"]
+    assert (error["code"], error["columns"]) == ("missing_value", ["code"])
+    assert error["message"].endswith("such rows cannot be written with this tool")
+
+
+def test_a_draft_that_nobody_knows_is_no_row(call: Call) -> None:
+    """Where rows are asked for, nothing is to be created."""
+    error = call("db_read", table="dishes", filters=[{**IS, "field": "id", "value": "gen_dish_9"}])
+    assert error["error"]["message"].endswith("use the ref of a row instead")

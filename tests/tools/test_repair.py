@@ -13,6 +13,8 @@ from sqlalchemy import select
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Toolset
+from alfred_refs.tools.errors import InvalidArgumentsError
+from alfred_refs.tools.repair import parsed
 from tests.models import Person
 from tests.tools.conftest import Call
 from tests.tools.models import Dish, Part
@@ -255,3 +257,63 @@ def test_a_call_with_nuls_does_the_same_and_says_so_or_nothing(
         noted = [int(note.split()[0]) for note in answer["notes"]]
         assert sum(noted) == len(places)
         assert all("left out of" in note for note in answer["notes"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"table": "dishes", "limit": 1, "limit": 2}',
+        '{"table": "dishes", "filters": [{"field": "name", "op": "=", "value": 1, "value": 2}]}',
+        '{"table": "dishes", "filters": [{"or": [], "or": []}]}',
+        '{"table": "dishes", "table": "dishes"}',
+        '{"table": "dishes", "\\u0000": 1, "\\u0000": 2}',
+    ],
+)
+def test_a_name_given_twice_in_text_is_refused(text: str) -> None:
+    """One of the two would be dropped: a condition, or a value."""
+    with pytest.raises(InvalidArgumentsError, match="has a name twice") as caught:
+        parsed(text)
+    assert NUL not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[" * 1_000_000, "values"),
+        ("[" * 49_000, "nested more than 50 levels"),
+        ("[" + "1," * 50_000 + "1]", "more than 50,000 values"),
+        ("[" + "[]" * 50_001, "more than 50,000 values"),
+        ('{"a": ' + "9" * 5_000 + "}", "more than 1024 bits"),
+        ('{"a": -' + "9" * 400 + "}", "more than 1024 bits"),
+        ('"' + "," * 5, "not valid JSON"),
+        ("\\" * 200_000, "not valid JSON"),
+        ('\\"' * 200_000, "not valid JSON"),
+        (b"\xff", "not valid JSON"),
+    ],
+)
+def test_text_is_refused_for_what_is_wrong_with_it(text: str | bytes, words: str) -> None:
+    """And counted before there is an object for each of its values."""
+    with pytest.raises(InvalidArgumentsError, match=words):
+        parsed(text)
+
+
+@pytest.mark.parametrize(
+    "value", ["," * 200_000, "[{" * 100_000, '\\",' * 100_000, "é\n" * 9, [1] * 49_000]
+)
+def test_signs_inside_texts_are_not_counted(value: Any) -> None:
+    """Of a text that is a value, whatever it is about."""
+    for ensure_ascii in (True, False):
+        text = json.dumps({"data": value}, ensure_ascii=ensure_ascii)
+        assert parsed(text) == parsed(text.encode()) == {"data": value}
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
+@pytest.mark.parametrize(("name", "made"), [("rating", lambda v: v), ("extra", lambda v: [v])])
+def test_a_number_that_json_has_not_is_refused(
+    call: Call, name: str, made: Any, value: float
+) -> None:
+    """With what is wrong with it: a text may have it as 1e999."""
+    error = call("db_create", table="dishes", data={name: made(value)})["error"]
+    assert (error["code"], error["field"]) == ("invalid_value", name)
+    assert "finite" in error["message"]
+    assert parsed('{"a": 1e999}') == {"a": float("inf")}

@@ -156,6 +156,22 @@ def test_a_draft_among_other_words_is_probably_meant(
     assert "near" not in both
 
 
+@pytest.mark.parametrize("text", ["GEN_DISH_1", "Gen_dish_1", "gen_dish_01", "gen_dish_1 "])
+@pytest.mark.usefixtures("dishes")
+def test_a_draft_spelt_wrong_is_no_row(call: Call, conversation: Conversation, text: str) -> None:
+    """The row of the same number is something else."""
+    call("db_read", table="dishes")
+    conversation.draft(Dish, {"name": "Dal"})
+    for tool, asked in (
+        ("db_read", {"filters": by("id", text)}),
+        ("db_delete", {"filters": by("parent_id", text)}),
+        ("db_create", {"from_draft": text}),
+        ("db_create", {"data": {"parent_id": text}}),
+    ):
+        error = call(tool, table="dishes", **asked)["error"]
+        assert (error["code"], error["near"], error["known"]) == ("unknown_draft", FIRST, [FIRST])
+
+
 def test_a_draft_that_is_renamed_as_it_is_saved_has_its_new_label(
     call: Call, session: RefSession, conversation: Conversation
 ) -> None:
