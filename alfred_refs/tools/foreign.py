@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sqlalchemy import Column, inspect, select
-from sqlalchemy.orm import lazyload, load_only
+from sqlalchemy.orm import lazyload
 
 from alfred_refs import sqla
 from alfred_refs.columns import KeyColumn
@@ -145,29 +145,39 @@ def _labels(session: RefSession, found: Iterable[Foreign]) -> Mapping[tuple[str,
             wanted.setdefault((each.target.name, each.by is not None), {})[each.key] = each
     labels = {}
     for (name, by), of_keys in wanted.items():
-        for key, label in _read(session, next(iter(of_keys.values())), list(of_keys)):
-            labels[name, by, key] = label
+        one = next(iter(of_keys.values()))
+        label = one.target.keys.label
+        read = () if label is None else _read(session, one, label.attribute, list(of_keys))
+        for key, loaded in read:
+            text = None if label is None else label.line(loaded)
+            if text is not None:
+                labels[name, by, key] = text
     return labels
 
 
-def _read(session: RefSession, one: Foreign, keys: list[Any]) -> Iterator[tuple[Any, str]]:
-    """Read the labels of rows of one table, by their keys."""
-    model, label = one.target.model, one.target.keys.label
+def _read(
+    session: RefSession, one: Foreign, attribute: str | None, keys: list[Any]
+) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+    """Read what labels are made of: one attribute of some rows, or all that a function may see.
+
+    Args:
+        session: that reads.
+        one: ref to rows of the table.
+        attribute: that is the label; `None` where a function makes it of instances.
+        keys: of the rows.
+    """
+    model = one.target.model
     mapper = inspect(model).mapper
     column = mapper.primary_key[0] if one.by is None else one.by
-    attribute = mapper.get_property_by_column(column).key
-    statement = (
-        select(model)
-        .where(getattr(model, attribute).in_(keys))
-        .options(lazyload("*"))
-        # the keys are keys, though some may be text
-        .execution_options(raw_keys=True)
-    )
-    if label is not None and label.attribute is not None:
-        names = dict.fromkeys([*one.target.identity, attribute, label.attribute])
-        statement = statement.options(load_only(*(getattr(model, name) for name in names)))
-    for instance in session.scalars(statement):
-        loaded = sqla.state_of(instance).dict
-        text = None if label is None else label.line(loaded)
-        if text is not None:
-            yield loaded[attribute], text
+    name = mapper.get_property_by_column(column).key
+    # the keys are keys, though some may be text
+    key, raw = getattr(model, name), {"raw_keys": True}
+    if attribute is None:
+        rows = select(model).where(key.in_(keys)).options(lazyload("*"))
+        for instance in session.scalars(rows, execution_options=raw):
+            loaded = sqla.state_of(instance).dict
+            yield loaded[name], loaded
+        return
+    columns = select(key, getattr(model, attribute)).select_from(model).where(key.in_(keys))
+    for found, value in session.execute(columns, execution_options=raw):
+        yield found, {attribute: value}
