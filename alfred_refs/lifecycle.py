@@ -9,7 +9,9 @@ ends where it asks for them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
+from weakref import ref
 
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import CircularDependencyError, IntegrityError
@@ -24,7 +26,7 @@ from .failures import Failures
 from .keys import token_of
 from .offered import Offered
 from .outcome import Outcome
-from .owners import ConfinedSession, Confinement, OwnedFlush, Owner
+from .owners import ConfinedSession, Confinement, OwnedFlush, Owner, check_sent
 
 State = InstanceState[Any]
 
@@ -196,6 +198,13 @@ def _deleted(session: InterpretedSession, state: State) -> None:
         session._interpreter.outcome.deleted(state)
 
 
+def _sent(session: ref[InterpretedSession], *sent: Any) -> None:
+    """Look at what is written on the connection of a session."""
+    found = session()
+    if found is not None and found._confinement is not None:
+        check_sent(found._confinement, found, *sent)
+
+
 @event.listens_for(InterpretedSession, "after_begin")
 def _connected(
     session: InterpretedSession, transaction: SessionTransaction, connection: Connection
@@ -203,7 +212,12 @@ def _connected(
     if session._interpreter is not None:
         session._interpreter.failures.watch(connection)
     if session._confinement is not None:
-        session._confinement.connected(connection, outermost=not transaction.nested)
+        session._confinement.connected(
+            connection,
+            partial(_sent, ref(session)),
+            outermost=not transaction.nested,
+            is_own=sqla.is_own_connection(transaction, connection),
+        )
 
 
 @event.listens_for(InterpretedSession, "after_transaction_create")

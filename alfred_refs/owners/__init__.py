@@ -14,6 +14,7 @@ from .ownership import (
     Ownership as Ownership,
 )
 from .writes import (
+    check_sent as check_sent,
     confine_write as confine_write,
     confined_records as confined_records,
 )

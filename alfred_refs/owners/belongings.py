@@ -11,7 +11,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sqlalchemy import BindParameter, Column, ColumnElement, Table, inspect
+from sqlalchemy import (
+    BindParameter,
+    Column,
+    ColumnElement,
+    Index,
+    PrimaryKeyConstraint,
+    Table,
+    UniqueConstraint,
+    inspect,
+)
 from sqlalchemy.orm import (
     ColumnProperty,
     Mapper,
@@ -147,7 +156,31 @@ def _by_relationship(
     ]
     if any(ours.table is not table for ours, _ in pairs):
         return _inherited(mapper, table)
+    if not _is_one_row([theirs for _, theirs in pairs]):
+        raise OwnershipError(
+            f"{relationship} may lead to several rows: what it goes by is not unique there",
+            "make it unique, or name a column that has the owner",
+        )
     return Belonging(table, parent=pairs[0][1].table, pairs=tuple(pairs))
+
+
+def _is_one_row(columns: Collection[Column[Any]]) -> bool:
+    """Tell whether values of these columns name one row of their table at most."""
+    table = next(iter(columns)).table
+    unique = [
+        set(each.columns)
+        for each in (*table.constraints, *table.indexes)
+        if isinstance(each, PrimaryKeyConstraint | UniqueConstraint)
+        or (isinstance(each, Index) and _is_whole(each))
+    ]
+    unique += [{column} for column in table.columns if column.unique]
+    return any(each and each <= set(columns) for each in unique)
+
+
+def _is_whole(index: Index) -> bool:
+    """Tell whether an index is unique on columns as they are, and on all rows."""
+    is_plain = all(isinstance(each, Column) for each in index.expressions)
+    return bool(index.unique) and is_plain and index.dialect_options["postgresql"]["where"] is None
 
 
 def _inherited(mapper: Mapper[Any], table: Table) -> Belonging:

@@ -1,9 +1,9 @@
 """What keeps a session that has an owner to the owner's rows.
 
-While the session executes or flushes, its connections compile by a dialect that confines every
-statement (`sqla.dialects`); in between they are as they were, because they may be the program's
-own. What a statement cannot tell is looked at here: instances that are in the identity map
-already. `flush` and `writes` see to what is written.
+The session's connections compile by a dialect that confines every statement (`sqla.dialects`);
+one that the program has given to the session does so while that executes or flushes, and is in
+between as it was, because it is the program's own. What a statement cannot tell is looked at here:
+instances that are in the identity map already. `flush` and `writes` see to what is written.
 
 Trusted code lifts the walls, for a statement or for a stretch. What it has loaded stays in the
 session and is treated as what it is: a row that is not the owner's is not found by `get()` or a
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, cast
 
 from sqlalchemy import Column, Connection, func, select
@@ -26,6 +27,38 @@ from .belongings import Belonging, as_column_has
 from .ownership import Owner
 
 State = InstanceState[Any]
+
+
+@dataclass(slots=True)
+class _Joined:
+    """A connection that a session works on.
+
+    Attributes:
+        connection: the same.
+        dialect: its own, which does not confine.
+        is_own: whether nobody else works on it.
+        check: looks at what is about to be written.
+        is_up: whether it confines.
+    """
+
+    connection: Connection
+    dialect: Any
+    is_own: bool
+    check: sqla.Check
+    is_up: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Wall:
+    """How a stretch of a session's work is confined.
+
+    Attributes:
+        up: whether it is.
+        executes: whether it is one statement of the session's.
+    """
+
+    up: bool
+    executes: bool
 
 
 class Confinement:
@@ -47,10 +80,9 @@ class Confinement:
         self.doubtful = self.looking = False
         self.named: Callable[[Any, Any], str | None] = lambda *_: None
         self._parameters: Mapping[str, Any] | None = None
-        self._connections: list[tuple[Connection, Any]] = []  # each with its own dialect
-        self._walls: list[list[bool]] = []  # whether they are to be up; the innermost decides
+        self._connections: list[_Joined] = []
+        self._walls: list[_Wall] = []  # the innermost decides
         self._lifts = 0
-        self._up = False
 
     @property
     def lifted(self) -> bool:
@@ -59,14 +91,28 @@ class Confinement:
 
     # The walls
 
-    def connected(self, connection: Connection, *, outermost: bool) -> None:
-        """Note that the session begins to work on a connection."""
+    @property
+    def executes(self) -> bool:
+        """Whether the session executes a statement, which `confine_write` has looked at."""
+        return bool(self._walls) and self._walls[-1].executes
+
+    def connected(
+        self, connection: Connection, check: sqla.Check, *, outermost: bool, is_own: bool
+    ) -> None:
+        """Note that the session begins to work on a connection.
+
+        Args:
+            connection: the same.
+            check: looks at what statements on it are about to write.
+            outermost: whether a transaction begins with it, and no savepoint.
+            is_own: whether the session has taken it from an engine: nobody else works on it, so
+                it is confined for as long as the session has it, whoever gets hold of it.
+        """
         if outermost:
             self._tell_server(connection)
-        if all(connection is not known for known, _ in self._connections):
-            self._connections.append((connection, connection.dialect))
-            if self._up:
-                self._put(self._connections[-1:], up=True)
+        if all(connection is not known.connection for known in self._connections):
+            self._connections.append(_Joined(connection, connection.dialect, is_own, check))
+            self._set()
 
     def _tell_server(self, connection: Connection) -> None:
         """Tell row-level security who the owner is, for as long as the transaction lasts."""
@@ -76,13 +122,14 @@ class Confinement:
 
     def disconnected(self) -> None:
         """Note that the session's transaction is over, on all its connections."""
-        self._put(self._connections, up=False)
+        for joined in self._connections:
+            self._put(joined, up=False)
         self._connections.clear()
 
     @contextmanager
-    def walls(self, *, up: bool) -> Iterator[None]:
+    def walls(self, *, up: bool, executes: bool = False) -> Iterator[None]:
         """Confine all that the session sends inside the `with`, or nothing of it."""
-        mine = [up]
+        mine = _Wall(up, executes)
         self._walls.append(mine)
         self._set()
         try:
@@ -93,17 +140,20 @@ class Confinement:
             self._set()
 
     def _set(self) -> None:
-        up = bool(self._walls) and self._walls[-1][0]
-        if up is not self._up:
-            self._up = up
-            self._put(self._connections, up=up)
+        for joined in self._connections:
+            self._put(joined, up=self._walls[-1].up if self._walls else joined.is_own)
 
-    def _put(self, connections: Iterable[tuple[Connection, Any]], *, up: bool) -> None:
+    def _put(self, joined: _Joined, *, up: bool) -> None:
+        if up is joined.is_up:
+            return
+        joined.is_up = up
         if up and self._parameters is None:
             self._parameters = self.ownership.parameters(self.owner.value)
-        for connection, own in connections:
-            dialect = self.ownership.dialect_like(own) if up else own
-            sqla.put_dialect(connection, dialect, self._parameters if up else None)
+        if up:
+            dialect = self.ownership.dialect_like(joined.dialect)
+            sqla.put_dialect(joined.connection, dialect, self._parameters, joined.check)
+        else:
+            sqla.put_dialect(joined.connection, joined.dialect, None)
 
     @contextmanager
     def lift(self, *, loads: bool = True) -> Iterator[None]:
@@ -252,7 +302,7 @@ class ConfinedSession(sqla.WatchedSession):
         given = options.get("execution_options") or {}
         lifted = confinement.lifted or sqla.asks("unconfined", statement, given)
         confinement.doubtful |= lifted
-        with confinement.walls(up=not lifted):
+        with confinement.walls(up=not lifted, executes=True):
             return super()._execute_internal(statement, *args, **options)
 
     def _flush(self, objects: Any = None) -> None:

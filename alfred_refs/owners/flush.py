@@ -119,9 +119,9 @@ class OwnedFlush:
 
     def _add_references(self, state: State, *, all_sent: bool) -> None:
         for table in state.mapper.tables:
-            for constraint, target in self._references.constraints(table):
-                names = sqla.attributes_of(state.mapper, constraint.columns)
-                values = changed_values(constraint, names, state.dict)
+            for columns, target in self._references.of_table(table):
+                names = sqla.attributes_of(state.mapper, columns)
+                values = changed_values(columns, names, state.dict)
                 if not _is_changed(state, names.values()):
                     continue
                 what = f"{state.class_.__name__}.{next(iter(names.values()))}"

@@ -7,11 +7,11 @@ another is must be the owner's own: what belongs to a shared row is shared as we
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ForeignKeyConstraint, Table
+from sqlalchemy import Table
 from sqlalchemy.orm import Session
 
 from alfred_refs import sqla
@@ -59,16 +59,24 @@ class References:
         """Whether there is anything to look at."""
         return bool(self._wanted)
 
-    def constraints(self, table: Any) -> Iterator[tuple[ForeignKeyConstraint, Target]]:
-        """Yield the foreign keys of a table that must be looked at, with what they name."""
+    def of_table(self, table: Any) -> Iterator[tuple[Sequence[Any], Target]]:
+        """Yield the columns of a table that name other rows, with what they name.
+
+        Those are its foreign keys, and what decides whose a row is: that may be a relationship
+        without a foreign key in the database.
+        """
         belonging = self._confinement.ownership.belonging_of(table)
-        for constraint in table.foreign_key_constraints:
-            columns = list(constraint.columns)
-            if belonging is not None and any(c is belonging.column for c in columns):
-                continue  # stamped
-            decides = belonging is not None and set(columns) == {c for c, _ in belonging.pairs}
-            targets = tuple(element.column for element in constraint.elements)
-            yield constraint, Target(targets, decides)
+        pairs = () if belonging is None else belonging.pairs
+        found = [
+            tuple((element.parent, element.column) for element in constraint.elements)
+            for constraint in table.foreign_key_constraints
+        ]
+        if pairs and all(set(each) != set(pairs) for each in found):
+            found.append(pairs)
+        for each in found:
+            columns, targets = zip(*each, strict=True)
+            if belonging is None or all(c is not belonging.column for c in columns):  # stamped
+                yield columns, Target(targets, decides=set(each) == set(pairs))
 
     def add(self, target: Target, values: tuple[Any, ...], what: str) -> None:
         """Note that a row is to name another.
@@ -125,16 +133,16 @@ class References:
 
 
 def changed_values(
-    constraint: ForeignKeyConstraint, names: Mapping[Any, str], values: Mapping[str, Any]
+    columns: Iterable[Any], names: Mapping[Any, str], values: Mapping[str, Any]
 ) -> tuple[Any, ...] | None:
     """Return what a foreign key's columns have; `None` where one of them is not among the values.
 
     Args:
-        constraint: the foreign key.
-        names: of its columns among the values.
+        columns: of the foreign key.
+        names: of the columns among the values.
         values: by name.
     """
-    found = [names.get(column) for column in constraint.columns]
+    found = [names.get(column) for column in columns]
     if any(name is None or name not in values for name in found):
         return None
     return tuple(values[name] for name in found if name is not None)

@@ -167,12 +167,17 @@ class StatementRules:
         if statement.select is not None and (belonging is not None or self._names_owned(table)):
             raise UnconfinedError("an INSERT from a SELECT", "select the rows, then insert them")
         conflict = getattr(statement, "_post_values_clause", None)
-        if belonging is None or not hasattr(conflict, "update_values_to_set"):
+        if not hasattr(conflict, "update_values_to_set"):
             return
-        if belonging.column is None:
-            raise UnconfinedError(f"an upsert into {belonging.table.name!r}")
         names = {getattr(pair[0], "key", pair[0]) for pair in sqla.conflict_values_of(statement)}
-        self.check_update(belonging.table, names)
+        if not names <= {*table.c.keys()}:  # rendered as they are, whatever column that may be
+            raise UnconfinedError(
+                f"what an upsert into {table.name!r} sets by other names than the keys of columns",
+                "give the columns themselves in set_=",
+            )
+        if belonging is not None and belonging.column is None:
+            raise UnconfinedError(f"an upsert into {table.name!r}")
+        self.check_update(table, names)
 
     def _names_owned(self, table: Table) -> bool:
         """Tell whether a table has foreign keys to tables that are not open."""

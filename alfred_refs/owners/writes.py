@@ -17,8 +17,6 @@ from sqlalchemy import (
     ClauseElement,
     Column,
     Executable,
-    ForeignKeyConstraint,
-    Insert,
     Table,
 )
 from sqlalchemy.orm import Mapper, ORMExecuteState, Session
@@ -52,6 +50,29 @@ def confine_write(confinement: Confinement, execution: ORMExecuteState) -> None:
         execution.update_execution_options(synchronize_session="fetch")
     if not execution.is_delete:
         _check(confinement, execution, _target(execution.statement, table))
+
+
+def check_sent(
+    confinement: Confinement,
+    session: Session,
+    statement: Any,
+    parameters: Sequence[Mapping[str, Any]],
+) -> None:
+    """Look at an insert or an update that neither a flush nor `confine_write` has looked at.
+
+    It was executed on the session's connection itself, as events of mappers do; and what a flush
+    writes of an association is none of any instance.
+
+    Raises:
+        ForeignRowError: a foreign key names a row that the owner cannot see.
+        UnconfinedError: what it names cannot be told.
+    """
+    if confinement.executes:
+        return
+    target = _Target(sqla.plain(statement.table), None)
+    references = References(confinement, session)
+    _add_all(references, target, _records_of(statement, target, parameters))
+    references.check()
 
 
 def _evaluates(execution: ORMExecuteState) -> bool:
@@ -206,33 +227,33 @@ def _add_all(
     references: References, target: _Target, records: Iterable[tuple[Record, bool]]
 ) -> None:
     wanted = [
-        (constraint, named)
+        (columns, named)
         for table in target.tables
-        for constraint, named in references.constraints(table)
+        for columns, named in references.of_table(table)
         # the rows of one object in the tables of its class and its base are inserted together
         if not (named.decides and named.table in target.tables and named.table is not table)
     ]
     for record, is_whole in records if wanted else ():
-        for constraint, named in wanted:
-            _add(references, record, constraint, named, is_whole=is_whole)
+        for columns, named in wanted:
+            _add(references, record, columns, named, is_whole=is_whole)
 
 
 def _add(
     references: References,
     record: Record,
-    constraint: ForeignKeyConstraint,
+    columns: Sequence[Column[Any]],
     target: Target,
     *,
     is_whole: bool,
 ) -> None:
     """Note what a row is to name, which must be plain values."""
-    names = {column: column.key for column in constraint.columns}
+    names = {column: column.key for column in columns}
     what = ", ".join(map(str, names))
     if record.keys().isdisjoint(names.values()):
         if target.decides and is_whole:
             raise ForeignRowError(what, named=True)  # it would be nobody's
         return
-    values = changed_values(constraint, names, record)
+    values = changed_values(columns, names, record)
     if values is None or any(isinstance(value, ClauseElement) for value in values):
         raise UnconfinedError(
             f"what {what} is to name",
@@ -248,24 +269,28 @@ def _records(execution: ORMExecuteState, target: _Target) -> Iterator[tuple[Reco
 
     With each goes whether the row is new, so that what it is not given is null.
     """
-    statement = execution.statement
     given: Any = execution.parameters or {}
     rows: Iterable[Any] = [given] if isinstance(given, Mapping) else given
-    many = sqla.many_values_of(statement)
-    if many:
-        for batch in many:
-            for each in batch:
-                yield _plain(target.record(each), {}), True
-    else:
-        single = target.record(dict(sqla.values_of(statement)))
-        for row in rows:
-            yield _plain({**target.record(row), **single}, row), execution.is_insert
-    if isinstance(statement, Insert):
-        conflict = target.record(dict(sqla.conflict_values_of(statement)))
-        if conflict:
-            # what it takes over from the row to be inserted has been looked at there
-            taken = {n: v for n, v in conflict.items() if not _is_excluded(v, statement)}
-            yield _plain(taken, {}), False
+    return _records_of(execution.statement, target, rows)
+
+
+def _records_of(
+    statement: Any, target: _Target, rows: Iterable[Any]
+) -> Iterator[tuple[Record, bool]]:
+    many = [each for batch in sqla.many_values_of(statement) for each in batch]
+    single = target.record(dict(sqla.values_of(statement)))
+    # by the keys of columns, whatever attributes are called
+    conflict = {str(getattr(n, "key", n)): v for n, v in sqla.conflict_values_of(statement)}
+    # what it takes over from the row to be inserted is looked at there
+    taken = {n: v for n, v in conflict.items() if not _is_excluded(v, statement)}
+    for row in rows:
+        for n, each in enumerate(many or [{**target.record(row), **single}]):
+            record = target.record(each)
+            # as it is sent, which is what counts where a compiled statement is used again
+            sent = {key: row[f"{key}_m{n}"] for key in record if many and f"{key}_m{n}" in row}
+            yield _plain(record | sent, row), statement.is_insert
+        if taken:
+            yield _plain(taken, row), False
 
 
 def _plain(record: Record, parameters: Mapping[str, Any]) -> Record:

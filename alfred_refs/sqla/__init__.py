@@ -18,6 +18,7 @@ from .copies import (
     without_lambdas as without_lambdas,
 )
 from .dialects import (
+    Check as Check,
     confined_dialect as confined_dialect,
     put_dialect as put_dialect,
 )
@@ -79,6 +80,7 @@ from .sessions import (
     asks as asks,
     autoflush as autoflush,
     is_flushing as is_flushing,
+    is_own_connection as is_own_connection,
     lifted as lifted,
     load_whole as load_whole,
     loads_by_itself as loads_by_itself,

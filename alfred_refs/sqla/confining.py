@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import blake2s
 from typing import Any, Protocol, cast
 
 from sqlalchemy import ColumnElement, and_, literal_column, select
@@ -38,6 +39,10 @@ _HARMFUL = re.compile(
     r"|using|set)\b",
     re.IGNORECASE,
 )
+
+
+_OURS = re.compile(r"alfred_owner_[0-9a-f]{8}_")  # what our aliases begin with
+_LONGEST = 63  # bytes of a name
 
 
 class Rules(Protocol):
@@ -82,9 +87,12 @@ def is_settled(table: FromClause) -> bool:
 def settled(table: FromClause) -> Any:
     """Return an alias for use in a criterion, which says itself which of its rows are meant.
 
-    Its name is no other's: what the criterion is on may be an alias by any name of the program's.
+    Its name is no other's: of each table it is another, and a program may give none that begins
+    as it does.
     """
-    alias = table.alias(f"alfred_owner_{table.name}")  # type: ignore[attr-defined]
+    of = cast(TableClause, table)
+    digest = blake2s(f"{of.schema}.{of.name}".encode(), digest_size=4).hexdigest()
+    alias = table.alias(f"alfred_owner_{digest}_{of.name}"[:_LONGEST])
     vars(alias)["alfred_refs_settled"] = True
     return alias
 
@@ -174,7 +182,16 @@ class ConfiningCompiler:
         with self._charging([*self._charged, *leaves]):
             return super().visit_join(join, **options)  # type: ignore[misc]
 
+    def visit_cte(self, cte: Any, *arguments: Any, **options: Any) -> Any:
+        self._check_name(cte)
+        return super().visit_cte(cte, *arguments, **options)  # type: ignore[misc]
+
+    def _check_name(self, from_: Any) -> None:
+        if _OURS.match(from_.name) and not is_settled(from_):
+            raise self._rules.refuse(f"an alias by the name {from_.name!r}")
+
     def visit_alias(self, alias: Any, **options: Any) -> Any:
+        self._check_name(alias)
         if self._alias is not None or _table_of(alias) is None:
             return super().visit_alias(alias, **options)  # type: ignore[misc]
         self._alias = alias

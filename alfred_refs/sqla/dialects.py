@@ -10,15 +10,20 @@ another entry.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from sqlalchemy import Connection
 from sqlalchemy.engine import Dialect
+from sqlalchemy.util import LRUCache
 
 from .confining import ConfiningCompiler, Rules
 
 _PARAMETERS = "alfred_refs_owner"  # of a connection: what its statements' criteria compare with
+_CHECK = "alfred_refs_check"  # of a connection: looks at what a statement is about to write
+
+Check = Callable[[Any, Sequence[Mapping[str, Any]]], None]
+"""Refuses a statement that writes, by its parameters too."""
 
 
 class _Context:
@@ -29,6 +34,12 @@ class _Context:
     dialect: Any
     isddl: bool
     root_connection: Any
+    execution_options: Mapping[str, Any]
+
+    @property
+    def _is_of_flush(self) -> bool:
+        """Whether the ORM has made the statement of instances, which are looked at as such."""
+        return isinstance(self.execution_options.get("compiled_cache"), LRUCache)
 
     @classmethod
     def _init_compiled(cls, dialect: Any, connection: Any, *arguments: Any, **options: Any) -> Any:
@@ -39,6 +50,17 @@ class _Context:
         known = (dialect, connection, dbapi_connection, execution_options, compiled, given)
         return super()._init_compiled(*known, *rest, **options)  # type: ignore[misc]
 
+    def _sent(self) -> tuple[Any, list[dict[str, Any]]]:
+        """Return the statement and what it is executed with, by the keys of its parameters too.
+
+        A statement that was compiled before is that one, with the values of that time.
+        """
+        names = {bind.key: name for bind, name in self.compiled.bind_names.items()}
+        return self.compiled.compile_state.statement, [
+            row | {key: row[name] for key, name in names.items() if name in row}
+            for row in self.compiled_parameters
+        ]
+
     def pre_exec(self) -> None:
         rules: Rules = self.dialect.confined_by
         if self.compiled is None or self.isddl:
@@ -47,6 +69,8 @@ class _Context:
             table = self.compiled.compile_state.statement.table
             owner = vars(self.root_connection).get(_PARAMETERS, {})
             rules.check_inserted(table, self.compiled_parameters, owner)
+        if (self.compiled.isinsert or self.compiled.isupdate) and not self._is_of_flush:
+            vars(self.root_connection)[_CHECK](*self._sent())
         super().pre_exec()  # type: ignore[misc]
 
 
@@ -70,7 +94,10 @@ def confined_dialect(dialect: Dialect, rules: Rules) -> Dialect:
 
 
 def put_dialect(
-    connection: Connection, dialect: Dialect, parameters: Mapping[str, Any] | None
+    connection: Connection,
+    dialect: Dialect,
+    parameters: Mapping[str, Any] | None,
+    check: Check | None = None,
 ) -> None:
     """Have a connection compile and execute by a dialect.
 
@@ -78,9 +105,11 @@ def put_dialect(
         connection: which is at work for one session at a time.
         dialect: its own, or `confined_dialect()` of that.
         parameters: what the criteria compare with, by the parameters' names; `None`: nothing.
+        check: looks at inserts and updates that are no part of a flush.
     """
     connection.dialect = dialect
-    if parameters is None:
-        vars(connection).pop(_PARAMETERS, None)
-    else:
-        vars(connection)[_PARAMETERS] = parameters
+    for name, value in ((_PARAMETERS, parameters), (_CHECK, check)):
+        if value is None:
+            vars(connection).pop(name, None)
+        else:
+            vars(connection)[name] = value

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, cast
 
+from sqlalchemy import Connection
 from sqlalchemy.engine import ChunkedIteratorResult
-from sqlalchemy.orm import ORMExecuteState, Session
+from sqlalchemy.orm import ORMExecuteState, Session, SessionTransaction
 
 from .results import Rows
 
@@ -64,6 +65,17 @@ def autoflush(session: Session) -> None:
     Leans on `Session._autoflush`, which looks whether the session wants that.
     """
     session._autoflush()
+
+
+def is_own_connection(transaction: SessionTransaction, connection: Connection) -> bool:
+    """Tell whether a session has taken a connection from an engine, and was not given it.
+
+    Leans on what a transaction notes of each connection: last, whether it is to close that.
+    """
+    while transaction.parent is not None:
+        transaction = transaction.parent
+    noted = transaction._connections.get(connection)
+    return noted is not None and bool(noted[-1])
 
 
 def asks(option: str, statement: Any, given: Mapping[str, Any]) -> bool:

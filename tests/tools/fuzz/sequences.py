@@ -73,8 +73,13 @@ class Told:
 
     def _take_row(self, table: ToolTable, row: dict[str, Any]) -> None:
         ref = row[table.own or ROW_REF]
-        if not ref.startswith("gen_"):
-            self.rows[table.name, ref] = row
+        if ref.startswith("gen_"):
+            return
+        # a row of a subclass may have been told of by that before
+        for (name, other), told in self.rows.items():
+            if other == ref and name != table.name:
+                self.rows[name, other] = told | {n: row[n] for n in told.keys() & row.keys()}
+        self.rows[table.name, ref] = row
 
 
 class SequenceRound:

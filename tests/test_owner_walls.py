@@ -1,0 +1,451 @@
+"""What stands between two owners where a program takes a way round the session.
+
+Connections that it gets hold of, what listeners write, tables and names that are alike.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import (
+    Column,
+    Engine,
+    ForeignKey,
+    Integer,
+    MetaData,
+    Table,
+    UniqueConstraint,
+    create_engine,
+    event,
+    insert,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_column, relationship
+
+from alfred_refs import (
+    ForeignRowError,
+    Ownership,
+    OwnershipError,
+    RefSession,
+    UnconfinedError,
+)
+from alfred_refs.owners.belongings import belongings_of
+from alfred_refs.sqla.confining import settled
+from tests.fix_owned import World
+from tests.owned import Ingredient, Line, Recipe, recipe_links, recipe_tags
+
+RAW = text("SELECT name FROM recipes")
+
+
+# Connections
+
+
+@pytest.mark.parametrize(
+    "connection_of",
+    [
+        lambda s: s.get_transaction().connection(Recipe),
+        lambda s: s.execute(select(Recipe.__table__)).connection,
+    ],
+    ids=["transaction", "result"],
+)
+@pytest.mark.usefixtures("world")
+def test_a_connection_of_the_session_is_confined(
+    ann: RefSession, connection_of: Callable[[RefSession], Any]
+) -> None:
+    """Whoever gets hold of it, for as long as the session has it."""
+    ann.scalars(select(Recipe)).all()
+    connection = connection_of(ann)
+    with pytest.raises(UnconfinedError, match="text"):
+        connection.execute(RAW)
+    with pytest.raises(UnconfinedError):
+        connection.exec_driver_sql("SELECT name FROM recipes")
+    assert sorted(connection.scalars(select(Recipe.__table__.c.name))) == ["all", "ann"]
+    with ann.unconfined():
+        assert len(connection.execute(RAW).all()) == 3
+    with pytest.raises(UnconfinedError):
+        connection.execute(RAW)
+    with ann.begin_nested(), pytest.raises(UnconfinedError):
+        connection.execute(RAW)
+
+
+def test_a_connection_is_as_it_was_when_the_session_is_done(
+    owned_engine: Engine, world: World, ownership: Ownership
+) -> None:
+    """The next who takes it from the pool is nobody's."""
+    engine = create_engine(owned_engine.url, pool_size=1, max_overflow=0)
+    for end in (RefSession.commit, RefSession.rollback, RefSession.close):
+        session = RefSession(engine, owner=ownership.of(world.users["ann"]))
+        session.scalars(select(Recipe)).all()
+        end(session)
+        with engine.connect() as connection:
+            assert len(connection.execute(RAW).all()) == 3
+    engine.dispose()
+
+
+def test_a_connection_of_the_program_is_confined_while_the_session_works(
+    owned_engine: Engine, world: World, ownership: Ownership
+) -> None:
+    """In between it is the program's."""
+    with owned_engine.connect() as connection:
+        session = RefSession(connection, owner=ownership.of(world.users["ann"]))
+        assert len(session.scalars(select(Recipe)).all()) == 2
+        assert len(connection.execute(RAW).all()) == 3
+        assert len(session.scalars(select(Recipe)).all()) == 2
+        session.close()
+
+
+# What listeners write
+
+
+@pytest.fixture
+def listening() -> Iterator[Callable[[Callable[[Any], None]], None]]:
+    """Have something done on the connection of each flush that inserts a recipe."""
+    listeners = list[Any]()
+
+    def listen(do: Callable[[Any], None]) -> None:
+        def before_insert(_: Any, connection: Any, __: Any) -> None:
+            do(connection)
+
+        listeners.append(before_insert)
+        event.listen(Recipe, "before_insert", before_insert)
+
+    yield listen
+    for each in listeners:
+        event.remove(Recipe, "before_insert", each)
+
+
+WAYS = ["values", "many", "class", "update"]
+
+
+def line_of(world: World, who: str, way: str) -> Any:
+    """Return a statement that has a line name a recipe."""
+    recipe = world.recipes[who]
+    given = {"id": uuid.uuid4(), "recipe_id": recipe, "text": "x"}
+    found = select(Recipe.id).where(Recipe.id == recipe).scalar_subquery()
+    table: Any = Line.__table__
+    match way:
+        case "values":
+            return insert(table).values(**given)
+        case "many":
+            return insert(table).values([given, {**given, "id": uuid.uuid4()}])
+        case "class":
+            return insert(Line).values(**given)
+        case "select":
+            return insert(table).values(**{**given, "recipe_id": found})
+        case _:
+            mine = table.c.id == world.lines["ann"]
+            return update(table).where(mine).values(recipe_id=recipe)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_a_listener_writes_names_what_the_owner_sees(
+    ann: RefSession,
+    world: World,
+    listening: Callable[[Callable[[Any], None]], None],
+    plainly: Callable[[Any], list[Any]],
+    way: str,
+) -> None:
+    """On the connection that it is given, as SQLAlchemy has it done in events of mappers."""
+    whose = ["ann"]
+    listening(lambda connection: connection.execute(line_of(world, whose[0], way)))
+    ann.add(Recipe(name="mine"))
+    ann.commit()
+    before = plainly(select(Line.recipe_id))
+    for whose[0] in ("bob", "all"):
+        ann.add(Recipe(name="other"))
+        with pytest.raises(ForeignRowError):
+            ann.flush()
+        ann.rollback()
+    assert sorted(plainly(select(Line.recipe_id))) == sorted(before)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_written_on_the_connection_names_what_the_owner_sees(
+    ann: RefSession, world: World, way: str
+) -> None:
+    """Outside of a flush, too."""
+    ann.scalars(select(Recipe)).all()
+    connection = ann.get_transaction().connection(None)  # type: ignore[union-attr]
+    connection.execute(line_of(world, "ann", way))
+    with pytest.raises(ForeignRowError):
+        connection.execute(line_of(world, "bob", way))
+
+
+def test_what_is_no_plain_value_is_refused_of_a_listener(
+    ann: RefSession, world: World, listening: Callable[[Callable[[Any], None]], None]
+) -> None:
+    """It cannot be looked at before it is written."""
+    listening(lambda connection: connection.execute(line_of(world, "bob", "select")))
+    ann.add(Recipe(name="mine"))
+    with pytest.raises(UnconfinedError, match=r"lines\.recipe_id"):
+        ann.flush()
+
+
+def test_an_association_names_what_the_owner_sees(
+    ann: RefSession, world: World, plainly: Callable[[Any], list[Any]]
+) -> None:
+    """Written by a statement or by a flush, with rows that are new or there."""
+    mine = ann.get_one(Recipe, world.recipes["ann"])
+    mine.links.append(Recipe(name="new"))
+    mine.tags.append(ann.get_one(Ingredient, world.salt))
+    ann.commit()
+    assert len(plainly(select(recipe_links.c.to_id))) == 1
+    assert plainly(select(recipe_tags.c.ingredient_id)) == [world.salt]
+    with ann.unconfined():
+        foreign = ann.get_one(Recipe, world.recipes["bob"])
+    mine.links.append(foreign)
+    with pytest.raises(ForeignRowError):
+        ann.flush()
+
+
+# Tables of a test's own
+
+
+@pytest.fixture
+def schemas(owned_engine: Engine) -> Iterator[Engine]:
+    """An engine with two schemas beside the usual one."""
+    with owned_engine.begin() as connection:
+        connection.execute(text("CREATE SCHEMA one; CREATE SCHEMA two"))
+    yield owned_engine
+    with owned_engine.begin() as connection:
+        connection.execute(text("DROP SCHEMA one CASCADE; DROP SCHEMA two CASCADE"))
+
+
+def test_tables_of_one_name_are_told_apart(schemas: Engine) -> None:
+    """Each row by its own parents, though they are called the same."""
+
+    class Local(DeclarativeBase):
+        """Declarative base of this test."""
+
+    class Top(Local):
+        __tablename__ = "things"
+        __table_args__ = {"schema": "one"}  # noqa: RUF012
+        id: Mapped[int] = mapped_column(primary_key=True)
+        owner: Mapped[int]
+
+    class Middle(Local):
+        __tablename__ = "things"
+        __table_args__ = {"schema": "two"}  # noqa: RUF012
+        id: Mapped[int] = mapped_column(primary_key=True)
+        top_id: Mapped[int] = mapped_column(ForeignKey("one.things.id"))
+        top: Mapped[Top] = relationship()
+
+    class Low(Local):
+        __tablename__ = "things"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        middle_id: Mapped[int] = mapped_column(ForeignKey("two.things.id"))
+        middle: Mapped[Middle] = relationship()
+
+    Local.metadata.create_all(schemas)
+    with Session(schemas) as plain:
+        # the keys of one level are others' keys on the next
+        plain.add_all([Top(id=1, owner=1), Top(id=2, owner=2)])
+        plain.flush()
+        plain.add_all([Middle(id=1, top_id=2), Middle(id=2, top_id=1)])
+        plain.flush()
+        plain.add_all([Low(id=1, middle_id=1), Low(id=2, middle_id=2)])
+        plain.commit()
+    ownership = Ownership({Top: "owner", Middle: "top", Low: "middle"})
+    for owner, keys in ((1, (1, 2, 2)), (2, (2, 1, 1))):
+        with RefSession(schemas, owner=ownership.of(owner)) as session:
+            found = tuple(session.scalars(select(each.id)).all() for each in (Top, Middle, Low))
+            assert found == tuple([key] for key in keys)
+            low = aliased(Low)
+            joined = select(low.id).join(low.middle).join(Middle.top)
+            assert session.scalars(joined).all() == [keys[2]]
+    Local.metadata.drop_all(schemas)
+
+
+@pytest.mark.usefixtures("world")
+def test_nobody_may_call_an_alias_as_ours_are(ann: RefSession) -> None:
+    """It would stand for the criterion's own."""
+    name = settled(Recipe.__table__).name
+    for asked in (
+        select(aliased(Recipe, name=name)),
+        select(Line).join(aliased(Recipe, name=name)),
+        select(select(Recipe).subquery(name)),
+        select(select(Recipe.id).cte(name)),
+    ):
+        with pytest.raises(UnconfinedError, match="alias by the name"):
+            ann.execute(asked)
+
+
+def test_an_upsert_names_columns_by_their_keys(schemas: Engine) -> None:
+    """SQLAlchemy renders any other name as it is: it may be that of the owner's column."""
+    metadata = MetaData()
+    notes = Table(
+        "notes",
+        metadata,
+        Column("id", Integer, primary_key=True),
+        Column("owner", Integer, key="whose"),
+        Column("note", Integer),
+    )
+
+    class Local(DeclarativeBase):
+        """Declarative base of this test."""
+
+    class Note(Local):
+        __table__ = notes
+
+    metadata.create_all(schemas)
+    with Session(schemas) as plain:
+        plain.add_all([Note(id=1, whose=1, note=1)])
+        plain.commit()
+    ownership = Ownership({Note: "whose"})
+    with RefSession(schemas, owner=ownership.of(1)) as session:
+        made = upsert(notes).values(id=1, note=2)
+        for named in ({"owner": 2}, {"whose": 2}, {notes.c.whose: 2}):
+            with pytest.raises(UnconfinedError):
+                session.execute(made.on_conflict_do_update(index_elements=["id"], set_=named))
+        session.execute(made.on_conflict_do_update(index_elements=["id"], set_={"note": 3}))
+        session.commit()
+    with Session(schemas) as plain:
+        assert plain.execute(select(notes.c.whose, notes.c.note)).all() == [(1, 3)]
+    metadata.drop_all(schemas)
+
+
+def test_attributes_called_as_other_columns_are_no_way_round(schemas: Engine) -> None:
+    """`set_=` goes by columns, whatever attributes are called."""
+
+    class Local(DeclarativeBase):
+        """Declarative base of this test."""
+
+    class Box(Local):
+        __tablename__ = "boxes"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        whose: Mapped[int]
+
+    class Item(Local):
+        __tablename__ = "items"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        whose: Mapped[int]
+        box: Mapped[int | None] = mapped_column("count")
+        count: Mapped[int | None] = mapped_column("box", ForeignKey("boxes.id"))
+
+    Local.metadata.create_all(schemas)
+    with Session(schemas) as plain:
+        plain.add_all([Box(id=1, whose=1), Box(id=2, whose=2)])
+        plain.flush()
+        plain.add(Item(id=1, whose=1))
+        plain.commit()
+    ownership = Ownership({Box: "whose", Item: "whose"})
+    with RefSession(schemas, owner=ownership.of(1)) as session:
+        made = upsert(Item).values(id=1)
+        with pytest.raises(ForeignRowError):
+            session.execute(made.on_conflict_do_update(index_elements=["id"], set_={"box": 2}))
+        session.execute(made.on_conflict_do_update(index_elements=["id"], set_={"count": 2}))
+    Local.metadata.drop_all(schemas)
+
+
+class Pages(DeclarativeBase):
+    """Declarative base of two classes between which there is no foreign key."""
+
+
+class Page(Pages):
+    """Has an owner."""
+
+    __tablename__ = "pages"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    whose: Mapped[int]
+
+
+class Word(Pages):
+    """Belongs to whom its page does."""
+
+    __tablename__ = "words"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    page_id: Mapped[int | None]
+
+    page: Mapped[Page | None] = relationship(
+        primaryjoin="foreign(Word.page_id) == Page.id", backref="words"
+    )
+
+
+@pytest.fixture
+def written(schemas: Engine) -> Iterator[RefSession]:
+    """A session of owner 1, with a page of each of two owners."""
+    Pages.metadata.create_all(schemas)
+    with Session(schemas) as plain:
+        plain.add_all([Page(id=1, whose=1), Page(id=2, whose=2)])
+        plain.commit()
+    ownership = Ownership({Page: "whose", Word: "page"})
+    with RefSession(schemas, owner=ownership.of(1)) as session:
+        yield session
+    with Session(schemas) as plain:
+        assert set(plain.scalars(select(Word.page_id))) == {1}
+    Pages.metadata.drop_all(schemas)
+
+
+def flushed(session: Session, word: Word) -> None:
+    """Save a word."""
+    session.add(word)
+    session.flush()
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda s, page: flushed(s, Word(page_id=page)),
+        lambda s, page: s.execute(insert(Word).values(page_id=page)),
+        lambda s, page: s.execute(insert(Word), [{"page_id": page}]),
+        lambda s, page: s.bulk_insert_mappings(Word, [{"page_id": page}]),
+        lambda s, page: s.bulk_save_objects([Word(page_id=page)]),
+    ],
+    ids=["flush", "values", "many", "mappings", "objects"],
+)
+def test_what_decides_need_have_no_foreign_key(
+    written: RefSession, write: Callable[[Session, int | None], Any]
+) -> None:
+    """A relationship that the database does not know of is looked at like one that it knows."""
+    write(written, 1)
+    written.commit()
+    for page in (2, 3, None):
+        with pytest.raises(ForeignRowError):
+            write(written, page)
+        written.rollback()
+    with pytest.raises(ForeignRowError):
+        written.execute(update(Word).values(page_id=2))
+    written.rollback()
+    written.scalars(select(Word)).all()[0].page_id = 2
+    with pytest.raises(ForeignRowError):
+        written.flush()
+
+
+@pytest.mark.parametrize(
+    ("unique", "args"),
+    [(False, ()), (True, ()), (False, (UniqueConstraint("code"),))],
+    ids=["several", "unique column", "constraint"],
+)
+def test_one_row_decides(unique: bool, args: tuple[Any, ...]) -> None:
+    """Where several could, the row would be everybody's whose row is among them."""
+
+    class Local(DeclarativeBase):
+        """Declarative base of this test."""
+
+    class Group(Local):
+        __tablename__ = "groups"
+        __table_args__ = args
+        id: Mapped[int] = mapped_column(primary_key=True)
+        code: Mapped[str] = mapped_column(unique=unique)
+        whose: Mapped[int]
+
+    class Member(Local):
+        __tablename__ = "members"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        code: Mapped[str]
+        group: Mapped[Group] = relationship(primaryjoin="foreign(Member.code) == Group.code")
+
+    owned = {Group: "whose", Member: "group"}
+    if unique or args:
+        assert len(belongings_of(owned, ())) == 2
+        return
+    with pytest.raises(OwnershipError, match="may lead to several rows"):
+        belongings_of(owned, ())
