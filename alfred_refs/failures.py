@@ -76,6 +76,13 @@ class Failures:
             self.hide(error)
             raise
 
+    def retold(self, error: BaseException) -> BaseException:
+        """Return what an error is told as once more, when the program wants no keys any more."""
+        again = SQLAlchemyError(str(error))
+        again.code = getattr(error, "code", None)
+        _hide([again], self.boundary.conversation, self.boundary.conversation, sent=True)
+        return again
+
     def hide(self, *errors: BaseException) -> None:
         """Word errors anew, with all that hangs on them, unless the program wants keys."""
         if not self.boundary.raw:

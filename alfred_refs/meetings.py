@@ -287,8 +287,8 @@ class Meetings:
                 else zip(ordered, record, strict=False)
             )
         for name, value in [*pairs, *sqla.selected_into(statement)]:
-            column = columns.get(name) if isinstance(name, str) else _element(name)
-            stored = _element(value)
+            column = columns.get(name) if isinstance(name, str) else element_of(name)
+            stored = element_of(value)
             if not isinstance(stored, ClauseElement) and statement is not self._statement:
                 stored = sqla.unlisted(stored)  # a record out of reach, in a CTE
             if column is not None and isinstance(stored, ClauseElement):
@@ -333,7 +333,8 @@ def _meaning(slot: Slot) -> Any:
     return tuple(s and _meaning(s) for s in slot) if isinstance(slot, tuple) else ""
 
 
-def _element(value: Any) -> Any:
+def element_of(value: Any) -> Any:
+    """Return the expression that an attribute stands for; anything else as it is."""
     return value.__clause_element__() if hasattr(value, "__clause_element__") else value
 
 

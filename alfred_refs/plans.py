@@ -12,11 +12,10 @@ from sqlalchemy import BindParameter, Executable
 from . import sqla
 from .criteria import Single, single_of
 from .entities import Entities
-from .errors import UntranslatableError
 from .exposure import Exposure
+from .filling import check_filled, check_options
 from .inputs import Inputs, inputs_of
 from .rows import Outputs, outputs_of
-from .shown import UNTYPED
 from .slots import takes_keys
 
 _CAPACITY = 500  # shapes kept: as many as SQLAlchemy's own compiled cache
@@ -31,12 +30,14 @@ class Plan:
         in_where: whether all parameters among them are plain comparisons of the WHERE.
         single: the one place where a ref goes in, if that is all there is.
         outputs: where refs come out.
+        by_text: whether instances are loaded that are to be looked at.
     """
 
     inputs: Inputs
     in_where: bool
     single: Single | None
     outputs: Outputs
+    by_text: bool
 
 
 class Plans:
@@ -62,7 +63,7 @@ class Plans:
         if plan is None:
             if sqla.has_lambdas(statement):
                 return self.of(sqla.without_lambdas(statement))
-            self.check(sqla.options_of(statement))
+            check_filled(statement, Exposure(self.entities.of_column), self.entities)
             inputs = inputs_of(statement, parameters, self.entities)
             replaced = [parameters[i] for i, slot in inputs.positions.items() if takes_keys(slot)]
             in_where = not inputs.types and sqla.stand_in_where(statement, replaced)
@@ -71,6 +72,7 @@ class Plans:
                 in_where,
                 single_of(inputs) if in_where else None,
                 outputs_of(statement, parameters, self.entities, inputs.keys),
+                sqla.loads_by_text(statement),
             )
             if shape is not None:
                 self._keep(shape, plan)
@@ -82,14 +84,7 @@ class Plans:
         Raises:
             UntranslatableError: a `with_expression()` shows keys, or what is not known.
         """
-        exposure = Exposure(self.entities.of_column)
-        for expression in sqla.expressions_of(options):
-            if exposure.of(expression) not in (None, UNTYPED):
-                raise UntranslatableError(
-                    "an attribute filled by with_expression() would show keys",
-                    "select the expression beside the class, or use session.raw_keys() or "
-                    "execution_options(raw_keys=True) in trusted code",
-                )
+        check_options(options, Exposure(self.entities.of_column))
 
     def _keep(self, shape: Hashable, plan: Plan) -> None:
         with self._lock:

@@ -32,9 +32,11 @@ from . import origins, rows, sqla, written
 from .boundary import Boundary
 from .conversation import Conversation
 from .errors import OwnershipError, SetupError
+from .filling import check_instances
 from .lifecycle import InterpretedSession, Interpreter
 from .outcome import reading
 from .owners import OwnedFlush, Owner, confine_write, confined_records
+from .plans import Plan
 from .registry import RefRegistry
 from .resolving import Named, alternates_of, put_keys
 from .session_conversation import SessionConversation
@@ -129,15 +131,19 @@ class RefSession(InterpretedSession):
     @contextmanager
     def raw_keys(self) -> Iterator[None]:
         """Show and accept keys as they are inside the `with`: for trusted application code."""
-        boundary = self._boundary
-        if boundary is None:
+        interpreter = self._interpreter
+        if interpreter is None:
             yield
             return
+        boundary = interpreter.boundary
         before, boundary.raw = boundary.raw, True
         try:
             yield
         finally:
             boundary.raw = before
+            if not before:
+                # SQLAlchemy tells the error of a flush again, to whoever goes on without rollback
+                sqla.replace_flush_error(self, interpreter.failures.retold)
 
     def get(self, entity: Any, ident: Any, **options: Any) -> Any:
         """See `Session.get`; the identity may be a ref, or have refs in it.
@@ -238,21 +244,34 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
         return _met(execution, execution.invoke_statement()) if boundary.looks_ahead else None
     execution.statement, plan, values = boundary.conversation.plans.of(execution.statement)
     named = put_keys(execution, plan, values, boundary)
-    if not (plan.outputs or _is_watched(execution) or (named and execution.parameters)):
+    is_looked_at = plan.outputs or plan.by_text or _is_watched(execution)
+    if not (is_looked_at or (named and execution.parameters)):
         return None
     result = execution.invoke_statement()
     if not execution.is_select:
         _wrote(execution, result, named)
+    return _met(execution, _shown(execution, result, plan, values))
+
+
+def _shown(
+    execution: ORMExecuteState, result: Result[Any], plan: Plan, values: Sequence[Any]
+) -> Result[Any]:
+    """Return a result that shows refs in place of keys."""
+    boundary = _interpreter(execution).boundary
+    entities = boundary.conversation.plans.entities
+    if plan.by_text:
+        look = partial(check_instances, entities=entities)
+        result = sqla.rewrite_rows(result, partial(map, look))
     if not plan.outputs or not getattr(result, "returns_rows", True):
-        return _met(execution, result)
+        return result
     alternates = alternates_of(execution, boundary)
     also = partial(boundary.new_keys, alternates) if boundary.eager else tuple
     outputs = plan.outputs.named(values)
     if outputs.unknown:
-        outputs = origins.traced(outputs, result, boundary.conversation.plans.entities)
+        outputs = origins.traced(outputs, result, entities)
     seen = reading(alternates, outputs.key_columns(), also)
     rewrite = partial(rows.with_refs, outputs=outputs, conversation=seen)
-    return _met(execution, sqla.rewrite_rows(result, partial(map, rewrite)))
+    return sqla.rewrite_rows(result, partial(map, rewrite))
 
 
 def confine(execution: ORMExecuteState) -> Result[Any] | None:

@@ -236,7 +236,7 @@ def test_discarded_drafts_are_kept_and_not_used(chat: Conversation) -> None:
     ]
     for use in uses:
         with pytest.raises(
-            DiscardedDraftError, match=r"pending: 'gen_recipe_2' \(Stew\)"
+            DiscardedDraftError, match=r"pending: 'gen_recipe_2' \(\"Stew\"\)"
         ) as caught:
             use()
         assert (caught.value.ref, caught.value.known) == (ref, ("gen_recipe_2",))
@@ -256,13 +256,12 @@ def test_what_is_no_draft_is_told_with_those_that_are(chat: Conversation, ref: s
         lambda: chat.discard_drafts(["gen_recipe_1", ref]),
         lambda: chat.reserve_keys({"gen_recipe_1": KEY, ref: KEY}),
     ]
+    first = "'gen_recipe_1' (\"" + r"a\', \'gen_recipe_7\' (\"b" + '")'
+    meant = f"did you mean {first}? " if ref.lower() == "gen_recipe_1" else ""
     for use in uses:
         with pytest.raises(UnknownDraftError) as caught:
             use()
-        assert str(caught.value) == (
-            f"{ref!r} is not a known draft; "
-            r"pending: 'gen_recipe_1' (a\', \'gen_recipe_7\' (\"b)"
-        )
+        assert str(caught.value) == f"{ref!r} is not a known draft; {meant}pending: {first}"
     assert [draft.state for draft in chat.drafts()] == ["pending"]
 
 

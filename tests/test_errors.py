@@ -63,15 +63,18 @@ EXAMPLES = [
             "recipe_1",
         ),
         (
-            "'butter chicken' is not a known recipe; did you mean 'recipe_1' (Butter Chicken)? "
-            "known: 'recipe_1' (Butter Chicken), 'recipe_2'"
+            "'butter chicken' is not a known recipe; "
+            "did you mean 'recipe_1' (\"Butter Chicken\")? "
+            "known: 'recipe_1' (\"Butter Chicken\"), 'recipe_2'"
         ),
     ),
     (
         UnknownRefError("x", "recipe", {"recipe_1": "a', 'recipe_9' (\n\"b\\"}),
         (
             "'x' is not a known recipe; "
-            r"known: 'recipe_1' (a\', \'recipe_9\' (\n\"b\\)"
+            "known: 'recipe_1' (\""
+            r"a\', \'recipe_9\' (\n\"b\\"
+            '")'
         ),
     ),
     (
@@ -91,7 +94,9 @@ EXAMPLES = [
         ),
         (
             "'gen_recipe_9' is not a known draft of entity 'recipe'; "
-            r"pending: 'gen_recipe_1' (a\'\nb), 'gen_recipe_2'"
+            "pending: 'gen_recipe_1' (\""
+            r"a\'\nb"
+            "\"), 'gen_recipe_2'"
         ),
     ),
     (

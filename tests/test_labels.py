@@ -421,9 +421,9 @@ def test_an_unknown_ref_is_answered_with_refs_and_labels(cooked: RefSession) -> 
     error = asked(cooked, "recipe_9")
 
     assert str(error) == (
-        "'recipe_9' is not a known recipe; known: 'recipe_1' (soup), 'recipe_2' (Soup), "
-        "'recipe_3' (Say \\'hi\\', \\\"you\\\"), 'recipe_4' (Pad Thai), "
-        "'recipe_5' (Butter Chicken)"
+        "'recipe_9' is not a known recipe; known: 'recipe_1' (\"soup\"), 'recipe_2' (\"Soup\"), "
+        "'recipe_3' (\"Say \\'hi\\', \\\"you\\\"\"), 'recipe_4' (\"Pad Thai\"), "
+        "'recipe_5' (\"Butter Chicken\")"
     )
     assert error.labels["recipe_5"] == "Butter Chicken"
 
@@ -450,7 +450,7 @@ def test_a_name_in_place_of_a_ref_is_answered_with_the_ref(
     assert isinstance(error, UnknownRefError)
     assert error.near == near
     if near == "recipe_5":
-        assert "; did you mean 'recipe_5' (Butter Chicken)? known: " in str(error)
+        assert "; did you mean 'recipe_5' (\"Butter Chicken\")? known: " in str(error)
 
 
 def test_the_row_that_is_meant_is_among_the_known(cooked: RefSession) -> None:

@@ -67,11 +67,11 @@ class BadRefError(RefError):
 
     def _named(self, ref: str) -> str:
         label = self.labels.get(ref)
-        return repr(ref) if label is None else f"{ref!r} ({_inert(label)})"
+        return repr(ref) if label is None else f'{ref!r} ("{_inert(label)}")'
 
 
 def _inert(label: str) -> str:
-    """Return a label that can neither end a line nor pass for a ref in quotes."""
+    """Return a label that can end neither its quotes nor a line, nor pass for a ref in quotes."""
     line = label.translate(_QUOTES)
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in line)
 

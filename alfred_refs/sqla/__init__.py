@@ -31,6 +31,10 @@ from .engines import (
     root_of as root_of,
     wait_for as wait_for,
 )
+from .filling import (
+    attributes_filled as attributes_filled,
+    loads_by_text as loads_by_text,
+)
 from .flushes import save_in_order as save_in_order, states_in_circle as states_in_circle
 from .mapping import (
     added_to as added_to,
@@ -84,6 +88,7 @@ from .sessions import (
     lifted as lifted,
     load_whole as load_whole,
     loads_by_itself as loads_by_itself,
+    replace_flush_error as replace_flush_error,
     watch_adding as watch_adding,
     watch_loading as watch_loading,
 )

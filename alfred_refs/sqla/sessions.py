@@ -67,6 +67,20 @@ def autoflush(session: Session) -> None:
     session._autoflush()
 
 
+def replace_flush_error(
+    session: Session, change: Callable[[BaseException], BaseException]
+) -> None:
+    """Change the error of a flush that is told until the session is rolled back.
+
+    Leans on `SessionTransaction._rollback_exception`, which `PendingRollbackError` quotes.
+    """
+    transaction = session.get_nested_transaction() or session.get_transaction()
+    while transaction is not None:
+        if transaction._rollback_exception is not None:
+            transaction._rollback_exception = change(transaction._rollback_exception)
+        transaction = transaction.parent
+
+
 def is_own_connection(transaction: SessionTransaction, connection: Connection) -> bool:
     """Tell whether a session has taken a connection from an engine, and was not given it.
 

@@ -197,8 +197,9 @@ def test_a_key_is_told_as_a_key(session: RefSession, toolset: Toolset, known: Na
         error = toolset.call(session, tool, {**asked, **more})["error"]
         assert (error["code"], error["ref"]) == ("raw_key", None)
         assert error["message"] == (
-            "a database key cannot be used here; give a ref; known: 'dish_1' (Curry), 'dish_2' "
-            "(Korma), 'dish_3' (Soup), 'dish_4' (Saved)"
+            "a database key cannot be used here; give a ref; known: 'dish_1' (\"Curry\"), "
+            "'dish_2' "
+            '("Korma"), \'dish_3\' ("Soup"), \'dish_4\' ("Saved")'
         )
 
 

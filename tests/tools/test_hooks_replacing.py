@@ -285,8 +285,8 @@ def test_a_question_of_a_hook_is_checked_as_a_models(
     assert error["code"] == "unknown_draft"
     assert error["known"] == drafts
     assert error["message"] == (
-        "'gen_dish_9' is not a known draft of entity 'dish'; pending: 'gen_dish_1' (dal), "
-        "'gen_dish_2' (raita), 'gen_dish_3' (naan)"
+        "'gen_dish_9' is not a known draft of entity 'dish'; pending: 'gen_dish_1' (\"dal\"), "
+        "'gen_dish_2' (\"raita\"), 'gen_dish_3' (\"naan\")"
     )
 
 

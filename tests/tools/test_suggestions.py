@@ -119,7 +119,7 @@ def test_a_ref_among_other_words_is_probably_meant(call: Call, text: str) -> Non
     error = call("db_read", table="dishes", filters=by("id", text))["error"]
 
     assert (error["code"], error["near"]) == ("unknown_ref", "dish_2")
-    assert "did you mean 'dish_2' (Korma)?" in error["message"]
+    assert "did you mean 'dish_2' (\"Korma\")?" in error["message"]
 
 
 @pytest.mark.parametrize(
