@@ -22,6 +22,7 @@ from .calls import Call
 from .cursors import Cursor, carried, cursor_of, question_of
 from .drafted import Drafted, DraftRows, drafted, number_of
 from .errors import InvalidCursorError, InvalidFilterError, NoSemanticSearchError
+from .fates import check_there
 from .filters import Condition, Conditions, Keys, chosen_refs, refs_of
 from .grammar import check_filters, is_semantic
 from .hooks import Reading, Row
@@ -81,6 +82,8 @@ class Reader:
         limit = most if asked.limit is None else min(asked.limit, most)
         page = _Page(shape_of(table, asked.columns, reading.include), limit, cursor, drafts)
         instances, more = self._instances(reading, page)
+        if not more and cursor is None:
+            self._check_named(reading, page, instances)
         found = self._drafts(reading, page)
         entries = self._merged(reading, page, instances, found)
         rendering = self._call.rendering(
@@ -167,6 +170,23 @@ class Reader:
             statement = statement.options(*map(undefer, by))
         found = self._all(statement, reading, page)
         return found[: page.limit], len(found) > page.limit
+
+    def _check_named(self, reading: Reading, page: _Page, found: Sequence[Any]) -> None:
+        """Check that rows are there which are named and not found, or where nothing is found.
+
+        Raises:
+            GoneRefError: one is not.
+        """
+        asked, table = reading.arguments, page.shape.table
+        if reading.keys is not None or reading.empty or not (asked.filters or asked.or_filters):
+            return
+        named = self._resolved(asked, table, page.drafts)
+        if found and named:
+            chosen = {*chosen_refs([*asked.filters, *asked.or_filters], table)}
+            chosen.difference_update(self._call.refs_of(found, table))
+            named = {ref: key for ref, key in named.items() if ref[0] in chosen}
+        if named:
+            reading.notes += check_there(self._call, named)
 
     def _in_given_order(
         self, reading: Reading, page: _Page, conditions: Sequence[Condition]

@@ -25,7 +25,8 @@ from .errors import (
     UnexpectedRowError,
 )
 from .expected import differences, expected_loaders
-from .filters import Condition, Conditions, chosen_refs, refs_of
+from .fates import check_there
+from .filters import Condition, Conditions, Keys, chosen_refs, refs_of
 from .hooks import Row, Writing
 from .payloads import (
     Record,
@@ -66,11 +67,12 @@ class Writer:
         if drafts:
             return DraftWriter(self._call, table, drafts).update(arguments)
         record = changes(table, arguments.data)
-        conditions = self._conditions(table, arguments, [record])
+        named = self._named(table, arguments, [record])
+        conditions = Conditions(named).all_of(arguments.filters, table)
         writing = self._begun("update", table, arguments, [record])
         instances = self._locked("db_update", table, conditions, arguments.expect)
         if not instances:
-            return self._nothing(writing, table, conditions, "rows")
+            return self._nothing(writing, table, conditions, named, "rows")
         beside = Changes(self._call, arguments)
         groups = [*beside.by_table(instances)]
         for nearest, _ in groups:  # before any hook is asked
@@ -97,11 +99,12 @@ class Writer:
         drafts = self._drafts_named(table, arguments)
         if drafts:
             return DraftWriter(self._call, table, drafts).delete(arguments)
-        conditions = self._conditions(table, arguments, [])
+        named = self._named(table, arguments, [])
+        conditions = Conditions(named).all_of(arguments.filters, table)
         writing = self._begun("delete", table, arguments, [])
         instances = self._locked("db_delete", table, conditions, arguments.expect)
         if not instances:
-            return self._nothing(writing, table, conditions, "deleted")
+            return self._nothing(writing, table, conditions, named, "deleted")
         refs = self._call.refs_of(instances, table)
         beside = Changes(self._call, arguments)
         others = Deleter(self._call, table, beside).delete(instances)
@@ -149,16 +152,16 @@ class Writer:
         """Return the drafts that filters name as rows of a table."""
         return self._call.drafts_named(chosen_refs(arguments.filters, table), table.entity)
 
-    def _conditions(
+    def _named(
         self,
         table: ToolTable,
         arguments: DbUpdate | DbDelete,
         records: list[Record],
-    ) -> list[Condition]:
-        """Return what filters ask for, once all refs are known to name something."""
-        refs = refs_of(arguments.filters, table)
+    ) -> Keys:
+        """Return the keys that refs in filters name, once all refs are known to name something."""
+        refs = [*refs_of(arguments.filters, table)]
         keys = self._call.resolved([*refs, *refs_of_records(table, records)])
-        return Conditions(keys).all_of(arguments.filters, table)
+        return {ref: keys[ref] for ref in refs}
 
     def _locked(
         self,
@@ -188,13 +191,20 @@ class Writer:
         return instances
 
     def _nothing(
-        self, writing: Writing, table: ToolTable, conditions: Sequence[Condition], name: str
+        self,
+        writing: Writing,
+        table: ToolTable,
+        conditions: Sequence[Condition],
+        named: Keys,
+        name: str,
     ) -> dict[str, Any]:
         """Return the answer if there is no row.
 
         Raises:
+            GoneRefError: a row that is named is not there.
             ForeignRowToolError: there are some to be read, and none to be changed.
         """
+        hidden = check_there(self._call, named)
         if self._call.writable(table):
             readable = (
                 select(table.model)
@@ -207,4 +217,4 @@ class Writer:
             if refs:
                 raise ForeignRowToolError(refs[0], None, refs)
         answer: dict[str, Any] = {"table": table.name, name: [], "count": 0}
-        return self._call.finished(answer, [*writing.notes, _NOTHING])
+        return self._call.finished(answer, [*writing.notes, *hidden, _NOTHING])
