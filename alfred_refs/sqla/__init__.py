@@ -53,6 +53,7 @@ from .mapping import (
     pairs_in as pairs_in,
     plain as plain,
     put_related as put_related,
+    related_to as related_to,
     reverse_of as reverse_of,
     state_of as state_of,
     tables as tables,

@@ -13,6 +13,7 @@ from sqlalchemy.orm.base import (
     NO_VALUE,
     PASSIVE_NO_INITIALIZE,
     LoaderCallableStatus,
+    PassiveFlag,
     instance_state,
 )
 from sqlalchemy.orm.collections import collection_adapter
@@ -125,6 +126,18 @@ def added_to(state: InstanceState[Any], relationship: str) -> list[InstanceState
     """Return the states of the instances that a relationship has new, without loading any."""
     history = state.get_history(relationship, PASSIVE_NO_INITIALIZE)
     return [instance_state(each) for each in history.added or () if each is not None]
+
+
+def related_to(state: InstanceState[Any], relationship: str) -> list[InstanceState[Any]]:
+    """Return the states of what a relationship leads to, loaded as a flush that deletes does it.
+
+    Leans on the flags with which `UOWTransaction.get_attribute_history` loads.
+    """
+    impl = cast(Any, state.manager[relationship]).impl
+    flag = PassiveFlag
+    flags = flag.PASSIVE_OFF | flag.LOAD_AGAINST_COMMITTED | flag.NO_RAISE
+    history = impl.get_history(state, state.dict, flags)
+    return [instance_state(each) for each in history.sum() if each is not None]
 
 
 def new_collection(attribute: Any) -> Any:

@@ -8,7 +8,7 @@ along, its rules alone hold for what refers to that. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -35,6 +35,9 @@ class Edge:
         effect: what becomes of referring rows.
         said: whether the mapping or the schema says so, and it is not the default of the ORM.
         by_orm: whether the unit of work does it, and not the database.
+        names: the relationships by which the unit of work finds the rows, where it looks for
+            those of each instance: it may find fewer than refer.
+        unseen: what becomes of those that it does not find, `None` for nothing.
     """
 
     table: Table
@@ -43,6 +46,8 @@ class Edge:
     effect: Effect
     said: bool = True
     by_orm: bool = False
+    names: tuple[str, ...] = ()
+    unseen: Edge | None = None
 
 
 def edges_to(mapper: Mapper[Any] | None, table: Table, *, by_orm: bool = True) -> Iterator[Edge]:
@@ -65,7 +70,8 @@ def edges_to(mapper: Mapper[Any] | None, table: Table, *, by_orm: bool = True) -
             ours, theirs = zip(*pairs, strict=True)
             unlinked: Effect = "unlink" if _may_be_null(theirs) else "stay"
             effect = "delete" if each.cascade.delete else unlinked
-            yield Edge(theirs[0].table, theirs, ours, effect, each.cascade.delete, by_orm=True)
+            is_said, names = each.cascade.delete, (each.key,)
+            yield Edge(theirs[0].table, theirs, ours, effect, is_said, by_orm=True, names=names)
 
 
 def edges_by_update(
@@ -103,7 +109,7 @@ def _rule(said: str | None) -> str:
     return str(said or "").upper().partition("(")[0].strip()
 
 
-def _edge(constraint: ForeignKeyConstraint, by: list[RelationshipProperty[Any]]) -> Edge:
+def _edge(constraint: ForeignKeyConstraint, by: Sequence[RelationshipProperty[Any]]) -> Edge:
     rule = _rule(constraint.ondelete)
     effect, said, by_orm = _RULES.get(rule, "stay"), True, False
     for each in by:
@@ -119,7 +125,9 @@ def _edge(constraint: ForeignKeyConstraint, by: list[RelationshipProperty[Any]])
     is_unfit = effect == "unlink" and rule != "SET DEFAULT" and not _may_be_null(columns)
     if is_unfit or (effect == "delete" and not by_orm and _is_part(constraint.table)):
         effect, said = "stay", True
-    return Edge(constraint.table, columns, referred, effect, said, by_orm)
+    names = [each.key for each in by if each.direction is ONETOMANY and not each.passive_deletes]
+    unseen = _edge(constraint, ()) if by_orm and names else None
+    return Edge(constraint.table, columns, referred, effect, said, by_orm, tuple(names), unseen)
 
 
 def _is_part(table: Table) -> bool:
@@ -154,9 +162,7 @@ def _constraints_to(mapper: Mapper[Any] | None, table: Table) -> Iterator[Foreig
 
 def _columns_of(relationship: RelationshipProperty[Any]) -> set[Any]:
     """Return the columns that a relationship sets to null or deletes with, in another table."""
-    if relationship.direction is ONETOMANY:
-        return {*relationship.remote_side}
-    if relationship.direction is MANYTOMANY:
+    if relationship.direction in (ONETOMANY, MANYTOMANY):  # without those of other criteria
         return {theirs for _, theirs in relationship.synchronize_pairs}
     return set()
 

@@ -200,8 +200,13 @@ def _refused(said: Mapping[str, Any], tool: str, table: ToolTable) -> ToolError 
         return ToolError("invalid_value", message, field=None)
     if state == _RAISED and tool != "db_read":
         return CheckFailedError(table.name)
+    referring = said.get("table_name")
     if state in ("23503", "23001") and tool == "db_delete":
-        return StillReferencedError(table.name, _name_of(said.get("table_name"), table))
+        return StillReferencedError(table.name, _name_of(referring, table))
+    is_referred = state == "23503" and referring not in (None, *table.database_names)
+    if tool == "db_update" and (is_referred or state == "23001"):
+        known = _name_of(referring, table)
+        return StillReferencedError(table.name, known, done="changed in")
     return _violation(state, said.get("constraint_name"), said.get("column_name"), table)
 
 

@@ -155,7 +155,14 @@ def _check_said_once(table: ToolTable, payload: Mapping[str, Any]) -> None:
     Raises:
         InvalidValueError: they are two.
     """
+    by_columns: dict[tuple[str, ...], str] = {}
     for name, columns in table.references().items():
+        if payload.get(name) is not None:
+            other = by_columns.setdefault(tuple(columns), name)
+            if payload[other] != payload[name]:
+                raise InvalidValueError(
+                    name, f"what {other!r} says: give one of the two, without the other"
+                )
         if name in payload and len(columns) == 1 and columns[0] in payload:
             said, column = payload[name] or None, payload[columns[0]] or None
             if said != column and not (isinstance(said, dict) and column is None):

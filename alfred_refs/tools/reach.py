@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from sqlalchemy import Column, Select, Table, func, inspect, select, true, tuple_
@@ -181,14 +181,41 @@ class Searcher:
             return
         for start in range(0, len(group), _CHUNK):
             keys = [each.key for each in group[start : start + _CHUNK]]
-            for found in self._rows(edge, mapper, group[0], keys):
-                yield from self._note(found, edge)
+            rows = [*self._rows(edge, mapper, group[0], keys)]
+            there = self._found_by_orm(edge, group[start : start + _CHUNK]) if rows else None
+            for found in rows:
+                of = edge if there is None or found.identity in there else edge.unseen
+                if of is not None:
+                    yield from self._note(replace(found, said=of.said, by_orm=of.by_orm), of)
+
+    def _found_by_orm(self, edge: Edge, group: Sequence[Found]) -> set[Any] | None:
+        """Return the rows that the unit of work finds as it deletes others; `None` for all.
+
+        It loads them by relationships: such as have criteria, or lead to a subclass, find fewer
+        rows than refer, and so may what the application adds to each of its statements. They
+        would be loaded by the flush, if not here.
+        """
+        if not edge.names:
+            return None
+        found, identity_map = set[Any](), self._call.session.identity_map
+        for each in group:
+            mapper = cast("Mapper[Any]", each.mapper)
+            instance = identity_map.get(mapper.identity_key_from_primary_key(each.key))
+            if instance is None:  # it is not there to be deleted yet
+                return None
+            with self._call.session.no_autoflush:
+                for name in edge.names:
+                    related = sqla.related_to(sqla.state_of(instance), name)
+                    found.update(state.key[:2] for state in related if state.key is not None)
+        return found
 
     def _is_needless(self, edge: Edge, mapper: Mapper[Any] | None) -> bool:
         """Tell whether it makes no difference which rows refer in one way.
 
         What no model may use goes or is changed as the mapping and the schema say, unnamed.
         """
+        if edge.unseen is not None and not self._is_needless(edge.unseen, mapper):
+            return False
         if self._is_listed(edge.table) or not edge.said or edge.effect == "stay":
             return False
         if edge.effect == "delete":
@@ -197,13 +224,17 @@ class Searcher:
         return edge.effect == "unlink" or not any(edges_by_update(mapper, edge.table, columns))
 
     def _is_listed(self, table: Table) -> bool:
+        mapper = sqla.mapper_of_table(table)
+        if mapper is not None and self._tables.of_model(mapper.class_) is not None:
+            return True
         return any(table in inspect(each.model).mapper.tables for each in self._tables)
 
     def _note(self, found: Found, edge: Edge) -> Iterator[Found]:
         if edge.effect == "delete":
             yield from self._deleted(found)
         elif edge.effect == "follow":
-            if self._entered(found, self.reach.followed):
+            is_nulled = None in found.written.values()
+            if self._entered(found, self.reach.unlinked if is_nulled else self.reach.followed):
                 yield found
         elif edge.effect == "unlink":
             self._entered(found, self.reach.unlinked)
@@ -289,7 +320,8 @@ class Searcher:
     def _listed(self, mapper: Mapper[Any] | None, edge: Edge) -> ToolTable | None:
         """Return what the model knows rows by: their class, or another one on their table."""
         found = None if mapper is None else self._tables.of_model(mapper.class_)
-        same = (t for t in self._tables if inspect(t.model).local_table is edge.table)
+        roots = (t for t in self._tables if inspect(t.model).mapper.inherits is None)
+        same = (t for t in roots if inspect(t.model).local_table is edge.table)
         return next(same, None) if found is None and _is_root(mapper) else found
 
 

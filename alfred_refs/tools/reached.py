@@ -55,7 +55,11 @@ class Reached:
     def told(self, reach: Reach) -> dict[str, list[str]]:
         """Return what a model is told of rows, once hooks were asked of those that are changed."""
         along = reach.along()
-        unlinked = [each for each in reach.left(reach.unlinked) if _is_beside(each, reach)]
+        unlinked = [
+            each
+            for each in reach.left(reach.unlinked)
+            if _is_beside(each, reach) and each.identity not in reach.followed
+        ]
         followed = [each for each in reach.followed.values() if _is_beside(each, reach)]
         links = reach.left(reach.linked)
         for table, same in grouped(along, lambda each: each.tool_table).items():
