@@ -76,12 +76,12 @@ def microsecond_of(value: Any) -> int:
 
 
 def is_exact(type_: TypeEngine[Any]) -> bool:
-    """Tell whether a value is loaded as it is: no decimal as float or back, no months as days."""
+    """Tell whether nothing is rounded when a value is loaded: a decimal to a float, or back."""
     if isinstance(type_, Float):  # which is a `Numeric`, too, in SQLAlchemy 2.0
         return not type_.asdecimal
     if isinstance(type_, Numeric):
         return bool(type_.asdecimal)
-    return not isinstance(type_, Interval | INTERVAL | TypeDecorator)
+    return isinstance(type_, Interval) or not isinstance(type_, TypeDecorator)
 
 
 def stored_type(type_: TypeEngine[Any]) -> TypeEngine[Any]:

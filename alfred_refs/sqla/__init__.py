@@ -50,6 +50,7 @@ from .mapping import (
     mappers as mappers,
     mappers_of as mappers_of,
     new_collection as new_collection,
+    orphaned_by as orphaned_by,
     pairs_in as pairs_in,
     plain as plain,
     put_related as put_related,

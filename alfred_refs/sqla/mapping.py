@@ -128,16 +128,26 @@ def added_to(state: InstanceState[Any], relationship: str) -> list[InstanceState
     return [instance_state(each) for each in history.added or () if each is not None]
 
 
-def related_to(state: InstanceState[Any], relationship: str) -> list[InstanceState[Any]]:
-    """Return the states of what a relationship leads to, loaded as a flush that deletes does it.
+# with which `UOWTransaction.get_attribute_history` loads
+_AS_FLUSHED = PassiveFlag.PASSIVE_OFF | PassiveFlag.LOAD_AGAINST_COMMITTED | PassiveFlag.NO_RAISE
 
-    Leans on the flags with which `UOWTransaction.get_attribute_history` loads.
-    """
+
+def related_to(state: InstanceState[Any], relationship: str) -> list[InstanceState[Any]]:
+    """Return the states of what a relationship leads to, loaded as a flush that deletes does."""
     impl = cast(Any, state.manager[relationship]).impl
-    flag = PassiveFlag
-    flags = flag.PASSIVE_OFF | flag.LOAD_AGAINST_COMMITTED | flag.NO_RAISE
-    history = impl.get_history(state, state.dict, flags)
+    history = impl.get_history(state, state.dict, _AS_FLUSHED)
     return [instance_state(each) for each in history.sum() if each is not None]
+
+
+def orphaned_by(state: InstanceState[Any]) -> Iterator[Any]:
+    """Yield the instances that a flush of another one deletes, because that has let go of them."""
+    for each in state.mapper.relationships:
+        if each.cascade.delete_orphan and not each.viewonly:
+            impl = cast(Any, state.manager[each.key]).impl
+            history = impl.get_history(state, state.dict, _AS_FLUSHED)
+            for other in history.deleted or ():
+                if other is not None and not impl.hasparent(instance_state(other)):
+                    yield other
 
 
 def new_collection(attribute: Any) -> Any:

@@ -26,9 +26,11 @@ from .arguments import DbCreate, NewRows
 from .batches import Batch, check_said, together
 from .changes import Changes, put, replaced
 from .claims import Said, check_held, said_of
+from .deleting import Deleter
 from .draft_writing import changed_content, whole_draft
 from .drafted import check_of
-from .errors import InvalidArgumentsError, TooManyRowsError
+from .errors import ForeignRowToolError, InvalidArgumentsError, TooManyRowsError
+from .fates import check_there
 from .hooks import Writing
 from .payloads import (
     check_complete,
@@ -72,14 +74,15 @@ class Creator(Writer):
             self._prepare(batch)
         changes = Changes(self._call, arguments)
         taken = self._take(batches, drafts, changes)
-        theirs = self._session.dirty  # what hooks have changed
+        theirs, let_go = self._session.dirty, self._orphans()  # what hooks have changed
         builder = self._build(batches, said)
-        self._hold(changes, theirs.union(taken))
+        orphans = [each for each in self._orphans() if each not in let_go]
+        beside = self._hold(changes, theirs.union(taken), orphans, tables[0])
         self._session.flush()
         answers = [self._answer(batch, builder) for batch in batches]
         notes = [n for batch in inside for n in self._answer(batch, builder).get("notes", [])]
         notes += changes.end()
-        return together(answers, self._saved(batches, builder), notes)
+        return together(answers, self._saved(batches, builder), notes) | beside
 
     @property
     def _entities(self) -> Entities:
@@ -219,18 +222,38 @@ class Creator(Writer):
         record = changes.update(table, [instance], dict(given), given)
         put([instance], {name: value for name, value in record.items() if name not in given})
 
-    def _hold(self, changes: Changes, known: IdentitySet) -> None:
+    def _hold(
+        self, changes: Changes, known: IdentitySet, orphans: Sequence[Any], of: ToolTable
+    ) -> dict[str, list[str]]:
         """Hold what the mapping has changed in rows that are there, as one was related to another.
+
+        Args:
+            changes: of the call.
+            known: rows that were changed before.
+            orphans: rows that the flush deletes, because others have let go of them.
+            of: the table in which rows are created.
+
+        Returns:
+            the refs of what goes, and of what goes with it or loses its reference.
 
         Raises:
             ToolError: that is not for the model to do.
         """
+        told = Deleter(self._call, of, changes).orphans(orphans) if orphans else {}
         others = [pair for each in self._session.dirty for pair in replaced(each)]
+        held = known.union(orphans)
         for instance, columns in others:
-            for table, rows in changes.by_table([] if instance in known else [instance]):
+            for table, rows in changes.by_table([] if instance in held else [instance]):
                 table.check("delete")  # as an orphan
                 record = changes.update(table, rows, dict.fromkeys(columns), columns)
                 put(rows, {name: value for name, value in record.items() if name not in columns})
+        return told
+
+    def _orphans(self) -> IdentitySet:
+        """Return the rows that a flush would delete because others have let go of them."""
+        with self._session.no_autoflush:
+            dirty = map(sqla.state_of, self._session.dirty)
+            return IdentitySet(each for state in dirty for each in sqla.orphaned_by(state))
 
     def _build(self, batches: Sequence[Batch], said: Said) -> Builder:
         """Make the instances: all of them before they are related to each other.
@@ -261,13 +284,15 @@ class Creator(Writer):
 
         Raises:
             BadRefError: there is none, as of a draft that the call does not save.
+            ForeignRowToolError: it is not for the session to see.
         """
         entity = self._entities.name_of(class_)
-        self._call.resolved([(ref, entity)])
+        named = self._call.resolved([(ref, entity)])
         with self._session.no_autoflush:
             found = self._session.get(class_, ref)
         if found is None:
-            raise self._call.conversation.gone(ref, entity)
+            check_there(self._call, named)
+            raise ForeignRowToolError(ref, None)
         return found
 
     # Answers

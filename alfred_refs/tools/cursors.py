@@ -32,6 +32,7 @@ class Cursor(BaseModel):
         question: a digest of what was asked.
         after: what the last row had in the columns of the order, as JSON; `None` where one of
             these is not to be `carried`: they are looked up then.
+        seen: a digest of what the last row had, where that is looked up.
         ref: the last row's ref.
         shown: how many rows were shown, where a hook gave the order.
         drafts: the numbers of the drafts that were shown; the other fields are of rows.
@@ -41,6 +42,7 @@ class Cursor(BaseModel):
 
     question: str
     after: list[Any] | None = []
+    seen: str | None = None
     ref: str | None = None
     shown: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     drafts: list[int] = []
@@ -55,13 +57,16 @@ def carried(values: Values, value: Any) -> bool:
     """Tell whether a cursor may have a value, and gives it back as the database has it.
 
     It may be short, and have no key in it. Of days at the ends of the calendar nobody knows: some
-    drivers have infinity there, and in another time zone they are none.
+    drivers have infinity there, and in another time zone they are none; and psycopg has no time at
+    all for an infinite one.
     """
     shown = values.show(value)
     if isinstance(shown, str) and (len(shown) > _LONGEST or find_keys(shown)):
         return False
     if not values.exact or getattr(value, "year", None) in (dt.MINYEAR, dt.MAXYEAR):
         return value is None
+    if value == dt.timedelta():
+        return False
     try:
         return bool(values.accept(shown) == value)
     except UnfitValueError:  # as infinity, and what is not a number
@@ -70,8 +75,12 @@ def carried(values: Values, value: Any) -> bool:
 
 def question_of(read: DbRead) -> str:
     """Return a digest of what a cursor belongs to: all but how much is shown of it."""
-    asked = read.model_dump(exclude={"cursor", "limit", "columns"}, mode="json")
-    text = json.dumps(asked, sort_keys=True)
+    return digest_of(read.model_dump(exclude={"cursor", "limit", "columns"}, mode="json"))
+
+
+def digest_of(value: Any) -> str:
+    """Return a digest of a JSON value."""
+    text = json.dumps(value, sort_keys=True)
     return hashlib.blake2s(text.encode(), digest_size=8).hexdigest()
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 from sqlalchemy.exc import CircularDependencyError
 
+from alfred_refs import sqla
+
 from .calls import Call
 from .changes import Changes
 from .errors import CircularReferenceError
@@ -63,6 +65,22 @@ class Deleter:
         except CircularDependencyError:
             raise CircularReferenceError(self._table.name) from None
         return told
+
+    def orphans(self, instances: Sequence[Any]) -> dict[str, list[str]]:
+        """Return what a flush changes that deletes rows because others let go of them.
+
+        Raises:
+            ToolError: it is not for the model to change.
+        """
+        session, searcher = self._call.session, Searcher(self._call, "db_create")
+        with session.no_autoflush:  # nothing is sent before it is held
+            reach = searcher.search(instances, along=True)
+            for each in session.dirty:  # those that let go refer to something else
+                key = sqla.state_of(each).key
+                for found in (reach.unlinked, reach.staying):
+                    found.pop(key and key[:2], None)
+            self._hold(reach)
+            return self._reached.told(reach)
 
     def _hold(self, reach: Reach) -> None:
         """Check that all that is reached is for the model to change.

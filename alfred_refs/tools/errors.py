@@ -199,13 +199,14 @@ class InvalidOrderError(ToolError):
 class InvalidCursorError(ToolError):
     """The cursor belongs to another question, was changed, or needs a row that is gone."""
 
-    def __init__(self, *, gone: str | None = None) -> None:
+    def __init__(self, *, gone: str | None = None, changed: str | None = None) -> None:
         message = (
             "the cursor does not belong to this read; give the cursor of the last answer with the "
             "same table, filters and order, or read again from the start without one"
         )
-        if gone is not None:
-            fact = f"{gone!r}, the row where the last answer ended, is not there any more"
+        if gone is not None or changed is not None:
+            fate = "is not there any more" if changed is None else "has changed since"
+            fact = f"{gone or changed!r}, the row where the last answer ended, {fate}"
             message = f"{fact}; read again from the start without cursor"
         super().__init__("invalid_cursor", message)
 

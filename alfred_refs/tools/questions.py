@@ -6,7 +6,7 @@ more is asked for than is shown, which tells whether there are more. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ from sqlalchemy.orm import aliased
 
 from alfred_refs.keys import Key
 
-from .cursors import Cursor
+from .cursors import Cursor, digest_of
 from .errors import (
     InvalidArgumentsError,
     InvalidCursorError,
@@ -94,12 +94,19 @@ class Order:
         return beyond
 
     def place(self, key: Key) -> Select[Any]:
-        """Return a statement of the row where a read stopped: one value, if the row is there."""
+        """Return a statement of what orders the row where a read stopped, if it is there."""
         model = self.table.model
         identity = [getattr(model, name) for name in self.table.identity]
         parts = self.table.parts_of(key)
         is_row = (name == part for name, part in zip(identity, parts, strict=True))
-        return select(literal(1)).select_from(model).where(*is_row)
+        columns = (getattr(model, column.name) for column in self.columns)
+        return select(literal(1), *columns).select_from(model).where(*is_row)
+
+    def seen(self, values: Iterable[Any]) -> str:
+        """Return a digest of what a row has in the columns of the order."""
+        return digest_of(
+            [column.values.show(each) for column, each in zip(self.columns, values, strict=True)]
+        )
 
     def _looked_up(self, column: ToolColumn, parts: Sequence[Any]) -> Any:
         """Return what the last row has in a column now."""

@@ -109,7 +109,7 @@ class Searcher:
         tool: whose call it is.
     """
 
-    def __init__(self, call: Call, tool: Literal["db_delete", "db_update"]) -> None:
+    def __init__(self, call: Call, tool: Literal["db_create", "db_delete", "db_update"]) -> None:
         self._call = call
         self._tool = tool
         self._tables = call.setting.tables
@@ -214,7 +214,8 @@ class Searcher:
 
         What no model may use goes or is changed as the mapping and the schema say, unnamed.
         """
-        if edge.unseen is not None and not self._is_needless(edge.unseen, mapper):
+        rest = edge.unseen
+        if rest is not None and rest.effect != "stay" and not self._is_needless(rest, mapper):
             return False
         if self._is_listed(edge.table) or not edge.said or edge.effect == "stay":
             return False

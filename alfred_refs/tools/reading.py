@@ -233,8 +233,12 @@ class Reader:
         if not keys:
             raise InvalidCursorError
         beyond = order.beyond(cursor, keys[0])
-        if cursor.after is None and self._call.session.scalar(order.place(keys[0])) is None:
-            raise InvalidCursorError(gone=str(ref))
+        if cursor.after is None:
+            row = self._call.session.execute(order.place(keys[0])).first()
+            if row is None:
+                raise InvalidCursorError(gone=str(ref))
+            if order.seen(row[1:]) != cursor.seen:
+                raise InvalidCursorError(changed=str(ref))
         return beyond
 
     def _next(
@@ -250,11 +254,14 @@ class Reader:
             before = page.cursor or Cursor(question=asked)
             return before.model_copy(update={"drafts": drafts})
         last, table = shown[-1], page.shape.table
-        columns = order_of(reading, table).columns
-        values = [(column.values, getattr(last, column.name)) for column in columns]
-        after = [of.show(v) for of, v in values] if all(starmap(carried, values)) else None
+        order = order_of(reading, table)
+        values = [(column.values, getattr(last, column.name)) for column in order.columns]
         [ref] = self._call.refs_of([last], table)
-        return Cursor(question=asked, after=after, ref=ref, drafts=drafts)
+        if all(starmap(carried, values)):
+            after = [of.show(value) for of, value in values]
+            return Cursor(question=asked, after=after, ref=ref, drafts=drafts)
+        seen = order.seen(value for _, value in values)
+        return Cursor(question=asked, after=None, seen=seen, ref=ref, drafts=drafts)
 
 
 @dataclass(frozen=True, slots=True)

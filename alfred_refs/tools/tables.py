@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from sqlalchemy import Column, Table, inspect
 from sqlalchemy.orm import ColumnProperty, Mapper
+from sqlalchemy.sql.selectable import AliasedReturnsRows
 
 from alfred_refs.entities import Entities
 from alfred_refs.errors import SetupError
@@ -70,6 +71,7 @@ class ToolTables:
             self._tables[name] = _table(name, model, entities, permits, hidden_names)
         self._by_model = {table.model: table for table in self._tables.values()}
         for table in self._tables.values():
+            _check_locked(table)
             table.targets.update(self._targets(table, hidden_names))
             table.kinds.update(self._kinds(table))
             table.fixed.update(self._linked(table))
@@ -174,6 +176,22 @@ def _owners(
         if name is not None and (name not in keys.primary or keys.own is None):
             found.add((inspect(model).mapper, name))
     return found
+
+
+def _check_locked(table: ToolTable) -> None:
+    """Check that rows which may be changed can be locked: a union of tables cannot be.
+
+    Raises:
+        SetupError: they cannot.
+    """
+    changing = table.verbs & {"update", "delete"}
+    if changing and isinstance(inspect(table.model).mapper.selectable, AliasedReturnsRows):
+        raise SetupError(
+            f"rows of {table.model.__qualname__!r} are read from several tables together, and "
+            "cannot be locked to be changed",
+            "map it by AbstractConcreteBase, or let a model read and create such rows only: "
+            "verbs={...: ['create']}",
+        )
 
 
 def _table(

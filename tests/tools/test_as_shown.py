@@ -99,6 +99,23 @@ def test_durations_come_in_the_order_that_they_show(
     assert lengths == sorted(lengths, reverse=way == "desc")
 
 
+def test_pages_go_beyond_infinite_durations(trips: Engine, session: RefSession) -> None:
+    """Which psycopg shows as none at all, and PostgreSQL has since its version 17."""
+    with trips.connect() as connection:
+        version = connection.dialect.server_version_info or ()
+    if version < (17,):
+        pytest.skip("no interval is infinite there")
+    fill(trips, "native", ["infinity", "-infinity", "0", "1 day", "-1 day", "infinity"])
+    for way in ("asc", "desc"):
+        shown, asked = list[Any](), {"table": "trips", "order_by": "native", "order_dir": way}
+        answer: dict[str, Any] = {"more": True}
+        while answer["more"] and len(shown) < 10:
+            given = {"cursor": answer["cursor"]} if "cursor" in answer else {}
+            answer = Toolset([Trip]).call(session, "db_read", asked | {"limit": 1} | given)
+            shown += answer["rows"]
+        assert len({row["id"] for row in shown}) == len(shown) == 7
+
+
 @pytest.mark.parametrize("name", ["generic", "native", "decorated"])
 @pytest.mark.parametrize("op", ["=", "!=", "<", "<=", ">", ">=", "in", "not_in"])
 def test_durations_are_compared_as_they_show(

@@ -136,3 +136,25 @@ def test_a_row_that_is_gone_cannot_be_looked_up(call: Call, tables: Engine, by_c
     fact = f"{ref!r}, the row where the last answer ended, is not there any more"
     assert error["code"] == "invalid_cursor"
     assert error["message"] == f"{fact}; read again from the start without cursor"
+
+
+@pytest.mark.parametrize("note", ["a" * 300, "z" * 300])
+def test_a_row_that_has_changed_cannot_be_looked_up(call: Call, tables: Engine, note: str) -> None:
+    """Rows would be left out, or shown again; where the cursor has its values, it goes on."""
+    parts(tables, [letter * 300 for letter in "bcde"])
+    asked: dict[str, Any] = {"table": "parts", "order_by": "note", "limit": 2}
+    first = call("db_read", **asked)
+    ref = first["rows"][1]["id"]
+    by_ref = [{"field": "id", "op": "=", "value": ref}]
+    call("db_update", table="parts", filters=by_ref, data={"position": 7})
+    assert call("db_read", **asked, cursor=first["cursor"])["count"] == 2
+    call("db_update", table="parts", filters=by_ref, data={"note": note})
+    error = call("db_read", **asked, cursor=first["cursor"])["error"]
+
+    fact = f"{ref!r}, the row where the last answer ended, has changed since"
+    assert error["message"] == f"{fact}; read again from the start without cursor"
+    by_position = {**asked, "order_by": "position"}
+    page = call("db_read", **by_position)
+    last = [{"field": "id", "op": "=", "value": page["rows"][1]["id"]}]
+    call("db_update", table="parts", filters=last, data={"position": 9})
+    assert "error" not in call("db_read", **by_position, cursor=page["cursor"])

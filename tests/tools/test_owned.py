@@ -323,3 +323,17 @@ def test_a_delete_unlinks_what_the_owner_sees(
     answer = told("db_delete", table="recipes", filters=filters)
     shown = {ref(anns, Recipe, world.recipes["all"]), ref(anns, Ingredient, world.salt)}
     assert {*answer["unlinked"]} == shown
+
+
+@pytest.mark.parametrize("who", ["bob", "all"])
+def test_a_draft_that_names_a_foreign_row_in_a_list_does_not_call_it_gone(
+    tools: Toolset, anns: RefSession, world: World, who: str
+) -> None:
+    """It is there, and its ref stays what it was."""
+    assert anns.conversation is not None
+    foreign = ref(anns, Line, world.lines[who])
+    draft = anns.conversation.draft(Recipe, {"name": "x", "lines": [foreign]})
+    asked = {"table": "recipes", "from_draft": draft.ref}
+    error = tools.call(anns, "db_create", asked)["error"]
+    assert (error["code"], error["ref"]) == ("foreign_row", foreign)
+    assert anns.conversation.resolve(foreign) == world.lines[who]

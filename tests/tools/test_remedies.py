@@ -6,9 +6,17 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, ForeignKey
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.ext.declarative import ConcreteBase
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    configure_mappers,
+    mapped_column,
+    relationship,
+)
 
-from alfred_refs import RefPolicy, RefRegistry, RefSession
+from alfred_refs import Conversation, RefPolicy, RefRegistry, RefSession, SetupError
 from alfred_refs.tools import Toolset
 from alfred_refs.tools.permits import Verb
 from tests.tools.conftest import Call
@@ -33,6 +41,47 @@ class Part(Base):
 
     code: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(server_default="")
+
+
+class Tag(Base):
+    """Refers to a box by a value of it, twice by one column."""
+
+    __tablename__ = "crate_tags"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    label: Mapped[str | None] = mapped_column(ForeignKey("crate_labels.text"))
+
+    of: Mapped[Text | None] = relationship(foreign_keys=label)
+    also_of: Mapped[Text | None] = relationship(foreign_keys=label, overlaps="of")
+
+
+class Text(Base):
+    """Is referred to by its text."""
+
+    __tablename__ = "crate_labels"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    text: Mapped[str | None] = mapped_column(unique=True)
+
+
+class Shape(ConcreteBase, Base):
+    """Is read together with its subclasses."""
+
+    __tablename__ = "crate_shapes"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+    __mapper_args__ = {"polymorphic_identity": "shape", "concrete": True}  # noqa: RUF012
+
+
+class Disc(Shape):
+    """Has a table of its own."""
+
+    __tablename__ = "crate_discs"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+    __mapper_args__ = {"polymorphic_identity": "disc", "concrete": True}  # noqa: RUF012
 
 
 class Item(Base):
@@ -180,3 +229,46 @@ def test_a_draft_that_nobody_knows_is_no_row(call: Call) -> None:
     """Where rows are asked for, nothing is to be created."""
     error = call("db_read", table="dishes", filters=[{**IS, "field": "id", "value": "gen_dish_9"}])
     assert error["error"]["message"].endswith("use the ref of a row instead")
+
+
+def test_a_value_that_others_refer_to_is_still_referenced(
+    session: RefSession, tables: Engine
+) -> None:
+    """By an update, too: it is not the row that refers to what is not there."""
+    Base.metadata.create_all(tables)
+    with Session(tables) as plain:
+        plain.add(Text(text="x"))
+        plain.flush()
+        plain.add(Tag(label="x"))
+        plain.commit()
+    toolset = Toolset([Text, Tag])
+    row = toolset.call(session, "db_read", {"table": "crate_labels"})["rows"][0]
+    by_id = [{"field": "id", "op": "=", "value": row["id"]}]
+    asked = {"table": "crate_labels", "filters": by_id, "data": {"text": "y"}}
+    assert toolset.call(session, "db_update", asked)["error"]["code"] == "still_referenced"
+
+
+def test_two_relationships_on_one_column_say_the_same(
+    session: RefSession, tables: Engine, conversation: Conversation
+) -> None:
+    """Else one of them would be dropped."""
+    Base.metadata.create_all(tables)
+    with Session(tables) as plain:
+        plain.add_all([Text(text="x"), Text(text="y")])
+        plain.commit()
+    toolset = Toolset([Text, Tag])
+    toolset.call(session, "db_read", {"table": "crate_labels"})
+    for other, is_stored in (("text_2", False), ("text_1", True), (None, True)):
+        draft = conversation.draft(Tag, {"of": "text_1", "also_of": other})
+        asked = {"table": "crate_tags", "from_draft": draft.ref}
+        assert ("error" not in toolset.call(session, "db_create", asked)) is is_stored
+
+
+def test_rows_that_cannot_be_locked_are_not_to_be_changed() -> None:
+    """It is told where the tools are made, with what can be done instead."""
+    configure_mappers()
+    for models in ([Shape], [Disc], [Shape, Disc]):
+        with pytest.raises(SetupError, match="cannot be locked"):
+            Toolset(models)
+        Toolset(models, verbs={each: ["create"] for each in models})
+        Toolset(models, read_only=models)
