@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, CursorResult, event
+from sqlalchemy.exc import InvalidRequestError, PendingRollbackError
 from sqlalchemy.orm import SessionTransaction
 
 from alfred_refs import sqla
@@ -103,13 +104,15 @@ def _own(session: RefSession, seconds: float | None, *, writes: bool) -> Iterato
     is_part = session.in_transaction()
     with session.begin_nested() if is_part else session.begin() as own:
         with _limited(session, own, seconds, writes=writes) as (connections, restore):
-            yield
+            try:
+                yield
+            except InvalidRequestError as error:
+                # but not of a flush that has failed, which SQLAlchemy tells again
+                if own.is_active or isinstance(error, PendingRollbackError):
+                    raise
+                raise _ended() from error
         if not own.is_active:
-            raise SetupError(
-                "the transaction of a call was committed or rolled back inside of it",
-                "leave that to the toolset; a hook uses session.begin_nested() for a part, and "
-                "raises a ToolError to refuse the call",
-            )
+            raise _ended()
         if is_part:  # else the setting ends with the transaction
             restore()
         elif writes:
@@ -117,6 +120,14 @@ def _own(session: RefSession, seconds: float | None, *, writes: bool) -> Iterato
             # the error
             for connection in connections:
                 _send(session, connection, "SELECT 1")
+
+
+def _ended() -> SetupError:
+    return SetupError(
+        "the transaction of a call was committed or rolled back inside of it",
+        "leave that to the toolset; a hook uses session.begin_nested() for a part, and raises a "
+        "ToolError to refuse the call",
+    )
 
 
 @contextmanager

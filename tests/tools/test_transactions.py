@@ -353,6 +353,24 @@ def test_a_call_that_raised_leaves_nothing_to_be_saved(
     assert names(tables) == ["Bread"]
 
 
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+@pytest.mark.parametrize("state", [none, begun])
+def test_a_hook_that_ends_the_transaction_of_a_call_is_told_so(
+    session: RefSession, tables: Engine, end: str, state: State
+) -> None:
+    """Before anything is written, as after it."""
+
+    class Ending(Hooks):
+        def before_write(self, write: Writing) -> None:
+            getattr(write.session, end)()
+
+    toolset = Toolset(MODELS, hooks={Dish: [Ending()]})
+    with pytest.raises(SetupError, match="committed or rolled back inside"), state(session):
+        toolset.call(session, "db_create", new("Soup"))
+    session.rollback()
+    assert names(tables) == []
+
+
 JOINING = ["conditional_savepoint", "rollback_only", "create_savepoint"]
 
 
