@@ -77,7 +77,7 @@ class Deleter:
             reach = searcher.search(instances, along=True)
             for each in session.dirty:  # those that let go refer to something else
                 key = sqla.state_of(each).key
-                for found in (reach.unlinked, reach.staying):
+                for found in (reach.unlinked, reach.followed, reach.staying):
                     found.pop(key and key[:2], None)
             self._hold(reach)
             return self._reached.told(reach)
@@ -90,8 +90,8 @@ class Deleter:
         """
         refused = reach.left(reach.staying)
         refused += [found for found in reach.along() if not _may_go(found)]
-        unlinked = reach.left(reach.unlinked)
-        refused += [found for found in unlinked if not may_be_written(found)]
+        changed = [*reach.left(reach.unlinked), *reach.left(reach.followed)]
+        refused += [found for found in changed if not may_be_written(found)]
         self._reached.refuse(refused, self._table, "deleted from")
 
 

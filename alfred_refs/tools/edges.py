@@ -17,11 +17,12 @@ from sqlalchemy.orm import MANYTOMANY, MANYTOONE, ONETOMANY, Mapper, Relationshi
 
 from alfred_refs import sqla
 
-Effect = Literal["delete", "unlink", "follow", "stay"]
-"""Referring rows go too, lose their reference, are given its new value, or are in the way."""
+Effect = Literal["delete", "unlink", "reset", "follow", "stay"]
+"""Referring rows go too, lose their reference, refer to what they do by default, are given the new
+value, or are in the way."""
 
 # a rule of the database -> what it does to referring rows; they are in the way of any other
-_RULES: dict[str, Effect] = {"CASCADE": "delete", "SET NULL": "unlink", "SET DEFAULT": "unlink"}
+_RULES: dict[str, Effect] = {"CASCADE": "delete", "SET NULL": "unlink", "SET DEFAULT": "reset"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +88,9 @@ def edges_by_update(
     new = {*columns}
     for constraint in _constraints_to(mapper, table):
         referred = tuple(each.column for each in constraint.elements)
-        rule = _RULES.get(_rule(constraint.onupdate))
-        if rule is not None and not new.isdisjoint(referred):
-            effect: Effect = "follow" if rule == "delete" else "unlink"
+        rule = _effect(constraint, constraint.onupdate)
+        if rule != "stay" and not new.isdisjoint(referred):
+            effect: Effect = "follow" if rule == "delete" else rule
             theirs = tuple(each.parent for each in constraint.elements)
             yield Edge(constraint.table, theirs, referred, effect)
     for each in _written_by(mapper):
@@ -105,24 +106,28 @@ def _written_by(mapper: Mapper[Any] | None) -> list[RelationshipProperty[Any]]:
     return [] if mapper is None else [each for each in mapper.relationships if not each.viewonly]
 
 
-def _rule(said: str | None) -> str:
-    return str(said or "").upper().partition("(")[0].strip()
+def _effect(constraint: ForeignKeyConstraint, said: str | None) -> Effect:
+    """Return what a rule of the database does to referring rows."""
+    rule = str(said or "").upper().partition("(")[0].strip()
+    if rule == "SET DEFAULT" and all(each.server_default is None for each in constraint.columns):
+        rule = "SET NULL"
+    return _RULES.get(rule, "stay")
 
 
 def _edge(constraint: ForeignKeyConstraint, by: Sequence[RelationshipProperty[Any]]) -> Edge:
-    rule = _rule(constraint.ondelete)
-    effect, said, by_orm = _RULES.get(rule, "stay"), True, False
+    rule = _effect(constraint, constraint.ondelete)
+    effect, said, by_orm = rule, True, False
     for each in by:
         if each.passive_deletes:
             continue  # the rule of the database holds, for what is not loaded at least
         if each.direction is MANYTOMANY or each.cascade.delete:
             effect, said, by_orm = "delete", True, True
         elif effect != "delete" or not any(other.cascade.delete for other in by):
-            effect, said, by_orm = "unlink", rule in _RULES, True
+            effect, said, by_orm = "unlink", rule != "stay", True
     elements = constraint.elements
     columns = tuple(each.parent for each in elements)
     referred = tuple(each.column for each in elements)
-    is_unfit = effect == "unlink" and rule != "SET DEFAULT" and not _may_be_null(columns)
+    is_unfit = effect == "unlink" and not _may_be_null(columns)
     if is_unfit or (effect == "delete" and not by_orm and _is_part(constraint.table)):
         effect, said = "stay", True
     names = [each.key for each in by if each.direction is ONETOMANY and not each.passive_deletes]

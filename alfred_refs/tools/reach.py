@@ -79,7 +79,7 @@ class Reach:
     Attributes:
         deleted: what would go, by identity; the rows that were asked for too.
         unlinked: what would lose its reference.
-        followed: what would refer to the new values.
+        followed: what would refer to the new values, or to something else by default.
         linked: what would be seen no more by way of a table between, and is not changed itself.
         staying: what is in the way.
         roots: the rows that were asked for.
@@ -222,7 +222,9 @@ class Searcher:
         if edge.effect == "delete":
             return not any(edges_to(mapper, edge.table, by_orm=edge.by_orm))
         columns = {*edge.columns}
-        return edge.effect == "unlink" or not any(edges_by_update(mapper, edge.table, columns))
+        return edge.effect in ("unlink", "reset") or not any(
+            edges_by_update(mapper, edge.table, columns)
+        )
 
     def _is_listed(self, table: Table) -> bool:
         mapper = sqla.mapper_of_table(table)
@@ -237,6 +239,8 @@ class Searcher:
             is_nulled = None in found.written.values()
             if self._entered(found, self.reach.unlinked if is_nulled else self.reach.followed):
                 yield found
+        elif edge.effect == "reset":
+            self._entered(found, self.reach.followed)
         elif edge.effect == "unlink":
             self._entered(found, self.reach.unlinked)
         else:
@@ -286,6 +290,8 @@ class Searcher:
         new = to.written if is_followed else dict.fromkeys(edge.referred)
         pairs = zip(edge.columns, edge.referred, strict=True)
         written = {theirs: new[ours] for theirs, ours in pairs if ours in new}
+        if edge.effect == "reset":
+            written = {theirs: theirs.server_default for theirs in edge.columns}
         statement = _statement(edge, mapper, to, keys)
         kind = None if mapper is None else _discriminator(mapper)
         statement = statement.add_columns(

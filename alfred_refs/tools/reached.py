@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import inspect, select
+from sqlalchemy import FetchedValue, inspect, select
 
 from alfred_refs import sqla
 
@@ -60,7 +60,7 @@ class Reached:
             for each in reach.left(reach.unlinked)
             if _is_beside(each, reach) and each.identity not in reach.followed
         ]
-        followed = [each for each in reach.followed.values() if _is_beside(each, reach)]
+        followed = [each for each in reach.left(reach.followed) if _is_beside(each, reach)]
         links = reach.left(reach.linked)
         for table, same in grouped(along, lambda each: each.tool_table).items():
             if table is not None:
@@ -123,7 +123,8 @@ class Reached:
 
     def _ask(self, table: ToolTable, names: Sequence[str], found: Sequence[Found]) -> None:
         """Ask hooks of rows that are changed in some attributes, and do what else they say."""
-        record = dict(zip(names, found[0].written.values(), strict=True))
+        values = zip(names, found[0].written.values(), strict=True)
+        record = {name: value for name, value in values if not isinstance(value, FetchedValue)}
         instances = self._loaded(table, found)
         writing = self._changes.ask(table, "update", instances, record)
         put(instances, {n: v for n, v in writing.records[0].items() if n not in names})

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, ForeignKey, event, select
+from sqlalchemy import Engine, ForeignKey, event, select, text
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -27,6 +27,8 @@ from sqlalchemy.orm import (
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Toolset
 from alfred_refs.tools.hooks import Writing
+
+FIRST = "00000000-0000-0000-0000-000000000001"
 
 
 class Base(DeclarativeBase):
@@ -294,6 +296,50 @@ def test_a_row_of_a_subclass_that_is_not_listed_goes_by_the_nearest_that_is(
     assert (error["code"], error["refs"]) == ("still_referenced", [guard["id"]])
 
 
+class Noting(Hooks):
+    """Notes what it is asked of."""
+
+    def __init__(self, asked: list[tuple[str, str]]) -> None:
+        self.asked = asked
+
+    def before_write(self, write: Writing) -> None:
+        """Note it."""
+        self.asked.append((write.model.__name__, write.verb))
+
+
+class Visit(Base):
+    """Falls back to the first shop."""
+
+    __tablename__ = "stall_visits"
+
+    id: Mapped[uuid.UUID] = key()
+    shop_id: Mapped[Any] = mapped_column(
+        ForeignKey("stalls.id", ondelete="SET DEFAULT"), server_default=text(f"'{FIRST}'")
+    )
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_what_falls_back_to_its_default_is_not_unlinked(
+    engine_of_shops: Engine, session: RefSession, is_written: bool
+) -> None:
+    """It refers to something else then."""
+    add(engine_of_shops, Shop(id=uuid.UUID(FIRST)))
+    add(engine_of_shops, Shop(), lambda k: Visit(shop_id=k))
+    asked = list[tuple[str, str]]()
+    rights: dict[str, Any] = {} if is_written else {"read_only": [Visit.shop_id]}
+    toolset = Toolset([Shop, Visit], hooks={Visit: [Noting(asked)]}, **rights)
+    [visit] = toolset.call(session, "db_read", {"table": "stall_visits"})["rows"]
+    by_id = [{"field": "id", "op": "=", "value": visit["shop_id"]}]
+    answer = toolset.call(session, "db_delete", {"table": "stalls", "filters": by_id})
+    if not is_written:
+        assert answer["error"]["code"] == "still_referenced"
+        return
+    assert (answer["updated_with"], "unlinked" in answer) == ([visit["id"]], False)
+    assert asked == [("Visit", "update")]
+    [after] = toolset.call(session, "db_read", {"table": "stall_visits"})["rows"]
+    assert after["shop_id"] not in (None, visit["shop_id"])
+
+
 # Orphans of what is saved
 
 
@@ -341,17 +387,6 @@ class Audit(Base):
 
 
 TASKS = [Task, Detail, Bit, Audit]
-
-
-class Noting(Hooks):
-    """Notes what it is asked of."""
-
-    def __init__(self, asked: list[tuple[str, str]]) -> None:
-        self.asked = asked
-
-    def before_write(self, write: Writing) -> None:
-        """Note it."""
-        self.asked.append((write.model.__name__, write.verb))
 
 
 def saved(
