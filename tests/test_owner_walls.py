@@ -20,7 +20,9 @@ from sqlalchemy import (
     UniqueConstraint,
     create_engine,
     event,
+    func,
     insert,
+    literal,
     select,
     text,
     update,
@@ -38,7 +40,7 @@ from alfred_refs import (
 from alfred_refs.owners.belongings import belongings_of
 from alfred_refs.sqla.confining import settled
 from tests.fix_owned import World
-from tests.owned import Ingredient, Line, Recipe, recipe_links, recipe_tags
+from tests.owned import Ingredient, Line, Plan, Recipe, recipe_links, recipe_tags
 
 RAW = text("SELECT name FROM recipes")
 
@@ -449,3 +451,125 @@ def test_one_row_decides(unique: bool, args: tuple[Any, ...]) -> None:
         return
     with pytest.raises(OwnershipError, match="may lead to several rows"):
         belongings_of(owned, ())
+
+
+# Doubt, and what is looked at late
+
+
+@pytest.mark.parametrize("quietly", [True, False])
+def test_what_an_option_has_lifted_is_doubted(
+    ann: RefSession, world: World, quietly: bool
+) -> None:
+    """As what `unconfined()` has: a later look-up of our own does not clear it."""
+    unconfined = {"unconfined": True}
+    foreign = ann.scalars(
+        select(Recipe).where(Recipe.id == world.recipes["bob"]), execution_options=unconfined
+    ).one()
+    if quietly:
+        with ann.lift_quietly():
+            pass
+    assert ann.get(Recipe, world.recipes["bob"]) is None
+    foreign.name = "changed"
+    with pytest.raises(ForeignRowError):
+        ann.flush()
+
+
+def test_a_quiet_look_raises_no_doubt(ann: RefSession, world: World) -> None:
+    """It loads no instance: nothing is to be asked about those that are there."""
+    mine = ann.get_one(Recipe, world.recipes["ann"])
+    with ann.lift_quietly():
+        ann.execute(select(Recipe.__table__.c.id)).all()
+    assert ann._confinement is not None
+    assert not ann._confinement.doubtful
+    assert ann.get(Recipe, world.recipes["ann"]) is mine
+
+
+@pytest.mark.usefixtures("world")
+def test_functions_that_execute_are_known_in_any_letters(ann: RefSession) -> None:
+    """PostgreSQL folds their names."""
+    for name in ("QUERY_TO_XML", "Table_To_Xml", "DBLINK_exec", "Set_Config"):
+        with pytest.raises(UnconfinedError, match=name):
+            ann.execute(select(getattr(func, name)("recipes")))
+
+
+def test_an_association_is_not_filled_by_a_select(ann: RefSession, world: World) -> None:
+    """Its rows name others that cannot be looked at before."""
+    rows = select(Recipe.id, literal(world.recipes["bob"]))
+    with pytest.raises(UnconfinedError, match="INSERT from a SELECT"):
+        ann.execute(insert(recipe_links).from_select(["from_id", "to_id"], rows))
+    given = {"from_id": world.recipes["ann"], "to_id": world.recipes["bob"]}
+    with pytest.raises(ForeignRowError):
+        ann.execute(insert(recipe_links), [given])
+
+
+@pytest.mark.usefixtures("world")
+def test_a_row_in_bulk_without_what_decides_is_nobodys(ann: RefSession) -> None:
+    """Refused, though its column may be null."""
+    for write in (
+        lambda: ann.bulk_insert_mappings(Line, [{"text": "x"}]),
+        lambda: ann.bulk_save_objects([Line(text="x")]),
+        lambda: ann.execute(insert(Line), [{"text": "x"}]),
+    ):
+        with pytest.raises(ForeignRowError):
+            write()
+        ann.rollback()
+
+
+@pytest.mark.parametrize("way", ["auto", "evaluate", "fetch"])
+def test_a_shared_instance_stays_as_its_row_does(ann: RefSession, world: World, way: str) -> None:
+    """An update that may not change the row does not change the instance either."""
+    shared = ann.get_one(Recipe, world.recipes["all"])
+    mine = ann.get_one(Recipe, world.recipes["ann"])
+    ann.execute(update(Recipe).values(name="x"), execution_options={"synchronize_session": way})
+    assert (shared.name, mine.name) == ("all", "x")
+
+
+@pytest.mark.filterwarnings("ignore:DELETE statement on table 'plans'")
+def test_a_late_delete_of_a_foreign_row_is_seen(ann: RefSession, world: World) -> None:
+    """A listener marks it once the flush has been looked at."""
+    with ann.unconfined():
+        foreign = ann.get_one(Plan, world.plans["bob"])
+
+    def late(session: Session, *_: object) -> None:
+        session.delete(foreign)
+
+    event.listen(ann, "before_flush", late)
+    ann.add(Recipe(name="new"))
+    with pytest.raises(ForeignRowError):
+        ann.flush()
+    event.remove(ann, "before_flush", late)
+
+
+def test_an_owner_is_compared_as_each_column_has_it(schemas: Engine) -> None:
+    """A UUID beside text: the same owner is kept apart in one and in the other."""
+
+    class Local(DeclarativeBase):
+        """Declarative base of this test."""
+
+    class Paper(Local):
+        __tablename__ = "papers"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        whose: Mapped[uuid.UUID]
+
+    class Card(Local):
+        __tablename__ = "cards"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        whose: Mapped[str]
+
+    Local.metadata.create_all(schemas)
+    one, two = uuid.uuid4(), uuid.uuid4()
+    with Session(schemas) as plain:
+        for who in (one, two):
+            plain.add_all([Paper(whose=who), Card(whose=str(who))])
+        plain.commit()
+    ownership = Ownership({Paper: "whose", Card: "whose"})
+    for given in (one, str(one)):
+        with RefSession(schemas, owner=ownership.of(given)) as session:
+            assert session.scalars(select(Paper.whose)).all() == [one]
+            assert session.scalars(select(Card.whose)).all() == [str(one)]
+            session.add_all([Paper(), Card()])
+            session.flush()
+            assert set(session.scalars(select(Card.whose))) == {str(one)}
+            with pytest.raises(ForeignRowError):
+                session.execute(insert(Card).values(whose=str(two)))
+    Local.metadata.drop_all(schemas)

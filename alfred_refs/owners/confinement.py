@@ -300,9 +300,9 @@ class ConfinedSession(sqla.WatchedSession):
         if confinement is None:
             return super()._execute_internal(statement, *args, **options)
         given = options.get("execution_options") or {}
-        lifted = confinement.lifted or sqla.asks("unconfined", statement, given)
-        confinement.doubtful |= lifted
-        with confinement.walls(up=not lifted, executes=True):
+        asks = sqla.asks("unconfined", statement, given)
+        confinement.doubtful |= asks
+        with confinement.walls(up=not (asks or confinement.lifted), executes=True):
             return super()._execute_internal(statement, *args, **options)
 
     def _flush(self, objects: Any = None) -> None:
