@@ -80,7 +80,7 @@ class Suggestions:
         alike = difflib.get_close_matches(spelt, entities, n=1)
         entity = expected or next(iter(alike), None)
         if entity is None:
-            return {}, None
+            return self._some_of(entities), None
         digits = re.search(r"[0-9]{1,9}", text)
         number = min(int(digits[0]), MAX_NUMBER) if digits else 1
         known = dict(self.store.known(self.address, Ref(entity, number), _SHOWN))
@@ -90,6 +90,12 @@ class Suggestions:
         called = self._called(text, entity) if known and is_name else {}
         near = str(*called) if len(called) == 1 else None
         return _shown(dict([*called.items(), *known.items()][:_SHOWN])), near
+
+    def _some_of(self, entities: Collection[str]) -> dict[str, str | None]:
+        """Return refs of whatever entities there are, some of each."""
+        few = [*entities][:_SHOWN]
+        known = (self.store.known(self.address, Ref(e, 1), _SHOWN // len(few)) for e in few)
+        return {ref: label for each in known for ref, label in _shown(each).items()}
 
     def _inside(self, text: str, entities: Collection[str], expected: str | None) -> Ref | None:
         """Return the one ref of a row that stands in a text, beside a label or whatever else."""

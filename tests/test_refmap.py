@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from typing import Any
 
@@ -215,6 +216,20 @@ def test_a_bad_ref_says_what_is_wrong_and_how_to_go_on(
         chat.resolve(ref, Recipe)
 
     assert (type(caught.value), str(caught.value)) == (expected, message)
+
+
+def test_a_name_like_no_other_is_told_what_there_is(memory: RefRegistry) -> None:
+    """Some of each entity, where none is asked for."""
+    chat = memory.conversation("chat-9")
+    for entity, number in itertools.product(("recipe", "plan", "order"), range(5)):
+        chat.refer(entity, number)
+    with pytest.raises(UnknownRefError) as caught:
+        chat.resolve("invoice_1")
+    assert caught.value.known == tuple(
+        f"{entity}_{n}" for entity in ("order", "plan", "recipe") for n in (1, 2, 3)
+    )
+    with pytest.raises(UnknownRefError, match="known: 'plan_1', 'plan_2'"):
+        chat.resolve("plan_9")
 
 
 @pytest.mark.parametrize(
