@@ -42,13 +42,13 @@ class Told:
     Attributes:
         rows: what a row has, by table and ref.
         deleted: the rows that are gone.
-        saved: drafts that are rows now.
+        saved: drafts that are rows now, with the refs of these.
         loose: tables whose rows come and go with others, of which they may not tell.
     """
 
     rows: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     deleted: set[tuple[str, str]] = field(default_factory=set)
-    saved: set[str] = field(default_factory=set)
+    saved: dict[str, str] = field(default_factory=dict)
     loose: set[str] = field(default_factory=set)
 
     def take(self, tool: str, answer: Mapping[str, Any], tables: Mapping[str, ToolTable]) -> None:
@@ -218,9 +218,11 @@ class SequenceRound:
 
     def _drafts(self, told: Told) -> Iterator[str]:
         saved = self._saved()
-        if told.saved - saved:
+        gone = {ref for _, ref in told.deleted}
+        # one whose row went in the same transaction never was a row
+        if {draft for draft, ref in told.saved.items() if ref not in gone} - saved:
             yield "drafts are not saved that were told to be"
-        if saved - self._late.saved - told.saved:
+        if saved - self._late.saved - told.saved.keys():
             yield "drafts are saved of which no answer told"
 
     def _saved(self) -> set[str]:
