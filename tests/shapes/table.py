@@ -198,6 +198,11 @@ TABLE: Mapping[str, Sequence[Shape]] = {
         refused("select(func.coalesce(MealPlan.recipe_id, MealPlan.id))"),
         refused("union_all(select(Recipe.id), select(MealPlan.id))"),
         refused("select(func.gen_random_uuid())"),
+        refused(
+            "select(Recipe).from_statement("
+            'select(Recipe.id, cast(Recipe.id, String).label("name")))'
+        ),
+        refused("update(Recipe).values(name=cast(Recipe.id, String))"),
     ],
     "Text": [
         Shape('text("select name from recipes order by name")'),
