@@ -284,11 +284,8 @@ def _records_of(
     # what it takes over from the row to be inserted is looked at there
     taken = {n: v for n, v in conflict.items() if not _is_excluded(v, statement)}
     for row in rows:
-        for n, each in enumerate(many or [{**target.record(row), **single}]):
-            record = target.record(each)
-            # as it is sent, which is what counts where a compiled statement is used again
-            sent = {key: row[f"{key}_m{n}"] for key in record if many and f"{key}_m{n}" in row}
-            yield _plain(record | sent, row), statement.is_insert
+        for each in many or [{**target.record(row), **single}]:
+            yield _plain(target.record(each), row), statement.is_insert
         if taken:
             yield _plain(taken, row), False
 
