@@ -101,6 +101,9 @@ class Slip(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     box_id: Mapped[int] = mapped_column(ForeignKey("crates.id"))
 
+    box: Mapped[Box] = relationship(foreign_keys=box_id)
+    also_box: Mapped[Box] = relationship(foreign_keys=box_id, overlaps="box")
+
 
 IS = {"field": "name", "op": "=", "value": "Dal"}
 MOVE = "let those refer to something else"
@@ -254,14 +257,20 @@ def test_two_relationships_on_one_column_say_the_same(
     """Else one of them would be dropped."""
     Base.metadata.create_all(tables)
     with Session(tables) as plain:
-        plain.add_all([Text(text="x"), Text(text="y")])
+        plain.add_all([Text(text="x"), Text(text="y"), Box(id=1), Box(id=2)])
         plain.commit()
-    toolset = Toolset([Text, Tag])
+    toolset = Toolset([Text, Tag, Box, Slip])
     toolset.call(session, "db_read", {"table": "crate_labels"})
-    for other, is_stored in (("text_2", False), ("text_1", True), (None, True)):
-        draft = conversation.draft(Tag, {"of": "text_1", "also_of": other})
-        asked = {"table": "crate_tags", "from_draft": draft.ref}
-        assert ("error" not in toolset.call(session, "db_create", asked)) is is_stored
+    toolset.call(session, "db_read", {"table": "crates"})
+    for number, is_stored in ((2, False), (1, True), (None, True)):
+        for model, entity, one, other in (
+            (Tag, "text", "of", "also_of"),
+            (Slip, "box", "box", "also_box"),
+        ):
+            also = None if number is None else f"{entity}_{number}"
+            draft = conversation.draft(model, {one: f"{entity}_1", other: also})
+            asked = {"table": model.__tablename__, "from_draft": draft.ref}
+            assert ("error" not in toolset.call(session, "db_create", asked)) is is_stored
 
 
 def test_rows_that_cannot_be_locked_are_not_to_be_changed() -> None:

@@ -295,7 +295,7 @@ def test_forks_and_exports_have_the_same_marks(notes: Engine, chat: RefSession) 
         assert conversation.names_of(OTHER) == {}
         with pytest.raises(UnknownRefError) as caught:
             conversation.resolve("keys_1")
-        assert caught.value.known == ()
+        assert caught.value.known == ("note_1",)
 
 
 # What comes in
