@@ -78,8 +78,9 @@ class Failures:
 
     def retold(self, error: BaseException) -> BaseException:
         """Return what an error is told as once more, when the program wants no keys any more."""
+        if _WORDED in vars(error):
+            return error
         again = SQLAlchemyError(str(error))
-        again.code = getattr(error, "code", None)
         _hide([again], self.boundary.conversation, self.boundary.conversation, sent=True)
         return again
 

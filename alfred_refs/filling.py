@@ -10,12 +10,12 @@ expressions show; nothing goes out, or an error. Pure.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, cast
 
-from sqlalchemy import ClauseElement, Column, Executable
+from sqlalchemy import ClauseElement, Executable
 from sqlalchemy.orm import Session, object_session
+from sqlalchemy.sql.dml import UpdateBase
 
 from . import sqla
 from .columns import KeyColumn
@@ -23,8 +23,8 @@ from .entities import Entities
 from .errors import UntranslatableError
 from .exposure import Exposure
 from .keys import spells_uuid
-from .meetings import columns_of, element_of
-from .shown import UNTYPED, Shown, alike, columns_in, spelled
+from .meetings import stored_by
+from .shown import UNTYPED, Shown, Unknown, alike, columns_in, spelled
 
 _REMEDY = (
     "give it another name, or use session.raw_keys() or execution_options(raw_keys=True) in "
@@ -42,9 +42,11 @@ def check_filled(statement: Executable, exposure: Exposure, entities: Entities) 
     for mapper, name, expression in sqla.attributes_filled(statement):
         key = entities.of_class(mapper.class_).all.get(name)
         _check(exposure.of(expression), key, f"{mapper.class_.__name__}.{name}")
-    for column, expression in _columns_filled(statement):
-        if entities.of_column(column) is None and any(columns_in(exposure.of(expression))):
-            raise _refused(str(column))
+    for write in sqla.elements_of(statement):
+        for column, value in stored_by(write) if isinstance(write, UpdateBase) else ():
+            is_made = isinstance(value, ClauseElement) and entities.of_column(column) is None
+            if is_made and any(columns_in(exposure.of(value))):
+                raise _refused(str(column))
 
 
 def check_options(options: Iterable[Any], exposure: Exposure) -> None:
@@ -57,40 +59,41 @@ def check_options(options: Iterable[Any], exposure: Exposure) -> None:
         _check(exposure.of(expression), None, "an attribute filled by with_expression()")
 
 
-def _columns_filled(statement: Executable) -> Iterator[tuple[Column[Any], ClauseElement]]:
-    """Yield what inserts and updates store, where it is an expression, with the columns."""
-    for write in sqla.elements_of(statement):
-        columns, ordered = columns_of(write)
-        pairs = [*sqla.values_of(write), *sqla.conflict_values_of(write)] if columns else []
-        for record in itertools.chain.from_iterable(sqla.many_values_of(write)):
-            named = isinstance(record, Mapping)
-            pairs += record.items() if named else zip(ordered, record, strict=False)
-        for name, value in [*pairs, *sqla.selected_into(write)] if columns else ():
-            column = columns.get(name) if isinstance(name, str) else element_of(name)
-            stored = element_of(value)
-            if isinstance(column, Column) and isinstance(stored, ClauseElement):
-                yield column, stored
+def check_loaded(rows: Sequence[Any], keys: Container[int], entities: Entities) -> Sequence[Any]:
+    """Return rows that were loaded by text: nobody knows what that has selected.
 
-
-def check_instances(rows: Sequence[Any], entities: Entities) -> Sequence[Any]:
-    """Return rows, whose instances were loaded by text: nobody knows what that has selected.
+    Args:
+        rows: of instances and values.
+        keys: the positions of values that refs are shown for.
+        entities: say which attributes hold keys.
 
     Raises:
-        UntranslatableError: an attribute of data has what may be a key; its instance is expired.
+        UntranslatableError: data may be a key; an instance that has it is expired.
     """
-    loaded = itertools.chain.from_iterable(rows)
-    for instance in (each for each in loaded if hasattr(each, "_sa_instance_state")):
-        state = sqla.state_of(instance)
-        keys = entities.of_class(state.class_).all
-        for name, value in state.dict.items():
-            if name not in keys and isinstance(value, str) and spells_uuid(value):
-                cast(Session, object_session(instance)).expire(instance)
-                raise _refused(f"{state.class_.__name__}.{name}")
+    for row in rows:
+        for place, value in enumerate(row):
+            if hasattr(value, "_sa_instance_state"):
+                _check_instance(value, entities)
+            elif place not in keys and _may_be_key(value):
+                raise _refused("a value loaded by text")
     return rows
 
 
+def _check_instance(instance: Any, entities: Entities) -> None:
+    state = sqla.state_of(instance)
+    keys = entities.of_class(state.class_).all
+    for name, value in state.dict.items():
+        if name not in keys and _may_be_key(value):
+            cast(Session, object_session(instance)).expire(instance)
+            raise _refused(f"{state.class_.__name__}.{name}")
+
+
+def _may_be_key(value: Any) -> bool:
+    return isinstance(value, str) and spells_uuid(value)
+
+
 def _check(shown: Shown, key: KeyColumn | None, what: str) -> None:
-    if shown in (None, UNTYPED):
+    if shown in (None, UNTYPED) or (key is not None and isinstance(shown, Unknown)):
         return
     if key is None or alike(spelled(shown), spelled(key)) is None:
         raise _refused(what)

@@ -278,20 +278,11 @@ class Meetings:
         self._refused.setdefault(parameter.key, Mixture(column))
 
     def _read_write(self, statement: UpdateBase) -> None:
-        columns, ordered = columns_of(statement)
-        pairs = [*sqla.values_of(statement), *sqla.conflict_values_of(statement)]
-        for record in itertools.chain.from_iterable(sqla.many_values_of(statement)):
-            pairs += (
-                record.items()
-                if isinstance(record, Mapping)
-                else zip(ordered, record, strict=False)
-            )
-        for name, value in [*pairs, *sqla.selected_into(statement)]:
-            column = columns.get(name) if isinstance(name, str) else element_of(name)
-            stored = element_of(value)
-            if not isinstance(stored, ClauseElement) and statement is not self._statement:
-                stored = sqla.unlisted(stored)  # a record out of reach, in a CTE
-            if column is not None and isinstance(stored, ClauseElement):
+        for column, value in stored_by(statement):
+            # a record may be out of reach, in a CTE
+            is_inner = not isinstance(value, ClauseElement) and statement is not self._statement
+            stored = sqla.unlisted(value) if is_inner else value
+            if isinstance(stored, ClauseElement):
                 self._meet([self._flows.of(column), self._flows.of(stored)])
 
 
@@ -333,9 +324,21 @@ def _meaning(slot: Slot) -> Any:
     return tuple(s and _meaning(s) for s in slot) if isinstance(slot, tuple) else ""
 
 
-def element_of(value: Any) -> Any:
-    """Return the expression that an attribute stands for; anything else as it is."""
+def _element(value: Any) -> Any:
     return value.__clause_element__() if hasattr(value, "__clause_element__") else value
+
+
+def stored_by(statement: UpdateBase) -> Iterator[tuple[Any, Any]]:
+    """Yield the columns that a write fills, and what each is given: an expression or a value."""
+    columns, ordered = columns_of(statement)
+    pairs = [*sqla.values_of(statement), *sqla.conflict_values_of(statement)]
+    for record in itertools.chain.from_iterable(sqla.many_values_of(statement)):
+        named = isinstance(record, Mapping)
+        pairs += record.items() if named else zip(ordered, record, strict=False)
+    for name, value in [*pairs, *sqla.selected_into(statement)]:
+        column = columns.get(name) if isinstance(name, str) else _element(name)
+        if column is not None:
+            yield column, _element(value)
 
 
 def columns_of(statement: Executable) -> tuple[dict[str, Any], list[Any]]:

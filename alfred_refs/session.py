@@ -32,7 +32,7 @@ from . import origins, rows, sqla, written
 from .boundary import Boundary
 from .conversation import Conversation
 from .errors import OwnershipError, SetupError
-from .filling import check_instances
+from .filling import check_loaded
 from .lifecycle import InterpretedSession, Interpreter
 from .outcome import reading
 from .owners import OwnedFlush, Owner, confine_write, confined_records
@@ -260,7 +260,8 @@ def _shown(
     boundary = _interpreter(execution).boundary
     entities = boundary.conversation.plans.entities
     if plan.by_text:
-        look = partial(check_instances, entities=entities)
+        keys = {*plan.outputs.columns, *plan.outputs.made}
+        look = partial(check_loaded, keys=keys, entities=entities)
         result = sqla.rewrite_rows(result, partial(map, look))
     if not plan.outputs or not getattr(result, "returns_rows", True):
         return result

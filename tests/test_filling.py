@@ -45,6 +45,14 @@ FROM_STATEMENT = [
 ]
 
 
+@pytest.mark.usefixtures("key")
+@pytest.mark.parametrize("statement", [as_names(), text("select id::text as name from recipes")])
+def test_a_key_is_not_loaded_as_a_value(session: RefSession, statement: Any) -> None:
+    """Of a column of data by itself."""
+    with pytest.raises(UntranslatableError):
+        session.scalars(select(Recipe.name).from_statement(statement)).all()
+
+
 @pytest.mark.parametrize("statement", FROM_STATEMENT)
 @pytest.mark.usefixtures("key")
 def test_a_key_is_not_loaded_as_data(session: RefSession, statement: Any) -> None:
@@ -70,6 +78,7 @@ def test_an_instance_that_was_refused_has_no_key(session: RefSession) -> None:
         as_names(func.upper(Recipe.name).label("name")),
         text("select id, upper(name) as name from recipes"),
         select(as_names(Recipe.name).subquery()),
+        select(literal_column("recipes.id").label("id"), Recipe.name),
         update(Recipe).values(name="SOUP").returning(Recipe),
     ],
 )

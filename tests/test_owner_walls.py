@@ -102,6 +102,23 @@ def test_a_connection_of_the_program_is_confined_while_the_session_works(
         session.close()
 
 
+def test_a_connection_of_the_program_is_its_own_again_after_a_rollback_in_between(
+    owned_engine: Engine, world: World, ownership: Ownership
+) -> None:
+    """A listener ends the transaction while the session works."""
+    with owned_engine.connect() as connection:
+        session = RefSession(connection, owner=ownership.of(world.users["ann"]))
+        session.scalars(select(Recipe)).all()
+
+        @event.listens_for(session, "do_orm_execute")
+        def end(execution: Any) -> None:
+            execution.session.rollback()
+
+        assert len(session.scalars(select(Recipe)).all()) == 2
+        session.close()
+        assert len(connection.execute(RAW).all()) == 3
+
+
 # What listeners write
 
 

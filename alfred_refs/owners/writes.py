@@ -67,7 +67,7 @@ def check_sent(
         ForeignRowError: a foreign key names a row that the owner cannot see.
         UnconfinedError: what it names cannot be told.
     """
-    if confinement.executes:
+    if confinement.executes or not isinstance(statement.table, Table):
         return
     target = _Target(sqla.plain(statement.table), None)
     references = References(confinement, session)

@@ -15,9 +15,9 @@ from typing import Any, cast
 
 from sqlalchemy import Connection
 from sqlalchemy.engine import Dialect
-from sqlalchemy.util import LRUCache
 
 from .confining import ConfiningCompiler, Rules
+from .mapping import mapper_of_table, plain
 
 _PARAMETERS = "alfred_refs_owner"  # of a connection: what its statements' criteria compare with
 _CHECK = "alfred_refs_check"  # of a connection: looks at what a statement is about to write
@@ -39,7 +39,9 @@ class _Context:
     @property
     def _is_of_flush(self) -> bool:
         """Whether the ORM has made the statement of instances, which are looked at as such."""
-        return isinstance(self.execution_options.get("compiled_cache"), LRUCache)
+        mapper = mapper_of_table(plain(self.compiled.compile_state.statement.table))
+        cache = self.execution_options.get("compiled_cache")
+        return mapper is not None and cache is mapper.base_mapper._compiled_cache
 
     @classmethod
     def _init_compiled(cls, dialect: Any, connection: Any, *arguments: Any, **options: Any) -> Any:

@@ -8,7 +8,14 @@ from typing import Any, cast
 from sqlalchemy import (
     Table,
 )
-from sqlalchemy.orm import InstanceState, Mapper, RelationshipProperty, UOWTransaction, registry
+from sqlalchemy.orm import (
+    MANYTOONE,
+    InstanceState,
+    Mapper,
+    RelationshipProperty,
+    UOWTransaction,
+    registry,
+)
 from sqlalchemy.orm.base import (
     NO_VALUE,
     PASSIVE_NO_INITIALIZE,
@@ -144,7 +151,10 @@ def orphaned_by(state: InstanceState[Any]) -> Iterator[Any]:
     for each in state.mapper.relationships:
         if each.cascade.delete_orphan and not each.viewonly:
             impl = cast(Any, state.manager[each.key]).impl
-            history = impl.get_history(state, state.dict, _AS_FLUSHED)
+            # such a flush loads what was referred to, and no collection
+            is_one = each.direction is MANYTOONE
+            flags = _AS_FLUSHED if is_one else PASSIVE_NO_INITIALIZE
+            history = impl.get_history(state, state.dict, flags)
             for other in history.deleted or ():
                 if other is not None and not impl.hasparent(instance_state(other)):
                     yield other

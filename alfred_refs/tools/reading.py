@@ -181,8 +181,10 @@ class Reader:
         if reading.keys is not None or reading.empty or not (asked.filters or asked.or_filters):
             return
         named = self._resolved(asked, table, page.drafts)
-        if found and named:
+        if found:
             chosen = {*chosen_refs([*asked.filters, *asked.or_filters], table)}
+            if not chosen:
+                return
             chosen.difference_update(self._call.refs_of(found, table))
             named = {ref: key for ref, key in named.items() if ref[0] in chosen}
         if named:
