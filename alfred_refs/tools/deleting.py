@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy.exc import CircularDependencyError
+from sqlalchemy.util import IdentitySet
 
 from alfred_refs import sqla
 
@@ -75,10 +76,12 @@ class Deleter:
         session, searcher = self._call.session, Searcher(self._call, "db_create")
         with session.no_autoflush:  # nothing is sent before it is held
             reach = searcher.search(instances, along=True)
-            for each in session.dirty:  # those that let go refer to something else
-                key = sqla.state_of(each).key
-                for found in (reach.unlinked, reach.followed, reach.staying):
-                    found.pop(key and key[:2], None)
+            let_go = IdentitySet(instances)
+            for state in map(sqla.state_of, session.dirty):
+                if any(each in let_go for each in sqla.orphaned_by(state)):
+                    # it refers to something else by now
+                    for found in (reach.unlinked, reach.followed, reach.staying):
+                        found.pop(state.key and state.key[:2], None)
             self._hold(reach)
             return self._reached.told(reach)
 
