@@ -97,10 +97,9 @@ class Alternates:
             self.forget()
         return self._conversation.make_room()
 
-    def at(self, options: Mapping[str, Any], bind_arguments: Mapping[str, Any]) -> Alternates:
-        """Return what serves a statement: nothing is looked up for one sent to another schema."""
-        elsewhere = "bind" in bind_arguments or options.get("schema_translate_map")
-        return Alternates(self._conversation, None) if elsewhere else self
+    def at(self, bind_arguments: Mapping[str, Any]) -> Alternates:
+        """Return what serves a statement: nothing is looked up for one sent elsewhere."""
+        return Alternates(self._conversation, None) if "bind" in bind_arguments else self
 
     def meet(self, pairs: Collection[EntityKey]) -> None:
         """See `Conversation.meet`: one query more if there are new values of alternate keys.

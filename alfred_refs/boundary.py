@@ -392,6 +392,13 @@ class Boundary:
         self._instances.make_new(mine)
         return self._held.of_all(mine)
 
+    def has_rows(self) -> bool:
+        """Tell whether there are instances of rows."""
+        return any(
+            state.key is not None and getattr(state, BOUNDARY, None) is self
+            for state in self._instances.all()
+        )
+
     # What rows are called
 
     def learn_labels(self) -> None:

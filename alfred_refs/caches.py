@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Mapping
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 from .cache import RefCache
 from .gone import GoneRows
 from .keys import Key, token_of
+from .sqla import Schemas
 from .store import EntityKey, Entry, Gone
 from .unlabelled import Unlabelled
 
@@ -47,7 +48,13 @@ class Caches:
         self.lets_go = False
         self._lock = threading.RLock()
         self._all: WeakSet[RefCache] = WeakSet()
+        self._under: WeakValueDictionary[Schemas, Caches] = WeakValueDictionary()
         self.current = self._another()
+
+    def under(self, schemas: Schemas) -> Caches:
+        """Return the caches of those who read the same tables in other schemas."""
+        with self._lock:
+            return self._under.setdefault(schemas, Caches(self.capacity))
 
     def _another(self) -> RefCache:
         cache = RefCache(self.gone)
@@ -103,6 +110,8 @@ class Caches:
         Instances show what they showed, until their sessions ask for something.
         """
         with self._lock:
+            for others in [*self._under.values()]:
+                others.forget()
             for cache in self._in_use():
                 cache.forget()
             self._all.clear()

@@ -16,6 +16,7 @@ from .draftmap import DraftMap
 from .entries import RefEntry
 from .exports import to_json
 from .plans import Plans
+from .sqla import Schemas
 from .store import Address, Store
 from .telemetry import Telemetry
 
@@ -38,9 +39,22 @@ class Conversation(DraftMap):
         *,
         telemetry: Telemetry,
         opened: Callable[[Address], Conversation],
+        schemas: Schemas = frozenset(),
     ) -> None:
-        super().__init__(address, store, plans, caches, telemetry)
+        super().__init__(address, store, plans, caches, telemetry, schemas=schemas)
         self._opened = opened
+
+    def under(self, schemas: Schemas) -> Conversation:
+        """Return the conversation for those who read the same tables in other schemas.
+
+        What one of the two has met the other asks the store for, which knows the tables.
+        """
+        return Conversation(
+            *(self._address, self._store, self.plans, self._caches.under(schemas)),
+            telemetry=self._telemetry,
+            opened=self._opened,
+            schemas=schemas,
+        )
 
     @property
     def turn(self) -> int:

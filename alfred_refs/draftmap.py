@@ -26,6 +26,7 @@ from .plans import Plans
 from .refmap import RefMap
 from .refs import Ref, draft_named, parse_ref
 from .refusal import draft_refusal
+from .sqla import Schemas
 from .store import Address, DraftEdit, DraftEntry, DraftState, NewDraft, Store
 from .telemetry import Telemetry
 
@@ -41,9 +42,16 @@ class DraftMap(RefMap):
     """
 
     def __init__(
-        self, address: Address, store: Store, plans: Plans, caches: Caches, telemetry: Telemetry
+        self,
+        address: Address,
+        store: Store,
+        plans: Plans,
+        caches: Caches,
+        telemetry: Telemetry,
+        *,
+        schemas: Schemas = frozenset(),
     ) -> None:
-        super().__init__(address, store, plans, caches, telemetry)
+        super().__init__(address, store, plans, caches, telemetry, schemas=schemas)
         self.working_turn: int | None = None
 
     def draft(

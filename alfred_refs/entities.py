@@ -126,6 +126,21 @@ class Entities:
                 known = self._primary[entity] = cast("Column[Any]", primary[0])
         return known
 
+    def table_name_of(self, entity: str, schemas: sqla.Schemas = frozenset()) -> str | None:
+        """Return the name of the table whose keys an entity's refs name, with its schema.
+
+        Args:
+            entity: met, or there is no answer.
+            schemas: a `schema_translate_map`, by which the schema is translated.
+        """
+        met = self.names.table_of(entity)
+        mapper = None if met is None else sqla.mapper_of_table(met)
+        table = met if mapper is None else key_table(mapper)
+        if not isinstance(table, Table):
+            return None
+        schema = dict(schemas).get(table.schema, table.schema)
+        return table.name if schema is None else f"{schema}.{table.name}"
+
     def label_of(self, entity: str) -> Label | None:
         """Return where the label of an entity's rows is, as far as its class has been met."""
         table = self.names.table_of(entity)

@@ -3,17 +3,19 @@
 Nothing but JSON's own values is in it, and any JSON library carries it without loss: keys are
 text, so that no number is rounded. It holds keys: it is for trusted code, never for a model.
 
-    {"format": "alfred_refs.conversation", "version": 2,
+    {"format": "alfred_refs.conversation", "version": 3,
      "id": "chat-7", "owner": "ann", "turn": 3, "begun_at": "2026-11-22T10:00:00+00:00",
      "last": {"recipe": 2},
      "refs": [{"ref": "recipe_1", "key": "uuid:a508000d-9b55-40f0-8886-dbdd88bd2de2",
                "label": "Butter Chicken"},
               {"ref": "recipe_2", "key": ["int:12", "str:b"], "gone": "was deleted"}],
      "last_drafts": {"recipe": 1},
+     "tables": {"recipe": "recipes"},
      "drafts": [{"ref": "gen_recipe_1", "content": {"name": "Soup"}, "label": "Soup", "turn": 1,
                  "edited": 3, "version": 2, "state": "pending"}]}
 
-A draft has the key that is reserved for its row, too, where one is. Version 1 has no drafts.
+A draft has the key that is reserved for its row, too, where one is. Version 1 has no drafts, and
+version 2 no `tables`: whose rows the refs are of.
 What comes in is checked, whole, before any of it is used. An error names fields and refs; keys,
 and what may be one, it does not repeat.
 """
@@ -45,10 +47,11 @@ from .refs import MAX_NUMBER, Ref, is_entity_name, parse_ref
 from .store import DraftEntry, DraftState, Entry, Exported, Gone
 
 FORMAT = "alfred_refs.conversation"
-VERSION = 2
+VERSION = 3
 _OLDEST = 1
 
 _REMEDY = "give what Conversation.export() returned, unchanged"
+_LONGEST = 127  # a table's name with its schema: 63 bytes each
 _DEEPEST = 8  # how far composite keys may be nested
 _FIELD = re.compile(r"[a-z][a-z_]{0,30}", re.ASCII)
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
@@ -66,6 +69,7 @@ def to_json(exported: Exported) -> dict[str, Any]:
         "last": dict(sorted(exported.last.items())),
         "refs": [_ref_to_json(entry) for entry in exported.entries],
         "last_drafts": dict(sorted(exported.last_drafts.items())),
+        "tables": dict(sorted(exported.tables.items())),
         "drafts": [_draft_to_json(draft) for draft in exported.drafts],
     }
 
@@ -87,9 +91,13 @@ def from_json(data: Any) -> Exported:
     drafts = [_draft(value, position) for position, value in enumerate(head.drafts)]
     _check_numbers([draft.ref for draft in drafts], head.last_drafts)
     _check_keys([(draft.ref, draft.key) for draft in drafts if draft.key is not None])
+    for entity in head.tables.keys() - head.last.keys() - head.last_drafts.keys():
+        raise ExportFormatError(
+            f"the export has a table of entity {entity!r}, and no number", _REMEDY
+        )
     return Exported(
         *(head.id, head.owner, head.turn, head.begun_at, head.last, entries),
-        *(head.last_drafts, drafts),
+        *(head.last_drafts, drafts, head.tables),
     )
 
 
@@ -173,6 +181,12 @@ def _entity_name(text: str) -> str:
     return text
 
 
+def _table_name(text: str) -> str:
+    if not 0 < len(text) <= _LONGEST or not text.isprintable():
+        raise ValueError("not a table's name")
+    return text
+
+
 _Name = Annotated[str, AfterValidator(_entity_name)]
 _Turn = Annotated[int, Field(ge=0, le=MAX_NUMBER)]
 _Count = Annotated[int, Field(ge=1, le=MAX_NUMBER)]
@@ -192,6 +206,7 @@ class _Head(_Strict):
     last: dict[_Name, _Count]
     refs: list[Any]
     last_drafts: dict[_Name, _Count] = {}
+    tables: dict[_Name, Annotated[str, AfterValidator(_table_name)]] = {}
     drafts: list[Any] = []
 
 

@@ -74,6 +74,8 @@ class InterpretedSession(ConfinedSession):
         """Work in a conversation from now on."""
         if conversation is not None:
             self._interpreter = Interpreter(conversation, self)
+            schemas = sqla.schemas_of_session(self)
+            self._interpreter.boundary.conversation.work_under(schemas)
             self._see = self._interpreter.failures.hide
             self._intake = self._interpreter.boundary
             self._watch_identities()
@@ -211,6 +213,7 @@ def _connected(
 ) -> None:
     if session._interpreter is not None:
         session._interpreter.failures.watch(connection)
+        session._interpreter.boundary.conversation.work_under(sqla.schemas_of(connection))
     if session._confinement is not None:
         session._confinement.connected(
             connection,

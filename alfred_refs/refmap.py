@@ -15,6 +15,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import Any, cast
 
@@ -29,6 +31,7 @@ from .plans import Plans
 from .refs import KEY, Ref, parse_ref
 from .refusal import Suggestions, refusal
 from .settling import Rows, StoredRows, settled
+from .sqla import Schemas
 from .store import NOTED_EVERY, Address, DraftEntry, EntityKey, Entry, Gone, Store
 from .telemetry import Telemetry
 
@@ -43,21 +46,36 @@ class RefMap:
         id: what the application calls the conversation.
         owner: on whose behalf it is held, as text; `None` without one.
         plans: what the application's statements and tables mean.
+        schemas: the `schema_translate_map` under which the tables are read.
     """
 
     def __init__(
-        self, address: Address, store: Store, plans: Plans, caches: Caches, telemetry: Telemetry
+        self,
+        address: Address,
+        store: Store,
+        plans: Plans,
+        caches: Caches,
+        telemetry: Telemetry,
+        *,
+        schemas: Schemas = frozenset(),
     ) -> None:
         self.id = address.id
         self.owner = address.owner
         self.plans = plans
         self._address = address
+        self._work_under(schemas)
         self._store = store
         self._caches = caches
         self._telemetry = telemetry
         self._rows: Rows = StoredRows(address, store, plans.entities)
         self._noted_until = monotonic() + NOTED_EVERY.total_seconds()
         self._labels: dict[EntityKey, str] = {}  # what is to be told with the next mint
+
+    def _work_under(self, schemas: Schemas) -> None:
+        """Use refs for the rows of these schemas: the store refuses others'."""
+        self.schemas = schemas
+        table_of = partial(self.plans.entities.table_name_of, schemas=schemas)
+        self._address = replace(self._address, table_of=table_of)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r})"

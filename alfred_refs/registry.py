@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 from sqlalchemy import Engine
 
+from . import sqla
 from .caches import CAPACITY, Caches
 from .conversation import Conversation
 from .entities import Entities
@@ -64,6 +65,7 @@ class RefRegistry(Observed):
         # what this process has met, for as long as somebody uses the conversation
         self._caches: WeakValueDictionary[Address, Caches] = WeakValueDictionary()
         self._opening = threading.Lock()
+        self._schemas = sqla.schemas_of(bind)
 
     @property
     def metadata(self) -> MetaData:
@@ -204,6 +206,7 @@ class RefRegistry(Observed):
             *(address, self._observed, self._plans, caches),
             telemetry=self._telemetry,
             opened=self._opened,
+            schemas=self._schemas,
         )
 
 

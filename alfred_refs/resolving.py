@@ -95,4 +95,4 @@ def _flush(execution: ORMExecuteState) -> None:
 
 def alternates_of(execution: ORMExecuteState, boundary: Boundary) -> Alternates:
     """Return the conversation in which a statement's alternate keys are keys like others."""
-    return boundary.alternates.at(execution.execution_options, execution.bind_arguments)
+    return boundary.alternates.at(execution.bind_arguments)

@@ -239,6 +239,8 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
         session._watch_rows()
     boundary.alternates.begin(reads=execution.is_select)
     boundary.make_room()
+    if "schema_translate_map" in execution.execution_options:
+        boundary.conversation.check_schemas(sqla.schemas_in(execution.execution_options))
     if _is_raw(execution):
         sqla.load_whole(execution)
         return _met(execution, execution.invoke_statement()) if boundary.looks_ahead else None

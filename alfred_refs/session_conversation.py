@@ -20,12 +20,13 @@ from .cache import RefCache, Wanted
 from .conversation import Conversation
 from .draftmap import DraftMap
 from .entries import Draft
-from .errors import SavedDraftError
+from .errors import SavedDraftError, SetupError
 from .keys import Key
 from .refs import Ref
 from .refusal import Suggestions
 from .settling import Rows
-from .store import NO_LABELS, DraftEntry, EntityKey, Entry
+from .sqla import Schemas
+from .store import NO_LABELS, Address, DraftEntry, EntityKey, Entry
 
 
 class Viewer(Protocol):
@@ -37,6 +38,10 @@ class Viewer(Protocol):
 
     def keys_of_instances(self) -> list[EntityKey]:
         """Return the keys that living instances may show."""
+        ...
+
+    def has_rows(self) -> bool:
+        """Tell whether there are instances of rows."""
         ...
 
 
@@ -63,8 +68,12 @@ class SessionConversation(DraftMap):
 
     def __init__(self, conversation: Conversation, viewer: Viewer) -> None:
         vars(self).update(vars(conversation))
+        self._sent_to: Address = vars(self).pop("_address")
         self._whole = conversation
         self._viewer = weakref.ref(viewer)
+        self._outside = conversation
+        self._shared = self._caches
+        self._is_used = False
         self._labels: dict[EntityKey, str] = {}
         self._mine = self._caches.current
         self._most = self._caches.capacity
@@ -75,6 +84,55 @@ class SessionConversation(DraftMap):
     def _cache(self) -> RefCache:
         """The cache of the session: the same until `make_room()`."""
         return self._mine
+
+    @property
+    def _address(self) -> Address:
+        """For the store: whoever asks it has decided under which schemas."""
+        self._is_used = True
+        return self._sent_to
+
+    @_address.setter
+    def _address(self, address: Address) -> None:
+        self._sent_to = address
+
+    def resolve_wanted(self, wanted: Sequence[Wanted]) -> list[Key]:
+        """See `RefMap.resolve_wanted`."""
+        self._is_used = True
+        return super().resolve_wanted(wanted)
+
+    def work_under(self, schemas: Schemas) -> None:
+        """Use refs for the rows of these schemas from now on.
+
+        Raises:
+            SetupError: refs or instances of others are in use.
+        """
+        if schemas == self.schemas:
+            return
+        viewer = self._viewer()
+        if self._is_used or (viewer is not None and viewer.has_rows()):
+            raise SetupError(
+                "a session in a conversation has changed its schema_translate_map",
+                "open a session for each, on an engine with that option, or begin it with "
+                "session.connection(execution_options=...)",
+            )
+        self._work_under(schemas)
+        self._outside = self._whole.under(schemas)
+        self._caches = self._shared.under(schemas)
+        self._mine = self._caches.current
+        self._is_used = False
+
+    def check_schemas(self, schemas: Schemas) -> None:
+        """Check what a single statement says of schemas.
+
+        Raises:
+            SetupError: they are not those of the session.
+        """
+        if schemas != self.schemas:
+            raise SetupError(
+                "a statement has another schema_translate_map than its session",
+                "give it to the session's engine, or begin with "
+                "session.connection(execution_options=...)",
+            )
 
     @property
     def working_turn(self) -> int | None:  # type: ignore[override]
@@ -174,7 +232,7 @@ class SessionConversation(DraftMap):
 
     def outside(self) -> Conversation:
         """Return the conversation as it is outside of the session's transaction."""
-        return self._whole
+        return self._outside
 
     def is_row(self, ref: str, entity: str) -> bool:
         """Tell whether a draft's ref names a row already, as far as is known here."""

@@ -34,6 +34,9 @@ DRAFTED = (
 GONE = st.sampled_from([None, "was deleted", "was never saved"])
 
 
+TABLE_NAMES = st.sampled_from(["recipes", "tenant_a.recipes", "Weird names. Here"])
+
+
 @st.composite
 def conversations(draw: st.DrawFn) -> Exported:
     """Draw a conversation: all types of keys, numbers with gaps, counters that are ahead."""
@@ -58,7 +61,9 @@ def conversations(draw: st.DrawFn) -> Exported:
     ]
     reserved = {(d.ref.entity, repr(d.key)): d for d in drafts}  # one draft a key
     drafts = [d for d in drafts if d.key is None or reserved[d.ref.entity, repr(d.key)] is d]
-    return Exported("chat-7", owner, turn, moment, last, entries, last_drafts, drafts)
+    tables = draw(st.dictionaries(st.sampled_from([*last, *last_drafts, "x"]), TABLE_NAMES))
+    known = {entity: tables[entity] for entity in tables if entity in last | last_drafts}
+    return Exported("chat-7", owner, turn, moment, last, entries, last_drafts, drafts, known)
 
 
 def an_export(**changes: Any) -> dict[str, Any]:
@@ -69,7 +74,7 @@ def an_export(**changes: Any) -> dict[str, Any]:
     ]
     return {
         "format": "alfred_refs.conversation",
-        "version": 2,
+        "version": 3,
         "id": "chat-7",
         "owner": "ann",
         "turn": 3,
@@ -77,6 +82,7 @@ def an_export(**changes: Any) -> dict[str, Any]:
         "last": {"recipe": 2},
         "refs": refs,
         "last_drafts": {"recipe": 3},
+        "tables": {"recipe": "recipes"},
         "drafts": [
             {
                 "ref": "gen_recipe_1",
@@ -139,13 +145,18 @@ def test_the_format_is_what_the_documentation_says() -> None:
                 *(Ref("recipe", 3, draft=True), "{}", None, 2, 2, 1, "saved"), uuid.UUID(UUID)
             ),
         ],
+        {"recipe": "recipes"},
     )
 
     assert to_json(exported) == an_export()
     assert from_json(an_export()) == exported
-    older = an_export(version=1)
+    older = an_export(version=2)
+    del older["tables"]
+    assert from_json(older) == replace(exported, tables={})
     del older["drafts"], older["last_drafts"]
-    assert from_json(older) == replace(exported, last_drafts={}, drafts=[])
+    assert from_json(older | {"version": 1}) == replace(
+        exported, tables={}, last_drafts={}, drafts=[]
+    )
 
 
 def with_draft(**changes: Any) -> dict[str, Any]:
@@ -204,7 +215,11 @@ FOREIGN: list[Any] = [None, [], "{}", {}, {"format": 1}]
     ("data", "message"),
     [
         *((data, "this is not a conversation") for data in FOREIGN),
-        (an_export(version=3), "in version 3 of the format, and .* knows those up to 2; install"),
+        (an_export(version=4), "in version 4 of the format, and .* knows those up to 3; install"),
+        (an_export(tables={"recipe": 7}), "cannot be read: tables.recipe"),
+        (an_export(tables={"recipe": ""}), "cannot be read: tables.recipe"),
+        (an_export(tables={"recipe": "a\0"}), "cannot be read: tables.recipe"),
+        (an_export(tables={"order": "orders"}), "has a table of entity 'order', and no number"),
         (an_export(version="1"), "cannot be read: version"),
         (an_export(version=True), "cannot be read: version"),
         (an_export(labels={}), "has a field that is not known: labels"),

@@ -127,7 +127,7 @@ def test_offline_sql_makes_the_same_tables(
     script = _alembic(["upgrade", "head", "--sql"]).stdout
     _execute(engine, script)
     offline = _described(engine)
-    assert schema.current(database_url) == "0004"
+    assert schema.current(database_url) == "0005"
     command.downgrade(schema.configuration(connection), "base")
     schema.migrate(database_url)
     assert offline == _described(engine)
@@ -212,7 +212,7 @@ def test_refs_survive_migrating_again(database_url: str, engine: Engine) -> None
     """Migrating what is up to date changes nothing."""
     schema.migrate(database_url)
     refs = RefRegistry(engine).conversation("chat-7").refer_all("recipe", [11, 12])
-    assert schema.migrate(database_url) == "0004"
+    assert schema.migrate(database_url) == "0005"
     assert RefRegistry(engine).conversation("chat-7").resolve_all(refs) == [11, 12]
 
 
@@ -223,7 +223,7 @@ def test_tables_of_create_tables_are_taken_over(
     registry = RefRegistry(engine)
     registry.create_tables()
     refs = registry.conversation("chat-7").refer_all("recipe", [11, 12])
-    assert schema.migrate(database_url) == "0004"
+    assert schema.migrate(database_url) == "0005"
     command.check(schema.configuration(connection))
     assert RefRegistry(engine).conversation("chat-7").resolve_all(refs) == [11, 12]
 
@@ -240,7 +240,7 @@ KEYS: list[Key] = [
 ]
 
 
-@pytest.mark.parametrize("revision", ["0001", "0002", "0003"])
+@pytest.mark.parametrize("revision", ["0001", "0002", "0003", "0004"])
 def test_mappings_survive_going_down_and_up(
     database_url: str, engine: Engine, connection: Connection, revision: str
 ) -> None:
@@ -297,7 +297,7 @@ def test_a_migration_waits_for_who_mints_without_stopping_them(
             )
         )
     migration.join()
-    assert schema.current(database_url) == "0004"
+    assert schema.current(database_url) == "0005"
 
 
 def test_a_downgrade_that_would_lose_mappings_is_refused(
@@ -307,7 +307,7 @@ def test_a_downgrade_that_would_lose_mappings_is_refused(
     schema.migrate(database_url)
     chat = RefRegistry(engine).conversation("chat-7")
     chat.refer("recipe", 11)
-    script = _alembic(["downgrade", "0004:base", "--sql"]).stdout
+    script = _alembic(["downgrade", "0005:base", "--sql"]).stdout
 
     ways: list[Callable[[], None]] = [
         lambda: command.downgrade(schema.configuration(connection), "base"),
@@ -317,7 +317,7 @@ def test_a_downgrade_that_would_lose_mappings_is_refused(
         with pytest.raises(Exception, match=r"the registry has mappings.*export or forget"):
             downgrade()
         connection.rollback()
-        assert schema.current(database_url) == "0004"
+        assert schema.current(database_url) == "0005"
         assert RefRegistry(engine).conversation("chat-7").resolve("recipe_1") == 11
     chat.forget()
     _execute(engine, script)
@@ -336,7 +336,7 @@ def test_a_downgrade_that_would_lose_drafts_is_refused(
     with pytest.raises(Exception, match=r"the registry has drafts.*export or forget"):
         command.downgrade(schema.configuration(connection), "0003")
     connection.rollback()
-    assert schema.current(database_url) == "0004"
+    assert schema.current(database_url) == "0005"
     assert len(list(store.drafts(address, None, ["pending"]))) == 2
     connection.execute(text("delete from alfred_refs_draft"))
     connection.commit()
@@ -348,7 +348,7 @@ def test_a_downgrade_that_would_lose_drafts_is_refused(
     assert RefRegistry(engine).conversation("chat-7").resolve("order_1") == 5
 
 
-@pytest.mark.parametrize("made", ["0001", "0002", "0003", "0004"])
+@pytest.mark.parametrize("made", ["0001", "0002", "0003", "0004", "0005"])
 def test_partitioned_tables_are_migrated_with_their_partitions(
     database_url: str, engine: Engine, connection: Connection, made: str
 ) -> None:
@@ -386,7 +386,7 @@ def test_partitioned_tables_are_migrated_with_their_partitions(
     assert chats[0].refer("recipe", 7) == "recipe_3"
 
 
-@pytest.mark.parametrize("older", ["0001", "0002", "0003"])
+@pytest.mark.parametrize("older", ["0001", "0002", "0003", "0004"])
 def test_create_tables_does_not_leave_older_tables_behind(
     database_url: str, engine: Engine, older: str
 ) -> None:

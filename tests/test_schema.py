@@ -96,4 +96,4 @@ def test_current_of_an_empty_database_is_none(database_url: str) -> None:
 
 def test_migrate_returns_the_revision(database_url: str) -> None:
     """What `migrate` returns is what `current` says afterwards."""
-    assert schema.migrate(database_url) == schema.current(database_url) == "0004"
+    assert schema.migrate(database_url) == schema.current(database_url) == "0005"

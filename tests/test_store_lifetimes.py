@@ -188,7 +188,7 @@ def test_a_mint_without_the_lock_is_left_out_where_another_has_it(
     with engine.connect() as other:
         other.execute(text("select * from alfred_refs_conversation for update"))
 
-        found = slow._write([statements.refer], begun(CHAT) | _arrays(KEYS[:3]))
+        found = slow._write([statements.refer], begun(CHAT) | _arrays(CHAT, KEYS[:3]))
 
     assert [(row[0], row[1]) for row in found] == [(1, 1)]
     assert slow.entities(CHAT) == {"recipe": 1}
@@ -433,7 +433,7 @@ def test_a_counter_that_is_taken_up_again_is_not_removed(
     pruning = threading.Thread(target=lambda: pruned.append(list(store.prune(DAY, 10))))
     with engine.begin() as other:
         for statement in (statements.lock, statements.refer):
-            other.execute(statement, begun(CHAT) | _arrays(KEYS[:1]))
+            other.execute(statement, begun(CHAT) | _arrays(CHAT, KEYS[:1]))
         let_wait(pruning, engine)
     pruning.join()
 

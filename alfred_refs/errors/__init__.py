@@ -31,6 +31,7 @@ from .owners import (
 )
 from .registry import (
     ConversationExistsError as ConversationExistsError,
+    EntityTableError as EntityTableError,
     RegistryBusyError as RegistryBusyError,
     RegistryFailedError as RegistryFailedError,
     RegistryTablesError as RegistryTablesError,

@@ -42,6 +42,34 @@ class ConversationExistsError(RefError):
         )
 
 
+class EntityTableError(SetupError):
+    """A conversation has refs of another table's rows under an entity's name.
+
+    One key may be of two rows, in two tables of one name. So refs are of the table for which the
+    first was minted: its name, and its schema as `schema_translate_map` has it.
+
+    Attributes:
+        conversation: its id.
+        entity: whose refs.
+        table: which they are of.
+        used: for which they were to be used.
+    """
+
+    def __init__(self, conversation: str, entity: str, table: str, used: str) -> None:
+        self.conversation = conversation
+        self.entity = entity
+        self.table = table
+        self.used = used
+        super().__init__(
+            f"conversation {conversation!r} has refs of entity {entity!r} for table {table!r}, "
+            f"and they are to be used for table {used!r}",
+            "open a conversation for each tenant, give one entity another name by "
+            "RefPolicy(names={...}), or, if the table was renamed, update table_name in "
+            "alfred_refs_counter",
+        )
+        self._data = (conversation, entity, table, used)
+
+
 class RegistryTablesError(SetupError):
     """The registry's tables are missing, or older than this version of the package."""
 

@@ -79,6 +79,12 @@ from .results import (
     row_like as row_like,
     yields_chunks as yields_chunks,
 )
+from .schemas import (
+    Schemas as Schemas,
+    schemas_in as schemas_in,
+    schemas_of as schemas_of,
+    schemas_of_session as schemas_of_session,
+)
 from .sessions import (
     See as See,
     There as There,

@@ -49,41 +49,53 @@ lock_used = update(conversations).where(p.here, p.is_mine).values(used_at=func.n
 
 # Number. A statement of its own after the lock, as `statements.refer` is, and for its reason.
 _new = (
-    func.unnest(p.entities, p.contents, p.labels)
-    .table_valued("entity", "content", "label", with_ordinality="position")
+    func.unnest(p.entities, p.contents, p.tables, p.labels)
+    .table_valued("entity", "content", "table_name", "label", with_ordinality="position")
     .render_derived(name="new")
 )
 _number_in_batch = func.row_number().over(partition_by=_new.c.entity, order_by=_new.c.position)
+_counter_of_new = and_(
+    counters.c.conversation == p.conversation, counters.c.entity == _new.c.entity
+)
+_is_of_another = (
+    exists()
+    .select_from(_new.join(counters, _counter_of_new))
+    .where(~p.is_of(_new.c.table_name))
+    .correlate(None)
+)
 _numbered = (
     select(_new.c.position, _new.c.entity, _new.c.content, _new.c.label, counters.c.kind)
+    .add_columns(_new.c.table_name)
     .add_columns(
         (func.coalesce(counters.c.drafts, 0) + _number_in_batch).cast(Integer).label("number")
     )
     .select_from(_new)
-    .outerjoin(
-        counters,
-        and_(counters.c.conversation == p.conversation, counters.c.entity == _new.c.entity),
-    )
-    .where(p.mine)
+    .outerjoin(counters, _counter_of_new)
+    .where(p.mine, ~_is_of_another)
     .cte("numbered")
 )
 _kind_among_new = func.row_number().over(
     partition_by=_numbered.c.kind.is_(None), order_by=func.min(_numbered.c.position)
 )
 _count = insert(counters).from_select(
-    ["conversation", "entity", "kind", "last", "drafts"],
+    ["conversation", "entity", "kind", "last", "drafts", "table_name"],
     select(
         p.conversation,
         _numbered.c.entity,
         func.coalesce(_numbered.c.kind, p.next_kinds(_kind_among_new)),
         literal_column("0"),
         func.max(_numbered.c.number),
+        func.max(_numbered.c.table_name),
     ).group_by(_numbered.c.entity, _numbered.c.kind),
 )
 _counted = (
     _count.on_conflict_do_update(
         index_elements=[counters.c.conversation, counters.c.entity],
-        set_={"drafts": _count.excluded.drafts, "left_at": null()},
+        set_={
+            "drafts": _count.excluded.drafts,
+            "left_at": null(),
+            "table_name": func.coalesce(counters.c.table_name, _count.excluded.table_name),
+        },
     )
     .returning(counters.c.entity, counters.c.kind)
     .cte("counted")
@@ -117,13 +129,14 @@ _columns = (
     *(drafts.c.state, drafts.c.key),
 )
 _named = (
-    func.unnest(p.entities, p.numbers)
-    .table_valued("entity", "number")
+    func.unnest(p.entities, p.numbers, p.tables)
+    .table_valued("entity", "number", "table_name")
     .render_derived(name="named")
 )
 _counter_of_named = and_(
     counters.c.conversation == p.conversation, counters.c.entity == _named.c.entity
 )
+_is_of_named = p.is_of(_named.c.table_name)
 # the draft of that number or the next higher one, for each: see `statements`
 _meant = (
     select(*_columns)
@@ -161,7 +174,8 @@ def _beside(row: FromClause) -> tuple[Any, ...]:
 
 _row_meant = _row_of(_meant, "row_meant")
 read_drafts = (
-    select(p.is_mine.label("mine"), _named.c.entity, *_meant.c, *_beside(_row_meant))
+    select(p.is_mine.label("mine"), _named.c.entity, counters.c.table_name)
+    .add_columns(*_meant.c, *_beside(_row_meant))
     .select_from(conversations)
     .join(_named, _always)
     .outerjoin(counters, _counter_of_named)
@@ -187,7 +201,7 @@ _listed = (
 )
 _row_listed = _row_of(_listed, "row_listed")
 _page = (
-    select(counters.c.entity, *_listed.c, *_beside(_row_listed))
+    select(counters.c.entity, counters.c.table_name, *_listed.c, *_beside(_row_listed))
     .select_from(counters)
     .join(_listed, _always)
     .outerjoin(_row_listed, _always)
@@ -211,8 +225,10 @@ page_of_drafts = (
 
 # Edit, all or none. What was done already, by a caller who was not told, is done again.
 _edited = (
-    func.unnest(p.entities, p.numbers, p.contents, p.labels, p.versions)
-    .table_valued("entity", "number", "content", "label", column("version", Integer))
+    func.unnest(p.entities, p.numbers, p.contents, p.labels, p.versions, p.tables)
+    .table_valued(
+        *("entity", "number", "content", "label"), column("version", Integer), "table_name"
+    )
     .render_derived(name="edited")
 )
 _label = func.coalesce(_edited.c.label, drafts.c.label)
@@ -225,6 +241,7 @@ _counter_of_edited = and_(
     counters.c.conversation == p.conversation, counters.c.entity == _edited.c.entity
 )
 _draft_of_edited = and_(
+    p.is_of(_edited.c.table_name),
     drafts.c.conversation == p.conversation,
     drafts.c.kind == counters.c.kind,
     drafts.c.number == _edited.c.number,
@@ -261,11 +278,12 @@ _may_not_be_discarded = (
             _meant, _meant.c.number == _named.c.number
         )
     )
-    .where(or_(_meant.c.number.is_(None), _meant.c.state == "saved"))
+    .where(or_(_meant.c.number.is_(None), _meant.c.state == "saved", ~_is_of_named))
     .correlate(None)
 )
 _draft_of_named = and_(
     _counter_of_named,
+    _is_of_named,
     drafts.c.conversation == p.conversation,
     drafts.c.kind == counters.c.kind,
     drafts.c.number == _named.c.number,
@@ -278,8 +296,8 @@ discard_drafts = (
 
 # Save. The key is there before the row is: whoever comes second inserts the same one.
 _chosen = (
-    func.unnest(p.entities, p.numbers, p.keys)
-    .table_valued("entity", "number", "key")
+    func.unnest(p.entities, p.numbers, p.tables, p.keys)
+    .table_valued("entity", "number", "table_name", "key")
     .render_derived(name="chosen")
 )
 reserve_keys = (
@@ -287,6 +305,7 @@ reserve_keys = (
     .where(
         counters.c.conversation == p.conversation,
         counters.c.entity == _chosen.c.entity,
+        p.is_of(_chosen.c.table_name),
         drafts.c.conversation == p.conversation,
         drafts.c.kind == counters.c.kind,
         drafts.c.number == _chosen.c.number,

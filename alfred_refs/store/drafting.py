@@ -50,6 +50,7 @@ class Drafting(Sending):
             return []
         values = begun(address) | {
             "p_entities": [each.entity for each in new],
+            "p_tables": [address.table_of(each.entity) for each in new],
             "p_contents": [each.content for each in new],
             "p_labels": [each.label for each in new],
             "p_turn": turn,
@@ -57,6 +58,7 @@ class Drafting(Sending):
         # not tried again when the connection is lost: they may have been kept
         rows = self._write([lock_always, statements.draft], values, again=False)
         if not rows:
+            self._check_tables(address)
             raise UnknownConversationError(address.id)
         return [
             DraftEntry(Ref(each.entity, number, draft=True), each.content, each.label, now, now)
@@ -66,7 +68,7 @@ class Drafting(Sending):
     def read_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
         """See `Store.read_drafts`."""
         return _by_ref(
-            self._alone(statements.read_drafts, named(address) | _arrays(refs)), address
+            self._alone(statements.read_drafts, named(address) | _arrays(address, refs)), address
         )
 
     def drafts(
@@ -96,7 +98,7 @@ class Drafting(Sending):
         self, address: Address, edits: Sequence[DraftEdit], turn: int | None = None
     ) -> Mapping[Ref, DraftEntry]:
         """See `Store.edit_drafts`."""
-        values = named(address) | _arrays([each.ref for each in edits])
+        values = named(address) | _arrays(address, [each.ref for each in edits])
         values |= {
             "p_contents": [each.content for each in edits],
             "p_labels": [each.label for each in edits],
@@ -110,11 +112,11 @@ class Drafting(Sending):
     def discard_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
         """See `Store.discard_drafts`."""
         batch = [statements.lock_used, statements.discard_drafts, statements.read_drafts]
-        return _by_ref(self._write(batch, named(address) | _arrays(refs)), address)
+        return _by_ref(self._write(batch, named(address) | _arrays(address, refs)), address)
 
     def reserve_keys(self, address: Address, keys: Mapping[Ref, Key]) -> Mapping[Ref, DraftEntry]:
         """See `Store.reserve_keys`."""
-        values = named(address) | _arrays(list(keys))
+        values = named(address) | _arrays(address, list(keys))
         values["p_keys"] = [encode(key) for key in keys.values()]
         batch = [statements.lock_used, statements.reserve_keys, statements.read_drafts]
         try:
@@ -127,7 +129,7 @@ class Drafting(Sending):
     def confirm_drafts(self, address: Address, refs: Sequence[Ref]) -> None:
         """See `Store.confirm_drafts`."""
         batch = [statements.lock_used, statements.confirm_drafts, statements.bring_back]
-        self._write(batch, named(address) | _arrays(refs))
+        self._write(batch, named(address) | _arrays(address, refs))
 
 
 def listed(
@@ -143,17 +145,25 @@ def listed(
         after = (page[-1].ref.entity, page[-1].ref.number) if len(page) == PAGE else None
 
 
-def _arrays(refs: Sequence[Ref]) -> dict[str, Any]:
-    return {"p_entities": [ref.entity for ref in refs], "p_numbers": [ref.number for ref in refs]}
+def _arrays(address: Address, refs: Sequence[Ref]) -> dict[str, Any]:
+    return {
+        "p_entities": [ref.entity for ref in refs],
+        "p_numbers": [ref.number for ref in refs],
+        "p_tables": [address.table_of(ref.entity) for ref in refs],
+    }
 
 
 def _by_ref(rows: Sequence[Sequence[Any]], address: Address) -> dict[Ref, DraftEntry]:
-    """Return the entries of rows that have whose it is, an entity, a draft and what it became."""
-    entries = [
-        _entry(entity, row[:-3], row[-3:])
-        for _, entity, *row in only_mine(rows, address)
-        if row[0] is not None
-    ]
+    """Return the entries of rows: whose it is, entity, table, a draft, what it became.
+
+    Raises:
+        EntityTableError: a draft is of another table.
+    """
+    entries = []
+    for _, entity, table, *row in only_mine(rows, address):
+        address.check_table(entity, table)
+        if row[0] is not None:
+            entries.append(_entry(entity, row[:-3], row[-3:]))
     return {entry.ref: entry for entry in entries}
 
 

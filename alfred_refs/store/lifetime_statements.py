@@ -105,11 +105,13 @@ forget_conversation = (
 )
 forget_mappings = delete(mappings).where(mappings.c.conversation == p.conversation)
 forget_drafts = delete(drafts).where(drafts.c.conversation == p.conversation)
-leave_counters = (
-    update(counters)
-    .where(counters.c.conversation == p.conversation)
-    .values(forgotten=counters.c.last, left_at=func.now())
-)
+# nothing is of a table any more: whoever begins the conversation again says of which
+_left: dict[str, Any] = {
+    "forgotten": counters.c.last,
+    "left_at": func.now(),
+    "table_name": null(),
+}
+leave_counters = update(counters).where(counters.c.conversation == p.conversation).values(**_left)
 
 # Prune. The lock looks at the age again; who is locked by others is in use, or pruned already.
 choose_unused = (
@@ -127,11 +129,7 @@ prune_conversations = delete(conversations).where(
 )
 prune_mappings = delete(mappings).where(mappings.c.conversation == func.any(_chosen))
 prune_drafts = delete(drafts).where(drafts.c.conversation == func.any(_chosen))
-leave_pruned = (
-    update(counters)
-    .where(counters.c.conversation == func.any(_chosen))
-    .values(forgotten=counters.c.last, left_at=func.now())
-)
+leave_pruned = update(counters).where(counters.c.conversation == func.any(_chosen)).values(**_left)
 
 # A counter whose conversation was begun again stays; the one that is being begun clears `left_at`.
 _is_left = and_(
@@ -189,7 +187,7 @@ page_of_entries = (
     .limit(p.limit)
 )
 last_numbers = (
-    select(counters.c.entity, counters.c.last, counters.c.drafts)
+    select(counters.c.entity, counters.c.last, counters.c.drafts, counters.c.table_name)
     .where(counters.c.conversation == p.conversation)
     .order_by(counters.c.entity)
 )
@@ -199,16 +197,17 @@ restore_conversation = insert(conversations).values(
     conversation=p.conversation, id=p.id_, owner=p.owner, turn=_turn, begun_at=_begun_at
 )
 _numbered = (
-    func.unnest(p.entities, p.numbers, _counts, _last_drafts)
-    .table_valued("entity", "last", "kept", "drafts")
+    func.unnest(p.entities, p.numbers, _counts, _last_drafts, p.tables)
+    .table_valued("entity", "last", "kept", "drafts", "table_name")
     .render_derived(name="numbered")
 )
 restore_counters = insert(counters).from_select(
-    ["conversation", "entity", "last", "forgotten", "kind", "drafts"],
+    ["conversation", "entity", "last", "forgotten", "kind", "drafts", "table_name"],
     select(p.conversation, _numbered.c.entity, _numbered.c.last).add_columns(
         _numbered.c.last - _numbered.c.kept,
         p.next_kinds(func.row_number().over(order_by=_numbered.c.entity)),
         _numbered.c.drafts,
+        _numbered.c.table_name,
     ),
 )
 _highest = func.greatest(counters.c.last, restore_counters.excluded.last)
@@ -221,6 +220,7 @@ continue_counters = restore_counters.on_conflict_do_update(
         + restore_counters.excluded.forgotten,
         "drafts": func.greatest(counters.c.drafts, restore_counters.excluded.drafts),
         "left_at": null(),
+        "table_name": restore_counters.excluded.table_name,
     },
 )
 _entries = (

@@ -219,6 +219,7 @@ def _read(connection: Connection, address: Address) -> Exported | None:
         *(address.id, address.owner, rows[0].turn, rows[0].begun_at, last, entries),
         {row.entity: row.drafts for row in counters if row.drafts},
         [replace(draft, row=None) for draft in listed(fetch, address, None, _STATES)],
+        {row.entity: row.table_name for row in counters if row.table_name is not None},
     )
 
 
@@ -244,6 +245,7 @@ def _write(connection: Connection, address: Address, exported: Exported) -> None
         "p_numbers": [exported.last.get(entity, 0) for entity in entities],
         "p_counts": [kept[entity] for entity in entities],
         "p_last_drafts": [exported.last_drafts.get(entity, 0) for entity in entities],
+        "p_tables": [exported.tables.get(entity) for entity in entities],
     }
     its_own = exported.id == address.id
     restore = statements.continue_counters if its_own else statements.restore_counters

@@ -41,13 +41,16 @@ class MemoryStore(DraftMemory):
         if not keys:
             return []
         with self._lock:
+            self._seen(address).check(address, {entity for entity, _ in keys})
             conversation = self._begun(address)
+            conversation.begin(address, {entity for entity, _ in keys})
             return [conversation.refer(key, labels.get(key)) for key in keys]
 
     def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:
         """See `Store.resolve`."""
         with self._lock:
             self._use(address)
+            self._seen(address).check(address, {ref.entity for ref in refs})
             known = self._seen(address).by_ref
             return {ref: known[ref] for ref in refs if ref in known}
 
@@ -92,6 +95,7 @@ class MemoryStore(DraftMemory):
             conversation = self._mine(address)
             saved = conversation.keys_saved() if gone == "was never saved" else set()
             there = [key for key in keys if key in conversation.by_key and key not in saved]
+            there = [key for key in there if conversation.is_of(address, key[0])]
             for ref in (conversation.by_key[key] for key in there):
                 conversation.by_ref[ref] = replace(conversation.by_ref[ref], gone=gone)
 
@@ -99,7 +103,8 @@ class MemoryStore(DraftMemory):
         """See `Store.label`."""
         with self._lock:
             conversation = self._mine(address)
-            for key in labels.keys() & conversation.by_key.keys():
+            known = labels.keys() & conversation.by_key.keys()
+            for key in (key for key in known if conversation.is_of(address, key[0])):
                 ref = conversation.by_key[key]
                 conversation.by_ref[ref] = replace(conversation.by_ref[ref], label=labels[key])
 
@@ -126,6 +131,7 @@ class MemoryStore(DraftMemory):
             source = self._there(address)
             self._use(address)
             fork = Remembered(source.owner, source.turn, dict(source.last))
+            fork.tables = dict(source.tables)
             fork.by_ref, fork.by_key = dict(source.by_ref), dict(source.by_key)
             fork.last_drafts = dict(source.last_drafts)
             fork.drafts = {
@@ -166,12 +172,14 @@ class MemoryStore(DraftMemory):
                 *(address.id, address.owner, there.turn, there.begun_at, last, entries),
                 dict(sorted(there.last_drafts.items())),
                 [there.drafts[ref] for ref in sorted(there.drafts)],
+                dict(sorted(there.tables.items())),
             )
 
     def restore(self, address: Address, exported: Exported) -> None:
         """See `Store.restore`."""
         with self._lock:
             conversation = Remembered(address.owner, exported.turn, dict(exported.last))
+            conversation.tables = dict(exported.tables)
             conversation.begun_at = exported.begun_at
             conversation.last_drafts = dict(exported.last_drafts)
             conversation.drafts = {draft.ref: draft for draft in exported.drafts}

@@ -26,14 +26,18 @@ class DraftMemory(Memory):
         if not new:
             return []
         with self._lock:
+            self._seen(address).check(address, {each.entity for each in new})
             conversation = self._begun(address)
+            conversation.begin(address, {each.entity for each in new})
             now = conversation.turn if turn is None else turn
             return [conversation.draft(each, now) for each in new]
 
     def read_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
         """See `Store.read_drafts`."""
         with self._lock:
-            return _known(self._seen(address), refs)
+            conversation = self._seen(address)
+            conversation.check(address, {ref.entity for ref in refs})
+            return _known(conversation, refs)
 
     def drafts(
         self, address: Address, entity: str | None, states: Collection[DraftState]
@@ -42,6 +46,8 @@ class DraftMemory(Memory):
         with self._lock:
             conversation = self._seen(address)
             found = [conversation.drafted(ref) for ref in sorted(conversation.drafts)]
+            asked = {d.ref.entity for d in found if entity in (None, d.ref.entity)}
+            conversation.check(address, asked)
         return (
             draft
             for draft in found
@@ -64,7 +70,8 @@ class DraftMemory(Memory):
         with self._lock:
             conversation = self._mine(address)
             now = conversation.turn if turn is None else turn
-            edited = [_edited(conversation.drafts.get(each.ref), each, now) for each in edits]
+            mine = [each for each in edits if conversation.is_of(address, each.ref.entity)]
+            edited = [_edited(conversation.drafts.get(each.ref), each, now) for each in mine]
             drafts = {draft.ref: draft for draft in edited if draft is not None}
             if len(drafts) < len(edits):
                 return {}
@@ -77,6 +84,7 @@ class DraftMemory(Memory):
         with self._lock:
             conversation = self._seen(address)
             self._use(address)
+            conversation.check(address, {ref.entity for ref in refs})
             found = _known(conversation, refs)
             if len(found) == len(set(refs)) and all(d.state != "saved" for d in found.values()):
                 for ref in found:
@@ -88,6 +96,7 @@ class DraftMemory(Memory):
         with self._lock:
             conversation = self._seen(address)
             self._use(address)
+            conversation.check(address, {ref.entity for ref in keys})
             reserved = dict(conversation.drafts)
             for ref, draft in _known(conversation, list(keys)).items():
                 if draft.state == "pending" and draft.key is None:
@@ -103,7 +112,8 @@ class DraftMemory(Memory):
         with self._lock:
             conversation = self._mine(address)
             self._use(address)
-            for ref in _known(conversation, refs):
+            mine = [ref for ref in refs if conversation.is_of(address, ref.entity)]
+            for ref in _known(conversation, mine):
                 if conversation.drafts[ref].key is not None:
                     conversation.drafts[ref] = replace(conversation.drafts[ref], state="saved")
                     row = conversation.drafted(ref).row

@@ -19,6 +19,7 @@ from sqlalchemy import (
     bindparam,
     exists,
     func,
+    or_,
     select,
 )
 
@@ -38,6 +39,7 @@ labels = bindparam("p_labels", type_=ARRAY(Text))
 numbers = bindparam("p_numbers", type_=ARRAY(Integer))
 contents = bindparam("p_contents", type_=ARRAY(Text))
 versions = bindparam("p_versions", type_=ARRAY(Integer))
+tables = bindparam("p_tables", type_=ARRAY(Text))
 
 here = conversations.c.conversation == conversation
 is_mine = conversations.c.owner.is_not_distinct_from(owner)
@@ -49,6 +51,20 @@ kind = (
     .where(counters.c.conversation == conversation, counters.c.entity == entity)
     .scalar_subquery()
 )
+
+tables_of_refs = (
+    select(is_mine.label("mine"), counters.c.entity, counters.c.table_name)
+    .select_from(conversations)
+    .outerjoin(counters, counters.c.conversation == conversations.c.conversation)
+    .where(here)
+)
+
+
+def is_of(table: ColumnElement[str]) -> ColumnElement[bool]:
+    """Tell whether the refs of a counter are of a table, as far as either is known."""
+    same = counters.c.table_name == table
+    return or_(counters.c.table_name.is_(None), table.is_(None), same)
+
 
 _highest_kind = (
     select(func.coalesce(func.max(counters.c.kind), 0))

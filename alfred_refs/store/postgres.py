@@ -79,11 +79,12 @@ class PostgresStore(Drafting, Lifetimes):
         """See `Store.refer`."""
         if not keys:
             return []
-        values = begun(address) | _arrays(keys, labels)
+        values = begun(address) | _arrays(address, keys, labels)
         rows = self._minted(values)
         if len(rows) < len(keys):  # of another owner, or forgotten between the two statements
             rows = self._write([statements.lock_always, statements.refer], values)
-        if not rows:
+        if len(rows) < len(keys):
+            self._check_tables(address)
             raise UnknownConversationError(address.id)
         found = {position: rest for position, *rest in rows}
         return [
@@ -114,9 +115,11 @@ class PostgresStore(Drafting, Lifetimes):
         if rows and rows[0].mine and rows[0].unnoted:
             with suppress(RegistryBusyError, RegistryFailedError, RegistryUnreachableError):
                 self.touch(address)  # a note: what was found is found
+        for row in only_mine(rows, address):
+            address.check_table(row.entity, row.table_name)
         entries = [
             Entry(Ref(row.entity, row.number), decode(row.key), row.gone, row.label)
-            for row in only_mine(rows, address)
+            for row in rows
             if row.key is not None
         ]
         return {entry.ref: entry for entry in entries}
@@ -150,12 +153,12 @@ class PostgresStore(Drafting, Lifetimes):
 
     def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
         """See `Store.mark`."""
-        parameters = named(address) | _arrays(keys) | {"p_gone": gone}
+        parameters = named(address) | _arrays(address, keys) | {"p_gone": gone}
         self._write([statements.lock_begun, statements.mark], parameters)
 
     def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
         """See `Store.label`."""
-        parameters = named(address) | _arrays(list(labels), labels)
+        parameters = named(address) | _arrays(address, list(labels), labels)
         self._write([statements.lock_begun, statements.label], parameters)
 
     def begin_turn(self, address: Address) -> int:
@@ -184,9 +187,10 @@ class PostgresStore(Drafting, Lifetimes):
 
 
 def _arrays(
-    keys: Sequence[EntityKey], labels: Mapping[EntityKey, str] = NO_LABELS
+    address: Address, keys: Sequence[EntityKey], labels: Mapping[EntityKey, str] = NO_LABELS
 ) -> dict[str, Any]:
     return {
+        "p_tables": [address.table_of(entity) for entity, _ in keys],
         "p_entities": [entity for entity, _ in keys],
         "p_keys": [encode(key) for _, key in keys],
         "p_labels": [labels.get(pair) for pair in keys] if labels else [],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -30,8 +30,33 @@ class Remembered:
     by_key: dict[EntityKey, Ref] = field(default_factory=dict)
     last_drafts: dict[str, int] = field(default_factory=dict)
     drafts: dict[Ref, DraftEntry] = field(default_factory=dict)
+    tables: dict[str, str] = field(default_factory=dict)
     begun_at: datetime = field(default_factory=now)
     used_at: datetime = field(default_factory=now)
+
+    def check(self, address: Address, entities: Iterable[str]) -> None:
+        """Check that the refs of these entities are of the tables that they are used for.
+
+        Raises:
+            EntityTableError: some are of another.
+        """
+        for entity in entities:
+            address.check_table(entity, self.tables.get(entity))
+
+    def is_of(self, address: Address, entity: str) -> bool:
+        """Tell whether refs are of the table that they are used for, as far as is known."""
+        tables = {self.tables.get(entity), address.table_of(entity)} - {None}
+        return len(tables) < 2  # noqa: PLR2004
+
+    def begin(self, address: Address, entities: Collection[str]) -> None:
+        """Note what tables these entities, of which there are to be refs, are of.
+
+        Raises:
+            EntityTableError: they are of another already.
+        """
+        self.check(address, entities)
+        told = {each: address.table_of(each) for each in entities}
+        self.tables = {each: table for each, table in told.items() if table} | self.tables
 
     def refer(self, entity_key: EntityKey, label: str | None) -> Entry:
         """Return the entry of a key; one that is new gets the next number."""

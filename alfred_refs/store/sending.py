@@ -10,7 +10,7 @@ from sqlalchemy import ClauseElement, Compiled, Connection, Engine, Executable
 from alfred_refs.errors import UnknownConversationError
 
 from .connections import OwnEngine, can_pipeline, in_one_trip, transaction
-from .parameters import named
+from .parameters import named, tables_of_refs
 from .values import Address
 
 if TYPE_CHECKING:
@@ -43,6 +43,16 @@ class Sending:
     ) -> Sequence[Row[Any]]:
         """Run one reading statement, alone: that takes no BEGIN and no COMMIT."""
         return self._alone(statement, named(address) | parameters)
+
+    def _check_tables(self, address: Address) -> None:
+        """Check that all refs of a conversation are of the tables for which they are used.
+
+        Raises:
+            EntityTableError: some are of another.
+            UnknownConversationError: the conversation is another owner's.
+        """
+        for row in only_mine(self._rows(tables_of_refs, address), address):
+            address.check_table(row.entity, row.table_name)
 
     def _write(
         self, batch: Sequence[Executable], parameters: Mapping[str, Any], *, again: bool = True

@@ -32,12 +32,19 @@ from .tables import conversations, counters, drafts, mappings
 
 # (a shorter array is filled up with nulls: where there are no labels, an empty one does)
 _wanted = (
-    func.unnest(p.entities, p.keys, p.labels)
-    .table_valued("entity", "key", "label", with_ordinality="position")
+    func.unnest(p.entities, p.keys, p.tables, p.labels)
+    .table_valued("entity", "key", "table_name", "label", with_ordinality="position")
     .render_derived(name="wanted")
 )
 _counter_of_wanted = and_(
     counters.c.conversation == p.conversation, counters.c.entity == _wanted.c.entity
+)
+_is_of_wanted = p.is_of(_wanted.c.table_name)
+_is_of_another = (
+    exists()
+    .select_from(_wanted.join(counters, _counter_of_wanted))
+    .where(~_is_of_wanted)
+    .correlate(None)
 )
 _mapping_of_wanted = and_(
     mappings.c.conversation == p.conversation,
@@ -100,9 +107,9 @@ _lock = (
 _seen = (
     select(_wanted.c.position, _wanted.c.entity, _wanted.c.key, _met.c.number, _met.c.gone)
     .add_columns(_met.c.label, _wanted.c.label.label("given"))
-    .add_columns(counters.c.kind, counters.c.last)
+    .add_columns(counters.c.kind, counters.c.last, _wanted.c.table_name)
     .select_from(_wanted_and_met)
-    .where(p.mine)
+    .where(p.mine, ~_is_of_another)
     .cte("seen")
 )
 _number_in_batch = func.row_number().over(partition_by=_seen.c.entity, order_by=_seen.c.position)
@@ -113,6 +120,7 @@ _fresh = (
         _seen.c.kind,
         _seen.c.key,
         _seen.c.given,
+        _seen.c.table_name,
         (func.coalesce(_seen.c.last, 0) + _number_in_batch).cast(Integer).label("number"),
     )
     # a case is evaluated row by row: the lock is not taken where no key is new
@@ -123,18 +131,23 @@ _kind_among_new = func.row_number().over(
     partition_by=_fresh.c.kind.is_(None), order_by=func.min(_fresh.c.position)
 )
 _count = insert(counters).from_select(
-    ["conversation", "entity", "kind", "last"],
+    ["conversation", "entity", "kind", "last", "table_name"],
     select(
         p.conversation,
         _fresh.c.entity,
         func.coalesce(_fresh.c.kind, p.next_kinds(_kind_among_new)),
         func.max(_fresh.c.number),
+        func.max(_fresh.c.table_name),
     ).group_by(_fresh.c.entity, _fresh.c.kind),
 )
 _counted = (
     _count.on_conflict_do_update(
         index_elements=[counters.c.conversation, counters.c.entity],
-        set_={"last": _count.excluded.last, "left_at": null()},
+        set_={
+            "last": _count.excluded.last,
+            "left_at": null(),
+            "table_name": func.coalesce(counters.c.table_name, _count.excluded.table_name),
+        },
     )
     .returning(counters.c.entity, counters.c.kind)
     .cte("counted")
@@ -179,7 +192,7 @@ _meant = (
 
 resolve = (
     select(p.is_mine.label("mine"), p.is_unnoted.label("unnoted"))
-    .add_columns(_named.c.entity, _named.c.number)
+    .add_columns(_named.c.entity, _named.c.number, counters.c.table_name)
     .add_columns(_meant.c.key, _meant.c.gone, _meant.c.label)
     .select_from(conversations)
     .join(_named, literal_column("true"))
@@ -285,13 +298,13 @@ mark = (
     .where(
         _counter_of_wanted, _mapping_of_wanted, mappings.c.gone.is_distinct_from(p.gone), p.mine
     )
-    .where(_may_be_marked)
+    .where(_may_be_marked, _is_of_wanted)
     .values(gone=p.gone)
 )
 
 label = (
     update(mappings)
-    .where(_counter_of_wanted, _mapping_of_wanted, p.mine)
+    .where(_counter_of_wanted, _mapping_of_wanted, p.mine, _is_of_wanted)
     .where(mappings.c.label.is_distinct_from(_wanted.c.label))
     .values(label=_wanted.c.label)
 )

@@ -74,6 +74,11 @@ counters = Table(
         server_default=text("0"),
         comment="the highest number ever given to a draft",
     ),
+    Column(
+        "table_name",
+        Text,
+        comment="whose rows the refs are of, with its schema; null: not known",
+    ),
     UniqueConstraint("conversation", "kind", name="alfred_refs_counter_kind"),
     comment="the highest number of each entity: never falls, so no number is given twice",
 )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any, Literal
 
-from alfred_refs.errors import ConversationIdError
+from alfred_refs.errors import ConversationIdError, EntityTableError
 from alfred_refs.keys import Key
 from alfred_refs.refs import Ref
 
@@ -31,6 +31,10 @@ NOTED_EVERY = timedelta(hours=1)
 """How exactly a store knows when a conversation was last used: a write an hour costs nothing."""
 
 
+def _unknown(_entity: str) -> None:
+    """Stand for not knowing any table."""
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """Which conversation, and on whose behalf.
@@ -38,6 +42,8 @@ class Address:
     Attributes:
         id: what the application calls the conversation.
         owner: the owner as text, `None` for a conversation without one.
+        table_of: returns the table, with its schema, for whose rows an entity's refs are used;
+            `None` where that is not known. It does not count when addresses are compared.
 
     Raises:
         ConversationIdError: they cannot be kept as they are.
@@ -45,12 +51,27 @@ class Address:
 
     id: str
     owner: str | None = None
+    table_of: Callable[[str], str | None] = field(default=_unknown, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Let nothing in that would be refused, or changed, further down."""
         _check("id", self.id)
         if self.owner is not None:
             _check("owner", self.owner)
+
+    def check_table(self, entity: str, table: str | None) -> None:
+        """Check that refs are of the table for which they are used.
+
+        Args:
+            entity: whose refs.
+            table: which they are of; `None` where that is not known.
+
+        Raises:
+            EntityTableError: they are of another: a key of it is another row's here.
+        """
+        used = self.table_of(entity)
+        if table is not None and used is not None and used != table:
+            raise EntityTableError(self.id, entity, table, used)
 
     @property
     def digest(self) -> uuid.UUID:
@@ -200,6 +221,7 @@ class Exported:
         entries: of all refs, in natural order.
         last_drafts: the highest number ever given to a draft, by entity.
         drafts: all of them, in natural order; their `row` is left out.
+        tables: whose rows the refs are of, by entity, where that is known.
     """
 
     id: str
@@ -210,6 +232,7 @@ class Exported:
     entries: Sequence[Entry]
     last_drafts: Mapping[str, int] = field(default_factory=dict)
     drafts: Sequence[DraftEntry] = ()
+    tables: Mapping[str, str] = field(default_factory=dict)
 
 
 def _check(what: str, given: Any) -> None:

@@ -244,7 +244,6 @@ class Creator(Writer):
         held = known.union(orphans)
         for instance, columns in others:
             for table, rows in changes.by_table([] if instance in held else [instance]):
-                table.check("delete")  # as an orphan
                 record = changes.update(table, rows, dict.fromkeys(columns), columns)
                 put(rows, {name: value for name, value in record.items() if name not in columns})
         return told

@@ -1,0 +1,141 @@
+"""Of which table the refs of a conversation are: every store refuses another."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from alfred_refs import EntityTableError
+from alfred_refs.refs import Ref
+from alfred_refs.store import Address, DraftEdit, NewDraft, Store
+
+UNKNOWN = Address("chat-7", "ann")
+SHOP = replace(UNKNOWN, table_of={"order": "shop.orders", "item": "items"}.get)
+STOCK = replace(UNKNOWN, table_of={"order": "stock.orders", "item": "items"}.get)
+
+ORDER, DRAFT = Ref("order", 1), Ref("order", 1, draft=True)
+
+pytestmark = pytest.mark.tables
+
+
+@pytest.fixture
+def store(any_store: Store) -> Store:
+    """A store in which the shop has an order, and a draft of one."""
+    any_store.refer(SHOP, [("order", 7)], {("order", 7): "Soup"})
+    any_store.draft(SHOP, [NewDraft("order", "{}"), NewDraft("item", "{}")])
+    return any_store
+
+
+REFUSED: dict[str, Callable[[Store], object]] = {
+    "refer": lambda store: store.refer(STOCK, [("order", 8)]),
+    "refer, what is known": lambda store: store.refer(STOCK, [("order", 7)]),
+    "refer, beside others": lambda store: store.refer(STOCK, [("item", 1), ("order", 8)]),
+    "resolve": lambda store: store.resolve(STOCK, [Ref("item", 1), ORDER]),
+    "draft": lambda store: store.draft(STOCK, [NewDraft("item", "{}"), NewDraft("order", "{}")]),
+    "read_drafts": lambda store: store.read_drafts(STOCK, [DRAFT]),
+    "drafts": lambda store: list(store.drafts(STOCK, None, ["pending"])),
+    "discard_drafts": lambda store: store.discard_drafts(STOCK, [Ref("item", 1, True), DRAFT]),
+    "reserve_keys": lambda store: store.reserve_keys(STOCK, {DRAFT: 9}),
+}
+
+
+@pytest.mark.parametrize("call", REFUSED.values(), ids=list(REFUSED))
+def test_refs_of_another_table_are_refused(store: Store, call: Callable[[Store], object]) -> None:
+    """A key is another row's there. Nothing is changed."""
+    before = store.export(UNKNOWN)
+
+    with pytest.raises(EntityTableError, match=r"for table 'shop.orders', and .* 'stock.orders'"):
+        call(store)
+
+    after = store.export(UNKNOWN)
+    assert replace(after, begun_at=before.begun_at) == before
+
+
+def test_what_tells_of_rows_and_drafts_passes_those_of_another_table_over(store: Store) -> None:
+    """As it does those that are not known."""
+    store.mark(STOCK, [("order", 7)], "was deleted")
+    store.label(STOCK, {("order", 7): "Cup"})
+    edited = store.edit_drafts(STOCK, [DraftEdit(DRAFT, '{"a": 1}')])
+    store.reserve_keys(SHOP, {DRAFT: 9})
+    store.confirm_drafts(STOCK, [DRAFT])
+
+    entry = store.resolve(SHOP, [ORDER])[ORDER]
+    draft = store.read_drafts(SHOP, [DRAFT])[DRAFT]
+    assert (entry.gone, entry.label, edited) == (None, "Soup", {})
+    assert (draft.content, draft.state) == ("{}", "pending")
+
+
+def test_who_does_not_know_the_table_uses_any(store: Store) -> None:
+    """An operator's command has no mapping; nor does an entity of before say of which it is."""
+    store.refer(UNKNOWN, [("order", 8), ("old", 1)])
+
+    assert store.resolve(UNKNOWN, [ORDER])[ORDER].key == 7
+    known = replace(UNKNOWN, table_of={"order": "shop.orders", "old": "olds"}.get)
+    other = replace(UNKNOWN, table_of={"old": "others"}.get)
+    assert store.refer(known, [("old", 2)])[0].ref == Ref("old", 2)
+    with pytest.raises(EntityTableError):
+        store.resolve(other, [Ref("old", 1)])
+
+
+def test_entities_of_one_table_are_shared(store: Store) -> None:
+    """Two services that know the same table go on as before."""
+    entries = store.refer(SHOP, [("item", 1)]) + store.refer(STOCK, [("item", 2)])
+
+    assert [entry.ref.number for entry in entries] == [1, 2]
+    assert len(store.resolve(STOCK, [Ref("item", 1), Ref("item", 2)])) == 2
+
+
+def test_drafts_say_it_before_there_is_a_row(any_store: Store) -> None:
+    """A draft's row is of the same table as its entity's refs."""
+    any_store.draft(SHOP, [NewDraft("order", "{}")])
+
+    with pytest.raises(EntityTableError):
+        any_store.refer(STOCK, [("order", 7)])
+
+
+def test_drafts_say_it_of_an_entity_of_before(any_store: Store) -> None:
+    """Its counter is there, and does not say of which table it is."""
+    any_store.refer(UNKNOWN, [("order", 7)])
+    any_store.draft(SHOP, [NewDraft("order", "{}")])
+
+    with pytest.raises(EntityTableError):
+        any_store.resolve(STOCK, [ORDER])
+
+
+def test_what_is_imported_again_is_of_the_table_of_its_export(store: Store) -> None:
+    """Though its counters were left behind."""
+    exported = store.export(SHOP)
+    store.forget(SHOP)
+    store.restore(SHOP, exported)
+
+    assert store.export(SHOP).tables == exported.tables
+    with pytest.raises(EntityTableError):
+        store.resolve(STOCK, [ORDER])
+
+
+def test_a_fork_and_an_import_know_the_tables(store: Store) -> None:
+    """They are copied with the counters."""
+    store.fork(SHOP, "chat-8")
+    store.restore(replace(SHOP, id="chat-9"), store.export(SHOP))
+
+    for id_ in ("chat-8", "chat-9"):
+        assert store.export(replace(UNKNOWN, id=id_)).tables == store.export(SHOP).tables
+        with pytest.raises(EntityTableError):
+            store.resolve(replace(STOCK, id=id_), [ORDER])
+
+
+@pytest.mark.parametrize("way", ["forget", "prune"])
+def test_what_is_forgotten_is_of_no_table(store: Store, way: str) -> None:
+    """Whoever begins the conversation again says of which; the numbers go on."""
+    if way == "forget":
+        store.forget(SHOP)
+    else:
+        assert next(iter(store.prune(timedelta(), 10))) == 1
+
+    assert [entry.ref for entry in store.refer(STOCK, [("order", uuid.uuid4())])] == [
+        Ref("order", 2)
+    ]

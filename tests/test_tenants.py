@@ -1,0 +1,312 @@
+"""One conversation, tables of one name in several schemas: no ref names another one's row."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, ForeignKey, Integer, MetaData, event, select, text, update
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+
+from alfred_refs import (
+    EntityTableError,
+    RefRegistry,
+    RefSession,
+    SavedDraftError,
+    SetupError,
+    UnknownRefError,
+)
+from alfred_refs.asyncio import AsyncRefSession
+
+pytestmark = pytest.mark.tables
+
+TENANTS = ("tenant_a", "tenant_b")
+
+
+class Base(DeclarativeBase):
+    """Tables of which each tenant has its own."""
+
+
+class Shop(Base):
+    """It names its orders' tenant."""
+
+    __tablename__ = "tenant_shops"
+    id: Mapped[Any] = mapped_column(Integer, primary_key=True)
+    name: Mapped[str]
+    orders: Mapped[list[Order]] = relationship(back_populates="shop")
+
+
+class Order(Base):
+    """Its keys are the same numbers for each tenant."""
+
+    __tablename__ = "tenant_orders"
+    id: Mapped[Any] = mapped_column(Integer, primary_key=True)
+    note: Mapped[str]
+    shop_id: Mapped[Any] = mapped_column(ForeignKey(Shop.id), nullable=True)
+    shop: Mapped[Shop | None] = relationship(back_populates="orders")
+
+
+def stock_orders() -> type[Any]:
+    """Map what another service calls an order, too."""
+
+    class Elsewhere(DeclarativeBase):
+        metadata = MetaData(schema="tenant_b")
+
+    class Order(Elsewhere):
+        __tablename__ = "tenant_orders"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        note: Mapped[str]
+
+    return Order
+
+
+def engine_of(engine: Engine, tenant: str) -> Engine:
+    """Return the engine as a tenant's."""
+    return engine.execution_options(schema_translate_map={None: tenant})
+
+
+@pytest.fixture
+def tenants(engine: Engine) -> Engine:
+    """An engine on a database with the tables of two tenants, and those of nobody."""
+    with engine.begin() as connection:
+        for schema in TENANTS:
+            connection.execute(text(f"create schema {schema}"))
+    for where in (engine, *(engine_of(engine, tenant) for tenant in TENANTS)):
+        Base.metadata.create_all(where)
+        its = where.get_execution_options().get("schema_translate_map", {None: "nobody"})
+        name = its[None]
+        with Session(where) as session:
+            session.add(Order(id=5, note=f"of {name}", shop=Shop(id=1, name=name)))
+            session.commit()
+    RefRegistry(engine).create_tables()
+    return engine
+
+
+def by_engine(engine: Engine, tenant: str, **given: Any) -> RefSession:
+    """Open a session on a tenant's engine."""
+    return RefSession(engine_of(engine, tenant), **given)
+
+
+def by_connection(engine: Engine, tenant: str, **given: Any) -> RefSession:
+    """Open a session, and begin it on a connection of the tenant's, as SQLAlchemy's manual has."""
+    session = RefSession(engine, **given)
+    session.connection(execution_options={"schema_translate_map": {None: tenant}})
+    return session
+
+
+def by_binds(engine: Engine, tenant: str, **given: Any) -> RefSession:
+    """Open a session with a bind for each class."""
+    its = engine_of(engine, tenant)
+    return RefSession(binds={Order: its, Shop: its}, **given)
+
+
+def by_option(engine: Engine, tenant: str, **given: Any) -> RefSession:
+    """Open a session with an option, as SQLAlchemy 2.1 can."""
+    options: Any = {"execution_options": {"schema_translate_map": {None: tenant}}}
+    return RefSession(engine, **options, **given)
+
+
+OPENED = [by_engine, by_connection, by_binds]
+if "execution_options" in signature(Session).parameters:
+    OPENED.append(by_option)
+
+
+@pytest.mark.parametrize("opened", OPENED)
+def test_a_tenants_conversation_is_refused_for_another_tenants_rows(
+    tenants: Engine, opened: Callable[..., RefSession]
+) -> None:
+    """Whatever the session is asked for first, in this process and in another."""
+    registry = RefRegistry(tenants)
+    with opened(tenants, "tenant_a", conversation=registry.conversation("chat-7")) as session:
+        assert session.get_one(Order, "order_1" if _mint(session) else "").note == "of tenant_a"
+        assert session.scalars(select(Order.shop_id)).all() == ["shop_1"]
+
+    for process in (registry, RefRegistry(tenants)):
+        for use in USES:
+            conversation = process.conversation("chat-7")
+            with (
+                opened(tenants, "tenant_b", conversation=conversation) as session,
+                pytest.raises(EntityTableError, match=r"'tenant_a\.tenant_.*'tenant_b\.tenant_"),
+            ):
+                use(session)
+    with by_engine(tenants, "tenant_a", conversation=registry.conversation("chat-7")) as session:
+        assert session.get_one(Order, "order_1").note == "of tenant_a"
+    with Session(engine_of(tenants, "tenant_b")) as plain:
+        assert plain.scalars(select(Order.note)).all() == ["of tenant_b"]
+
+
+def _mint(session: RefSession) -> bool:
+    return session.scalars(select(Order.id)).all() == ["order_1"]
+
+
+def _add(session: RefSession, order: Order) -> None:
+    session.add(order)
+    session.flush()
+
+
+USES: list[Callable[[RefSession], object]] = [
+    lambda session: session.get(Order, "order_1"),
+    lambda session: session.scalars(select(Order).where(Order.id == "order_1")).all(),
+    lambda session: session.scalars(select(Order.id)).all(),
+    lambda session: session.scalars(select(Order)).one().id,
+    lambda session: session.scalars(select(Order)).one().shop_id,
+    lambda session: session.execute(
+        update(Order).where(Order.id == "order_1").values(note="written")
+    ),
+    lambda session: _add(session, Order(id=6, note="new", shop_id="shop_1")),
+    lambda session: session.own_view and session.own_view.draft(Order, {"note": "new"}),
+    lambda session: session.own_view and session.own_view.resolve("order_1", Order),
+]
+
+
+def test_nobodys_tables_are_not_a_tenants(tenants: Engine) -> None:
+    """A session without a map reads the default schema."""
+    registry = RefRegistry(tenants)
+    with RefSession(tenants, conversation="chat-7", registry=registry) as session:
+        assert session.scalars(select(Order.id)).all() == ["order_1"]
+
+    with (
+        by_engine(tenants, "tenant_a", conversation="chat-7", registry=registry) as session,
+        pytest.raises(EntityTableError, match=r"'tenant_orders'.*'tenant_a\.tenant_orders'"),
+    ):
+        session.get(Order, "order_1")
+
+
+def test_each_tenant_has_conversations(tenants: Engine) -> None:
+    """As many as it likes, at one time, through one registry."""
+    registry = RefRegistry(tenants)
+    for tenant in TENANTS:
+        with by_engine(tenants, tenant, conversation=tenant, registry=registry) as session:
+            order = session.scalars(select(Order)).one()
+            assert (order.id, order.shop_id, order.note) == ("order_1", "shop_1", f"of {tenant}")
+            order.note = "changed"
+            session.commit()
+            assert session.get_one(Order, "order_1").note == "changed"
+
+
+def test_a_registry_of_a_tenant_resolves_for_it(tenants: Engine) -> None:
+    """Without a session it is the registry's engine that says whose the tables are."""
+    of_a, of_b = (RefRegistry(engine_of(tenants, tenant)) for tenant in TENANTS)
+    assert of_a.conversation("chat-7").refer(Order, 5) == "order_1"
+    with by_engine(tenants, "tenant_a", conversation="chat-7", registry=of_b) as session:
+        assert session.get_one(Order, "order_1").note == "of tenant_a"
+
+    with pytest.raises(EntityTableError):
+        of_b.conversation("chat-7").resolve("order_1", Order)
+
+
+def test_two_services_with_one_entity_name(tenants: Engine) -> None:
+    """The ref of one names no row of the other."""
+    ours, theirs = RefRegistry(tenants), RefRegistry(tenants)
+    with RefSession(tenants, conversation="chat-7", registry=ours) as session:
+        assert session.scalars(select(Order.id)).all() == ["order_1"]
+
+    with (
+        RefSession(tenants, conversation="chat-7", registry=theirs) as session,
+        pytest.raises(EntityTableError, match=r"give one entity another name by RefPolicy"),
+    ):
+        session.get(stock_orders(), "order_1")
+
+
+def test_the_schemas_of_a_session_do_not_change(tenants: Engine) -> None:
+    """What it has in hand is of the first."""
+    registry = RefRegistry(tenants)
+    with by_connection(tenants, "tenant_a", conversation="chat-7", registry=registry) as session:
+        order = session.scalars(select(Order)).one()
+        session.commit()
+        options = {"schema_translate_map": {None: "tenant_b"}}
+        with pytest.raises(SetupError, match="has changed its schema_translate_map; open a"):
+            session.connection(execution_options=options)
+        session.rollback()
+        with pytest.raises(SetupError, match="has changed its schema_translate_map"):
+            _ = order.note
+        session.rollback()
+        session.connection(execution_options={"schema_translate_map": {None: "tenant_a"}})
+        assert (order.id, order.note) == ("order_1", "of tenant_a")
+
+
+def test_they_do_not_change_once_a_ref_was_used(tenants: Engine) -> None:
+    """It was resolved for the schemas that the session had."""
+    options = {"schema_translate_map": {None: "tenant_a"}}
+    registry = RefRegistry(tenants)
+    registry.conversation("chat-7").refer(Order, 5)
+    with RefSession(tenants, conversation="chat-7", registry=registry) as session:
+        assert session.own_view is not None
+        assert session.own_view.resolve("order_1", Order) == 5
+        with pytest.raises(SetupError, match="has changed its schema_translate_map"):
+            session.connection(execution_options=options)
+
+
+def test_what_is_forgotten_is_forgotten_for_each_tenant(tenants: Engine) -> None:
+    """This process resolves none of its refs any more, whatever session had met them."""
+    registry = RefRegistry(tenants)
+    with by_engine(tenants, "tenant_a", conversation="chat-7", registry=registry) as session:
+        assert _mint(session)
+
+        registry.conversation("chat-7").forget()
+
+        with pytest.raises(UnknownRefError):
+            session.get(Order, "order_1")
+
+
+def test_a_draft_is_saved_once_for_a_tenant(tenants: Engine) -> None:
+    """Another session, which has it in hand too, is told so."""
+    registry = RefRegistry(tenants)
+    its = {"conversation": "chat-7", "registry": registry}
+    with (
+        by_engine(tenants, "tenant_a", **its) as one,
+        by_engine(tenants, "tenant_a", **its) as other,
+    ):
+        assert one.own_view is not None
+        ref = one.own_view.draft(Order, {"note": "new"}).ref
+        for session in (one, other):
+            session.add(session.get_one(Order, ref))
+        one.commit()
+
+        with pytest.raises(SavedDraftError, match=f"{ref!r} is saved as 'order_1'"):
+            other.commit()
+        other.rollback()
+        assert other.own_view is not None
+        assert other.own_view.outside().resolve(ref, Order) == 1
+
+
+def test_those_of_a_statement_are_its_sessions(tenants: Engine) -> None:
+    """The rows that it loads are refreshed, and their relations are loaded, by the session's."""
+    sent: list[str] = []
+    options = {"schema_translate_map": {None: "tenant_a"}}
+    registry = RefRegistry(tenants)
+    with RefSession(tenants, conversation="chat-7", registry=registry) as session:
+        event.listen(tenants, "before_cursor_execute", lambda *given: sent.append(given[2]))
+        with pytest.raises(SetupError, match="a statement has another schema_translate_map than"):
+            session.scalars(select(Order), execution_options=options)
+        assert sent == []
+    with by_engine(tenants, "tenant_a", conversation="chat-7", registry=registry) as session:
+        assert session.scalars(select(Order.note), execution_options=options).all() == [
+            "of tenant_a"
+        ]
+
+
+def test_a_session_that_is_awaited_keeps_to_its_tenant(tenants: Engine) -> None:
+    """Its engine stands on another."""
+
+    async def notes(tenant: str) -> list[Any]:
+        engine = create_async_engine(
+            tenants.url, execution_options={"schema_translate_map": {None: tenant}}
+        )
+        registry = RefRegistry(engine)
+        try:
+            async with AsyncRefSession(
+                engine, conversation="chat-7", registry=registry
+            ) as session:
+                found = (await session.scalars(select(Order))).all()
+                return [(each.id, each.note) for each in found]
+        finally:
+            await engine.dispose()
+
+    assert asyncio.run(notes("tenant_a")) == [("order_1", "of tenant_a")]
+    with pytest.raises(EntityTableError):
+        asyncio.run(notes("tenant_b"))
