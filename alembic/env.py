@@ -58,6 +58,7 @@ def online(connection: Connection) -> None:
     with context.begin_transaction():
         # replicas that start at once all migrate: the second waits, and finds it done
         connection.execute(select(func.pg_advisory_xact_lock(LOCK)))
+        schema.check_ours(connection)
         context.run_migrations()
 
 

@@ -13,6 +13,9 @@ down_revision = ${repr(down_revision).replace("'", '"')}
 branch_labels = ${repr(branch_labels)}
 depends_on = ${repr(depends_on)}
 
+adds = ("table", "column")  # what shows that it is done
+rewrites_rows = False  # autogenerate in an application does the rest
+
 
 def upgrade() -> None:
     ${upgrades if upgrades else "pass"}

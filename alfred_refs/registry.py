@@ -71,9 +71,17 @@ class RefRegistry(Observed):
     def metadata(self) -> MetaData:
         """The registry's tables, to be listed in an application's own Alembic environment.
 
+        ```python
+        context.configure(connection, target_metadata=[Base.metadata, registry.metadata])
+        ```
+
+        Autogenerate is refused where it would harm them: see `alfred_refs.alembic`.
+
         Raises:
             SetupError: the store keeps no tables.
         """
+        from . import alembic  # noqa: F401, PLC0415  # tells Alembic what to refuse
+
         metadata: MetaData | None = getattr(self._store, "metadata", None)
         if metadata is None:
             raise SetupError(

@@ -9,20 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, make_url
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, inspect, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
-from .errors import RegistryUnreachableError, SetupError
+from .errors import RegistryMigrationError, RegistryUnreachableError, SetupError
+
+if TYPE_CHECKING:
+    from alembic.script import Script
 
 VERSION_TABLE = "alfred_refs_alembic_version"
-"""Where the revision is noted: not `alembic_version`, which is the application's."""
+"""Where the revision is noted: not `alembic_version`, which is the application's.
+
+Tables are ours to migrate where it has one. Those that an application's own environment has made
+from `registry.metadata` are the application's.
+"""
 
 _PACKAGE = Path(__file__).parent
 # the wheel first: beside an installed package, `alembic` is the library
@@ -48,6 +57,7 @@ def migrate(url: str | URL, revision: str = "head") -> str | None:
 
     Raises:
         SetupError: the URL is not one of PostgreSQL, or there is no such revision.
+        RegistryMigrationError: the application's own Alembic environment has made the tables.
         RegistryUnreachableError: the database cannot be reached.
     """
     with connect(url) as connection:
@@ -58,18 +68,90 @@ def migrate(url: str | URL, revision: str = "head") -> str | None:
                 f"the tables cannot be brought to revision {revision!r}: {error}",
                 "install a version of alfred_refs that has the revision",
             ) from error
-        return _revision(connection)
+        return noted(connection)
 
 
-def current(url: str | URL) -> str | None:
-    """Return the revision that the registry's tables are at; `None` if Alembic has not made them.
+@dataclass(frozen=True, slots=True)
+class Current:
+    """What a database has of the registry's tables.
+
+    Attributes:
+        revision: which of our revisions they are at.
+        is_applications: whether the application's own Alembic environment migrates them; if not,
+            `alfred-refs migrate` does.
+    """
+
+    revision: str
+    is_applications: bool
+
+
+def current(url: str | URL) -> Current | None:
+    """Tell what the registry's tables are at, and who migrates them; `None`: there are none.
 
     Raises:
         SetupError: the URL is not one of PostgreSQL.
         RegistryUnreachableError: the database cannot be reached.
     """
     with connect(url) as connection:
-        return _revision(connection)
+        ours = noted(connection)
+        revision = ours or made(connection)
+        return None if revision is None else Current(revision, is_applications=ours is None)
+
+
+def noted(connection: Connection, schema: str | None = None) -> str | None:
+    """Return the revision of tables that are ours to migrate; `None`: there are none.
+
+    Args:
+        connection: to their database.
+        schema: where they are, if that is not the connection's default.
+    """
+    options = {"version_table": VERSION_TABLE, "version_table_schema": schema}
+    return MigrationContext.configure(connection, opts=options).get_current_revision()
+
+
+def made(connection: Connection, schema: str | None = None) -> str | None:
+    """Return the revision that the tables themselves show, whoever has made them.
+
+    Args:
+        connection: to their database.
+        schema: as for `noted`.
+    """
+    inspector = inspect(connection)
+    for script in reversed(revisions()):
+        table, column = script.module.adds
+        if inspector.has_table(table, schema) and column in {
+            found["name"] for found in inspector.get_columns(table, schema)
+        }:
+            return script.revision
+    return None
+
+
+def note_newest(connection: Connection) -> None:
+    """Note that tables which were just made are ours to migrate."""
+    options = {"version_table": VERSION_TABLE}
+    context = MigrationContext.configure(connection, opts=options)
+    context.stamp(ScriptDirectory(str(scripts())), "head")
+
+
+def check_ours(connection: Connection) -> None:
+    """Refuse to migrate what the application's own Alembic environment migrates.
+
+    Raises:
+        RegistryMigrationError: it has made the tables.
+    """
+    revision = made(connection)
+    if revision is not None and noted(connection) is None:
+        raise RegistryMigrationError(
+            "`alfred-refs migrate` did not make the registry's tables, which leaves them to the "
+            "application's own Alembic environment",
+            "upgrade that; or hand them over, by a revision of yours that calls "
+            f"alfred_refs.alembic.hand_over({revision!r})",
+        )
+
+
+def revisions() -> list[Script]:
+    """Return our revisions, the first one first."""
+    return [*ScriptDirectory(str(scripts())).walk_revisions()][::-1]
 
 
 def configuration(connection: Connection) -> Config:
@@ -162,8 +244,3 @@ def _malformed() -> SetupError:
         "write postgresql://user:password@host:port/database, with @, : and / in user and "
         "password percent-encoded",
     )
-
-
-def _revision(connection: Connection) -> str | None:
-    options = {"version_table": VERSION_TABLE}
-    return MigrationContext.configure(connection, opts=options).get_current_revision()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import Engine, make_url
 
-from alfred_refs import RefRegistry
+from alfred_refs import RefRegistry, schema
 from alfred_refs.commands import alfred_refs
 
 pytestmark = pytest.mark.once
@@ -32,15 +33,40 @@ def test_migrate_makes_the_tables(database_url: str) -> None:
     runner = CliRunner()
     assert runner.invoke(alfred_refs, ["current", database_url]).output == "none\n"
     migrated = runner.invoke(alfred_refs, ["migrate", database_url])
-    assert migrated.output == "the registry's tables are at revision 0004\n"
-    assert runner.invoke(alfred_refs, ["current", database_url]).output == "0004\n"
+    assert migrated.output == "the registry's tables are at revision 0005\n"
+    assert runner.invoke(alfred_refs, ["current", database_url]).output == "0005\n"
+
+
+def test_tables_of_the_applications_environment_are_left_to_it(engine: Engine) -> None:
+    """`current` says whose they are, and `migrate` on one line what to do."""
+    url = engine.url.render_as_string(hide_password=False)
+    RefRegistry(engine).metadata.create_all(engine)
+    revision, runner = schema.revisions()[-1].revision, CliRunner()
+
+    current = runner.invoke(alfred_refs, ["current", url])
+    assert current.output == f"{revision}, by the application's own Alembic environment\n"
+    current = runner.invoke(alfred_refs, ["current", url, "--json"])
+    assert json.loads(current.output) == {"revision": revision, "migrated_by": "application"}
+    migrated = runner.invoke(alfred_refs, ["migrate", url])
+    assert migrated.exit_code == 1
+    assert migrated.output == (
+        "Error: `alfred-refs migrate` did not make the registry's tables, which leaves them to "
+        "the application's own Alembic environment; upgrade that; or hand them over, by a "
+        f"revision of yours that calls alfred_refs.alembic.hand_over('{revision}')\n"
+    )
+
+
+def test_current_of_no_tables_has_the_same_names(database_url: str) -> None:
+    """A program finds them whether there are tables or not."""
+    result = CliRunner().invoke(alfred_refs, ["current", database_url, "--json"])
+    assert json.loads(result.output) == {"revision": None, "migrated_by": None}
 
 
 def test_url_may_come_from_the_environment(database_url: str) -> None:
     """`ALFRED_REFS_DATABASE_URL` stands in for a URL that is left out."""
     environ = {"ALFRED_REFS_DATABASE_URL": database_url}
     result = CliRunner().invoke(alfred_refs, ["migrate"], env=environ)
-    assert (result.exit_code, result.output) == (0, "the registry's tables are at revision 0004\n")
+    assert (result.exit_code, result.output) == (0, "the registry's tables are at revision 0005\n")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +97,7 @@ def test_installed_command_migrates(command: list[str], database_url: str, tmp_p
     done = _run([*command, "migrate", database_url], tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (
         0,
-        "the registry's tables are at revision 0004\n",
+        "the registry's tables are at revision 0005\n",
         "",
     )
 

@@ -161,8 +161,9 @@ EXAMPLES = [
         RegistryTablesError("kitchen"),
         (
             "the registry's tables are missing or out of date in database 'kitchen'; "
-            "run `alfred-refs migrate URL`; where there are none yet, "
-            "RefRegistry.create_tables() does too"
+            "run `alfred-refs migrate URL`, or upgrade the application's own Alembic environment "
+            "if that has registry.metadata; where there are none yet, RefRegistry.create_tables() "
+            "does too"
         ),
     ),
     (

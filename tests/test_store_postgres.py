@@ -602,8 +602,9 @@ def test_a_database_without_the_tables_is_told_how_to_get_them(engine: Engine) -
         assert str(caught.value) == (
             f"the registry's tables are missing or out of date in database "
             f"{engine.url.database!r}; "
-            "run `alfred-refs migrate URL`; where there are none yet, "
-            "RefRegistry.create_tables() does too"
+            "run `alfred-refs migrate URL`, or upgrade the application's own Alembic environment "
+            "if that has registry.metadata; where there are none yet, RefRegistry.create_tables() "
+            "does too"
         )
 
 

@@ -13,6 +13,9 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
+adds = ("alfred_refs_mapping", "key")
+rewrites_rows = False
+
 # what is refused is done in the database, so that it works offline too
 REFUSE_TO_LOSE_MAPPINGS = """
 DO $$

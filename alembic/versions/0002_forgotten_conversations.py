@@ -14,6 +14,9 @@ down_revision = "0001"
 branch_labels = None
 depends_on = None
 
+adds = ("alfred_refs_counter", "forgotten")
+rewrites_rows = True
+
 # What mints, marks or begins a turn locks a conversation's row first: it waits here, and holds
 # nothing that is waited for below. What resolves goes on, but while a column is added.
 STOP_MINTING = "LOCK TABLE alfred_refs_conversation IN EXCLUSIVE MODE"

@@ -19,6 +19,9 @@ down_revision = "0002"
 branch_labels = None
 depends_on = None
 
+adds = ("alfred_refs_counter", "kind")
+rewrites_rows = True
+
 # In the database, so that it works offline too. Both columns change at once, from what each row
 # was: the first takes what the second has, and the second what the counter tells.
 UPGRADE = """

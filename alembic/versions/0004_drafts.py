@@ -17,6 +17,9 @@ down_revision = "0003"
 branch_labels = None
 depends_on = None
 
+adds = ("alfred_refs_draft", "content")
+rewrites_rows = False
+
 # What mints locks a conversation's row first: it waits here, and holds nothing else yet.
 STOP_MINTING = "LOCK TABLE alfred_refs_conversation IN EXCLUSIVE MODE"
 

@@ -21,6 +21,12 @@ def migrate(url: str, printer: Printer) -> None:
 @click.command()
 @at_url
 def current(url: str, printer: Printer) -> None:
-    """Print the revision that the tables are at."""
-    revision = schema.current(url)
-    printer.say({"revision": revision}, revision or "none")
+    """Print the revision that the tables are at, and who migrates them."""
+    found = schema.current(url)
+    if found is None:
+        printer.say({"revision": None, "migrated_by": None}, "none")
+    elif found.is_applications:
+        document = {"revision": found.revision, "migrated_by": "application"}
+        printer.say(document, f"{found.revision}, by the application's own Alembic environment")
+    else:
+        printer.say({"revision": found.revision, "migrated_by": "alfred-refs"}, found.revision)

@@ -34,6 +34,7 @@ from .registry import (
     EntityTableError as EntityTableError,
     RegistryBusyError as RegistryBusyError,
     RegistryFailedError as RegistryFailedError,
+    RegistryMigrationError as RegistryMigrationError,
     RegistryTablesError as RegistryTablesError,
     RegistryUnreachableError as RegistryUnreachableError,
     UnknownConversationError as UnknownConversationError,

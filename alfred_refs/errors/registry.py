@@ -77,10 +77,15 @@ class RegistryTablesError(SetupError):
         self.database = database
         super().__init__(
             f"the registry's tables are missing or out of date in database {database!r}",
-            "run `alfred-refs migrate URL`; where there are none yet, RefRegistry.create_tables() "
+            "run `alfred-refs migrate URL`, or upgrade the application's own Alembic environment "
+            "if that has registry.metadata; where there are none yet, RefRegistry.create_tables() "
             "does too",
         )
         self._data = (database,)
+
+
+class RegistryMigrationError(SetupError):
+    """Two would migrate the registry's tables, or one would in a way that loses rows."""
 
 
 class RegistryUnreachableError(SetupError):

@@ -281,7 +281,7 @@ count_drafts = (
 room = text(
     """
     SELECT CAST(sum(pg_table_size(part)) AS bigint), CAST(sum(pg_indexes_size(part)) AS bigint)
-    FROM unnest(CAST(:p_tables AS regclass[])) AS whole
+    FROM unnest(CAST(:p_relations AS regclass[])) AS whole
     CROSS JOIN LATERAL (
         SELECT whole AS part UNION SELECT relid FROM pg_partition_tree(whole)
     ) AS parts

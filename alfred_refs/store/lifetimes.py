@@ -285,7 +285,7 @@ def _info(row: Row[Any]) -> ConversationInfo:
 
 
 def _stats(connection: Connection) -> RegistryStats:
-    tables = {"p_tables": list(metadata.tables)}
+    tables = {"p_relations": list(metadata.tables)}
     in_tables, in_indexes = connection.execute(statements.room, tables).one()
     return RegistryStats(
         conversations=connection.scalar(statements.count_conversations) or 0,

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, inspect, select
 
 from alfred_refs.errors import (
     RegistryBusyError,
@@ -25,7 +25,7 @@ from .drafting import Drafting
 from .lifetimes import Lifetimes
 from .parameters import begun, named
 from .sending import UNIQUE_VIOLATION, only_mine
-from .tables import metadata
+from .tables import conversations, metadata
 from .values import NO_LABELS, NOTED_EVERY, Address, EntityKey, Entry, Gone
 
 if TYPE_CHECKING:
@@ -59,12 +59,16 @@ class PostgresStore(Drafting, Lifetimes):
         return metadata
 
     def create_tables(self) -> None:
-        """Create the tables that are missing, without Alembic."""
+        """Create the tables that are missing, and leave later changes to `alfred-refs migrate`."""
+        from alfred_refs import schema  # noqa: PLC0415  # with Alembic, which is long to import
 
         def create(connection: Connection) -> None:
             with transaction(connection):
                 connection.execute(statements.lock_tables)
+                were_there = inspect(connection).has_table(conversations.name)
                 metadata.create_all(connection)
+                if not were_there:
+                    schema.note_newest(connection)
                 for table in metadata.tables.values():  # one from before may lack a column
                     connection.execute(select(table).limit(0))
 

@@ -1,0 +1,92 @@
+"""An application with an Alembic environment of its own, written as `docs/registry.md` says."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Engine, MetaData, Text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+PAGE = Path(__file__).parents[1] / "docs" / "registry.md"
+
+BY_THE_COMMAND = "By the command"
+BY_ITSELF = "By your own environment"
+BETWEEN = "From one to the other"
+IN_A_SCHEMA = "In a schema of their own"
+
+
+def programs(section: str) -> list[str]:
+    """Return the programs of one of the page's sections."""
+    text = PAGE.read_text("utf-8").partition(f"\n### {section}\n")[2].partition("\n##")[0]
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+class Application:
+    """Its environment is made anew by `alembic init`, its revisions by `alembic revision`.
+
+    Args:
+        directory: where to make it.
+        engine: on its database.
+        monkeypatch: takes its module `myapp` away after the test.
+        template: of `alembic init`.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        engine: Engine,
+        monkeypatch: pytest.MonkeyPatch,
+        template: str = "generic",
+    ) -> None:
+        class Base(DeclarativeBase):
+            pass
+
+        class Recipe(Base):
+            __tablename__ = "recipe"
+
+            id: Mapped[int] = mapped_column(primary_key=True)
+            title: Mapped[str] = mapped_column(Text, index=True)
+
+        self.module: Any = ModuleType("myapp")
+        vars(self.module).update(Base=Base, engine=engine)
+        monkeypatch.setitem(sys.modules, "myapp", self.module)
+        self.config = Config(directory / "alembic.ini")
+        self.config.set_main_option("script_location", str(directory / "migrations"))
+        self.directory = directory / "migrations"
+        command.init(self.config, str(self.directory), template=template)
+        self.config.config_file_name = None  # it would silence the loggers that there are
+
+    def environment(self, program: str) -> None:
+        """Put a program in the place of the environment's `env.py`."""
+        (self.directory / "env.py").write_text(program)
+
+    def lists(self, metadata: MetaData, program: str = programs(BY_ITSELF)[0]) -> None:
+        """List the registry's tables as one of its versions has them."""
+        self.module.registry = SimpleNamespace(metadata=metadata)
+        self.environment(program)
+
+    def autogenerate(self, upgrade: bool = True) -> list[str]:
+        """Make a revision by `alembic revision --autogenerate`, and return what it does."""
+        script = command.revision(self.config, autogenerate=True)
+        path = Path(getattr(script, "path"))  # noqa: B009  # one, or a list of them
+        if upgrade:
+            command.upgrade(self.config, "head")
+        steps = path.read_text().partition("def downgrade")[0]
+        return [" ".join(step) for step in re.findall(r"op\.(\w\w+)\((?:op\.f\()?'(\w+)'", steps)]
+
+    def revision(self, program: str) -> None:
+        """Make a revision by `alembic revision`, with a program for its functions."""
+        script = command.revision(self.config)
+        path = Path(getattr(script, "path"))  # noqa: B009  # one, or a list of them
+        path.write_text(f"{path.read_text()}\n\n{program}")
+
+    def check(self) -> None:
+        """Run `alembic check`."""
+        command.check(self.config)
