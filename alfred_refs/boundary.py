@@ -56,6 +56,7 @@ class Boundary:
         classes: those that have been met and have no alternate keys.
         labelled: those that have been met and have labels, with what that says.
         loaded: the instances whose keys nobody has met yet, in the order of loading.
+        sought: looks whether the rows are there that the statement names which is being executed.
     """
 
     def __init__(self, conversation: Conversation, session: Session) -> None:
@@ -76,6 +77,7 @@ class Boundary:
         self.labelled = Labelled(self.conversation, self._held)
         self._given = Given(self._entities, self.alternates)
         self._unresolved = Unresolved(self._entities, self._given, self._session)
+        self.sought: Callable[[], None] | None = None
         self._fetching = 0
         self._unsaved = WeakSet[State]()
 

@@ -20,20 +20,22 @@ server tells its column.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import ClauseElement, Result, event, inspect, select
+from sqlalchemy import ClauseElement, Column, Result, event, inspect, select
 from sqlalchemy.orm import InstanceState, ORMExecuteState
 
 from . import origins, rows, sqla, written
 from .boundary import Boundary
 from .conversation import Conversation
 from .errors import OwnershipError, SetupError
+from .fates import Fates, Identity
 from .filling import check_loaded
 from .lifecycle import InterpretedSession, Interpreter
+from .naming import root_of
 from .outcome import reading
 from .owners import OwnedFlush, Owner, confine_write, confined_records
 from .plans import Plan
@@ -161,16 +163,38 @@ class RefSession(InterpretedSession):
             return super().get(entity, ident, **options)
         boundary = self._interpreter.boundary
         asked = options.pop("execution_options", None) or {}
+        named: list[Any] = []
         if not boundary.raw and not asked.get("raw_keys"):
             made = self._interpreter.objects.get(mapper.class_, ident, options)
             if made is not None:
                 return made
-            ident = boundary.identity(mapper.class_, ident)
+            ident, named = boundary.identity(mapper.class_, ident), _parts_of(ident)
             given = options.get("options")
             boundary.conversation.plans.check(given if isinstance(given, Iterable) else ())
         # SQLAlchemy loads by the key, which may be text: it is not to be taken for a ref
         raw = {**asked, "raw_keys": True}
-        return super().get(entity, ident, execution_options=raw, **options)
+        found = super().get(entity, ident, execution_options=raw, **options)
+        if found is None and len(named) == 1 and isinstance(named[0], str):
+            self._check_there(mapper.class_, named[0], _parts_of(ident), options)
+        return found
+
+    def _check_there(
+        self, class_: type[Any], ref: str, values: Sequence[Any], options: Mapping[str, Any]
+    ) -> None:
+        """Look whether the row of a ref is there, of which nothing was found.
+
+        Raises:
+            GoneRefError: it is not.
+        """
+        conversation = cast(Boundary, self._boundary).conversation
+        entities = conversation.plans.entities
+        keys = entities.of_class(class_)
+        if keys.own is None and len(values) == 1:  # the key of another entity's row
+            return
+        columns = cast("Sequence[Column[Any]]", root_of(inspect(class_)).primary_key)
+        identity = Identity(columns, keys.identity)
+        fates = Fates(self, conversation, options.get("bind_arguments"))
+        fates.check(entities.name_of(class_), identity, {ref: identity.key_of(values)})
 
     def merge(self, instance: T, **options: Any) -> T:
         """See `Session.merge`; key attributes of the instance may have refs.
@@ -246,6 +270,9 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
         return _met(execution, execution.invoke_statement()) if boundary.looks_ahead else None
     execution.statement, plan, values = boundary.conversation.plans.of(execution.statement)
     named = put_keys(execution, plan, values, boundary)
+    if named and not execution.is_insert:
+        fates = Fates(execution.session, boundary.conversation, execution.bind_arguments)
+        boundary.sought = partial(fates.check_named, named)
     is_looked_at = plan.outputs or plan.by_text or _is_watched(execution)
     if not (is_looked_at or (named and execution.parameters)):
         return None
@@ -289,6 +316,14 @@ def confine(execution: ORMExecuteState) -> Result[Any] | None:
     confine_write(confinement, execution)
     # other parameters are heeded by SQLAlchemy 2.1 alone
     return None if execution.parameters is given else execution.invoke_statement()
+
+
+def _parts_of(ident: Any) -> list[Any]:
+    """Return the parts of an identity as `Session.get` takes it."""
+    if isinstance(ident, Mapping):
+        return [*ident.values()]
+    is_whole = isinstance(ident, str) or not isinstance(ident, Sequence)
+    return [ident] if is_whole else [*ident]
 
 
 def _interpreter(execution: ORMExecuteState) -> Interpreter:

@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -429,6 +429,7 @@ class Taking:
         self.classes = set(classes)
         self.loaded: list[sqla.There] = []
         self.chunks: list[int] = []
+        self.sought: Callable[[], None] | None = None
         self.refused = refused
 
     def enter(self, state: Any) -> None:

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from inspect import signature
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, ForeignKey, Integer, MetaData, event, select, text, update
+from sqlalchemy import (
+    Connection,
+    Engine,
+    ForeignKey,
+    Integer,
+    MetaData,
+    event,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
 from alfred_refs import (
     EntityTableError,
+    GoneRefError,
     RefRegistry,
     RefSession,
     SavedDraftError,
@@ -272,6 +284,27 @@ def test_a_draft_is_saved_once_for_a_tenant(tenants: Engine) -> None:
         other.rollback()
         assert other.own_view is not None
         assert other.own_view.outside().resolve(ref, Order) == 1
+
+
+def test_a_row_of_a_tenants_that_went_says_so(tenants: Engine) -> None:
+    """It is looked for where the tenant's tables are."""
+    registry = RefRegistry(tenants)
+    with by_engine(tenants, "tenant_a", conversation="chat-7", registry=registry) as session:
+        assert _mint(session)
+        session.rollback()
+        with tables_of_nobody_dropped(tenants) as connection:
+            connection.execute(text("delete from tenant_a.tenant_orders"))
+
+        with pytest.raises(GoneRefError):
+            session.get(Order, "order_1")
+
+
+@contextmanager
+def tables_of_nobody_dropped(engine: Engine) -> Iterator[Connection]:
+    """Drop those that are in no tenant's schema."""
+    Base.metadata.drop_all(engine)
+    with engine.begin() as connection:
+        yield connection
 
 
 def test_those_of_a_statement_are_its_sessions(tenants: Engine) -> None:

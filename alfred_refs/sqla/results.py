@@ -77,6 +77,18 @@ def cursor_result_of(result: Result[Any]) -> CursorResult[Any] | None:
     return raw if isinstance(raw, CursorResult) else None
 
 
+def has_no_rows(result: Any) -> bool:
+    """Tell whether a statement has found nothing, as far as the driver knows by now.
+
+    Args:
+        result: that, or the value of `scalar()`.
+    """
+    if not isinstance(result, Result):
+        return result is None
+    cursor = cursor_result_of(result)
+    return cursor is not None and cursor.rowcount == 0
+
+
 def origins_of(result: CursorResult[Any]) -> list[tuple[int, int]]:
     """Return from which table and column, by their numbers, each value of a row is read.
 

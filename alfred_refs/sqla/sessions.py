@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from sqlalchemy.engine import ChunkedIteratorResult
 from sqlalchemy.orm import ORMExecuteState, Session, SessionTransaction
 
-from .results import Rows
+from .results import Rows, has_no_rows
 
 See = Callable[[Exception], None]
 """Is given an exception before the program is."""
@@ -26,10 +26,12 @@ class Intake(Protocol):
     Attributes:
         classes: those of whose instances it need not be told one by one.
         loaded: what has been loaded; always the same list.
+        sought: called when the statement that is being executed has found nothing.
     """
 
     classes: set[type[Any]]
     loaded: list[There]
+    sought: Callable[[], None] | None
 
     def enter(self, state: Any) -> None:
         """Take in an instance: it belongs to this, and is noted in `loaded`."""
@@ -187,14 +189,21 @@ class WatchedSession(Session):
             raise
 
     def _execute_internal(self, *args: Any, **options: Any) -> Any:
-        if self._see is None or self._intake is None:
+        intake = self._intake
+        if self._see is None or intake is None:
             return super()._execute_internal(*args, **options)
+        # one statement may be executed inside another
+        around, intake.sought = intake.sought, None
         try:
             result = super()._execute_internal(*args, **options)
+            if intake.sought is not None and has_no_rows(result):
+                intake.sought()
         except Exception as error:
             self._see(error)
             raise
-        return _watched_rows(result, self._see, self._intake)
+        finally:
+            intake.sought = around
+        return _watched_rows(result, self._see, intake)
 
 
 def _watched_rows(result: Any, see: See, intake: Intake) -> Any:

@@ -1,0 +1,166 @@
+"""Whether the rows that refs name are there, where nothing was found of them.
+
+Keys come in with the refs that name them; nothing goes out if their rows are there, whatever else
+keeps a statement from finding them: a criterion, an owner, a soft delete. Rows that are gone raise
+`GoneRefError`, however they went, and the conversation learns it. Where the server may hide a row,
+by row-level security or because it is a replica that lags behind, it is not known.
+
+>>> session.get(Recipe, "recipe_4")      # deleted by another client
+GoneRefError: 'recipe_4' was deleted and cannot be used; known: 'recipe_1', 'recipe_2'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    Executable,
+    Table,
+    and_,
+    cast,
+    func,
+    or_,
+    select,
+    true,
+)
+from sqlalchemy.dialects.postgresql import OID
+from sqlalchemy.orm import Session
+
+from . import sqla
+from .columns import KeyColumn
+from .keys import Key
+from .refmap import RefMap
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What the keys of an entity's rows are made of.
+
+    Attributes:
+        columns: the primary key.
+        held: what each of them holds, `None` for data.
+    """
+
+    columns: Sequence[Column[Any]]
+    held: Sequence[KeyColumn | None]
+
+    def values_of(self, key: Key) -> list[Any]:
+        """Return the values of the columns."""
+        parts = key if isinstance(key, tuple) else (key,)
+        each = zip(self.held, parts, strict=True)
+        return [part if held is None else held.from_key(part) for held, part in each]
+
+    def key_of(self, values: Sequence[Any]) -> Key:
+        """Return the key that values of the columns are."""
+        each = zip(self.held, values, strict=True)
+        parts = [value if held is None else held.to_key(value) for held, value in each]
+        return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Fates:
+    """Looks for the rows of keys, by these alone.
+
+    Attributes:
+        session: in whose transaction it looks.
+        conversation: which learns what is gone.
+        bind_arguments: of what has found nothing.
+    """
+
+    session: Session
+    conversation: RefMap
+    bind_arguments: Mapping[str, Any] | None = None
+
+    def check(self, entity: str, identity: Identity, sought: Mapping[str, Key]) -> list[str]:
+        """Check that rows are there: one statement, and one more for a row that is not.
+
+        Args:
+            entity: whose refs they are.
+            identity: what their keys are made of.
+            sought: the keys of which nothing was found, by their refs.
+
+        Returns:
+            the refs of those that are not there, and may be hidden by the server.
+
+        Raises:
+            GoneRefError: one is not there.
+        """
+        gone = self._not_there(identity, sought)
+        if not gone:
+            return []
+        hidden, final = self._doubts(identity.columns[0].table)
+        if hidden:
+            return gone
+        if final:
+            self.conversation.note_gone([(entity, sought[ref]) for ref in gone], "was deleted")
+        raise self.conversation.gone(gone[0], entity)
+
+    def check_named(self, named: Sequence[tuple[KeyColumn, Any]]) -> None:
+        """Check the rows whose own keys a statement names by their refs.
+
+        Args:
+            named: the keys, each with the column that it meets.
+
+        Raises:
+            GoneRefError: one is not there.
+        """
+        sought: dict[KeyColumn, dict[str, Key]] = {}
+        for column, value in named:
+            if str(self._primary(column)) == column.name and column.by is None:
+                key = column.to_key(value)
+                ref = self.conversation.names_of(key).get(column.entity)
+                if ref is not None:
+                    sought.setdefault(column, {})[ref] = key
+        for column, keys in sought.items():
+            primary = self._primary(column)
+            if primary is not None:
+                self.check(column.entity, Identity([primary], [column]), keys)
+
+    def _primary(self, column: KeyColumn) -> Column[Any] | None:
+        return self.conversation.plans.entities.primary_of(column.entity)
+
+    def _not_there(self, identity: Identity, sought: Mapping[str, Key]) -> list[str]:
+        columns = identity.columns
+        each = [zip(columns, identity.values_of(key), strict=True) for key in sought.values()]
+        met = or_(*(and_(*(column == value for column, value in pairs)) for pairs in each))
+        found = self._rows(select(*columns).where(met), columns[0].table)
+        there = {identity.key_of(row) for row in found}
+        return [ref for ref, key in sought.items() if key not in there]
+
+    def _doubts(self, table: Table) -> tuple[bool, bool]:
+        """Tell whether the server may hide rows, and whether a row that is not there stays away.
+
+        It may come about yet where somebody is writing, or be there again once this transaction is
+        rolled back; and one that keeps a snapshot does not see what came later.
+        """
+        active = func.row_security_active(cast(func.to_regclass(self._name_of(table)), OID))
+        hidden = or_(func.pg_is_in_recovery(), func.coalesce(active, true()))
+        now = func.txid_current_snapshot()
+        final = and_(
+            func.current_setting("transaction_isolation") == "read committed",
+            func.txid_current_if_assigned().is_(None),
+            func.txid_snapshot_xmin(now) == func.txid_snapshot_xmax(now),
+        )
+        [(may_be_hidden, is_final)] = self._rows(select(hidden, final), table)
+        return may_be_hidden, is_final
+
+    def _name_of(self, table: Table) -> str:
+        quote = self._bind(table).dialect.identifier_preparer.quote
+        schema = dict(self.conversation.schemas).get(table.schema, table.schema)
+        return ".".join(quote(part) for part in (schema, table.name) if part is not None)
+
+    def _rows(self, statement: Executable, table: Table) -> Sequence[Sequence[Any]]:
+        with sqla.lifted(self.session), self.session.no_autoflush:
+            return self.session.execute(
+                statement,
+                execution_options={"raw_keys": True},  # keys are keys, though some may be text
+                bind_arguments={"bind": self._bind(table)},
+            ).all()
+
+    def _bind(self, table: Table) -> Engine | Connection:
+        return self.session.get_bind(**(self.bind_arguments or {"clause": table}))

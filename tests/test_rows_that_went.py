@@ -1,0 +1,283 @@
+"""Rows that went without a word: a session says so where a ref of theirs is used first."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, create_engine, delete, event, select, text, update
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.orm import Session, sessionmaker, with_loader_criteria
+
+from alfred_refs import Conversation, GoneRefError, RefRegistry, RefSession
+from alfred_refs.asyncio import AsyncRefSession
+from tests.models import MealPlan, Order, OrderLine, Recipe, RecipeNote
+
+pytestmark = pytest.mark.tables
+
+GONE = r"'recipe_1' was deleted and cannot be used; known: 'recipe_2'"
+
+Use = Callable[[Any], Any]
+USES: dict[str, Use] = {
+    "get": lambda session: session.get(Recipe, "recipe_1"),
+    "get by name": lambda session: session.get(Recipe, {"id": "recipe_1"}),
+    "get in a tuple": lambda session: session.get(Recipe, ("recipe_1",)),
+    "get_one": lambda session: session.get_one(Recipe, "recipe_1"),
+    "select": lambda session: session.scalars(select(Recipe).where(Recipe.id == "recipe_1")),
+    "select a column": lambda session: session.scalar(
+        select(Recipe.name).where(Recipe.id.in_(["recipe_1"]))
+    ),
+    "select from a table": lambda session: session.execute(
+        select(Recipe.__table__.c.name).where(Recipe.__table__.c.id == "recipe_1")
+    ),
+    "query": lambda session: session.query(Recipe).filter_by(id="recipe_1").first(),
+    "update": lambda session: session.execute(
+        update(Recipe).where(Recipe.id == "recipe_1").values(name="X")
+    ),
+    "delete": lambda session: session.execute(delete(Recipe).where(Recipe.id == "recipe_1")),
+}
+
+
+@pytest.fixture
+def refs(session: RefSession, recipes: list[Recipe]) -> list[str]:
+    """The refs of the recipes, which this process and the model have met."""
+    found = list(session.scalars(select(Recipe.id).order_by(Recipe.name)).all())
+    session.rollback()
+    assert found[:2] == ["recipe_1", "recipe_2"]
+    del recipes
+    return found
+
+
+def drop(tables: Engine, name: str = "A") -> None:
+    """Delete a recipe as another client does."""
+    with tables.begin() as connection:
+        connection.execute(text("delete from recipes where name = :name"), {"name": name})
+
+
+def fate(conversation: Conversation, ref: str = "recipe_1") -> str | None:
+    """Return what the registry knows of a row, whoever asks."""
+    other = RefRegistry(store=conversation._store).conversation(conversation.id)
+    [entry] = [each for each in other.entries() if each.ref == ref]
+    return entry.gone
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=list(USES))
+def test_it_is_said_at_the_first_use(
+    session: RefSession, refs: list[str], tables: Engine, conversation: Conversation, use: Use
+) -> None:
+    """However the row is asked for, and to every process from then on."""
+    drop(tables)
+
+    with pytest.raises(GoneRefError, match=GONE):
+        use(session)
+
+    assert fate(conversation) == "was deleted"
+    assert session.get_one(Recipe, refs[1]).name == "B"
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+@pytest.mark.parametrize("use", USES.values(), ids=list(USES))
+def test_it_is_said_where_sessions_are_awaited(
+    refs: list[str], tables: Engine, conversation: Conversation, use: Use, driver: str
+) -> None:
+    """Inside the call that has found nothing."""
+    drop(tables)
+
+    async def work() -> None:
+        engine = create_async_engine(tables.url.set(drivername=f"postgresql+{driver}"))
+        try:
+            async with AsyncRefSession(engine, conversation=conversation) as session:
+                with pytest.raises(GoneRefError, match=GONE):
+                    await session.run_sync(use)
+        finally:
+            await engine.dispose()
+
+    asyncio.run(work())
+    assert fate(conversation) == "was deleted"
+    del refs
+
+
+def test_what_finds_its_row_is_sent_alone(
+    session: RefSession, refs: list[str], sent: list[str]
+) -> None:
+    """It costs nothing where rows are there, and one statement where something hides one."""
+    for use in USES.values():
+        sent.clear()
+        use(session)
+        if use is not USES["delete"]:  # which notes what it has deleted
+            assert len([each for each in sent if "FROM recipes" in each or "UPDATE" in each]) == 1
+        session.rollback()
+    sent.clear()
+    by_both = select(Recipe).where(Recipe.id == refs[0], Recipe.name == "X")
+    assert session.scalars(by_both).all() == []
+    assert len(sent) == 2
+
+
+def test_what_others_refer_to_is_not_looked_for(
+    session: RefSession, refs: list[str], sent: list[str]
+) -> None:
+    """No rows of a row are no sign of anything."""
+    sent.clear()
+
+    assert session.scalars(select(MealPlan).where(MealPlan.recipe_id == refs[0])).all() == []
+    assert len(sent) == 1
+
+
+def test_a_mark_of_the_applications_is_no_end(
+    session: RefSession, refs: list[str], conversation: Conversation
+) -> None:
+    """A soft delete hides the row: what names it finds nothing, as without refs."""
+
+    @event.listens_for(session, "do_orm_execute")
+    def hide(execution: Any) -> None:
+        criteria = with_loader_criteria(Recipe, Recipe.name != "A")
+        if execution.is_select:
+            execution.statement = execution.statement.options(criteria)
+
+    assert session.get(Recipe, refs[0]) is None
+    assert session.scalars(select(Recipe).where(Recipe.id == refs[0])).all() == []
+    assert fate(conversation) is None
+
+
+@pytest.mark.usefixtures("refs")
+def test_what_the_database_hides_is_not_known(tables: Engine, conversation: Conversation) -> None:
+    """By row-level security: nothing is found, and nothing is noted."""
+    role = f"reader_{uuid.uuid4().hex[:8]}"
+    with tables.begin() as connection:
+        connection.execute(
+            text(
+                f"create role {role}; grant usage on schema public to {role};"
+                f"grant select on all tables in schema public to {role};"
+                "alter table recipes enable row level security;"
+                f"create policy few on recipes to {role} using (name <> 'A')"
+            )
+        )
+    engine = create_engine(tables.url)
+
+    @event.listens_for(engine, "begin")
+    def become(connection: Any) -> None:
+        connection.exec_driver_sql(f"set local role {role}")
+
+    with RefSession(engine, conversation=conversation) as session:
+        assert session.get(Recipe, "recipe_1") is None
+        assert session.scalars(select(Recipe).where(Recipe.id == "recipe_1")).all() == []
+    engine.dispose()
+    assert fate(conversation) is None
+    with tables.begin() as connection:
+        connection.execute(text(f"drop owned by {role}; drop role {role}"))
+
+
+def test_what_may_come_back_is_not_noted(
+    session: RefSession, refs: list[str], conversation: Conversation
+) -> None:
+    """The session itself has deleted it, and may be rolled back."""
+    session.execute(text("delete from recipes where name = 'A'"))
+    with pytest.raises(GoneRefError, match=GONE):
+        session.get(Recipe, refs[0])
+    session.rollback()
+
+    assert fate(conversation) is None
+    assert session.get_one(Recipe, refs[0]).name == "A"
+
+
+@pytest.mark.usefixtures("recipes")
+def test_what_is_not_committed_yet_is_not_noted(
+    sessions: sessionmaker[RefSession], conversation: Conversation
+) -> None:
+    """Somebody shows the model a row before its commit: whoever asks for it too early is told."""
+    with sessions(conversation=conversation) as early, sessions(conversation=conversation) as late:
+        recipe = Recipe(name="new")
+        early.add(recipe)
+        early.flush()
+        ref: str = str(recipe.id)
+        with pytest.raises(GoneRefError):
+            late.get(Recipe, ref)
+        late.rollback()
+        early.commit()
+
+        assert fate(conversation, ref) is None
+        assert late.get_one(Recipe, ref).name == "new"
+
+
+def test_what_a_snapshot_does_not_have_is_not_noted(
+    sessions: sessionmaker[RefSession], conversation: Conversation, tables: Engine
+) -> None:
+    """It may have come since."""
+    engine = tables.execution_options(isolation_level="REPEATABLE READ")
+    with RefSession(engine, conversation=conversation) as before:
+        before.scalars(select(Recipe)).all()
+        with sessions(conversation=conversation) as session:
+            session.add(recipe := Recipe(name="new"))
+            session.commit()
+            ref: str = str(recipe.id)
+        with pytest.raises(GoneRefError):
+            before.get(Recipe, ref)
+        before.rollback()
+
+        assert fate(conversation, ref) is None
+        assert before.get_one(Recipe, ref).name == "new"
+
+
+def test_rows_of_several_keys_go_too(session: RefSession, tables: Engine) -> None:
+    """Their one ref names them whole."""
+    with Session(tables) as plain:
+        plain.add(Order(id=1, number=1))
+        plain.flush()
+        plain.add(OrderLine(order_id=1, position=1))
+        plain.commit()
+    assert session.own_view is not None
+    ref = session.own_view.refer(OrderLine, (1, 1))
+    assert session.get(OrderLine, ref) is not None
+    session.rollback()
+    with tables.begin() as connection:
+        connection.execute(text("delete from order_lines"))
+
+    with pytest.raises(GoneRefError, match=f"'{ref}' was deleted and cannot be used"):
+        session.get(OrderLine, ref)
+
+
+def test_what_is_not_where_a_ref_leads_is_no_end(session: RefSession, refs: list[str]) -> None:
+    """The row of another table that has its key may never have been."""
+    assert session.get(RecipeNote, refs[0]) is None
+
+
+def test_it_is_looked_for_where_the_statement_was_sent(
+    refs: list[str], tables: Engine, conversation: Conversation
+) -> None:
+    """The session may have no bind of its own."""
+    drop(tables)
+    where = {"bind": tables}
+
+    with RefSession(conversation=conversation) as session:
+        for ref, found in ((refs[1], "B"), (refs[0], None)):
+            if found is None:
+                with pytest.raises(GoneRefError, match=GONE):
+                    session.get(Recipe, ref, bind_arguments=where)
+            else:
+                assert session.get_one(Recipe, ref, bind_arguments=where).name == found
+
+
+def test_a_row_that_goes_meanwhile_is_found_by_each_thread(
+    sessions: sessionmaker[RefSession], refs: list[str], tables: Engine, conversation: Conversation
+) -> None:
+    """Whoever comes second is told by the registry, or looks for itself."""
+    drop(tables)
+    told: list[BaseException] = []
+
+    def use() -> None:
+        with sessions(conversation=conversation) as session:
+            try:
+                session.get(Recipe, refs[0])
+            except GoneRefError as error:
+                told.append(error)
+
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(told) == 4
