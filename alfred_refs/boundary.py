@@ -404,8 +404,8 @@ class Boundary:
     # What rows are called
 
     def learn_labels(self) -> None:
-        """Note labels of refs that have none, before what is loaded may expire."""
-        if self.labelled and self.conversation.has_unlabelled:
+        """Note what rows are called that were read, before what is loaded may expire."""
+        if self.labelled:
             self.labelled.note(states_of(self.loaded), minted=True)
 
     def changed_labels(self, instances: Iterable[object]) -> dict[EntityKey, str]:

@@ -54,12 +54,13 @@ class RefCache:
             who are reading it, and no ref is resolved.
     """
 
-    __slots__ = ("__weakref__", "_gone", "_keys", "_refs", "_saved", "forgotten")
+    __slots__ = ("__weakref__", "_gone", "_keys", "_labels", "_refs", "_saved", "forgotten")
 
     def __init__(self, gone: GoneRows | None = None) -> None:
         self._gone = GoneRows() if gone is None else gone
         self._refs: dict[str, Refs] = {}
         self._keys: dict[str, dict[str, Key]] = {}
+        self._labels: dict[str, str] = {}  # by refs
         self._saved: dict[str, tuple[str, str]] = {}  # a draft's ref -> entity, ref of its row
         self.forgotten = False
 
@@ -125,7 +126,21 @@ class RefCache:
 
     def keep(self, entry: Entry) -> None:
         """Keep what the store said of a row that is there."""
-        self.put(entry.ref.entity, entry.key, str(entry.ref))
+        ref = str(entry.ref)
+        self.put(entry.ref.entity, entry.key, ref)
+        if entry.label is not None:
+            self._labels[ref] = entry.label
+
+    def label_of(self, entity: str, key: Key) -> str | None:
+        """Return what the store calls a row, as far as it is known here."""
+        ref = self.ref_of(entity, key)
+        return None if ref is None else self._labels.get(ref)
+
+    def relabel(self, entity: str, key: Key, label: str) -> None:
+        """Keep what the store was told that a row is called."""
+        ref = self.ref_of(entity, key)
+        if ref is not None:
+            self._labels[ref] = label
 
     def put(self, entity: str, key: Key, ref: str) -> None:
         """Keep a mapping."""

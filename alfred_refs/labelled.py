@@ -1,4 +1,4 @@
-"""The labels of one session's instances: told to the registry where it lacks them.
+"""The labels of one session's instances: told to the registry where it lacks them or has others.
 
 Instances come in that the session has loaded or flushed; what their rows are called is noted with
 the conversation, which tells the store when it mints or when the transaction has ended. Nothing is
@@ -36,7 +36,7 @@ class Labelled(dict[type[Any], tuple[ClassKeys, Label]]):
         self._held = held
 
     def note(self, states: Iterable[State], *, minted: bool = False) -> None:
-        """Note labels that the registry lacks, as far as they are loaded.
+        """Note labels that the registry lacks or has otherwise, as far as they are loaded.
 
         Args:
             states: of instances.
@@ -48,7 +48,10 @@ class Labelled(dict[type[Any], tuple[ClassKeys, Label]]):
                 continue
             keys, label = self[state.class_]
             for pair in self._held.of(state, keys.primary):
-                if self._conversation.lacks_label(pair, minted=minted):
+                known = self._conversation.label_known(pair)
+                if known is not None and label.reads(state.dict, known):
+                    continue  # as it most often is
+                if known is not None or self._conversation.lacks_label(pair, minted=minted):
                     noted[pair] = label.of(state.dict)
         self._conversation.note_labels({p: each for p, each in noted.items() if each is not None})
 

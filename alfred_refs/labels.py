@@ -59,6 +59,10 @@ class Label:
         text = self._text(loaded)
         return None if text is None else clean(text)
 
+    def reads(self, loaded: Mapping[str, Any], label: str) -> bool:
+        """Tell, without making it, that the label of an instance is this one."""
+        return self.attribute is not None and loaded.get(self.attribute) == label
+
     def line(self, loaded: Mapping[str, Any]) -> str | None:
         """Return the same with the keys that are in it, for those who have names for them.
 

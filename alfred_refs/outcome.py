@@ -79,6 +79,7 @@ class Outcome:
         self._open: list[_Record] = []
         self._gone: dict[EntityKey, Gone] = {}
         self._labels: dict[EntityKey, str] = {}
+        self._relabelled: set[EntityKey] = set()  # for good or not
         self._saved: list[str] = []
         self._instances: WeakValueDictionary[EntityKey, object] = WeakValueDictionary()
 
@@ -109,6 +110,7 @@ class Outcome:
         """Note what rows are called that were written, where that has changed."""
         if self._open:
             self._open[-1].labels |= labels
+            self._relabelled.update(labels)
 
     def _note(self, state: State, *, there: bool) -> None:
         pair = self._own_key(state)
@@ -209,13 +211,15 @@ class Outcome:
         gone, self._gone = self._gone, {}
         labels, self._labels = self._labels, {}
         saved, self._saved = self._saved, []
+        unsure, self._relabelled = self._relabelled, set()
         try:
             told = self._conversation.end_saving(saved, labels)
             for reason in set(gone.values()):
                 pairs = [pair for pair in gone if gone[pair] == reason]
                 self._conversation.note_gone(pairs, reason, self._instances)
             self._conversation.confirm_back()
-            self._conversation.tell_labels({p: labels[p] for p in labels if p not in told})
+            changed = {pair: labels[pair] for pair in labels if pair not in told}
+            self._conversation.tell_labels(changed, unsure)
         except SQLAlchemyError:
             # The transaction has ended well or badly on its own account; this is only a note.
             count = len(gone) + len(saved)

@@ -188,11 +188,6 @@ class SessionConversation(DraftMap):
         if self._caches.gone.back:
             self._look_anew()
 
-    @property
-    def has_unlabelled(self) -> bool:
-        """Whether there are refs that may have a label which nobody knows."""
-        return bool(self._caches.unlabelled)
-
     def lacks_label(self, pair: EntityKey, *, minted: bool) -> bool:
         """Tell whether the label of a row is wanted: its key is new here, or known without one.
 
@@ -208,14 +203,33 @@ class SessionConversation(DraftMap):
         """Note what rows are called: told when they are minted, or else by `tell_labels`."""
         self._labels |= labels
 
-    def tell_labels(self, changed: Mapping[EntityKey, str]) -> None:
-        """Tell the store labels that have changed, and those that it lacks: at most one trip."""
+    def label_known(self, pair: EntityKey) -> str | None:
+        """Return what the registry calls a row, as far as it is known here."""
+        return self._mine.label_of(*pair)
+
+    def tell_labels(
+        self, changed: Mapping[EntityKey, str], unsure: Collection[EntityKey] = ()
+    ) -> None:
+        """Tell the store labels that it lacks or has otherwise: at most one trip.
+
+        Args:
+            changed: those that have been changed for good.
+            unsure: of which rows those that were read may have been undone.
+        """
         noted, self._labels = self._labels, {}
         unlabelled = self._caches.unlabelled
-        labels = {pair: noted[pair] for pair in noted if pair in unlabelled} | {**changed}
+        labels = {
+            pair: label
+            for pair, label in noted.items()
+            if pair in unlabelled
+            or (pair not in unsure and self.label_known(pair) not in (None, label))
+        }
+        labels |= changed
         if labels:
             self._store.label(self._address, labels)
             unlabelled.difference_update(labels)
+            for pair, label in labels.items():
+                self._mine.relabel(*pair, label)
 
     def refs_of(self, entity: str) -> Mapping[Any, str]:
         """Return the refs met so far, by the token of their key: a live view, to be read only.

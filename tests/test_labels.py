@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import ForeignKey, Text, Uuid, select
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import Engine, ForeignKey, Text, Uuid, select, update
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
@@ -24,6 +24,7 @@ from sqlalchemy.orm import (
 from alfred_refs import (
     AsyncRefSession,
     BadRefError,
+    Conversation,
     LabelError,
     RefPolicy,
     RefRegistry,
@@ -294,6 +295,54 @@ def test_a_ref_that_came_without_a_label_gets_it_when_its_row_is_read(
 
     shown = {entry.label for entry in chat.entries(Recipe)}
     assert shown == {"A", "B"}
+
+
+@pytest.mark.parametrize("ends", ["commit", "close"])
+def test_a_row_that_others_rename_is_called_so_once_it_is_read(
+    sessions: sessionmaker[RefSession],
+    registry: RefRegistry,
+    recipes: list[Recipe],
+    store: TravelLog,
+    ends: str,
+) -> None:
+    """By a statement or by another client: at the end of the transaction, in one trip for all."""
+    chat = registry.conversation("chat-7")
+    renamed = {"A": "Soup", "B": "Stew"}
+    for process in (chat, RefRegistry(store=store, policy=POLICY).conversation("chat-7")):
+        with sessions(conversation=process) as session:
+            found = session.scalars(select(Recipe).order_by(Recipe.name)).all()
+            refs = [recipe.id for recipe in found]
+    with sessions() as plain:
+        for name, other in renamed.items():
+            plain.execute(update(Recipe).where(Recipe.name == name).values(name=other))
+        plain.commit()
+    for trips in (["label"], []):
+        store.trips.clear()
+        with sessions(conversation=chat) as session:
+            found = session.scalars(select(Recipe).order_by(Recipe.name)).all()
+            assert {recipe.id for recipe in found} == set(refs)
+            assert store.trips == []
+            getattr(session, ends)()
+        assert store.trips == trips
+    assert labels(session) == dict(zip(refs, ["Soup", "Stew", *"CDE"], strict=True))
+    assert len(recipes) == 5
+
+
+@pytest.mark.usefixtures("soup")
+async def test_what_is_undone_is_called_as_it_was(
+    tables: Engine, conversation: Conversation, store: TravelLog, session: RefSession
+) -> None:
+    """Though the session has read it meanwhile, as one that is awaited does at the flush."""
+    engine = create_async_engine(tables.url)
+    async with AsyncRefSession(engine, conversation=conversation) as other:
+        recipe = await other.get_one(Recipe, "recipe_1")
+        recipe.name = "Stew"
+        await other.flush()
+        assert recipe.id == "recipe_1"
+        await other.rollback()
+    await engine.dispose()
+
+    assert (store.trips, labels(session)) == ([], {"recipe_1": "Soup"})
 
 
 @pytest.fixture
