@@ -10,66 +10,69 @@ statement:
 
 `session.py` has this path on one page. A conversation is what a ref is valid in and outlives
 sessions, processes and machines; a session is one unit of work in it.
+
+Each public name is imported from its module when it is first asked for, so that a program loads
+what it uses: `alfred-refs --help` not even SQLAlchemy.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from .conversation import Conversation as Conversation
-from .entries import Draft as Draft, RefEntry as RefEntry
-from .errors import (
-    BadRefError as BadRefError,
-    CircularDraftsError as CircularDraftsError,
-    ConversationExistsError as ConversationExistsError,
-    ConversationIdError as ConversationIdError,
-    DiscardedDraftError as DiscardedDraftError,
-    DraftContentError as DraftContentError,
-    DraftKeyError as DraftKeyError,
-    DraftRefError as DraftRefError,
-    DraftTwiceError as DraftTwiceError,
-    EntityNameError as EntityNameError,
-    EntityTableError as EntityTableError,
-    ExportFormatError as ExportFormatError,
-    ForeignRowError as ForeignRowError,
-    GoneRefError as GoneRefError,
-    KeyColumnError as KeyColumnError,
-    KeyTypeError as KeyTypeError,
-    LabelError as LabelError,
-    OwnershipError as OwnershipError,
-    RawKeyError as RawKeyError,
-    RefError as RefError,
-    RefNotCarriedError as RefNotCarriedError,
-    RegistryBusyError as RegistryBusyError,
-    RegistryFailedError as RegistryFailedError,
-    RegistryMigrationError as RegistryMigrationError,
-    RegistryTablesError as RegistryTablesError,
-    RegistryUnreachableError as RegistryUnreachableError,
-    RetentionError as RetentionError,
-    SavedDraftError as SavedDraftError,
-    SetupError as SetupError,
-    StaleDraftError as StaleDraftError,
-    UnconfinedError as UnconfinedError,
-    UnknownConversationError as UnknownConversationError,
-    UnknownDraftError as UnknownDraftError,
-    UnknownRefError as UnknownRefError,
-    UntranslatableError as UntranslatableError,
-    WrongEntityError as WrongEntityError,
-)
-from .owners import (
-    Owner as Owner,
-    Ownership as Ownership,
-)
-from .policy import RefPolicy as RefPolicy
-from .registry import RefRegistry as RefRegistry
-from .session import RefSession as RefSession
-from .store import (
-    ConversationInfo as ConversationInfo,
-    PostgresStore as PostgresStore,
-    RegistryStats as RegistryStats,
-    Store as Store,
-)
 
 if TYPE_CHECKING:
     from .asyncio import AsyncRefSession as AsyncRefSession
+    from .conversation import Conversation as Conversation
+    from .entries import Draft as Draft, RefEntry as RefEntry
+    from .errors import (
+        BadRefError as BadRefError,
+        CircularDraftsError as CircularDraftsError,
+        ConversationExistsError as ConversationExistsError,
+        ConversationIdError as ConversationIdError,
+        DiscardedDraftError as DiscardedDraftError,
+        DraftContentError as DraftContentError,
+        DraftKeyError as DraftKeyError,
+        DraftRefError as DraftRefError,
+        DraftTwiceError as DraftTwiceError,
+        EntityNameError as EntityNameError,
+        EntityTableError as EntityTableError,
+        ExportFormatError as ExportFormatError,
+        ForeignRowError as ForeignRowError,
+        GoneRefError as GoneRefError,
+        KeyColumnError as KeyColumnError,
+        KeyTypeError as KeyTypeError,
+        LabelError as LabelError,
+        OwnershipError as OwnershipError,
+        RawKeyError as RawKeyError,
+        RefError as RefError,
+        RefNotCarriedError as RefNotCarriedError,
+        RegistryBusyError as RegistryBusyError,
+        RegistryFailedError as RegistryFailedError,
+        RegistryMigrationError as RegistryMigrationError,
+        RegistryTablesError as RegistryTablesError,
+        RegistryUnreachableError as RegistryUnreachableError,
+        RetentionError as RetentionError,
+        SavedDraftError as SavedDraftError,
+        SetupError as SetupError,
+        StaleDraftError as StaleDraftError,
+        UnconfinedError as UnconfinedError,
+        UnknownConversationError as UnknownConversationError,
+        UnknownDraftError as UnknownDraftError,
+        UnknownRefError as UnknownRefError,
+        UntranslatableError as UntranslatableError,
+        WrongEntityError as WrongEntityError,
+    )
+    from .owners import (
+        Owner as Owner,
+        Ownership as Ownership,
+    )
+    from .policy import RefPolicy as RefPolicy
+    from .registry import RefRegistry as RefRegistry
+    from .session import RefSession as RefSession
+    from .store import (
+        ConversationInfo as ConversationInfo,
+        PostgresStore as PostgresStore,
+        RegistryStats as RegistryStats,
+        Store as Store,
+    )
 
 __all__ = [
     "AsyncRefSession",
@@ -123,11 +126,33 @@ __all__ = [
     "WrongEntityError",
 ]
 
+# public name -> the module that it is in; all others are in `errors`
+_MODULES = {
+    "AsyncRefSession": "asyncio",
+    "Conversation": "conversation",
+    "ConversationInfo": "store",
+    "Draft": "entries",
+    "Owner": "owners",
+    "Ownership": "owners",
+    "PostgresStore": "store",
+    "RefEntry": "entries",
+    "RefPolicy": "policy",
+    "RefRegistry": "registry",
+    "RefSession": "session",
+    "RegistryStats": "store",
+    "Store": "store",
+}
 
-def __getattr__(name: str) -> Any:
-    """Import `AsyncRefSession` when it is first asked for: SQLAlchemy's asyncio needs an extra."""
-    if name == "AsyncRefSession":
-        from .asyncio import AsyncRefSession  # noqa: PLC0415  # needs greenlet
+if not TYPE_CHECKING:  # a type checker is to know names that there are not
 
-        return AsyncRefSession
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        """Import a public name; it is found without this function from then on."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = import_module(f".{_MODULES.get(name, 'errors')}", __name__)
+        value = globals()[name] = getattr(module, name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column, Table, inspect
 from sqlalchemy.orm import Mapper, RelationshipDirection, RelationshipProperty
@@ -19,10 +19,15 @@ from . import sqla
 from .entities import Entities
 from .errors import DraftContentError, SetupError
 from .guard import scrub
-from .json_values import UnfitValueError, Values, values_of
 from .labels import Loaded
 from .naming import root_of
 from .new_keys import check_made
+
+if TYPE_CHECKING:
+    from sqlalchemy.types import TypeEngine
+
+    from .columns import KeyColumn
+    from .json_values import Values
 
 _CLASSES = 1_000  # whose fields are remembered
 
@@ -131,7 +136,7 @@ def with_class(model: type[Any], content: Mapping[str, Any]) -> dict[str, Any]:
     name = _discriminator(mapper)
     if name is None or name in content or mapper.inherits is None:
         return dict(content)
-    values = values_of(mapper.column_attrs[name].columns[0].type, None)
+    values = _values_of(mapper.column_attrs[name].columns[0].type)
     return {name: values.show(mapper.polymorphic_identity), **content}
 
 
@@ -205,7 +210,7 @@ def _mapper_said(mapper: Mapper[Any], content: Mapping[str, Any]) -> Mapper[Any]
     name = _discriminator(mapper)
     if name is None or content.get(name) is None:
         return mapper
-    values = values_of(mapper.column_attrs[name].columns[0].type, None)
+    values = _values_of(mapper.column_attrs[name].columns[0].type)
     said = mapper.polymorphic_map.get(_accepted(values, content[name], name))
     if said is None or not said.isa(mapper):
         raise no_such_class(mapper.class_)
@@ -218,10 +223,16 @@ def _fields(entities: Entities, mapper: Mapper[Any]) -> Mapping[str, Values]:
     keys = entities.of_class(mapper.class_)
     own = keys.primary if keys.own is not None else {}
     return {
-        attribute.key: values_of(attribute.columns[0].type, keys.all.get(attribute.key))
+        attribute.key: _values_of(attribute.columns[0].type, keys.all.get(attribute.key))
         for attribute in mapper.column_attrs
         if attribute.key not in own and _is_given(attribute.columns[0], mapper)
     }
+
+
+def _values_of(type_: TypeEngine[Any], key: KeyColumn | None = None) -> Values:
+    from .json_values import values_of  # noqa: PLC0415  # loads pydantic, for drafts alone
+
+    return values_of(type_, key)
 
 
 def _is_given(column: Any, mapper: Mapper[Any]) -> bool:
@@ -233,6 +244,8 @@ def _is_given(column: Any, mapper: Mapper[Any]) -> bool:
 
 
 def _accepted(values: Values, given: Any, where: str) -> Any:
+    from .json_values import UnfitValueError  # noqa: PLC0415  # it is there: it made the values
+
     try:
         return values.accept_new(given)
     except UnfitValueError as error:

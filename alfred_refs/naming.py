@@ -11,7 +11,6 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from pydantic.alias_generators import to_snake
 from sqlalchemy import Table
 from sqlalchemy.orm import Mapper
 
@@ -102,6 +101,8 @@ class EntityNames:
                 self._take(other.local_table, self._name_of_class(other, other.local_table))
 
     def _name_of_class(self, mapper: Mapper[Any], table: Table) -> str:
+        from pydantic.alias_generators import to_snake  # noqa: PLC0415  # slow to import
+
         class_ = root_of(mapper).class_
         given = self._given_to(class_, table.fullname)
         said = class_.__dict__.get("__ref_name__", to_snake(class_.__name__))

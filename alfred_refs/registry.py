@@ -9,6 +9,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from functools import cached_property
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -17,19 +18,18 @@ from sqlalchemy import Engine
 
 from . import sqla
 from .caches import CAPACITY, Caches
-from .conversation import Conversation
-from .entities import Entities
 from .errors import RetentionError, SetupError
-from .exports import from_json
 from .observed import ObservedStore
-from .plans import Plans
 from .policy import RefPolicy
-from .store import Address, ConversationInfo, PostgresStore, RegistryStats, Store
+from .store import Address, ConversationInfo, RegistryStats, Store
 from .telemetry import Counts, Observed, Telemetry
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData
     from sqlalchemy.ext.asyncio import AsyncEngine
+
+    from .conversation import Conversation
+    from .plans import Plans
 
 
 class RefRegistry(Observed):
@@ -59,7 +59,7 @@ class RefRegistry(Observed):
         self._store = _store_for(bind) if store is None else store
         if bind is not None and store is not None:
             raise SetupError("RefRegistry got both bind and store", "give one of them")
-        self._plans = Plans(Entities(policy or RefPolicy()))
+        self._policy = policy or RefPolicy()
         self._telemetry = Telemetry(self.dispatch)
         self._observed = ObservedStore(self._store, self._telemetry)
         # what this process has met, for as long as somebody uses the conversation
@@ -139,6 +139,8 @@ class RefRegistry(Observed):
                 conversation in `data` itself.
             ConversationIdError: the id cannot identify a conversation.
         """
+        from .export_reader import from_json  # noqa: PLC0415  # loads pydantic
+
         exported = from_json(data)
         if owner is ...:
             owner = exported.owner
@@ -207,11 +209,21 @@ class RefRegistry(Observed):
         """Tell how much is kept for all conversations. For operators: all refs are looked at."""
         return self._store.stats()
 
+    @cached_property
+    def _plans(self) -> Plans:
+        """What is known of the tables and statements: operators open no conversation."""
+        from .entities import Entities  # noqa: PLC0415  # with `plans`, half of the package
+        from .plans import Plans  # noqa: PLC0415
+
+        return Plans(Entities(self._policy))
+
     def _opened(self, address: Address) -> Conversation:
+        from .conversation import Conversation  # noqa: PLC0415  # as for `_plans`
+
         with self._opening:
-            caches = self._caches.setdefault(address, Caches(CAPACITY))
+            caches, plans = self._caches.setdefault(address, Caches(CAPACITY)), self._plans
         return Conversation(
-            *(address, self._observed, self._plans, caches),
+            *(address, self._observed, plans, caches),
             telemetry=self._telemetry,
             opened=self._opened,
             schemas=self._schemas,
@@ -228,6 +240,8 @@ def _check_age(unused_for: timedelta | None) -> None:
 def _store_for(bind: Any) -> Store:
     engine = getattr(bind, "sync_engine", bind)  # what an AsyncEngine stands on
     if isinstance(engine, Engine) and engine.dialect.name == "postgresql":
+        from .store import PostgresStore  # noqa: PLC0415  # not for another store
+
         return PostgresStore(engine)
     given = f"an engine for {engine.dialect.name}" if isinstance(engine, Engine) else repr(bind)
     raise SetupError(

@@ -13,17 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, inspect, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from .errors import RegistryMigrationError, RegistryUnreachableError, SetupError
 
 if TYPE_CHECKING:
+    from alembic.config import Config
     from alembic.script import Script
 
 VERSION_TABLE = "alfred_refs_alembic_version"
@@ -60,6 +56,9 @@ def migrate(url: str | URL, revision: str = "head") -> str | None:
         RegistryMigrationError: the application's own Alembic environment has made the tables.
         RegistryUnreachableError: the database cannot be reached.
     """
+    from alembic import command  # noqa: PLC0415  # slow to import: not for who only connects
+    from alembic.util import CommandError  # noqa: PLC0415
+
     with connect(url) as connection:
         try:
             command.upgrade(configuration(connection), revision)
@@ -105,6 +104,8 @@ def noted(connection: Connection, schema: str | None = None) -> str | None:
         connection: to their database.
         schema: where they are, if that is not the connection's default.
     """
+    from alembic.runtime.migration import MigrationContext  # noqa: PLC0415
+
     options = {"version_table": VERSION_TABLE, "version_table_schema": schema}
     return MigrationContext.configure(connection, opts=options).get_current_revision()
 
@@ -128,6 +129,9 @@ def made(connection: Connection, schema: str | None = None) -> str | None:
 
 def note_newest(connection: Connection) -> None:
     """Note that tables which were just made are ours to migrate."""
+    from alembic.runtime.migration import MigrationContext  # noqa: PLC0415
+    from alembic.script import ScriptDirectory  # noqa: PLC0415
+
     options = {"version_table": VERSION_TABLE}
     context = MigrationContext.configure(connection, opts=options)
     context.stamp(ScriptDirectory(str(scripts())), "head")
@@ -151,11 +155,15 @@ def check_ours(connection: Connection) -> None:
 
 def revisions() -> list[Script]:
     """Return our revisions, the first one first."""
+    from alembic.script import ScriptDirectory  # noqa: PLC0415
+
     return [*ScriptDirectory(str(scripts())).walk_revisions()][::-1]
 
 
 def configuration(connection: Connection) -> Config:
     """Return what Alembic's own commands need to work on `connection`."""
+    from alembic.config import Config  # noqa: PLC0415
+
     config = Config(attributes={"connection": connection})
     # the configuration's parser would interpolate a lone percent sign
     config.set_main_option("script_location", str(scripts()).replace("%", "%%"))

@@ -14,13 +14,15 @@ before there was a session, and would show its keys. SQLModel itself is not impo
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
-
-from pydantic import BaseModel, GetCoreSchemaHandler
-from pydantic_core import core_schema
+from typing import TYPE_CHECKING, Any
 
 from .errors import KeyColumnError
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import core_schema
 
 
 class RefModel:
@@ -30,6 +32,8 @@ class RefModel:
     def __get_pydantic_core_schema__(
         cls, source: type[Any], handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
+        from pydantic_core import core_schema  # noqa: PLC0415  # it is there: it calls this
+
         schema = handler(source)
         model: Any = schema
         while model["type"] != "model":  # inside what a validator of the class puts around it
@@ -63,18 +67,18 @@ def refuse_raw(class_: type[Any], names: Collection[str]) -> None:
     Raises:
         KeyColumnError: it, or a model that it inherits a key attribute from, lacks the mixin.
     """
+    if "pydantic" not in sys.modules:
+        return  # and nobody has a model
+    from pydantic import BaseModel  # noqa: PLC0415  # it is there
+
     for base in class_.__mro__:
         if not issubclass(base, BaseModel) or base.model_fields.keys().isdisjoint(names):
             continue
-        if not _comes_first(RefModel, base):
+        if RefModel not in base.__mro__[: base.__mro__.index(BaseModel)]:
             raise KeyColumnError(
                 f"{base.__name__} is a pydantic model, which dumps the keys of its key columns",
                 f"put the mixin first: class {base.__name__}(alfred_refs.sqlmodel.RefModel, ...)",
             )
-
-
-def _comes_first(mixin: type[Any], base: type[BaseModel]) -> bool:
-    return mixin in base.__mro__[: base.__mro__.index(BaseModel)]
 
 
 def _dump(model: Any, values: dict[str, Any], dump: Callable[[Any], Any]) -> Any:

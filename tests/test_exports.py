@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from alfred_refs import ExportFormatError
-from alfred_refs.exports import from_json, to_json
+from alfred_refs.export_reader import from_json
+from alfred_refs.exports import to_json
 from alfred_refs.keys import Key
 from alfred_refs.refs import MAX_NUMBER, Ref
 from alfred_refs.store import Address, DraftEntry, Entry, Exported, MemoryStore

@@ -2,30 +2,63 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
 import alfred_refs
-from alfred_refs import testing
+from alfred_refs import errors, store, testing
 
 
 def test_the_public_names_are_exact_and_sorted() -> None:
     """`__all__` lists every public name, once, in order."""
-    public = {
-        name
-        for name, value in vars(alfred_refs).items()
-        if not name.startswith("_") and getattr(value, "__module__", "").startswith("alfred_refs")
-    }
+    typed = _imported_for_type_checkers(alfred_refs)
 
-    assert set(alfred_refs.__all__) == public | {"AsyncRefSession"}
-    assert issubclass(alfred_refs.AsyncRefSession, AsyncSession)
-    with pytest.raises(AttributeError, match="'alfred_refs' has no attribute 'Nothing'"):
-        _ = alfred_refs.Nothing
-    assert alfred_refs.__all__ == sorted(alfred_refs.__all__)
+    assert alfred_refs.__all__ == sorted(typed)
+    assert {name for name in alfred_refs.__all__ if name.endswith("Error")} == {
+        name for name, value in vars(errors).items() if isinstance(value, type)
+    }
     assert testing.__all__ == ["MemoryStore"]
+
+
+@pytest.mark.parametrize("module", [alfred_refs, store])
+def test_each_name_is_what_type_checkers_take_it_for(module: ModuleType) -> None:
+    """It is imported when it is asked for, from the module that they read, and not again."""
+    for name, home in _imported_for_type_checkers(module).items():
+        value = getattr(module, name)
+        assert value is getattr(import_module(f".{home}", module.__name__), name)
+        assert vars(module)[name] is value
+        assert name in dir(module)
+    assert issubclass(alfred_refs.AsyncRefSession, AsyncSession)
+
+
+def test_a_name_that_there_is_not_is_told() -> None:
+    """By Python as for any module, and by type checkers: without an error mypy would complain."""
+    with pytest.raises(AttributeError, match=r"^module 'alfred_refs' has no attribute 'Nothing'$"):
+        _ = alfred_refs.Nothing  # type: ignore[attr-defined]
+    with pytest.raises(
+        AttributeError, match=r"^module 'alfred_refs\.store' has no attribute 'No'$"
+    ):
+        _ = store.No  # type: ignore[attr-defined]
+
+
+def _imported_for_type_checkers(module: ModuleType) -> dict[str, str]:
+    """Return the public names that a package imports where only type checkers look."""
+    assert module.__file__ is not None
+    tree = ast.parse(Path(module.__file__).read_text("utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))  # TYPE_CHECKING
+    return {
+        alias.name: str(node.module)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
 
 
 def test_importing_is_quiet_and_needs_no_extra() -> None:
@@ -35,10 +68,35 @@ def test_importing_is_quiet_and_needs_no_extra() -> None:
         "absent = ('click', 'inflect', 'rich', 'greenlet', 'asyncpg')\n"
         "sys.modules.update(dict.fromkeys(absent))\n"
         "import alfred_refs, alfred_refs.testing\n"
-        "print(sorted(m for m in sys.modules if m.startswith('alembic')))\n"
     )
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True
     )
 
-    assert (done.stdout, done.stderr) == ("[]\n", "")
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+# what is imported -> what is not loaded by that, of packages and of our own modules
+LOADS = {
+    "import alfred_refs": ["alembic", "pydantic", "psycopg", "sqlalchemy", "alfred_refs.store"],
+    "from alfred_refs import RefRegistry, RefSession, Ownership, Draft, BadRefError": [
+        *("alembic", "pydantic", "pydantic_core", "psycopg"),
+        *("alfred_refs.store.memory", "alfred_refs.store.postgres"),
+    ],
+    "from alfred_refs.testing import MemoryStore": ["pydantic", "alfred_refs.store.postgres"],
+    "from alfred_refs import PostgresStore": ["alembic", "pydantic", "alfred_refs.store.memory"],
+    "from alfred_refs import schema": ["alembic", "pydantic"],
+    "from alfred_refs.commands import alfred_refs": [
+        *("alembic", "pydantic", "psycopg", "sqlalchemy", "rich.console"),
+    ],
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("program", LOADS)
+def test_what_is_not_used_is_not_loaded(program: str) -> None:
+    """Neither what only drafts, tools and imports need, nor migrations, nor the other store."""
+    told = f"{program}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+
+    assert set(LOADS[program]).isdisjoint(done.stdout.split())

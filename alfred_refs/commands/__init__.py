@@ -3,6 +3,8 @@
 For operators, whom the database lets in: an owner is shown, and not asked for. Keys come out only
 of the commands that are there for that. What goes to a terminal is inert, whatever ids and labels
 hold.
+
+What a command needs beside click is imported when it runs: `--help` is to be there at once.
 """
 
 from __future__ import annotations

@@ -10,17 +10,15 @@ import functools
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
-from sqlalchemy.exc import DBAPIError
-
-from alfred_refs import schema
-from alfred_refs.errors import RefError, RegistryUnreachableError, SetupError
-from alfred_refs.registry import RefRegistry
 
 from .printing import Printer, inert
+
+if TYPE_CHECKING:
+    from alfred_refs.registry import RefRegistry
 
 VARIABLE = "ALFRED_REFS_DATABASE_URL"
 """The environment variable that stands in for a URL which is not given."""
@@ -110,6 +108,9 @@ def registry_at(url: str) -> Iterator[RefRegistry]:
     Raises:
         SetupError: the URL is not one of PostgreSQL, or its driver is not installed.
     """
+    from alfred_refs import schema
+    from alfred_refs.registry import RefRegistry
+
     engine = schema.engine_for(url, pool_size=1)
     try:
         yield RefRegistry(engine)
@@ -120,6 +121,14 @@ def registry_at(url: str) -> Iterator[RefRegistry]:
 @contextmanager
 def errors_on_one_line(*, as_json: bool) -> Iterator[None]:
     """Make a `Failure` of what is raised inside the `with`."""
+    from sqlalchemy.exc import DBAPIError
+
+    from alfred_refs.errors import (
+        RefError,
+        RegistryUnreachableError,
+        SetupError,
+    )
+
     try:
         yield
     except RegistryUnreachableError as error:

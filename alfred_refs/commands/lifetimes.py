@@ -8,17 +8,17 @@ import sys
 from collections.abc import Mapping
 from datetime import timedelta
 from json import JSONEncoder
-from typing import Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
-
-from alfred_refs.errors import ExportFormatError
-from alfred_refs.registry import RefRegistry
-from alfred_refs.store import ConversationInfo
 
 from .connecting import on_registry
 from .parameters import conversation_argument, older_than, opened
 from .printing import Printer, document_of, inert
+
+if TYPE_CHECKING:
+    from alfred_refs.registry import RefRegistry
+    from alfred_refs.store import ConversationInfo
 
 _OWNER_ONLY = 0o600  # an export has keys
 
@@ -133,6 +133,8 @@ def _read(file: BinaryIO) -> Any:
     Raises:
         ExportFormatError: it is none; the message does not repeat it.
     """
+    from alfred_refs.errors import ExportFormatError
+
     try:
         return json.loads(file.read())
     except (ValueError, RecursionError) as error:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from alfred_refs.conversation import Conversation
-from alfred_refs.registry import RefRegistry
-from alfred_refs.store import ConversationInfo
+if TYPE_CHECKING:
+    from alfred_refs.conversation import Conversation
+    from alfred_refs.registry import RefRegistry
+    from alfred_refs.store import ConversationInfo
 
 _AGE = re.compile(r"([0-9]{1,6})([hdw])", re.ASCII)
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}

@@ -16,16 +16,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
-
-from alfred_refs.exports import key_to_json
-from alfred_refs.keys import Key
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+    from alfred_refs.keys import Key
 
 _PART = 500  # rows that are laid out together
 _ALIGNED = 24  # up to this width a column of a terminal is as wide in each part
@@ -68,6 +63,8 @@ class Printer:
     def key(self, key: Key) -> Any:
         """Return what is printed of a key: as an export writes it, or plainly for people."""
         if self.as_json:
+            from alfred_refs.exports import key_to_json
+
             return key_to_json(key)
         return tuple(map(self.key, key)) if isinstance(key, tuple) else str(key)
 
@@ -92,6 +89,14 @@ class Printer:
     @contextmanager
     def progress(self, of_what: str) -> Iterator[Callable[[int], object]]:
         """Show on a terminal how far something has come, by what is given to the function."""
+        from rich.console import Console
+        from rich.progress import (
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
         console = Console(stderr=True)
         columns = (SpinnerColumn(), TextColumn("{task.completed:.0f} {task.description}"))
         shown = Progress(
@@ -152,6 +157,10 @@ def _write(
         every = lines if title is None else itertools.chain([title], lines)
         sys.stdout.writelines(_aligned(line, widths) + "\n" for line in every)
         return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, show_header=title is not None)
     for text, width in itertools.zip_longest(title or (), widths):
         table.add_column(text or "", min_width=min(width, _ALIGNED), overflow="fold")

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import chain
-from typing import cast, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
 import click
-from rich.filesize import decimal
-
-from alfred_refs.entries import Draft, RefEntry
-from alfred_refs.refs import Ref, parse_ref
-from alfred_refs.registry import RefRegistry
-from alfred_refs.store import DraftState
 
 from .connecting import on_registry
 from .parameters import conversation_argument, older_than, opened
 from .printing import Printer, Row, document_of
+
+if TYPE_CHECKING:
+    from alfred_refs.entries import Draft, RefEntry
+    from alfred_refs.refs import Ref
+    from alfred_refs.registry import RefRegistry
 
 _LISTED = {
     "id": "conversation",
@@ -53,6 +52,8 @@ def show(registry: RefRegistry, printer: Printer, conversation: str, *, keys: bo
     Of each ref it tells what people call its row, as far as that is known, and whether the row is
     gone; only with --keys its key. Of each draft, what has become of it.
     """
+    from alfred_refs.store import DraftState
+
     info = registry.describe(conversation)
     shown = opened(registry, info)
     rows = chain(
@@ -79,13 +80,15 @@ def _rows(entries: Iterator[RefEntry], printer: Printer, *, keys: bool) -> Itera
 
 def _draft_rows(drafts: Iterator[Draft], printer: Printer, *, keys: bool) -> Iterator[Row]:
     """Yield drafts as rows beside those of refs; what they hold may be long, and is not shown."""
+    from alfred_refs.refs import parse_ref
+
     for draft in drafts:
         became = draft.state if draft.saved is None else f"saved as {draft.saved}"
         state = {"gone": None, "draft": draft.state, "saved": draft.saved}
         yield {
             "ref": draft.ref,
             "entity": draft.entity,
-            "number": cast(Ref, parse_ref(draft.ref)).number,
+            "number": cast("Ref", parse_ref(draft.ref)).number,
             "label": draft.label,
             **(state if printer.as_json else {"gone": became}),
             **({"key": None if draft.key is None else printer.key(draft.key)} if keys else {}),
@@ -117,6 +120,8 @@ def stats(registry: RefRegistry, printer: Printer) -> None:
 
     All refs are looked at, which may take a while.
     """
+    from rich.filesize import decimal
+
     kept = document_of(registry.stats())
     on_disk = {"table_bytes": "tables", "index_bytes": "indexes"}
     facts = {on_disk.get(name, name): value for name, value in kept.items()}

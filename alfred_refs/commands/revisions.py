@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import click
 
-from alfred_refs import schema
-
 from .connecting import at_url
 from .printing import Printer
 
@@ -14,6 +12,8 @@ from .printing import Printer
 @at_url
 def migrate(url: str, printer: Printer) -> None:
     """Create the tables, or bring them up to date."""
+    from alfred_refs import schema
+
     revision = schema.migrate(url)
     printer.say({"revision": revision}, f"the registry's tables are at revision {revision}")
 
@@ -22,6 +22,8 @@ def migrate(url: str, printer: Printer) -> None:
 @at_url
 def current(url: str, printer: Printer) -> None:
     """Print the revision that the tables are at, and who migrates them."""
+    from alfred_refs import schema
+
     found = schema.current(url)
     if found is None:
         printer.say({"revision": None, "migrated_by": None}, "none")

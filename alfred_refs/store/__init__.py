@@ -2,10 +2,12 @@
 
 `Store` is the protocol, `PostgresStore` keeps the map in a database for many processes, and
 `MemoryStore` in this process for tests and scripts. Both pass the same contract tests.
+Each is imported when it is first asked for: a process uses one of them.
 """
 
-from .memory import MemoryStore as MemoryStore
-from .postgres import PostgresStore as PostgresStore
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .protocol import Store as Store
 from .values import (
     NO_LABELS as NO_LABELS,
@@ -22,6 +24,10 @@ from .values import (
     NewDraft as NewDraft,
     RegistryStats as RegistryStats,
 )
+
+if TYPE_CHECKING:
+    from .memory import MemoryStore as MemoryStore
+    from .postgres import PostgresStore as PostgresStore
 
 __all__ = [
     "NOTED_EVERY",
@@ -40,3 +46,16 @@ __all__ = [
     "RegistryStats",
     "Store",
 ]
+
+# store -> the module that it is in
+_MODULES = {"MemoryStore": "memory", "PostgresStore": "postgres"}
+
+if not TYPE_CHECKING:  # a type checker is to know names that there are not
+
+    def __getattr__(name: str) -> Any:
+        """Import a store; it is found without this function from then on."""
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = import_module(f".{_MODULES[name]}", __name__)
+        value = globals()[name] = getattr(module, name)
+        return value
