@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from time import perf_counter
+from types import EllipsisType
 from typing import Any, TypeVar
 
 from sqlalchemy import Column
@@ -223,9 +224,20 @@ class ObservedStore:
         """See `Store.describe`: an operator's, and not counted, as are those that follow."""
         return self._store.describe(id)
 
-    def conversations(self, unused_for: timedelta | None = None) -> Iterator[ConversationInfo]:
+    def conversations(
+        self,
+        unused_for: timedelta | None = None,
+        owner: str | EllipsisType | None = ...,
+        limit: int | None = None,
+    ) -> Iterator[ConversationInfo]:
         """See `Store.conversations`."""
-        return self._store.conversations(unused_for)
+        return self._store.conversations(unused_for, owner, limit)
+
+    def count_conversations(
+        self, unused_for: timedelta | None = None, owner: str | EllipsisType | None = ...
+    ) -> int:
+        """See `Store.count_conversations`."""
+        return self._store.count_conversations(unused_for, owner)
 
     def prune(self, unused_for: timedelta, batch: int) -> Iterator[int]:
         """See `Store.prune`."""

@@ -21,7 +21,7 @@ from .caches import CAPACITY, Caches
 from .errors import RetentionError, SetupError
 from .observed import ObservedStore
 from .policy import RefPolicy
-from .store import Address, ConversationInfo, RegistryStats, Store
+from .store import Address, ConversationInfo, RegistryStats, Store, owner_text
 from .telemetry import Counts, Observed, Telemetry
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class RefRegistry(Observed):
         Raises:
             ConversationIdError: the id cannot identify a conversation.
         """
-        return self._opened(Address(id, None if owner is None else str(owner)))
+        return self._opened(Address(id, owner_text(owner)))
 
     def import_conversation(
         self,
@@ -145,23 +145,57 @@ class RefRegistry(Observed):
         if owner is ...:
             owner = exported.owner
         new_id = exported.id if id is None else id
-        address = Address(new_id, None if owner is None else str(owner))
+        address = Address(new_id, owner_text(owner))
         self._observed.restore(address, exported)
         return self._opened(address)
 
-    def conversations(self, *, unused_for: timedelta | None = None) -> Iterator[ConversationInfo]:
-        """Iterate over all conversations, whoever their owners are, in no particular order.
+    def conversations(
+        self,
+        *,
+        unused_for: timedelta | None = None,
+        owner: str | int | uuid.UUID | EllipsisType | None = ...,
+        limit: int | None = None,
+    ) -> Iterator[ConversationInfo]:
+        """Iterate over conversations, the last used first, whoever their owners are.
 
-        For operators. They are read page by page, so any number is as good as a few.
+        For operators. Which they are is decided when the first is asked for; they are read page
+        by page, and one that is forgotten meanwhile may be left out.
+
+            for info in registry.conversations(owner=user.id, limit=20):
+                print(info.id, info.used_at)
 
         Args:
             unused_for: only those that were not used for so long.
+            owner: only this owner's; `None`: only those without owner.
+            limit: at most so many.
+
+        Raises:
+            RetentionError: `unused_for` or `limit` is negative.
+            ConversationIdError: no conversation can have such an owner.
+        """
+        _check_age(unused_for)
+        if limit is not None and limit < 0:
+            raise RetentionError(f"a limit of {limit!r} conversations", "give at least 0")
+        return self._store.conversations(unused_for, _whose(owner), limit)
+
+    def count_conversations(
+        self,
+        *,
+        unused_for: timedelta | None = None,
+        owner: str | int | uuid.UUID | EllipsisType | None = ...,
+    ) -> int:
+        """Return how many conversations there are. For operators.
+
+        Args:
+            unused_for: as for `conversations`.
+            owner: as for `conversations`.
 
         Raises:
             RetentionError: `unused_for` is negative.
+            ConversationIdError: no conversation can have such an owner.
         """
         _check_age(unused_for)
-        return self._store.conversations(unused_for)
+        return self._store.count_conversations(unused_for, _whose(owner))
 
     def describe(self, id: str) -> ConversationInfo:  # noqa: A002  # as everyone calls it
         """Tell about one conversation, whoever its owner is. For operators.
@@ -228,6 +262,10 @@ class RefRegistry(Observed):
             opened=self._opened,
             schemas=self._schemas,
         )
+
+
+def _whose(owner: str | int | uuid.UUID | EllipsisType | None) -> str | EllipsisType | None:
+    return ... if owner is ... else owner_text(owner)
 
 
 def _check_age(unused_for: timedelta | None) -> None:

@@ -69,6 +69,7 @@ VALUES: Mapping[str, Any] = {
     "p_limit": 5,
     "p_new": NONE,
     "p_number": 10_000,
+    "p_of_any": True,
     "p_numbers": [1, 2, 30_000],
     "p_owner": None,
     "p_states": ["pending", "saved", "discarded"],
@@ -94,6 +95,7 @@ OTHERS: Mapping[str, Mapping[str, Any]] = {
 OF_ALL_CONVERSATIONS = {
     *("choose_unused", "prune_mappings", "leave_pruned", "prune_conversations"),
     *("choose_left", "prune_counters"),
+    *("choose_last_used", "count_listed"),
     *("page_of_conversations", "count_conversations", "count_refs", "count_gone", "count_left"),
     *("prune_drafts", "count_drafts"),
     *("lock_tables", "room"),

@@ -13,6 +13,7 @@ from sqlalchemy import Engine, make_url
 
 from alfred_refs import RefRegistry, schema
 from alfred_refs.commands import alfred_refs
+from tests.readme import README
 
 pytestmark = pytest.mark.once
 
@@ -25,6 +26,32 @@ import runpy, sys
 sys.modules[sys.argv[1]] = None
 sys.argv = sys.argv[2:]
 runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+# runs a program as on a machine without libpq, where psycopg has no binary of its own
+WITHOUT_LIBPQ = """
+import ctypes.util, runpy, sys
+
+ctypes.util.find_library = lambda name: None
+sys.modules.update(dict.fromkeys(["psycopg_binary", "psycopg_c"]))
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+# what an application on asyncpg does
+MINT = """
+import asyncio, sys
+from sqlalchemy.ext.asyncio import create_async_engine
+from alfred_refs import RefRegistry
+
+async def mint():
+    engine = create_async_engine(sys.argv[1])
+    chat = RefRegistry(engine).conversation("chat-7")
+    async with engine.connect() as connection:
+        print(await connection.run_sync(lambda _: chat.refer("recipe", 1)))
+    await engine.dispose()
+
+asyncio.run(mint())
 """
 
 
@@ -122,6 +149,33 @@ def test_without_its_extra_the_command_says_how_to_get_it(package: str, tmp_path
         "",
         f"alfred-refs needs {package}; run `pip install alfred-refs[cli]`\n",
     )
+
+
+def test_without_libpq_the_command_names_what_the_readme_does(
+    database_url: str, tmp_path: Path
+) -> None:
+    """The command tells where to get one; psycopg2 has its own, and asyncpg needs none."""
+    program = tmp_path / "mint.py"
+    program.write_text(MINT)
+    url = make_url(database_url)
+
+    def run(driver: str, *command: str) -> subprocess.CompletedProcess[str]:
+        given = url.set(drivername=driver).render_as_string(hide_password=False)
+        return _run([sys.executable, "-c", WITHOUT_LIBPQ, *command, given], tmp_path)
+
+    failed = run("postgresql", str(SCRIPT), "migrate")
+    migrated = run("postgresql+psycopg2", str(SCRIPT), "migrate")
+    minted = run("postgresql+asyncpg", str(program))
+
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr == (
+        "Error: the driver of 'postgresql+psycopg' cannot be loaded; pip install "
+        "'psycopg[binary]', and let the URL start with postgresql://\n"
+    )
+    assert (migrated.returncode, migrated.stderr) == (0, "")
+    assert (minted.returncode, minted.stdout, minted.stderr) == (0, "recipe_1\n", "")
+    installed = 'pip install "psycopg[binary]"           # where there is no libpq\n'
+    assert installed in README.read_text("utf-8")
 
 
 def test_an_error_is_all_that_is_on_standard_error(engine: Engine, tmp_path: Path) -> None:

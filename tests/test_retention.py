@@ -224,9 +224,11 @@ def test_operators_see_every_owners_conversations(memory: RefRegistry, chat: Con
     infos = {info.id: info for info in memory.conversations()}
 
     assert [(info.owner, info.turn, info.refs) for info in infos.values()] == [
-        ("ann", 1, {"recipe": 3}),
         ("bob", 1, {}),
+        ("ann", 1, {"recipe": 3}),
     ]
+    assert [info.id for info in memory.conversations(owner="ann", limit=1)] == ["chat-7"]
+    assert memory.count_conversations(owner="ann") == 1
     assert memory.describe("chat-7") == infos[chat.id]
     assert memory.stats().conversations == 2
     with pytest.raises(UnknownConversationError):
@@ -251,6 +253,8 @@ def test_pruning_tells_its_progress(memory: RefRegistry) -> None:
     [
         (lambda registry: registry.prune(timedelta(seconds=-1)), "unused_for is negative"),
         (lambda registry: registry.conversations(unused_for=timedelta(-1)), "unused_for is neg"),
+        (lambda r: r.count_conversations(unused_for=timedelta(-1)), "unused_for is negative"),
+        (lambda registry: registry.conversations(limit=-1), "a limit of -1 conversations; give"),
         (lambda registry: registry.prune(timedelta(), batch=0), "a batch of 0 conversations"),
     ],
 )

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from types import EllipsisType
 
 import pytest
 
@@ -606,6 +607,26 @@ def test_conversations_can_be_listed_by_how_long_they_were_not_used(store: Store
 
     assert [info.id for info in store.conversations(NOW)] == ["chat-7"]
     assert list(store.conversations(AGES)) == []
+    assert (store.count_conversations(NOW), store.count_conversations(AGES)) == (1, 0)
+
+
+def test_the_last_used_are_listed_first_of_an_owner_or_of_all(store: Store) -> None:
+    """As many as are asked for; none is an owner too."""
+    for id_, owner in (("a", "ann"), ("b", None), ("c", "ann"), ("d", "bob"), ("a", "ann")):
+        store.begin_turn(Address(id_, owner))
+
+    def listed(
+        owner: str | EllipsisType | None = ...,
+        limit: int | None = None,
+        age: timedelta | None = None,
+    ) -> list[str]:
+        return [info.id for info in store.conversations(age, owner, limit)]
+
+    assert listed() == ["a", "d", "c", "b"]
+    assert (listed("ann"), listed(None), listed("eve")) == (["a", "c"], ["b"], [])
+    assert (listed(limit=2), listed("ann", 1), listed(limit=0)) == (["a", "d"], ["a"], [])
+    assert (listed("ann", 9, NOW), listed("ann", 9, AGES)) == (["a", "c"], [])
+    assert [store.count_conversations(None, owner) for owner in (..., "ann", None)] == [4, 2, 1]
 
 
 def test_pruning_forgets_what_was_not_used_for_so_long(store: Store) -> None:

@@ -360,7 +360,7 @@ def test_pruning_looks_at_the_age_under_the_lock(
         store.begin_turn(Address(id_))
 
     assert list(pruning) == []
-    assert [info.id for info in store.conversations()] == kept
+    assert {info.id for info in store.conversations()} == set(kept)
 
 
 def test_a_batch_of_pruning_blocks_nobody_else(
@@ -552,7 +552,24 @@ def test_more_conversations_than_a_page_are_all_listed(
         listed = [info.id for info in store.conversations()]
 
     assert sorted(listed) == sorted(ids)
-    assert statements == 3 * ["SELECT"]
+    assert statements == 4 * ["SELECT"]  # which they are, and then three pages
+
+
+def test_what_is_used_or_forgotten_meanwhile_is_listed_once_at_most(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which conversations are listed, and in what order, is decided before the first page."""
+    monkeypatch.setattr("alfred_refs.store.lifetimes._PAGE", 2)
+    for number in range(6):
+        store.begin_turn(Address(f"chat-{number}"))
+
+    listing = store.conversations()
+    first = [next(listing).id for _ in range(2)]
+    store.begin_turn(Address("chat-0"))
+    store.begin_turn(Address("chat-6"))
+    store.forget(Address("chat-2"))
+
+    assert [*first, *(info.id for info in listing)] == [f"chat-{n}" for n in (5, 4, 3, 1, 0)]
 
 
 def test_an_export_is_of_one_moment(store: PostgresStore, slow: PostgresStore) -> None:
@@ -598,6 +615,7 @@ def test_a_restore_that_fails_leaves_nothing(store: PostgresStore, engine: Engin
         lambda store: store.export(CHAT),
         lambda store: list(store.entries(CHAT)),
         lambda store: list(store.conversations()),
+        lambda store: store.count_conversations(),
         lambda store: list(store.prune(DAY, 10)),
         lambda store: store.describe(CHAT.id),
         lambda store: store.stats(),

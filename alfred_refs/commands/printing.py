@@ -79,6 +79,11 @@ class Printer:
         else:
             _print_facts(facts)
 
+    def remark(self, sentence: str) -> None:
+        """Print a sentence beneath a table; a document says the same in its own way."""
+        if not self.as_json:
+            sys.stdout.write(f"\n{inert(sentence)}\n")
+
     def lines(self, name: str, rows: Iterable[Row], column: str) -> None:
         """Print one value a line, whole, or the rows that have them."""
         if self.as_json:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast, get_args
 import click
 
 from .connecting import on_registry
-from .parameters import conversation_argument, older_than, opened
+from .parameters import conversation_argument, limited, of_owner, older_than, opened
 from .printing import Printer, Row, document_of
 
 if TYPE_CHECKING:
@@ -26,20 +26,34 @@ _LISTED = {
     "begun_at": "begun",
     "used_at": "used",
 }
+_LIMIT = 50  # a screen or two
 _SHOWN = {"ref": "ref", "label": "label", "gone": "row"}
 
 
 @click.command("list")
 @older_than(required=False)
+@of_owner("Those of this owner.")
+@limited(_LIMIT)
 @on_registry
-def list_(registry: RefRegistry, printer: Printer, older_than: timedelta | None) -> None:
-    """List all conversations.
+def list_(
+    registry: RefRegistry,
+    printer: Printer,
+    older_than: timedelta | None,
+    owner: str | None,
+    limit: int | None,
+) -> None:
+    """List conversations, the last used first.
 
-    They have any owner and come in no order. One in which nothing is new may have been used up to
-    an hour later than it says.
+    They have any owner, unless one is given. One in which nothing is new may have been used up to
+    an hour later than it says. How many are left out is told beneath them.
     """
-    found = map(document_of, registry.conversations(unused_for=older_than))
-    printer.print({}, "conversations", found, _LISTED)
+    whose = ... if owner is None else owner
+    total = registry.count_conversations(unused_for=older_than, owner=whose)
+    infos = registry.conversations(unused_for=older_than, owner=whose, limit=limit)
+    head = {"total": total} if printer.as_json else {}
+    printer.print(head, "conversations", map(document_of, infos), _LISTED)
+    if limit is not None and limit < total:
+        printer.remark(f"{total - limit:,} more; --limit all lists all {total:,}")
 
 
 @click.command()

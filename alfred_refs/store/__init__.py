@@ -23,6 +23,7 @@ from .values import (
     Gone as Gone,
     NewDraft as NewDraft,
     RegistryStats as RegistryStats,
+    owner_text as owner_text,
 )
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ __all__ = [
     "PostgresStore",
     "RegistryStats",
     "Store",
+    "owner_text",
 ]
 
 # store -> the module that it is in

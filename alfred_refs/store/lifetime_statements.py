@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import (
     ARRAY,
     BigInteger,
+    Boolean,
     ColumnElement,
     Integer,
     Interval,
@@ -44,6 +45,7 @@ _taken = bindparam("p_taken", type_=SmallInteger)
 _turn = bindparam("p_turn", type_=Integer)
 _begun_at = bindparam("p_begun_at", type_=conversations.c.begun_at.type)
 _after = bindparam("p_after", type_=Uuid)
+_of_any = bindparam("p_of_any", type_=Boolean)
 _unused_for = cast(bindparam("p_unused_for"), Interval)  # tells the type of null
 _chosen = bindparam("p_chosen", type_=ARRAY(Uuid))
 _counts = bindparam("p_counts", type_=ARRAY(Integer))
@@ -166,14 +168,21 @@ def _infos(conversation: ColumnElement[uuid.UUID]) -> Select[Any]:
 
 
 describe = _infos(p.conversation).where(p.here)
-page_of_conversations = (
-    _infos(conversations.c.conversation)
-    .where(
-        conversations.c.conversation > _after,
-        or_(_unused_for.is_(None), conversations.c.used_at <= func.now() - _unused_for),
-    )
-    .order_by(conversations.c.conversation)
+# Which are listed is decided at once, by digests in their order; what is known of each is read
+# page by page: no order of pages would hold while conversations are being used.
+_is_listed = and_(
+    or_(_unused_for.is_(None), conversations.c.used_at <= func.now() - _unused_for),
+    or_(_of_any, p.is_mine),
+)
+choose_last_used = (
+    select(conversations.c.conversation)
+    .where(_is_listed)
+    .order_by(conversations.c.used_at.desc(), conversations.c.conversation)
     .limit(p.limit)
+)
+count_listed = select(func.count()).select_from(conversations).where(_is_listed)
+page_of_conversations = _infos(conversations.c.conversation).where(
+    conversations.c.conversation == func.any(_chosen)
 )
 page_of_entries = (
     select(mappings.c.number, mappings.c.key, mappings.c.gone, mappings.c.label)

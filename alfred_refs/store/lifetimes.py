@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from alfred_refs.errors import (
@@ -153,14 +154,29 @@ class Lifetimes(Sending, ABC):
             raise UnknownConversationError(id)
         return _info(rows[0])
 
-    def conversations(self, unused_for: timedelta | None = None) -> Iterator[ConversationInfo]:
+    def conversations(
+        self,
+        unused_for: timedelta | None = None,
+        owner: str | EllipsisType | None = ...,
+        limit: int | None = None,
+    ) -> Iterator[ConversationInfo]:
         """See `Store.conversations`."""
-        values = {"p_unused_for": unused_for, "p_limit": _PAGE, "p_owner": None}
-        after: uuid.UUID | None = _FIRST
-        while after is not None:
-            rows = self._alone(statements.page_of_conversations, values | {"p_after": after})
-            yield from map(_info, rows)
-            after = rows[-1].conversation if len(rows) == _PAGE else None
+        values = _listed(unused_for, owner) | {"p_limit": limit}
+        found = self._alone(statements.choose_last_used, values)
+        for start in range(0, len(found), _PAGE):
+            chosen = [row.conversation for row in found[start : start + _PAGE]]
+            rows = self._alone(
+                statements.page_of_conversations, {"p_chosen": chosen, "p_owner": None}
+            )
+            by_digest = {row.conversation: row for row in rows}
+            yield from (_info(by_digest[each]) for each in chosen if each in by_digest)
+
+    def count_conversations(
+        self, unused_for: timedelta | None = None, owner: str | EllipsisType | None = ...
+    ) -> int:
+        """See `Store.count_conversations`."""
+        [[number]] = self._alone(statements.count_listed, _listed(unused_for, owner))
+        return int(number)
 
     def stats(self) -> RegistryStats:
         """See `Store.stats`."""
@@ -277,6 +293,13 @@ def _arrays_of(drafts: Sequence[DraftEntry]) -> dict[str, Any]:
         "p_labels": [draft.label for draft in drafts],
         "p_keys": [None if draft.key is None else encode(draft.key) for draft in drafts],
     }
+
+
+def _listed(unused_for: timedelta | None, owner: str | EllipsisType | None) -> dict[str, Any]:
+    """Return the parameters that say which conversations are listed."""
+    of_any = owner is ...
+    whose = None if of_any else owner
+    return {"p_unused_for": unused_for, "p_of_any": of_any, "p_owner": whose}
 
 
 def _info(row: Row[Any]) -> ConversationInfo:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from types import EllipsisType
 
 from alfred_refs.errors import UnknownConversationError
 from alfred_refs.keys import Key
@@ -195,12 +196,26 @@ class MemoryStore(DraftMemory):
                 raise UnknownConversationError(id)
             return self._conversations[id].info(id)
 
-    def conversations(self, unused_for: timedelta | None = None) -> Iterator[ConversationInfo]:
+    def conversations(
+        self,
+        unused_for: timedelta | None = None,
+        owner: str | EllipsisType | None = ...,
+        limit: int | None = None,
+    ) -> Iterator[ConversationInfo]:
         """See `Store.conversations`."""
         with self._lock:
             infos = [each.info(id_) for id_, each in self._conversations.items()]
         latest = None if unused_for is None else now() - unused_for
-        return (info for info in infos if latest is None or info.used_at <= latest)
+        listed = [info for info in infos if latest is None or info.used_at <= latest]
+        chosen = [info for info in listed if owner in (..., info.owner)]
+        chosen.sort(key=lambda info: info.used_at, reverse=True)
+        return iter(chosen[:limit])
+
+    def count_conversations(
+        self, unused_for: timedelta | None = None, owner: str | EllipsisType | None = ...
+    ) -> int:
+        """See `Store.count_conversations`."""
+        return sum(1 for _ in self.conversations(unused_for, owner))
 
     def stats(self) -> RegistryStats:
         """See `Store.stats`."""

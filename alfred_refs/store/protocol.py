@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
+from types import EllipsisType
 from typing import Any, Protocol
 
 from sqlalchemy import Column
@@ -287,11 +288,28 @@ class Store(Protocol):
         """
         ...
 
-    def conversations(self, unused_for: timedelta | None = None) -> Iterator[ConversationInfo]:
-        """Yield all conversations, or those that were not used for so long, in any order.
+    def conversations(
+        self,
+        unused_for: timedelta | None = None,
+        owner: str | EllipsisType | None = ...,
+        limit: int | None = None,
+    ) -> Iterator[ConversationInfo]:
+        """Yield conversations, the last used first.
 
-        They are read page by page: what is begun or forgotten meanwhile may be there or not.
+        Which they are is decided when the first is asked for; they are read page by page, and
+        what is forgotten meanwhile may be there or not.
+
+        Args:
+            unused_for: only those that were not used for so long.
+            owner: only those of this owner; `None`: of those without one; `...`: whoever has them.
+            limit: not negative; at most so many.
         """
+        ...
+
+    def count_conversations(
+        self, unused_for: timedelta | None = None, owner: str | EllipsisType | None = ...
+    ) -> int:
+        """Return how many `conversations` would yield without a limit."""
         ...
 
     def stats(self) -> RegistryStats:

@@ -235,6 +235,19 @@ class Exported:
     tables: Mapping[str, str] = field(default_factory=dict)
 
 
+def owner_text(owner: str | int | uuid.UUID | None) -> str | None:
+    """Return an owner as conversations have it.
+
+    Raises:
+        ConversationIdError: it cannot be kept as it is.
+    """
+    if owner is None:
+        return None
+    text = str(owner)
+    _check("owner", text)
+    return text
+
+
 def _check(what: str, given: Any) -> None:
     if not isinstance(given, str):
         raise ConversationIdError(

@@ -37,7 +37,12 @@ def test_what_was_exported_is_imported(engine: Engine, registry: RefRegistry) ->
     made = run(engine, "import", "--as", "copy", "--json", input=exported.stdout)
 
     assert (made.exit_code, made.stderr) == (0, "")
-    assert json.loads(made.stdout)["owner"] == "ann"
+    [told] = json.loads(made.stdout)["conversations"]
+    assert (told["id"], told["owner"], told["refs"]) == (
+        "copy",
+        "ann",
+        {"order_line": 1, "recipe": 3},
+    )
     copy = registry.conversation("copy", owner="ann")
     assert copy.resolve_all(["recipe_1", "order_line_1"]) == [KEYS[0], (12, 2)]
 
@@ -163,6 +168,189 @@ def test_what_is_forgotten_is_not_there(engine: Engine, registry: RefRegistry) -
     )
     with pytest.raises(UnknownConversationError):
         registry.describe("chat-7")
+
+
+def test_what_comes_back_has_the_refs_that_it_went_with(
+    engine: Engine, registry: RefRegistry, tmp_path: Path
+) -> None:
+    """Each command counts those that there are then, and no number is given twice."""
+    file = str(tmp_path / "chat-7.json")
+    said = [run(engine, "export", "chat-7", "-o", file).stdout]
+    registry.conversation("chat-7", owner="ann").refer("recipe", KEYS[0].int)
+    said.append(run(engine, "forget", "chat-7", "--yes").stdout)
+    assert ids(registry) == ["chat-1", "chat-8"]
+    assert (registry.stats().refs, registry.stats().left_counters) == ({"recipe": 2}, 2)
+
+    said.append(run(engine, "import", file).stdout)
+
+    assert said == [
+        "exported 'chat-7' of owner 'ann', with 4 refs\n",
+        "forgot 'chat-7' of owner 'ann', with 5 refs\n",
+        "imported 'chat-7' of owner 'ann', with 4 refs\n",
+    ]
+    assert registry.describe("chat-7").refs == {"order_line": 1, "recipe": 3}
+    assert registry.stats().refs == {"order_line": 1, "recipe": 5}
+    assert (registry.stats().gone, registry.stats().left_counters) == (1, 0)
+    chat = registry.conversation("chat-7", owner="ann")
+    assert chat.refer("recipe", KEYS[1].int) == "recipe_5"
+    assert run(engine, "forget", "chat-7", "--yes").stdout == said[1]
+
+
+def test_what_is_forgotten_is_counted_when_it_is(
+    engine: Engine, registry: RefRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is asked may think for a while, and the application goes on."""
+
+    def think(question: str, **_: object) -> None:
+        assert question == "Forget 'chat-8' without owner, with 2 refs?"
+        registry.conversation("chat-8").refer("recipe", KEYS[2])
+
+    monkeypatch.setattr("click.confirm", think)
+
+    assert run(engine, "forget", "chat-8").stdout == "forgot 'chat-8' without owner, with 3 refs\n"
+
+
+@pytest.fixture
+def hers(registry: RefRegistry) -> list[str]:
+    """A second conversation of an owner, the first of which was used later."""
+    registry.conversation("chat-2", owner="ann").refer("recipe", KEYS[0])
+    registry.conversation("chat-7", owner="ann").begin_turn()
+    return ["chat-7", "chat-2"]
+
+
+def test_all_of_an_owner_are_exported_and_imported(
+    engine: Engine, registry: RefRegistry, hers: list[str], tmp_path: Path
+) -> None:
+    """One a line, the last used first, by pipe or by file; and each is there again as it was."""
+    file = tmp_path / "ann.jsonl"
+    exports = [registry.conversation(id_, owner="ann").export() for id_ in hers]
+
+    piped = run(engine, "export", "--owner", "ann").stdout
+    told = run(engine, "export", "--owner", "ann", "-o", str(file))
+    coded = run(engine, "export", "--owner", "ann", "-o", str(file), "--json")
+
+    assert [json.loads(line) for line in piped.splitlines()] == exports
+    assert file.read_text("ascii") == piped
+    assert told.stdout.splitlines() == [
+        "exported 'chat-7' of owner 'ann', with 4 refs",
+        "exported 'chat-2' of owner 'ann', with 1 ref",
+    ]
+    assert [each["id"] for each in json.loads(coded.stdout)["conversations"]] == hers
+    for id_ in hers:
+        registry.conversation(id_, owner="ann").forget()
+    assert run(engine, "import", str(file)).stdout == told.stdout.replace("exported", "imported")
+    assert [registry.conversation(id_, owner="ann").export() for id_ in hers] == exports
+
+
+@pytest.mark.usefixtures("hers")
+def test_all_of_an_owner_are_forgotten(engine: Engine, registry: RefRegistry) -> None:
+    """The question tells how many they are; each is told when it is done, others' are left."""
+    refused = run(engine, "forget", "--owner", "ann", input="n\n")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr.startswith("Forget 2 conversations of owner 'ann', with 5 refs? [y/N]: ")
+    assert ids(registry) == ["chat-1", "chat-2", "chat-7", "chat-8"]
+
+    done = run(engine, "forget", "--owner", "ann", "--yes")
+
+    assert done.stdout.splitlines() == [
+        "forgot 'chat-7' of owner 'ann', with 4 refs",
+        "forgot 'chat-2' of owner 'ann', with 1 ref",
+    ]
+    assert ids(registry) == ["chat-1", "chat-8"]
+    coded = run(engine, "forget", "--owner", "bob", "--yes", "--json")
+    assert [each["id"] for each in json.loads(coded.stdout)["conversations"]] == ["chat-1"]
+
+
+@pytest.mark.usefixtures("hers")
+def test_of_several_those_that_are_gone_by_then_are_left_out(
+    engine: Engine, registry: RefRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else has forgotten one of them, which is what was wanted; one alone is an error."""
+
+    def meanwhile(*_: object, **__: object) -> None:
+        registry.conversation("chat-7", owner="ann").forget()
+
+    monkeypatch.setattr("click.confirm", meanwhile)
+
+    assert run(engine, "forget", "--owner", "ann").stdout == (
+        "forgot 'chat-2' of owner 'ann', with 1 ref\n"
+    )
+    registry.conversation("chat-7", owner="ann").begin_turn()
+    gone = run(engine, "forget", "chat-7")
+    assert (gone.exit_code, gone.stdout) == (1, "")
+    assert gone.stderr.startswith("Error: conversation 'chat-7' is not known here; ")
+
+
+@pytest.mark.parametrize("command", ["export", "forget"])
+def test_the_owner_of_a_conversation_can_be_made_sure_of(
+    engine: Engine, registry: RefRegistry, command: str
+) -> None:
+    """Another owner's reads the same as one that is not there; whose it is, is not told."""
+    yes = ["--yes"] if command == "forget" else []
+
+    for conversation, owner in (("chat-7", "bob"), ("chat-8", "ann"), ("nonesuch", "ann")):
+        result = run(engine, command, conversation, "--owner", owner, *yes)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr == (
+            f"Error: conversation {conversation!r} is not known here; check its id, and that it "
+            "is opened for the owner it was begun for, if it has one\n"
+        )
+    assert ids(registry) == ["chat-1", "chat-7", "chat-8"]
+    assert run(engine, command, "chat-7", "--owner", "ann", *yes).exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["export", "forget"])
+def test_an_owner_without_conversations_is_told(engine: Engine, command: str) -> None:
+    """A name that was mistyped must not pass for a job done; a URL there keeps its password."""
+    for owner, shown in (
+        ("anne", "'anne'"),
+        ("postgresql://me:hunter2@db/app", "'postgresql://…'"),
+    ):
+        result = run(engine, command, "--owner", owner)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr == (
+            f"Error: owner {shown} has no conversations; "
+            "look for the owner in what `alfred-refs list` prints\n"
+        )
+    wrong = run(engine, command, "--owner", "a\x00b", "--json")
+    assert json.loads(wrong.stderr)["error"]["code"] == "ConversationIdError"
+
+
+@pytest.mark.parametrize("command", ["export", "forget"])
+def test_what_to_work_on_must_be_said(engine: Engine, registry: RefRegistry, command: str) -> None:
+    """Neither a conversation nor an owner is misuse, and not all there is."""
+    result = run(engine, command)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Give a CONVERSATION, or by --owner whose." in result.stderr
+    assert ids(registry) == ["chat-1", "chat-7", "chat-8"]
+
+
+def test_several_are_checked_before_one_is_made(engine: Engine, registry: RefRegistry) -> None:
+    """One line that is wrong makes none of them; an id for all is misuse."""
+    good, bad = changed(), changed(id="other", turn="x")
+
+    for data in (f"{good}\n{bad}\n", f"{bad}\n\n{good}"):
+        result = run(engine, "import", input=data)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.startswith("Error: the export has a value that cannot be read: turn")
+    together = run(engine, "import", "--as", "new", input=f"{good}\n{changed(id='other')}")
+    assert (together.exit_code, together.stdout) == (2, "")
+    assert "--as is for one conversation, and FILE has several." in together.stderr
+    assert ids(registry) == ["chat-1", "chat-7", "chat-8"]
+
+
+def test_of_several_those_before_one_that_is_taken_stay(
+    engine: Engine, registry: RefRegistry
+) -> None:
+    """They are told, so that the rest can be given again."""
+    data = "\n".join(changed(id=id_) for id_ in ("new", "chat-8", "newer"))
+
+    result = run(engine, "import", input=data)
+
+    assert (result.exit_code, result.stdout) == (1, "imported 'new' without owner, with 1 ref\n")
+    assert result.stderr.startswith("Error: conversation 'chat-8' cannot be made, because its id")
+    assert ids(registry) == ["chat-1", "chat-7", "chat-8", "new"]
 
 
 def test_what_is_unused_is_pruned(engine: Engine, registry: RefRegistry) -> None:

@@ -51,7 +51,73 @@ def test_only_those_unused_for_so_long_are_listed(engine: Engine) -> None:
     found = document(engine, "list", "--older-than", "14w")["conversations"]
 
     assert [each["id"] for each in found] == ["chat-1"]
-    assert document(engine, "list", "--older-than", "15w") == {"conversations": []}
+    assert document(engine, "list", "--older-than", "15w") == {"total": 0, "conversations": []}
+
+
+def test_only_an_owners_are_listed(engine: Engine, registry: RefRegistry) -> None:
+    """By the text that the owner is kept as; with an age, those that are both."""
+    registry.conversation("chat-2", owner="ann")
+    registry.conversation("chat-3", owner=7).begin_turn()
+
+    def listed(*arguments: str) -> list[str]:
+        return [each["id"] for each in document(engine, "list", *arguments)["conversations"]]
+
+    assert listed("--owner", "ann") == ["chat-7"]
+    assert listed("--owner", "7") == ["chat-3"]
+    assert listed("--owner", "bob", "--older-than", "90d") == ["chat-1"]
+    assert listed("--owner", "ann", "--older-than", "90d") == []
+    assert listed("--owner", "nobody") == []
+    wrong = run(engine, "list", "--owner", "")
+    assert (wrong.exit_code, wrong.stdout) == (1, "")
+    assert wrong.stderr == (
+        "Error: a conversation's owner is empty, too long or has control characters; use 1 to 255 "
+        "printable characters\n"
+    )
+
+
+def test_the_last_used_are_listed_first_and_what_is_cut_is_told(
+    engine: Engine, registry: RefRegistry
+) -> None:
+    """Fifty, or as many as are asked for; what they are of is told of those that are chosen."""
+    chats = [f"c{number:02}" for number in range(60)]
+    for id_ in chats:
+        registry.conversation(id_, owner="eve").begin_turn()
+    registry.conversation("c07", owner="eve").begin_turn()
+    latest = [
+        "c07",
+        *(id_ for id_ in reversed(chats) if id_ != "c07"),
+        "chat-8",
+        "chat-7",
+        "chat-1",
+    ]
+
+    def listed(*arguments: str) -> tuple[list[str], str]:
+        lines = run(engine, "list", *arguments).stdout.splitlines()[1:]
+        rows, _, rest = "\n".join(lines).partition("\n\n")
+        return [line.split()[0] for line in rows.splitlines()], rest
+
+    assert listed() == (latest[:50], "13 more; --limit all lists all 63")
+    assert listed("--limit", "2") == (latest[:2], "61 more; --limit all lists all 63")
+    assert listed("--limit", "62") == (latest[:62], "1 more; --limit all lists all 63")
+    for limit in ("63", "64", "999999999", "all"):
+        assert listed("--limit", limit) == (latest, "")
+    assert listed("--owner", "eve", "--limit", "1") == (
+        ["c07"],
+        "59 more; --limit all lists all 60",
+    )
+    cut = document(engine, "list", "--limit", "2", "--older-than", "1h")
+    assert (cut["total"], [each["id"] for each in cut["conversations"]]) == (1, ["chat-1"])
+    cut = document(engine, "list", "--limit", "2")
+    assert (cut["total"], [each["id"] for each in cut["conversations"]]) == (63, latest[:2])
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "", "x", "1.5", "All", "9" * 99, "\u0661"])
+def test_what_is_no_limit_is_misuse(engine: Engine, limit: str) -> None:
+    """Nothing is listed for it."""
+    result = run(engine, "list", f"--limit={limit}")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "is no limit; write a number from 1, or all." in result.stderr
 
 
 def test_nothing_to_list_is_an_empty_table(engine: Engine) -> None:
