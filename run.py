@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run the project's jobs from a fresh checkout, with nothing but Python.
 
-    python3 run.py demo                        the kitchen, on a PostgreSQL of its own
+    python3 run.py demo [--full]               the kitchen, on a PostgreSQL of its own
     python3 run.py agent                       a model that errs there, and goes on
     python3 run.py test [pytest arguments]     the tests
     python3 run.py lint                        ruff, mypy, import-linter
@@ -24,6 +24,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import venv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -41,6 +42,10 @@ LINTERS = (
     ("mypy",),
     ("lint-imports", "--no-logo"),
 )
+
+# seconds after which a job that goes on says so, and characters of what it says
+SILENCE = 3
+LONGEST = 80
 
 # what would make pip install elsewhere, or less, than it is told; where pip finds packages
 # (indexes, proxies, certificates) is the user's to say
@@ -71,11 +76,13 @@ def main(arguments: Sequence[str]) -> int:
 
 def demo(python: Path, arguments: Sequence[str]) -> int:
     """Run the kitchen against a server that lives as long as it does."""
+    _say("starting a PostgreSQL of its own ...")
     return _run([python, "-m", "tests.postgres", python, "-m", "examples.kitchen", *arguments])
 
 
 def agent(python: Path, arguments: Sequence[str]) -> int:
     """Have a scripted model call the kitchen's tools, against a server of its own."""
+    _say("starting a PostgreSQL of its own ...")
     return _run([python, "-m", "tests.postgres", python, "-m", "examples.agent", *arguments])
 
 
@@ -179,9 +186,11 @@ def install(python: Path, *what: str | Path) -> None:
     if has_own.returncode and importlib.util.find_spec("pip") is None:
         sys.exit("neither ensurepip nor pip is there: install python3-venv or python3-pip")
     pip = ours if has_own.returncode else own
-    command = [*pip, "install", "--quiet", "--disable-pip-version-check", *what]
-    print(f"installing into {python.parents[1].name} ...", file=sys.stderr)
-    if code := _run(command, pip_environ(os.environ)):
+    command = [*pip, "install", "--disable-pip-version-check", "--progress-bar", "off", *what]
+    _say(
+        f"installing into {python.parents[1].name}; the first time this takes a minute or two ..."
+    )
+    if code := _watched(command, pip_environ(os.environ)):
         sys.exit(code)
 
 
@@ -190,6 +199,21 @@ def pip_environ(environ: Mapping[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in environ.items() if name not in MISLEADING}
     # not only left out: a configuration file may ask for user installs too
     return kept | {"PIP_USER": "0"}
+
+
+def _watched(command: Sequence[str | Path], environ: Mapping[str, str]) -> int:
+    """Run a command, and say every few seconds what it is at."""
+    began = said = time.monotonic()
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as running:
+        for line in running.stdout or ():
+            if time.monotonic() - said > SILENCE:
+                said = time.monotonic()
+                _say(f"  {said - began:.0f} s: {line.strip()[:LONGEST]}")
+    return running.returncode
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _run(command: Sequence[str | Path], environ: Mapping[str, str] | None = None) -> int:

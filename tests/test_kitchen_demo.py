@@ -19,13 +19,15 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import RefRegistry
 from examples.kitchen import CONVERSATION, DEMO_USER
-from examples.kitchen.checks import keys_by_ref, keys_in, showing_keys
+from examples.kitchen.checks import keys_by_ref, keys_in, showing_keys, with_keys
 from examples.kitchen.demo import ROOT, prepare, start_turn, verdict
+from examples.kitchen.load import RECIPES
 from examples.kitchen.models import Base, MealPlan, Preferences, Recipe, User
 from examples.kitchen.show import WIDTH, show_turn
 from examples.kitchen.transcript import Exchange, Turn
 from examples.kitchen.turns import SCRIPT, TUESDAY, WEDNESDAY
 from tests.fix_postgres import database_like
+from tests.readme import README
 
 pytest_plugins = ["tests.fix_kitchen"]
 
@@ -69,15 +71,8 @@ def _turn(seen: str, held: str = str(KEY), **answer: Any) -> Turn:
 @pytest.mark.once
 @pytest.mark.usefixtures("extensions")
 def test_the_demo_ends_well_in_a_pipe(engine: Engine, database_url: str) -> None:
-    """It exits with 0, fits a page, shows all parties, and has looked for every key left."""
-    demo = subprocess.run(
-        [sys.executable, "-m", "examples.kitchen"],
-        cwd=ROOT,
-        env={**os.environ, "DATABASE_URL": database_url},
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
+    """In full it exits with 0, shows all parties, and has looked for every key left."""
+    demo = _run(database_url, "--full")
     looked_for = re.search(
         r"checked [0-9]+ strings .* against ([0-9]+) keys: none found", demo.stdout
     )
@@ -89,6 +84,52 @@ def test_the_demo_ends_well_in_a_pipe(engine: Engine, database_url: str) -> None
     assert "checked the new recipes (1) for others than saved drafts: none found" in demo.stdout
     assert looked_for is not None
     assert int(looked_for[1]) == len(keys_in(engine)) + 1  # the cancelled plan's
+
+
+@pytest.mark.once
+@pytest.mark.usefixtures("extensions")
+def test_the_demo_is_a_screenful(database_url: str) -> None:
+    """A turn in keys, the same in refs, five more by their points, and figures, in this order."""
+    demo = _run(database_url)
+    lines = demo.stdout.splitlines()
+    headings = [line.split(":")[0].rstrip(" ─") for line in lines if line.endswith("──")]
+    assert demo.returncode == 0, demo.stderr
+    assert (len(lines) <= 60, max(map(len, lines)) <= WIDTH) == (True, True)
+    assert headings == [
+        "without it",
+        "with it",
+        "5 turns of a chat, each in a process of its own",
+        "figures",
+    ]
+    same = (
+        r"^the same turn: [0-9,]+ (characters|tokens) with keys, [0-9,]+ with refs: [0-9]+% more"
+    )
+    assert re.search(same, demo.stdout, re.MULTILINE)
+    assert "  error: 'meal_plan_11' is not a known meal_plan; known: 'meal_plan_1'" in lines
+    processes = re.findall(r"^turn [0-9], process ([0-9]+)", demo.stdout, re.MULTILINE)
+    assert len(set(processes)) == len(SCRIPT)
+    assert lines[-1].endswith("python3 run.py demo --full")
+
+
+def test_the_readme_says_what_the_demo_has() -> None:
+    """As many recipes and turns, and by which command."""
+    [said] = re.findall(r"^python3 run.py demo +# (.*)$", README.read_text("utf-8"), re.MULTILINE)
+    recipes = len(RECIPES.read_text("utf-8").splitlines())
+    assert said == (
+        f"a turn in keys and in refs on {recipes} recipes, and {len(SCRIPT)} of a chat; "
+        "--full has all"
+    )
+
+
+def _run(database_url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "examples.kitchen", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": database_url},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
 
 
 def test_each_turn_is_a_process_that_keeps_the_refs(taken: Taken) -> None:
@@ -254,6 +295,18 @@ def test_each_saved_draft_is_one_new_row(saved: list[Any], new: int, code: int) 
     turns = [_turn("recipe_1", saved=each) for each in saved]
     assert verdict(turns, {KEY}, new, console) == code
     assert ("FOUND\n  new rows: " in _printed(console)) == bool(code)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("recipe_1, recipe_2", f"{KEY}, recipe_2"),
+        ("gen_recipe_1 recipe_11 my_recipe_1", "gen_recipe_1 recipe_11 my_recipe_1"),
+    ],
+)
+def test_sizes_are_compared_with_the_keys_themselves(text: str, expected: str) -> None:
+    """Each whole ref of a row is put back to its key; a draft has none."""
+    assert with_keys([text], {"recipe_1": {str(KEY)}}) == [expected]
 
 
 def test_refs_and_data_are_not_taken_for_keys() -> None:

@@ -97,6 +97,25 @@ def _interrupt(*_what: object) -> None:
     raise KeyboardInterrupt
 
 
+def test_a_long_job_says_what_it_is_at(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Not each line, but the first after a silence; on standard error, and by its exit code."""
+    program = "print('one', flush=True); import sys; print('two' * 99); sys.exit(3)"
+    command = [sys.executable, "-c", program]
+    monkeypatch.setattr(run, "SILENCE", 99)
+    assert (run._watched(command, {}), capfd.readouterr()) == (3, ("", ""))
+
+    monkeypatch.setattr(run, "SILENCE", -1)
+    assert run._watched(command, {}) == 3
+    told = capfd.readouterr()
+    assert told.out == ""
+    assert [line.partition(" s: ")[2] for line in told.err.splitlines()] == [
+        "one",
+        ("two" * 99)[: run.LONGEST],
+    ]
+
+
 def test_pip_is_told_where_to_look_but_not_where_to_install() -> None:
     """Of pip's environment variables, those that would redirect an installation are dropped."""
     environ = {"PATH": "/bin", "PIP_NO_INDEX": "1", "PIP_TARGET": "/t", "PIP_USER": "1"}

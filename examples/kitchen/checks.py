@@ -58,6 +58,12 @@ def keys_by_ref(turns: Iterable[Turn]) -> Mapping[str, AbstractSet[str]]:
     return named
 
 
+def with_keys(texts: Iterable[str], named: Mapping[str, AbstractSet[str]]) -> list[str]:
+    """Return texts with a key in place of each ref that one is known of."""
+    refs = re.compile(r"\b[a-z_]+_[0-9]+\b")
+    return [refs.sub(lambda m: min(named.get(m[0], {m[0]})), text) for text in texts]
+
+
 def wrongly_saved(turns: Iterable[Turn], new: int) -> list[str]:
     """Return what drafts became, where that is not one new row for each that was saved.
 

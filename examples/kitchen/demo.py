@@ -1,8 +1,10 @@
 """The demo from an empty database to a verdict.
 
-In go the URL of an empty PostgreSQL database and a console; out come what the model sees beside
-what the database holds, turn by turn, what an operator sees, and an exit code: 0 if no key reached
-the model's side, each ref named one key in all processes, and each saved draft is one row.
+In go the URL of an empty PostgreSQL database and a console; out come a turn in keys and in refs,
+five more in refs, figures, and an exit code: 0 if no key reached the model's side, each ref named
+one key in all processes, and each saved draft is one row. That is a screenful; in full, what the
+model sees stands beside what the database holds, exchange by exchange, and what an operator sees
+comes after it.
 """
 
 from __future__ import annotations
@@ -22,11 +24,21 @@ from sqlalchemy import Engine, create_engine, func, inspect, select
 from sqlalchemy.orm import Session
 
 from examples.kitchen import CONVERSATION
-from examples.kitchen.checks import keys_by_ref, keys_in, showing_keys, wrongly_saved
+from examples.kitchen.checks import keys_by_ref, keys_in, showing_keys, with_keys, wrongly_saved
+from examples.kitchen.contrast import Contrast, contrasted, measured
 from examples.kitchen.load import load
 from examples.kitchen.models import Base, Recipe
 from examples.kitchen.server import missing_extensions
-from examples.kitchen.show import show_check, show_command, show_heading, show_turn
+from examples.kitchen.show import (
+    show_check,
+    show_command,
+    show_heading,
+    show_in_keys,
+    show_in_refs,
+    show_size,
+    show_turn,
+    show_turn_briefly,
+)
 from examples.kitchen.transcript import Turn
 from examples.kitchen.turns import SCRIPT
 
@@ -36,27 +48,46 @@ ROOT: Final = Path(__file__).parents[2]
 ASKED: Final = (["show", CONVERSATION], ["resolve", CONVERSATION, "recipe_3"], ["stats"])
 
 
-def run(url: str, console: Console) -> int:
-    """Run the demo on an empty database, and return its exit code."""
+def run(url: str, console: Console, *, full: bool = False) -> int:
+    """Run the demo on an empty database, and return its exit code.
+
+    Args:
+        url: of the database.
+        console: where it is shown.
+        full: with each exchange of each turn, and the operator's commands.
+    """
     engine = create_engine(url)
     prepare(engine, console)
-    console.print(
-        "An agent works on them in refs. Each turn of its conversation is a process of its own; "
-        "what the model sees stands beside what a plain session reads."
-    )
-    turns: list[Turn] = []
-    keys: set[uuid.UUID] = set()
+    contrast = contrasted(engine)
+    show_in_keys(console, contrast)
+    show_in_refs(console, contrast)
     loaded = _recipes(engine)
-    for number in range(1, len(SCRIPT) + 1):
-        turns.append(start_turn(url, number))
-        show_turn(console, turns[-1])
-        keys |= keys_in(engine)  # after each turn: the next may delete rows
+    turns, keys = _taken(url, engine, console, full=full)
     new = _recipes(engine) - loaded
     engine.dispose()
-    show_heading(console, "the operator: alfred-refs, on the same database")
-    for arguments in ASKED:
-        show_command(console, arguments, alfred_refs(url, *arguments))
-    return verdict(turns, keys, new, console)
+    if full:
+        show_heading(console, "the operator: alfred-refs, on the same database")
+        for arguments in ASKED:
+            show_command(console, arguments, alfred_refs(url, *arguments))
+    code = verdict(turns, keys, new, console, contrast)
+    if not full:
+        console.print("each exchange beside what the database holds: python3 run.py demo --full")
+    return code
+
+
+def _taken(
+    url: str, engine: Engine, console: Console, *, full: bool
+) -> tuple[list[Turn], set[uuid.UUID]]:
+    """Take and show all turns; return them, and all keys that there were."""
+    turns: list[Turn] = []
+    keys: set[uuid.UUID] = set()
+    show_heading(console, f"{len(SCRIPT)} turns of a chat, each in a process of its own")
+    for number in range(1, len(SCRIPT) + 1):
+        with Console(stderr=True).status(f"turn {number}"):  # on a terminal, until it is done
+            turns.append(start_turn(url, number))
+        (show_turn if full else show_turn_briefly)(console, turns[-1])
+        keys |= keys_in(engine)  # after each turn: the next may delete rows
+    return turns, keys
 
 
 def prepare(engine: Engine, console: Console) -> None:
@@ -110,7 +141,11 @@ def start_turn(url: str, number: int) -> Turn:
 
 
 def verdict(
-    turns: Sequence[Turn], keys: AbstractSet[uuid.UUID], new: int, console: Console
+    turns: Sequence[Turn],
+    keys: AbstractSet[uuid.UUID],
+    new: int,
+    console: Console,
+    contrast: Contrast | None = None,
 ) -> int:
     """Check what the model saw, print what was found, and return the exit code.
 
@@ -119,16 +154,23 @@ def verdict(
         keys: that there were in the database at any time.
         new: how many recipes there are now that were not there before the first turn.
         console: where it is printed.
+        contrast: another turn that the model saw.
     """
     texts = [text for turn in turns for text in turn.model_side()]
-    leaks = showing_keys(texts, keys)
+    seen = texts if contrast is None else [*texts, *contrast.texts()]
+    leaks = showing_keys(seen, keys)
     named = keys_by_ref(turns)
     several = [ref for ref, keys_of_ref in named.items() if len(keys_of_ref) > 1]
     processes = Counter(ref for turn in turns for ref in keys_by_ref([turn]))
     shared = sum(count > 1 for count in processes.values())
 
-    show_heading(console, "checks")
-    strings = f"{len(texts)} strings on the model's side against {len(keys)} keys"
+    show_heading(console, "figures")
+    measure, unit = measured()
+    size, in_keys = (sum(map(measure, side)) for side in (texts, with_keys(texts, named)))
+    show_size(console, f"what was said and seen in {len(turns)} turns", size, in_keys, unit)
+    if unit != "tokens":
+        console.print(f"sizes are in {unit}: rs-bpe, which counts tokens, is not installed")
+    strings = f"{len(seen)} strings on the model's side against {len(keys)} keys"
     show_check(console, f"checked {strings}", leaks)
     refs = f"{len(named)} refs, {shared} of them met by several processes, for a second key"
     show_check(console, f"checked {refs}", several)

@@ -5,6 +5,7 @@ In go turns and findings, out comes text, at most as wide as the console.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import shlex
@@ -16,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from examples.kitchen.contrast import TOOLS, USER, Call, Contrast, answer
 from examples.kitchen.transcript import Exchange, Turn
 
 WIDTH: Final = 100  # where there is no terminal to ask
@@ -41,6 +43,68 @@ def show_turn(console: Console, turn: Turn) -> None:
         console.print()
         console.print(Text.assemble(("the model: ", "dim"), exchange.asked))
         console.print(_table(exchange, console.width))
+
+
+def show_in_keys(console: Console, contrast: Contrast) -> None:
+    """Print what becomes of the contrast's turn where the model is given keys."""
+    show_heading(console, "without it: the model reads, writes and mistypes keys")
+    console.print(Text.assemble(("the user: ", "dim"), USER))
+    for call in contrast.calls[:2]:
+        row = {name: call.answer["rows"][-1][name] for name in ("id", *_named_in(call))}
+        in_keys = {name: contrast.keys.get(value, value) for name, value in row.items()}
+        console.print(Text.assemble(("  row: ", "dim"), _json(in_keys)))
+    wrong = Text.assemble(contrast.mistyped[:-1], (contrast.mistyped[-1], "bold red"))
+    console.print(Text.assemble(("  UPDATE meal_plans … WHERE id = ", "dim"), wrong))
+    lost = f"{_rows(contrast.moved)} changed, no error: the meal is still on {contrast.day}"
+    console.print(Text(f"    {lost}", "yellow"))
+    console.print(
+        Text("  UPDATE preferences SET assumed_staples = …, one digit wrong again", "dim")
+    )
+    stored = f"{_rows(contrast.staples)} changed, no error: it names {contrast.named} ingredients"
+    console.print(Text(f"    {stored}", "yellow"))
+    show_size(console, "the same turn", contrast.size, contrast.size_with_keys, contrast.unit)
+
+
+def show_in_refs(console: Console, contrast: Contrast) -> None:
+    """Print what an application ships, and the contrast's turn with it."""
+    definitions = TOOLS.schemas("anthropic")
+    show_heading(console, "with it: what an application ships, and what the model calls")
+    named = ", ".join(each["name"] for each in definitions)
+    told = f"{named}, on {len([*TOOLS.tables])} tables; a call is answered by"
+    console.print(Text.assemble((told, "dim")))
+    console.print(Text(_body_of_answer(), "cyan"))
+    for call in contrast.calls:
+        show_call(console, call.tool, call.arguments, call.answer)
+
+
+def show_turn_briefly(console: Console, turn: Turn) -> None:
+    """Print a turn in two lines: what it shows, and what the user said."""
+    title = f"turn {turn.number}, process {turn.process}: {turn.point}"
+    console.print(Text(title), overflow="ellipsis", no_wrap=True)
+    said = Text.assemble(("  the user: ", "dim"), turn.user)
+    console.print(said, overflow="ellipsis", no_wrap=True)
+
+
+def show_size(console: Console, what: str, size: int, with_keys: int, unit: str) -> None:
+    """Print how much longer something is with keys than with refs."""
+    more = f"{with_keys / size - 1:.0%} more"
+    console.print(f"{what}: {with_keys:,} {unit} with keys, {size:,} with refs: {more} with keys")
+
+
+def _named_in(call: Call) -> Sequence[str]:
+    """Return the fields of a row that a call is about."""
+    return [*call.arguments.get("columns", ()), *call.arguments.get("data", ())]
+
+
+def _rows(number: int) -> str:
+    return f"{number} row" + ("" if number == 1 else "s")
+
+
+def _body_of_answer() -> str:
+    """Return the lines of code that answer a call, as they are."""
+    lines = inspect.getsource(answer).splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("    with "))
+    return inspect.cleandoc("\n".join(["", *lines[start:]]))
 
 
 def show_heading(console: Console, heading: str) -> None:
