@@ -24,6 +24,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import venv
 from collections.abc import Mapping, Sequence
@@ -43,8 +44,8 @@ LINTERS = (
     ("lint-imports", "--no-logo"),
 )
 
-# seconds after which a job that goes on says so, and characters of what it says
-SILENCE = 3
+# seconds after which an installation says what it is at, and how many characters of that
+SILENCE: float = 5
 LONGEST = 80
 
 # what would make pip install elsewhere, or less, than it is told; where pip finds packages
@@ -202,14 +203,25 @@ def pip_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _watched(command: Sequence[str | Path], environ: Mapping[str, str]) -> int:
-    """Run a command, and say every few seconds what it is at."""
-    began = said = time.monotonic()
+    """Run a command, and say every few seconds what it has printed last."""
+    last = [""]
+    began = time.monotonic()
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as running:
-        for line in running.stdout or ():
-            if time.monotonic() - said > SILENCE:
-                said = time.monotonic()
-                _say(f"  {said - began:.0f} s: {line.strip()[:LONGEST]}")
-    return running.returncode
+
+        def read() -> None:
+            for line in running.stdout or ():
+                last[0] = line.strip()
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        while True:
+            try:
+                code = running.wait(SILENCE)
+                break
+            except subprocess.TimeoutExpired:
+                _say(f"  {time.monotonic() - began:.0f} s: {last[0][:LONGEST]}")
+        reader.join()
+    return code
 
 
 def _say(text: str) -> None:
