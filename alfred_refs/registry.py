@@ -158,8 +158,9 @@ class RefRegistry(Observed):
     ) -> Iterator[ConversationInfo]:
         """Iterate over conversations, the last used first, whoever their owners are.
 
-        For operators. Which they are is decided when the first is asked for; they are read page
-        by page, and one that is forgotten meanwhile may be left out.
+        For operators. Which they are is decided when the first is asked for, and 300 bytes are
+        held of each; they are read page by page, and one that is forgotten meanwhile may be left
+        out.
 
             for info in registry.conversations(owner=user.id, limit=20):
                 print(info.id, info.used_at)
