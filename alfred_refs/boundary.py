@@ -54,7 +54,7 @@ class Boundary:
         numbered: the refs by the number of their UUID, for the same attributes as far as they
             have UUIDs.
         classes: those that have been met and have no alternate keys.
-        labelled: those that have been met and have labels, with what that says.
+        labelled: those that have been met and have labels.
         loaded: the instances whose keys nobody has met yet, in the order of loading.
         sought: looks whether the rows are there that the statement names which is being executed.
     """
@@ -74,7 +74,7 @@ class Boundary:
         self._instances = LoadedInstances()
         self.loaded = self._instances.new
         self._held = HeldKeys(self._entities, self.alternates)
-        self.labelled = Labelled(self.conversation, self._held)
+        self.labelled = Labelled(self._entities, self.conversation, self._held)
         self._given = Given(self._entities, self.alternates)
         self._unresolved = Unresolved(self._entities, self._given, self._session)
         self.sought: Callable[[], None] | None = None
@@ -120,12 +120,23 @@ class Boundary:
             if type(attribute) is RefAttribute and column.has_uuids:
                 attribute.__class__ = UuidAttribute
         if keys.label is not None:
-            self.labelled[class_] = keys, keys.label
+            self.labelled.add(class_)
         if keys.alternate:
             forget_reloaded(class_)
             self._with_alternates.add(class_)
         else:
             self.classes.add(class_)
+
+    def forget_classes(self) -> None:
+        """Forget the classes met so far: the program may drop them, and keep the session.
+
+        Those that it uses again are met again.
+        """
+        self.classes.clear()
+        self._with_alternates.clear()
+        self._unresolved.forget_left()
+        self._instances.forget_states()
+        self.look_anew()
 
     def enter_all(self, instances: Iterable[object]) -> None:
         """Take in instances that have changed, and may have new keys."""

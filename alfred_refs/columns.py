@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
+from weakref import ref
 
 from sqlalchemy import Column, Integer, String, TypeDecorator, Uuid
 from sqlalchemy.types import TypeEngine
@@ -71,17 +72,30 @@ class AlternateKey:
 
     Attributes:
         space: what its values are told apart by; no entity has such a name.
-        column: the unique column.
         values: what it holds, as a key column of its own would.
-        primary: the primary key's column.
-        rows: what that one holds.
+        rows: what the primary key's column holds.
+        columns: the unique column and the primary key's, which are not kept alive by this.
     """
 
     space: str
-    column: Column[Any]
     values: KeyColumn
-    primary: Column[Any]
     rows: KeyColumn
+    columns: tuple[ref[Column[Any]], ref[Column[Any]]]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the application has not dropped the table."""
+        return self.columns[0]() is not None
+
+    @property
+    def column(self) -> Column[Any]:
+        """The unique column."""
+        return cast("Column[Any]", self.columns[0]())
+
+    @property
+    def primary(self) -> Column[Any]:
+        """The primary key's column."""
+        return cast("Column[Any]", self.columns[1]())
 
 
 def key_type_of(type_: TypeEngine[Any]) -> KeyType | None:

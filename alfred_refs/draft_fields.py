@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import Column, Table, inspect
 from sqlalchemy.orm import Mapper, RelationshipDirection, RelationshipProperty
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
     from .columns import KeyColumn
     from .json_values import Values
-
-_CLASSES = 1_000  # whose fields are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +214,15 @@ def _mapper_said(mapper: Mapper[Any], content: Mapping[str, Any]) -> Mapper[Any]
     return said
 
 
-@lru_cache(_CLASSES)
 def _fields(entities: Entities, mapper: Mapper[Any]) -> Mapping[str, Values]:
-    """Return what the column attributes take that a draft may give."""
+    """Return what the column attributes take that a draft may give: read once a class."""
+    kept = entities.kept_with(mapper.class_)
+    if "fields" not in kept:
+        kept["fields"] = _read_fields(entities, mapper)
+    return cast("Mapping[str, Values]", kept["fields"])
+
+
+def _read_fields(entities: Entities, mapper: Mapper[Any]) -> Mapping[str, Values]:
     keys = entities.of_class(mapper.class_)
     own = keys.primary if keys.own is not None else {}
     return {

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from sqlalchemy import Column, ColumnElement, Table, inspect
 from sqlalchemy.orm import ColumnProperty, CompositeProperty, Mapper
@@ -72,11 +73,11 @@ class Entities:
         self.policy = policy
         self._columns = KeyColumns(policy, self.names)
         self.alternates = self._columns.alternates
-        self._classes: dict[type[Any], ClassKeys] = {}
-        self._held: tuple[int, frozenset[KeyType]] = (0, frozenset({"uuid"}))
-        self._alternates_found = (0, False)
-        self._labelled: dict[str, bool] = {}
-        self._primary: dict[str, Column[Any]] = {}
+        # with the tables looked at: as many as there are, until one is dropped or added
+        self._held: tuple[WeakSet[Table], frozenset[KeyType]] = WeakSet(), frozenset({"uuid"})
+        self._alternates_found: tuple[WeakSet[Table], bool] = WeakSet(), False
+        self._labelled: WeakKeyDictionary[Table, bool] = WeakKeyDictionary()
+        self._primary: WeakValueDictionary[str, Column[Any]] = WeakValueDictionary()
 
     def name_of(self, entity: type[Any] | Table | str) -> str:
         """Return the entity name of a mapped class or table; a name stands for itself.
@@ -110,10 +111,16 @@ class Entities:
 
     def of_class(self, class_: type[Any]) -> ClassKeys:
         """Return the key attributes of a mapped class."""
-        known = self._classes.get(class_)
-        if known is None:
-            known = self._classes[class_] = self._read_class(inspect(class_).mapper)
-        return known
+        kept = self.kept_with(class_)
+        try:
+            return cast(ClassKeys, kept["keys"])
+        except KeyError:
+            keys = kept["keys"] = self._read_class(inspect(class_).mapper)
+            return keys
+
+    def kept_with(self, class_: type[Any]) -> dict[str, Any]:
+        """Return what is known of a mapped class, which is forgotten with it."""
+        return sqla.kept_with(class_, self)
 
     def primary_of(self, entity: str) -> Column[Any] | None:
         """Return the one primary key column of an entity's rows, if a class is mapped to them."""
@@ -149,13 +156,15 @@ class Entities:
 
     def has_labels(self, entity: str) -> bool:
         """Tell whether rows of an entity may have labels, as far as its class has been met."""
-        known = self._labelled.get(entity)
-        table = self.names.table_of(entity) if known is None else None
-        if table is not None:
+        table = self.names.table_of(entity)
+        if table is None:
+            return False
+        known = self._labelled.get(table)
+        if known is None:
             mapper = sqla.mapper_of_table(table)
             mappers = () if mapper is None else mapper.self_and_descendants
-            known = self._labelled[entity] = any(map(self._label_of, mappers))
-        return known or False
+            known = self._labelled[table] = any(map(self._label_of, mappers))
+        return known
 
     def of_column(self, element: ColumnElement[Any]) -> KeyColumn | None:
         """Return what keys a column holds, seen through aliases, subqueries and labels.
@@ -177,13 +186,13 @@ class Entities:
         """Return the types of key that may be met anywhere: values of others are data.
 
         UUIDs are always suspected; integers and texts only if a table of the process may hold
-        such keys. Worked out anew when there are more tables.
+        such keys. Worked out anew when there are others.
         """
         tables = list(sqla.tables())
         known, held = self._held
-        if known != len(tables):
+        if len(known) != len(tables):
             uuids: frozenset[KeyType] = frozenset({"uuid"})
-            self._held = len(tables), (held := uuids | self.key_types_in(tables))
+            self._held = WeakSet(tables), (held := uuids | self.key_types_in(tables))
         return held
 
     def key_types_in(self, tables: Iterable[Table]) -> frozenset[KeyType]:
@@ -203,13 +212,13 @@ class Entities:
     def may_have_alternates(self) -> bool:
         """Tell whether a mapped table may hold alternate keys: it references no primary key.
 
-        Worked out anew when there are more tables.
+        Worked out anew when there are others.
         """
         tables = list(sqla.tables())
-        if self._alternates_found[0] != len(tables):
+        if len(self._alternates_found[0]) != len(tables):
             columns = (column for table in tables for column in table.columns)
             found = any(self._columns.may_hold(c) and names_other_column(c) for c in columns)
-            self._alternates_found = len(tables), found
+            self._alternates_found = WeakSet(tables), found
         return self._alternates_found[1]
 
     def _read_class(self, mapper: Mapper[Any]) -> ClassKeys:

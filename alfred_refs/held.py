@@ -37,7 +37,7 @@ class HeldKeys:
 
     def of_all(self, states: Collection[State]) -> list[EntityKey]:
         """Return the keys of instances: primary keys first."""
-        classes = {state.class_: self._entities.of_class(state.class_) for state in states}
+        classes = {each: self._entities.of_class(each) for each in {s.class_ for s in states}}
         primary = (self.of(state, classes[state.class_].primary) for state in states)
         foreign = (self.of(state, classes[state.class_].foreign) for state in states)
         return list(itertools.chain(*primary, *foreign))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
+from weakref import WeakKeyDictionary, ref
 
 from sqlalchemy import ARRAY, JSON, Column, Table, inspect
 from sqlalchemy.orm import QueryableAttribute
@@ -45,7 +46,7 @@ class KeyColumns:
         self.alternates: dict[str, AlternateKey] = {}
         self._policy = policy
         self._names = names
-        self._known: dict[Column[Any], KeyColumn | None] = {}
+        self._known: WeakKeyDictionary[Column[Any], KeyColumn | None] = WeakKeyDictionary()
 
     def __contains__(self, column: Column[Any]) -> bool:
         return column in self._known
@@ -134,8 +135,11 @@ class KeyColumns:
         values = KeyColumn(str(target), rows.entity, rows.key_type, is_text_uuid(target.type))
         space = f"{rows.entity} by {target}"  # no entity's name: it has spaces
         values = replace(values, key_type=cast(KeyType, key_type))
-        found = AlternateKey(space, target, values, cast("Column[Any]", primary[0]), rows)
-        return self.alternates.setdefault(space, found)
+        columns = ref(target), ref(cast("Column[Any]", primary[0]))
+        known = self.alternates.get(space)
+        if known is None or not known.is_there:
+            known = self.alternates[space] = AlternateKey(space, values, rows, columns)
+        return known
 
     def _declared(self, column: Column[Any]) -> KeyColumn | None:
         """Follow `info={"ref": ...}`: `None`, a mapped class, or `"table.column"`."""

@@ -7,13 +7,14 @@ loaded for a label.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
+from weakref import WeakSet
 
 from sqlalchemy.orm import InstanceState
 
 from . import sqla
-from .entities import ClassKeys
+from .entities import ClassKeys, Entities
 from .held import HeldKeys
 from .labels import Label
 from .session_conversation import SessionConversation
@@ -22,16 +23,20 @@ from .store import EntityKey
 State = InstanceState[Any]
 
 
-class Labelled(dict[type[Any], tuple[ClassKeys, Label]]):
-    """The classes met so far that have labels, with what says where; false as long as none has.
+class Labelled(WeakSet[type[Any]]):
+    """The classes met so far that have labels; false as long as none has.
 
     Args:
+        entities: say where the labels are.
         conversation: is told the labels.
         held: reads the instances' keys.
     """
 
-    def __init__(self, conversation: SessionConversation, held: HeldKeys) -> None:
+    def __init__(
+        self, entities: Entities, conversation: SessionConversation, held: HeldKeys
+    ) -> None:
         super().__init__()
+        self._entities = entities
         self._conversation = conversation
         self._held = held
 
@@ -43,10 +48,7 @@ class Labelled(dict[type[Any], tuple[ClassKeys, Label]]):
             minted: whether to leave out those whose keys are new.
         """
         noted = {}
-        for state in states:
-            if state.class_ not in self:
-                continue
-            keys, label = self[state.class_]
+        for state, keys, label in self._among(states):
             for pair in self._held.of(state, keys.primary):
                 known = self._conversation.label_known(pair)
                 if known is not None and label.reads(state.dict, known):
@@ -58,11 +60,19 @@ class Labelled(dict[type[Any], tuple[ClassKeys, Label]]):
     def changed(self, instances: Iterable[object]) -> dict[EntityKey, str]:
         """Return the labels that a flush has changed, of those instances."""
         changed: dict[EntityKey, str] = {}
-        for state in map(sqla.state_of, instances):
-            if state.class_ not in self:
-                continue
-            keys, source = self[state.class_]
+        for state, keys, source in self._among(map(sqla.state_of, instances)):
             label = source.of(state.dict)
             if label is not None and label != source.of(sqla.loaded_before(state)):
                 changed |= dict.fromkeys(self._held.of(state, keys.primary), label)
         return changed
+
+    def _among(self, states: Iterable[State]) -> Iterator[tuple[State, ClassKeys, Label]]:
+        """Yield those instances whose classes have labels, with what says where."""
+        known: dict[type[Any], ClassKeys | None] = {}
+        for state in states:
+            class_ = state.class_
+            if class_ not in known:
+                known[class_] = self._entities.of_class(class_) if class_ in self else None
+            keys = known[class_]
+            if keys is not None and keys.label is not None:
+                yield state, keys, keys.label

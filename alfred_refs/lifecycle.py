@@ -249,6 +249,8 @@ def _ended(session: InterpretedSession, transaction: SessionTransaction) -> None
     boundary.alternates.forget()
     if transaction.parent is None:
         session._interpreter.failures.unwatch()
+        session._interpreter.saving.ended()
+        boundary.forget_classes()
 
 
 def _is_boundary(transaction: SessionTransaction) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
+from weakref import ref
 
 from sqlalchemy.orm import InstanceState
 
@@ -61,6 +62,14 @@ class LoadedInstances:
         """Have these instances, and no others, as if they were just loaded."""
         self._known.clear()
         self.new[:] = [state.obj for state in states]
+
+    def forget_states(self) -> None:
+        """Keep the instances by references that do not lead to their classes.
+
+        That of a state has it to call when the instance is gone, and a list of such keeps it.
+        """
+        for there in (self.new, self.waiting, self._known):
+            there[:] = [ref(each) for one in there if (each := one()) is not None]
 
     def take_waiting(self) -> list[State]:
         """Return the states of the instances whose rows are to be looked up, each time once."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from sqlalchemy import Table
 from sqlalchemy.orm import Mapper
@@ -32,8 +33,9 @@ class EntityNames:
 
     def __init__(self, policy: RefPolicy) -> None:
         self._given = policy.names
-        self._names: dict[Table, str] = {}
-        self._tables: dict[str, Table] = {}
+        # a table that the application drops is forgotten, and its name is free
+        self._names: WeakKeyDictionary[Table, str] = WeakKeyDictionary()
+        self._tables: WeakValueDictionary[str, Table] = WeakValueDictionary()
         self._lock = threading.RLock()
 
     def checked(self, name: str) -> str:

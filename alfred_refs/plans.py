@@ -43,6 +43,8 @@ class Plan:
 class Plans:
     """The plans of one application, by the shape of their statements; the oldest give way.
 
+    Of classes that the application drops nothing is kept alive: their plans are never met again.
+
     Attributes:
         entities: which columns hold keys.
     """
@@ -90,4 +92,4 @@ class Plans:
         with self._lock:
             if len(self._plans) >= _CAPACITY:
                 del self._plans[next(iter(self._plans))]
-            self._plans[shape] = plan
+            self._plans[sqla.weakly(shape)] = plan

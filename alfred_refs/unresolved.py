@@ -63,6 +63,10 @@ class Unresolved:
             if state.session_id == self._session:
                 yield from self.held(state, names_of_texts(state))
 
+    def forget_left(self) -> None:
+        """Forget the instances that are not the session's any more."""
+        self._new = {state: None for state in self._new if state.session_id == self._session}
+
     def resolve(self) -> list[State]:
         """Put keys in place of what waits, and return the states of the session's instances.
 

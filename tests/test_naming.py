@@ -75,10 +75,11 @@ def test_two_classes_of_one_name_are_refused_by_name() -> None:
 def test_two_classes_of_one_name_on_two_bases_are_refused_when_both_are_used() -> None:
     """Bases that have nothing to do with each other do not disturb each other."""
     entities = Entities(RefPolicy())
-    entities.name_of(mapped("Recipe"))
+    one, other = mapped("Recipe"), mapped("Recipe")
+    entities.name_of(one)
 
     with pytest.raises(EntityNameError, match="both have the entity name 'recipe'"):
-        entities.name_of(mapped("Recipe"))
+        entities.name_of(other)
 
 
 def test_a_name_of_classes_on_two_bases_finds_none_of_them() -> None:

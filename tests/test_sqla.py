@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 import uuid
@@ -34,6 +35,7 @@ from sqlalchemy import (
     create_engine,
     delete,
     event,
+    exists,
     false,
     func,
     insert,
@@ -1140,3 +1142,62 @@ def test_a_relationship_knows_what_changes_along() -> None:
     every = (of_recipe["plans"], of_plan["recipe"], of_recipe["parent"])
 
     assert [sqla.reverse_of(each) for each in every] == [["recipe"], ["plans"], []]
+
+
+def test_a_weak_shape_is_equal_to_the_shape_until_its_classes_are_gone() -> None:
+    """And to no other: the same statement on another class is another."""
+
+    def declared() -> type[Any]:
+        class Own(DeclarativeBase):
+            pass
+
+        class Thing(Own):
+            __tablename__ = "things"
+
+            id: Mapped[int] = mapped_column(primary_key=True)
+
+        return Thing
+
+    def shape(thing: Any) -> Any:
+        some = select(thing).where(thing.id.in_([1]), exists(select(aliased(thing).id)))
+        return sqla.shape_of(some)[0]
+
+    first, second = declared(), declared()
+    kept = {sqla.weakly(shape(first)): "first", sqla.weakly(shape(second)): "second"}
+    assert [kept.get(shape(each)) for each in (first, second, declared())] == (
+        ["first", "second", None]
+    )
+
+    there = weakref.ref(first)
+    del first
+    gc.collect()
+    assert there() is None
+    assert (len(kept), kept.get(shape(second)), kept.get(shape(declared()))) == (2, "second", None)
+    assert None not in kept
+
+
+def test_what_is_kept_with_a_class_goes_with_it_or_with_who_keeps_it() -> None:
+    """It may lead to the class, and one keeper's is not another's."""
+
+    class Keeper:
+        pass
+
+    class Own(DeclarativeBase):
+        pass
+
+    class Thing(Own):
+        __tablename__ = "things"
+
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    one, other = Keeper(), Keeper()
+    sqla.kept_with(Thing, one)["value"] = Thing
+    value = sqla.kept_with(Thing, other)["value"] = Keeper()
+    there = [weakref.ref(each) for each in (value, Thing)]
+    assert sqla.kept_with(Thing, one) == {"value": Thing}
+
+    del other, value
+    assert there[0]() is None
+    del Thing
+    gc.collect()
+    assert there[1]() is None

@@ -96,6 +96,10 @@ class DraftSaving:
         if pairs:
             sqla.save_in_order(flush, pairs)
 
+    def ended(self) -> None:
+        """Forget the last flush: nobody asks of it when its transaction is over."""
+        self._flushed = {}
+
     def resolved(self, held: Iterable[Held], keys: Mapping[str, EntityKey] = _NONE) -> None:
         """Note what instances held before keys took the place of drafts' refs.
 

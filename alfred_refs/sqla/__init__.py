@@ -45,6 +45,7 @@ from .mapping import (
     flushed_states as flushed_states,
     is_type_bound as is_type_bound,
     is_unpopulated as is_unpopulated,
+    kept_with as kept_with,
     loaded_before as loaded_before,
     mapper_of_table as mapper_of_table,
     mappers as mappers,
@@ -100,6 +101,7 @@ from .sessions import (
     watch_adding as watch_adding,
     watch_loading as watch_loading,
 )
+from .shapes import weakly as weakly
 from .statements import (
     among as among,
     bundle_of as bundle_of,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import (
     Table,
@@ -22,6 +23,7 @@ from sqlalchemy.orm.base import (
     LoaderCallableStatus,
     PassiveFlag,
     instance_state,
+    manager_of_class,
 )
 from sqlalchemy.orm.collections import collection_adapter
 from sqlalchemy.orm.mapped_collection import _AttrGetter, _PlainColumnGetter
@@ -29,6 +31,25 @@ from sqlalchemy.orm.mapper import _all_registries
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.elements import BinaryExpression
 from sqlalchemy.util.langhelpers import Missing
+
+
+def kept_with(class_: type[Any], keeper: object) -> dict[str, Any]:
+    """Return what somebody keeps of a mapped class: it goes when the class goes, or who keeps it.
+
+    It may refer to the class, which a `WeakKeyDictionary` would never let go of for that: it is
+    on the class itself, out of sight, and weak is who keeps it. Leans on the class manager, which
+    SQLAlchemy makes anew for a class that is mapped anew.
+    """
+    manager: Any = manager_of_class(class_)
+    try:
+        kept = manager.alfred_refs
+    except AttributeError:
+        # one of two threads that come at once is the first
+        kept = vars(manager).setdefault("alfred_refs", WeakKeyDictionary())
+    try:
+        return cast("dict[str, Any]", kept[keeper])
+    except KeyError:
+        return cast("dict[str, Any]", kept.setdefault(keeper, {}))
 
 
 def mappers_of(base: registry) -> list[Mapper[Any]]:
