@@ -27,8 +27,10 @@ class _Weak(ref[Any]):
 
     def __eq__(self, other: object) -> bool:
         mine = self()
+        if mine is other:
+            return mine is not None
         # a table that a statement has annotated is another object, and equal
-        return mine is not None and (mine is other or bool(mine == other))
+        return mine is not None and bool(mine == other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
