@@ -71,6 +71,7 @@ class Boundary:
         self.numbered: dict[RefAttribute, Mapping[int, str]] = {}
         self.classes: set[type[Any]] = set()
         self._with_alternates: set[type[Any]] = set()
+        self._instrumented = WeakSet[type[Any]]()
         self._instances = LoadedInstances()
         self.loaded = self._instances.new
         self._held = HeldKeys(self._entities, self.alternates)
@@ -114,18 +115,18 @@ class Boundary:
 
     def _instrument(self, class_: type[Any]) -> None:
         keys = self._entities.of_class(class_)
-        instrument(class_, keys.all)
-        for name, column in keys.all.items():
-            attribute = getattr(class_, name)
-            if type(attribute) is RefAttribute and column.has_uuids:
-                attribute.__class__ = UuidAttribute
-        if keys.label is not None:
-            self.labelled.add(class_)
-        if keys.alternate:
-            forget_reloaded(class_)
-            self._with_alternates.add(class_)
-        else:
-            self.classes.add(class_)
+        if class_ not in self._instrumented:
+            instrument(class_, keys.all)
+            for name, column in keys.all.items():
+                attribute = getattr(class_, name)
+                if type(attribute) is RefAttribute and column.has_uuids:
+                    attribute.__class__ = UuidAttribute
+            if keys.label is not None:
+                self.labelled.add(class_)
+            if keys.alternate:
+                forget_reloaded(class_)
+            self._instrumented.add(class_)
+        (self._with_alternates if keys.alternate else self.classes).add(class_)
 
     def forget_classes(self) -> None:
         """Forget the classes met so far: the program may drop them, and keep the session.
@@ -173,6 +174,14 @@ class Boundary:
         held = self._unresolved.held(state, texts)
         self._unresolved.put_keys([state], texts)
         return held
+
+    def resolve_at_once(self, state: State) -> None:
+        """Put keys in place of the refs that one instance waits with: it is about to load by them.
+
+        Raises:
+            BadRefError: one cannot be used.
+        """
+        self._unresolved.put_keys([state], names_of_texts(state))
 
     def leave(self, state: State) -> None:
         """Note that an instance is of no row, as it was rolled back, or taken out before a flush.

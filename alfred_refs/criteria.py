@@ -25,6 +25,9 @@ Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 """What is given to `Session.execute` beside the statement."""
 
 
+_NONE: Mapping[str, sqla.LateKey] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Single:
     """The one place for a ref in statements such as `select(Recipe).where(Recipe.id == ref)`.
@@ -78,15 +81,30 @@ def texts(
         return text
 
     for place, slot in inputs.positions.items():
-        value = sqla.parameter_value(values[place])
-        if not sqla.takes_list(values[place]):
-            check_one(value, slot)
-        swapped(value, slot, note)
+        found += texts_in(values[place], sqla.parameter_value(values[place]), slot)
     for record in _records(statement, parameters):
         _note_record(record, inputs, note)
     if inputs.unnamed:
         for record in _given(statement, parameters):
             _refuse_made_names(record, inputs)
+    return found
+
+
+def texts_in(parameter: BindParameter[Any], value: Any, slot: Slot) -> list[tuple[str, KeyColumn]]:
+    """Return the texts that stand for keys in the value of a parameter, each with its column.
+
+    Raises:
+        UntranslatableError: see `texts`.
+    """
+    found: list[tuple[str, KeyColumn]] = []
+
+    def note(text: str, column: KeyColumn) -> str:
+        found.append((text, column))
+        return text
+
+    if not sqla.takes_list(parameter):
+        check_one(value, slot)
+    swapped(value, slot, note)
     return found
 
 
@@ -97,17 +115,28 @@ def with_keys(
     parameters: Parameters,
     swap: Swap,
     *,
+    late: Mapping[str, sqla.LateKey] = _NONE,
     in_where: bool = False,
 ) -> tuple[Executable, Parameters]:
     """Return the statement and its parameters with keys in place of the texts found in them.
 
     That is quick where all that is replaced stands `in_where`, as `sqla.stand_in_where` tells.
+
+    Args:
+        inputs: where texts may be.
+        statement: stays as it is.
+        values: its parameters.
+        parameters: what comes with the execution.
+        swap: gives the key for a text.
+        late: what gives the values of parameters that are not read yet, by their keys.
+        in_where: see above.
     """
-    replaced = {
+    replaced: dict[str, Any] = {
         values[place].key: swapped(sqla.parameter_value(values[place]), slot, swap)
         for place, slot in inputs.positions.items()
         if takes_keys(slot)
     }
+    replaced |= late
     params = sqla.params_of(statement)
     if in_where and replaced:
         statement = sqla.with_values_in_where(statement, replaced)

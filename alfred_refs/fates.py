@@ -11,7 +11,7 @@ GoneRefError: 'recipe_4' was deleted and cannot be used; known: 'recipe_1', 'rec
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,7 +100,7 @@ class Fates:
             self.conversation.note_gone([(entity, sought[ref]) for ref in gone], "was deleted")
         raise self.conversation.gone(gone[0], entity)
 
-    def check_named(self, named: Sequence[tuple[KeyColumn, Any]]) -> None:
+    def check_named(self, named: Iterable[tuple[KeyColumn, Any]]) -> None:
         """Check the rows whose own keys a statement names by their refs.
 
         Args:
@@ -155,12 +155,10 @@ class Fates:
         return ".".join(quote(part) for part in (schema, table.name) if part is not None)
 
     def _rows(self, statement: Executable, table: Table) -> Sequence[Sequence[Any]]:
-        with sqla.lifted(self.session), self.session.no_autoflush:
-            return self.session.execute(
-                statement,
-                execution_options={"raw_keys": True},  # keys are keys, though some may be text
-                bind_arguments={"bind": self._bind(table)},
-            ).all()
+        # no listener of the application's is to see it, or to change it
+        with sqla.lifted(self.session):
+            connection = self.session.connection(bind_arguments={"bind": self._bind(table)})
+            return connection.execute(statement).all()
 
     def _bind(self, table: Table) -> Engine | Connection:
         return self.session.get_bind(**(self.bind_arguments or {"clause": table}))

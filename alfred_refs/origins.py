@@ -24,9 +24,6 @@ from .entities import Entities
 from .rows import Outputs, outputs_from
 from .shown import UNKNOWN, Shown, Unknown, as_json
 
-# Under which name a connection keeps what it was told of its tables.
-_KNOWN = "alfred_refs.tables"
-
 _TABLES = """
     select c.oid, n.nspname, c.relname, pg_catalog.pg_table_is_visible(c.oid),
         a.attnum, a.attname
@@ -89,7 +86,7 @@ def _told(
 
 def _relations(oids: Collection[int], connection: Connection) -> Mapping[int, _Relation]:
     """Return tables by their numbers: one query for those that this connection has not met."""
-    known: dict[int, _Relation | None] = connection.info.setdefault(_KNOWN, {})
+    known: dict[int, _Relation | None] = sqla.kept_with_connection(connection)
     new = [oid for oid in oids if oid and oid not in known]
     if new:
         known |= dict.fromkeys(new)

@@ -6,9 +6,10 @@ parameters; what the refs named goes out. Where a ref cannot be used, nothing ha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, cast
 
+from sqlalchemy import BindParameter
 from sqlalchemy.orm import ORMExecuteState
 
 from . import criteria, sqla
@@ -19,8 +20,9 @@ from .criteria import Single
 from .plans import Plan
 from .refs import DRAFT
 from .session_conversation import SessionConversation
+from .slots import Slot, swapped, takes_keys
 
-Named = Sequence[tuple[KeyColumn, Any]]
+Named = Iterable[tuple[KeyColumn, Any]]
 """The keys that the refs in a statement name, each with the column that it meets."""
 
 
@@ -35,12 +37,7 @@ def put_keys(
     named = None
     if plan.single is not None:
         named = _put_one(execution, plan.single, values, boundary.conversation)
-    if named is None:
-        named = _put_all(execution, plan, values, boundary)
-    # of a write, the ORM may look up the rows by a statement of its own, which has the keys
-    if named and not execution.is_select:
-        execution.update_execution_options(raw_keys=True)
-    return named
+    return _put_all(execution, plan, values, boundary) if named is None else named
 
 
 def _put_one(
@@ -70,21 +67,65 @@ def _put_all(
         sqla.check_parameters(execution.parameters)
     given = execution.statement, values, execution.parameters
     inputs = plan.inputs.without([i for i in plan.inputs.positions if holds_key(values[i])])
+    late = {i: slot for i, slot in inputs.positions.items() if values[i].callable is not None}
+    inputs = inputs.without(late)
     texts = criteria.texts(inputs, *given)
-    if not texts:
-        return []
+    if not texts and not late:
+        return ()
     if any(column.by or text.startswith(DRAFT) for text, column in texts):
         _flush(execution)
-    wanted = [(text, column.space) for text, column in texts]
-    keys = alternates_of(execution, boundary).resolve_wanted(wanted)
-    swapped = {
-        (text, column): column.from_key(key)
-        for (text, column), key in zip(texts, keys, strict=True)
-    }
+    keys = _Keys(alternates_of(execution, boundary))
+    keys.resolve(texts)
+    in_where = plan.in_where and all(map(takes_keys, late.values()))
     execution.statement, execution.parameters = criteria.with_keys(
-        inputs, *given, lambda text, col: swapped[text, col], in_where=plan.in_where
+        inputs,
+        *given,
+        keys.key,
+        late={values[i].key: keys.late(values[i], slot) for i, slot in late.items()},
+        in_where=in_where,
     )
-    return [(column, value) for (_, column), value in swapped.items()]
+    return keys
+
+
+class _Keys:
+    """The keys that the refs of one execution name: of those that are read late, later."""
+
+    def __init__(self, alternates: Alternates) -> None:
+        self._alternates = alternates
+        self._known: dict[tuple[str, KeyColumn], Any] = {}
+
+    def __iter__(self) -> Iterator[tuple[KeyColumn, Any]]:
+        """Yield the keys, each with the column that it meets."""
+        return ((column, value) for (_, column), value in self._known.items())
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def key(self, text: str, column: KeyColumn) -> Any:
+        """Return the key for a text, as the column has it."""
+        return self._known[text, column]
+
+    def resolve(self, texts: Sequence[tuple[str, KeyColumn]]) -> None:
+        """Resolve texts: at most one round trip.
+
+        Raises:
+            BadRefError: one cannot be used.
+        """
+        if texts:
+            keys = self._alternates.resolve_wanted([(text, c.space) for text, c in texts])
+            for (text, column), key in zip(texts, keys, strict=True):
+                self._known[text, column] = column.from_key(key)
+
+    def late(self, parameter: BindParameter[Any], slot: Slot) -> sqla.LateKey:
+        """Return what reads a parameter when SQLAlchemy does, and resolves what it is then."""
+
+        def as_key(value: Any) -> Any:
+            if holds_key(parameter):  # an instance's, which was flushed meanwhile
+                return value
+            self.resolve(criteria.texts_in(parameter, value, slot))
+            return swapped(value, slot, self.key)
+
+        return sqla.LateKey(cast("Callable[[], Any]", parameter.callable), as_key)
 
 
 def _flush(execution: ORMExecuteState) -> None:

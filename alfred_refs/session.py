@@ -21,12 +21,12 @@ server tells its column.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy import ClauseElement, Column, Result, event, inspect, select
-from sqlalchemy.orm import InstanceState, ORMExecuteState
+from sqlalchemy.orm import InstanceState, ORMExecuteState, Session
 
 from . import origins, rows, sqla, written
 from .boundary import Boundary
@@ -147,54 +147,64 @@ class RefSession(InterpretedSession):
                 # SQLAlchemy tells the error of a flush again, to whoever goes on without rollback
                 sqla.replace_flush_error(self, interpreter.failures.retold)
 
-    def get(self, entity: Any, ident: Any, **options: Any) -> Any:
-        """See `Session.get`; the identity may be a ref, or have refs in it.
+    if TYPE_CHECKING:
 
-        The ref of a draft that is not saved gives an object of its content, which is in no session
-        yet: adding it saves the draft. Until then it is the same object each time, as long as the
-        program keeps it and nobody edits the draft.
+        def get(self, entity: Any, ident: Any, **options: Any) -> Any:
+            """See `Session.get`: for a type checker, key attributes are those of the mapping."""
+
+    def _identify(self, entity: Any, identity: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Have refs in an identity stand for keys; that of a draft gives an object of its content.
+
+        The object is in no session yet: adding it saves the draft. Until then it is the same
+        object each time, as long as the program keeps it and nobody edits the draft.
 
         Raises:
             BadRefError: a ref in the identity cannot be used.
             DraftContentError: a draft is of another class, or what it has does not fit any more.
         """
         mapper = getattr(inspect(entity, raiseerr=False), "mapper", None)
-        if self._interpreter is None or mapper is None:
-            return super().get(entity, ident, **options)
+        asked = {**getattr(self, "execution_options", {}), **options.get("execution_options", {})}
+        if self._interpreter is None or mapper is None or asked.get("raw_keys"):
+            return None, identity
         boundary = self._interpreter.boundary
-        asked = options.pop("execution_options", None) or {}
-        named: list[Any] = []
-        if not boundary.raw and not asked.get("raw_keys"):
-            made = self._interpreter.objects.get(mapper.class_, ident, options)
-            if made is not None:
-                return made
-            ident, named = boundary.identity(mapper.class_, ident), _parts_of(ident)
-            given = options.get("options")
-            boundary.conversation.plans.check(given if isinstance(given, Iterable) else ())
-        # SQLAlchemy loads by the key, which may be text: it is not to be taken for a ref
-        raw = {**asked, "raw_keys": True}
-        found = super().get(entity, ident, execution_options=raw, **options)
-        if found is None and len(named) == 1 and isinstance(named[0], str):
-            self._check_there(mapper.class_, named[0], _parts_of(ident), options)
-        return found
+        if boundary.raw:
+            return None, identity
+        made = self._interpreter.objects.get(mapper.class_, identity, options)
+        if made is not None:
+            return made, identity
+        keys = boundary.identity(mapper.class_, identity)
+        given = options.get("options")
+        boundary.conversation.plans.check(given if isinstance(given, Iterable) else ())
+        return None, keys
 
-    def _check_there(
-        self, class_: type[Any], ref: str, values: Sequence[Any], options: Mapping[str, Any]
-    ) -> None:
+    def _missed(self, entity: Any, given: Any, identity: Any, options: Mapping[str, Any]) -> None:
         """Look whether the row of a ref is there, of which nothing was found.
 
         Raises:
             GoneRefError: it is not.
         """
+        named, values = _parts_of(given), _parts_of(identity)
+        if given is identity or len(named) != 1 or not isinstance(named[0], str):
+            return
         conversation = cast(Boundary, self._boundary).conversation
         entities = conversation.plans.entities
-        keys = entities.of_class(class_)
+        mapper = root_of(inspect(entity).mapper)
+        keys = entities.of_class(mapper.class_)
         if keys.own is None and len(values) == 1:  # the key of another entity's row
             return
-        columns = cast("Sequence[Column[Any]]", root_of(inspect(class_)).primary_key)
-        identity = Identity(columns, keys.identity)
+        primary = Identity(cast("Sequence[Column[Any]]", mapper.primary_key), keys.identity)
         fates = Fates(self, conversation, options.get("bind_arguments"))
-        fates.check(entities.name_of(class_), identity, {ref: identity.key_of(values)})
+        fates.check(entities.name_of(mapper.class_), primary, {named[0]: primary.key_of(values)})
+
+    def enable_relationship_loading(self, obj: object) -> None:
+        """See `Session.enable_relationship_loading`; foreign keys of the object may be refs.
+
+        Raises:
+            BadRefError: one of them cannot be used.
+        """
+        super().enable_relationship_loading(obj)
+        if self._boundary is not None:
+            self._boundary.resolve_at_once(sqla.state_of(obj))
 
     def merge(self, instance: T, **options: Any) -> T:
         """See `Session.merge`; key attributes of the instance may have refs.
@@ -202,17 +212,39 @@ class RefSession(InterpretedSession):
         Raises:
             BadRefError: one of them cannot be used.
         """
-        interpreter, state = self._interpreter, inspect(instance, raiseerr=False)
-        if interpreter is None or interpreter.boundary.raw or not isinstance(state, InstanceState):
-            return super().merge(instance, **options)
-        states = [state, *(r[2] for r in state.mapper.cascade_iterator("merge", state))]
-        lent = interpreter.boundary.lent_keys(states)
-        with interpreter.failures.hidden(), lent, self.raw_keys():
+        with self._merging([instance]):
             return super().merge(instance, **options)
 
-    def merge_all(self, instances: Iterable[T], **options: Any) -> Sequence[T]:
-        """See `Session.merge_all` of SQLAlchemy 2.1."""
-        return [self.merge(instance, **options) for instance in instances]
+    if hasattr(Session, "merge_all"):  # since SQLAlchemy 2.1
+
+        def merge_all(self, instances: Iterable[T], **options: Any) -> Sequence[T]:
+            """See `Session.merge_all`; key attributes of the instances may have refs.
+
+            Raises:
+                BadRefError: one of them cannot be used.
+            """
+            instances = list(instances)
+            with self._merging(instances):
+                return super().merge_all(instances, **options)
+
+    def _merging(self, instances: Iterable[object]) -> AbstractContextManager[None]:
+        """Have key attributes of instances, and of what they lead to, hold keys meanwhile."""
+        interpreter = self._interpreter
+        if interpreter is None or interpreter.boundary.raw:
+            return nullcontext()
+        found = (inspect(instance, raiseerr=False) for instance in instances)
+        states = [state for state in found if isinstance(state, InstanceState)]
+        cascaded = (s.mapper.cascade_iterator("merge", s) for s in states)
+        every = dict.fromkeys([*states, *(each[2] for some in cascaded for each in some)])
+        return self._merging_keys(interpreter, every)
+
+    @contextmanager
+    def _merging_keys(
+        self, interpreter: Interpreter, states: Iterable[InstanceState[Any]]
+    ) -> Iterator[None]:
+        lent = interpreter.boundary.lent_keys(states)
+        with interpreter.failures.hidden(), lent, self.raw_keys():
+            yield
 
     def bulk_save_objects(self, objects: Iterable[object], *args: Any, **options: Any) -> None:
         """See `Session.bulk_save_objects`; key attributes of the objects may have refs."""
@@ -267,7 +299,7 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
         boundary.conversation.check_schemas(sqla.schemas_in(execution.execution_options))
     if _is_raw(execution):
         sqla.load_whole(execution)
-        return _met(execution, execution.invoke_statement()) if boundary.looks_ahead else None
+        return _met(execution, sqla.invoked(execution)) if boundary.looks_ahead else None
     execution.statement, plan, values = boundary.conversation.plans.of(execution.statement)
     named = put_keys(execution, plan, values, boundary)
     if named and not execution.is_insert:
@@ -276,7 +308,7 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
     is_looked_at = plan.outputs or plan.by_text or _is_watched(execution)
     if not (is_looked_at or (named and execution.parameters)):
         return None
-    result = execution.invoke_statement()
+    result = sqla.invoked(execution)
     if not execution.is_select:
         _wrote(execution, result, named)
     return _met(execution, _shown(execution, result, plan, values))
@@ -315,7 +347,7 @@ def confine(execution: ORMExecuteState) -> Result[Any] | None:
     given = execution.parameters
     confine_write(confinement, execution)
     # other parameters are heeded by SQLAlchemy 2.1 alone
-    return None if execution.parameters is given else execution.invoke_statement()
+    return None if execution.parameters is given else sqla.invoked(execution)
 
 
 def _parts_of(ident: Any) -> list[Any]:
@@ -369,12 +401,10 @@ def _note_deleted(execution: ORMExecuteState, named: Named) -> None:
     values = [value for column, value in named if [column.name] == names]
     if not values:
         return
-    left = execution.session.scalars(
-        select(*primary).where(primary[0].in_(values)),
-        # unconfined: what the owner cannot see is not gone for that
-        execution_options={"raw_keys": True, "unconfined": True},
-        bind_arguments=execution.bind_arguments,
-    )
+    # by the key alone: what the owner or a listener hides is not gone for that
+    with sqla.lifted(execution.session):
+        connection = execution.session.connection(execution.bind_arguments)
+        left = connection.scalars(select(*primary).where(primary[0].in_(values))).all()
     _interpreter(execution).outcome.deleted_rows(primary[0], set(values).difference(left))
 
 

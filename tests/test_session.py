@@ -545,7 +545,8 @@ def test_merge_leaves_the_given_object_as_it_was(
     given = Recipe(id="recipe_2", parent_recipe_id="recipe_1")
     merged = session.merge(given)
     assert (given.id, given.parent_recipe_id) == ("recipe_2", "recipe_1")
-    assert session.merge_all([given, merged]) == [merged, merged]
+    if hasattr(Session, "merge_all"):  # since SQLAlchemy 2.1
+        assert session.merge_all([given, merged]) == [merged, merged]
 
 
 @pytest.mark.usefixtures("known")
@@ -1001,3 +1002,22 @@ def test_an_identity_with_an_option_that_shows_a_key_is_refused(session: RefSess
 
     with pytest.raises(UntranslatableError, match="with_expression"):
         session.get(Recipe, "recipe_1", options=[option])
+
+
+def test_a_ref_that_is_read_late_is_resolved_as_late(
+    session: RefSession, recipes: list[Recipe], sent: list[str]
+) -> None:
+    """Once, by itself or in a list; a bad one is told of as any other, and nothing is sent."""
+    found = session.scalars(select(Recipe).order_by(Recipe.name)).all()
+    assert [each.id for each in found][:2] == ["recipe_1", "recipe_2"]
+    given: list[Any] = [["recipe_1", "recipe_2"]]
+    some: Any = bindparam("some", callable_=given.pop, expanding=True)
+    two = select(Recipe.name).where(Recipe.id.in_(some)).order_by(Recipe.name)
+    assert session.scalars(two).all() == ["A", "B"]
+
+    sent.clear()
+    bad: Any = bindparam("bad", type_=Uuid(), callable_=lambda: "recipe_99")
+    with pytest.raises(UnknownRefError, match=r"^'recipe_99' is not a known recipe; ") as caught:
+        session.scalars(select(Recipe).where(Recipe.id == bad))
+    assert (caught.value.ref, sent) == ("recipe_99", [])
+    assert len(session.scalars(select(Recipe)).all()) == len(recipes)

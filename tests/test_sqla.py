@@ -1201,3 +1201,67 @@ def test_what_is_kept_with_a_class_goes_with_it_or_with_who_keeps_it() -> None:
     del Thing
     gc.collect()
     assert there[1]() is None
+
+
+@pytest.mark.tables
+@pytest.mark.filterwarnings("ignore:The Query.get")
+def test_what_the_orm_looks_up_for_itself_is_told(engine: Engine) -> None:
+    """The row of an identity, and the rows that a write is about to change; nothing else."""
+    by_itself: list[bool] = []
+    # of no keys of its own, but by the parameter's name and the class the same
+    alike = select(Recipe).where(Recipe.id == bindparam("pk_1", type_=Uuid()))
+    renamed = update(Recipe).values(name="B").execution_options(synchronize_session="fetch")
+    with Session(engine) as session:
+
+        @event.listens_for(session, "do_orm_execute")
+        def note(execution: ORMExecuteState) -> None:
+            by_itself.append(sqla.loads_by_itself(execution))
+
+        key = uuid.uuid4()
+        session.get(Recipe, key)
+        session.query(Recipe).get(key)
+        session.scalars(alike, {"pk_1": key})
+        assert by_itself == [True, True, False]
+        by_itself.clear()
+        session.execute(renamed)
+        session.execute(renamed.where(Recipe.id == key))
+        session.scalars(select(Recipe.id))
+        assert by_itself == [False, True, False, True, False]
+
+
+@pytest.mark.tables
+def test_what_a_listener_invokes_gets_no_argument_more(engine: Engine) -> None:
+    """A `get_bind` as in SQLAlchemy's documentation takes no others than it has without."""
+
+    class Routing(Session):
+        def get_bind(self, mapper: Any = None, clause: Any = None) -> Engine:  # type: ignore[override]
+            assert (mapper, clause) != (None, None)
+            return engine
+
+    seen: list[Any] = []
+
+    def invoke(execution: ORMExecuteState) -> Any:
+        return sqla.invoked(execution)
+
+    with Routing() as session:
+        event.listen(session, "do_orm_execute", invoke)
+        event.listen(session, "do_orm_execute", lambda each: seen.append(each.bind_arguments))
+        assert session.scalars(select(Recipe.name)).all() == []
+        assert [sorted(each) for each in seen] == [["clause", "mapper"]]
+
+
+def test_what_is_kept_with_a_connection_goes_when_it_is_made_anew(engine: Engine) -> None:
+    """It is not in `info`, and stays while the pool has the connection."""
+    with engine.connect() as connection:
+        kept = sqla.kept_with_connection(connection)
+        kept["x"] = 1
+        assert connection.info == {}
+    with engine.connect() as connection:
+        assert sqla.kept_with_connection(connection) is kept
+        connection.invalidate()
+        connection.rollback()
+        assert sqla.kept_with_connection(connection) == {}
+        connection.detach()
+        detached = sqla.kept_with_connection(connection)
+        assert sqla.kept_with_connection(connection) is detached
+        assert detached == {}

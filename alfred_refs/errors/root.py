@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DontWrapMixin, SQLAlchemyError
 
 
-class RefError(SQLAlchemyError):
-    """Root of every error that alfred_refs raises."""
+class RefError(SQLAlchemyError, DontWrapMixin):
+    """Root of every error that alfred_refs raises.
+
+    It is raised as it is, also where SQLAlchemy would tell of it in a `StatementError`: while the
+    parameters of a statement are read.
+    """
 
     def __init__(self, *data: Any) -> None:
         self._data = data

@@ -25,6 +25,7 @@ from .dialects import (
 from .engines import (
     can_wait as can_wait,
     invalidate_pool as invalidate_pool,
+    kept_with_connection as kept_with_connection,
     listen_first as listen_first,
     on_disposal as on_disposal,
     pool_beside as pool_beside,
@@ -61,6 +62,7 @@ from .mapping import (
     tables as tables,
 )
 from .parameters import (
+    LateKey as LateKey,
     attribute_behind as attribute_behind,
     check_parameters as check_parameters,
     is_key_parameter as is_key_parameter,
@@ -92,6 +94,7 @@ from .sessions import (
     WatchedSession as WatchedSession,
     asks as asks,
     autoflush as autoflush,
+    invoked as invoked,
     is_flushing as is_flushing,
     is_own_connection as is_own_connection,
     lifted as lifted,

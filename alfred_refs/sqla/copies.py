@@ -17,7 +17,7 @@ from sqlalchemy.sql.selectable import AliasedReturnsRows
 from sqlalchemy.types import TypeEngine
 from sqlalchemy.util import immutabledict
 
-from .parameters import Key
+from .parameters import put_value
 from .statements import elements_of, shape_of
 
 
@@ -49,9 +49,7 @@ def with_values_in_where(statement: Executable, values: Mapping[str, Any]) -> Ex
     made: Any = statement  # by no call of cast(): each counts here
     key = made._generate_cache_key()
     replaced = {
-        id(p): _with(p, value=values[p.key], callable=p.callable and Key(values[p.key]))
-        for p in key.bindparams
-        if p.key in values
+        id(p): _with(p, **put_value(p, values[p.key])) for p in key.bindparams if p.key in values
     }
     # a named tuple: in 2.1 it has a third part, which stays
     parameters = [replaced.get(id(p), p) for p in key.bindparams]
@@ -119,8 +117,7 @@ def with_values(
 
     def set_value(parameter: Any) -> None:
         if parameter.key in values:
-            value = values[parameter.key]
-            parameter.value, parameter.callable = value, parameter.callable and Key(value)
+            vars(parameter).update(put_value(parameter, values[parameter.key]))
             parameter.type = types.get(parameter.key, parameter.type)
 
     copy = visitors.cloned_traverse(

@@ -64,6 +64,21 @@ def listen_first(connection: Connection, hear: Callable[[ExceptionContext], None
         _event_key(dialect, "handle_error", hear).base_listen(insert=True)
 
 
+def kept_with_connection(connection: Connection) -> dict[Any, Any]:
+    """Return what is kept with a connection of the driver: nothing yet, if that is a new one.
+
+    So is `Connection.info`, which is the application's. Leans on what a pool records of each
+    connection, the time it was made among it; one that is detached has no record.
+    """
+    pooled: Any = connection.connection
+    record = pooled._connection_record or pooled
+    made = getattr(record, "starttime", 0.0)
+    kept = getattr(record, "alfred_refs", None)
+    if kept is None or kept[0] != made:
+        kept = record.alfred_refs = made, {}
+    return cast("dict[Any, Any]", kept[1])
+
+
 def pool_beside(pool: Pool) -> Pool:
     """Return a new pool with the settings and hooks of another, that may connect beside it.
 

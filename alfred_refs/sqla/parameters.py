@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from inspect import getclosurevars
 from typing import Any, cast
 
@@ -68,6 +69,29 @@ class Key:
 
     def __call__(self) -> Any:  # noqa: D102  # what the class says
         return self._value
+
+
+class LateKey(Key):
+    """Gives a parameter a key, of what the program's own callable gives: read as late as that.
+
+    Args:
+        read: the program's callable.
+        as_key: puts keys in place of the refs in what it gives.
+    """
+
+    def __init__(self, read: Callable[[], Any], as_key: Callable[[Any], Any]) -> None:
+        self._read = read
+        self._as_key = as_key
+
+    def __call__(self) -> Any:  # noqa: D102  # what the class says
+        return self._as_key(self._read())
+
+
+def put_value(parameter: BindParameter[Any], value: Any) -> dict[str, Any]:
+    """Return the attributes by which a parameter has another value."""
+    if isinstance(value, LateKey):
+        return {"value": None, "callable": value}
+    return {"value": value, "callable": parameter.callable and Key(value)}
 
 
 class _KeyParameter(BindParameter[Any]):

@@ -109,7 +109,13 @@ def origins_of(result: CursorResult[Any]) -> list[tuple[int, int]]:
 
 
 class RewrittenResult(ChunkedIteratorResult[Any]):
-    """The rewritten rows of a Core result, which answers for everything but its rows."""
+    """The rewritten rows of a Core result, which answers for everything but its rows.
+
+    Attributes:
+        behind: that result.
+    """
+
+    behind: Result[Any]
 
     def __getattr__(self, name: str) -> Any:
         if name in ("splice_horizontally", "splice_vertically"):
@@ -118,7 +124,9 @@ class RewrittenResult(ChunkedIteratorResult[Any]):
                 "put together what all() returns, or use session.raw_keys() or "
                 "execution_options(raw_keys=True) in trusted code",
             )
-        return getattr(self.raw, name)
+        if name == "behind":  # not set yet
+            raise AttributeError(name)
+        return getattr(self.behind, name)
 
 
 def yields_chunks(result: Result[Any]) -> bool:
@@ -140,7 +148,7 @@ def rewrite_rows(
         now: fetch and rewrite all rows before returning, as SQLAlchemy's own `prebuffer_rows`.
     """
     if not isinstance(result, ChunkedIteratorResult):
-        result = _of_chunks(cast("CursorResult[Any]", result))
+        result = _of_chunks(result)
     chunks = result.chunks
     if result._source_supports_scalars:  # the rows are values, such as a Bundle, without a tuple
         rewrite = partial(_rewrite_values, rewrite)
@@ -150,13 +158,15 @@ def rewrite_rows(
     return result
 
 
-def _of_chunks(cursor: CursorResult[Any]) -> ChunkedIteratorResult[Any]:
+def _of_chunks(cursor: Result[Any]) -> ChunkedIteratorResult[Any]:
     rewritten = RewrittenResult(
         cursor._metadata._for_freeze(),
         lambda size: _chunks(cursor, size),
-        raw=cursor,
+        # none behind what a listener returns; the asyncio extension asks it for its cursor
+        raw=cursor if isinstance(cursor, CursorResult) else getattr(cursor, "raw", None),
         dynamic_yield_per=True,
     )
+    rewritten.behind = cursor
     rewritten._yield_per = cursor._yield_per
     return rewritten
 
@@ -168,7 +178,7 @@ def _rewrite_values(
         yield [value for (value,) in rows]
 
 
-def _chunks(cursor: CursorResult[Any], size: int | None) -> Iterator[Rows]:
+def _chunks(cursor: Result[Any], size: int | None) -> Iterator[Rows]:
     if size is None:
         yield cursor.fetchall()
         return

@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 
 from sqlalchemy import Connection
 from sqlalchemy.engine import ChunkedIteratorResult
-from sqlalchemy.orm import ORMExecuteState, Session, SessionTransaction
+from sqlalchemy.orm import Mapper, ORMExecuteState, Session, SessionTransaction
 
 from .results import Rows, has_no_rows
 
@@ -115,15 +115,58 @@ def lifted(session: Session) -> AbstractContextManager[None]:
 
 
 def loads_by_itself(execution: ORMExecuteState) -> bool:
-    """Tell whether the ORM executes a statement of its own: to refresh, or for a relationship.
+    """Tell whether the ORM executes a statement of its own, which has keys and wants keys.
 
-    That is `is_column_load` and `is_relationship_load`, which look at the same options, and look
-    for them each time.
+    It does to refresh, for a relationship, for the row of an identity, and for the rows that a
+    write is about to change. The first two are `is_column_load` and `is_relationship_load`, which
+    look at the same options, and look for them each time.
     """
     options = execution._orm_compile_options()
-    if options is None:
+    if options is not None:
+        if options._for_refresh_state or not options._current_path.is_root:
+            return True
+        if execution.parameters and _loads_by_identity(execution.statement):
+            return True
+    return execution.is_select and _looks_up_written(execution)
+
+
+def _loads_by_identity(statement: Any) -> bool:
+    """Tell whether a statement loads the row of an identity, as `Session.get` does.
+
+    Leans on its criterion, which is the mapper's own, or in 2.0 an annotated copy: that has the
+    same hash.
+    """
+    criteria = getattr(statement, "_where_criteria", ())
+    if not criteria:
         return False
-    return bool(options._for_refresh_state or not options._current_path.is_root)
+    mapper = statement._propagate_attrs.get("plugin_subject")
+    return isinstance(mapper, Mapper) and hash(criteria[0]) == hash(mapper._get_clause[0])
+
+
+def _looks_up_written(execution: ORMExecuteState) -> bool:
+    """Tell whether the ORM looks up which rows an UPDATE or DELETE is about to change.
+
+    Leans on the listener that it has for this one execution, `skip_for_returning`.
+    """
+    listeners: Any = execution._events_todo
+    own = listeners[-1] if type(listeners) is list and listeners else None
+    return getattr(own, "__name__", "") == "skip_for_returning"
+
+
+def invoked(execution: ORMExecuteState) -> Any:
+    """Execute what a listener was told of, as SQLAlchemy does without the listener.
+
+    `invoke_statement()` adds a bind argument, `_sa_skip_events`, which SQLAlchemy does not read:
+    other listeners see it, and a `get_bind(mapper=None, clause=None)`, as its documentation has
+    one, cannot be called with it.
+    """
+    return execution.session._execute_internal(
+        execution.statement,
+        execution.parameters,
+        execution_options=execution.local_execution_options,
+        bind_arguments=dict(execution.bind_arguments),
+        _parent_execute_state=execution,
+    )
 
 
 def load_whole(execution: ORMExecuteState) -> None:
@@ -172,9 +215,10 @@ def watch_loading(session: Session, intake: Intake) -> None:
 class WatchedSession(Session):
     """A `Session` whose exceptions are seen before the program sees them, and its chunks of rows.
 
-    All that executes, lazy loading included, goes through `_execute_internal`, and what there is
-    to flush through `_flush`; what is raised while the ORM makes rows comes out of the result.
-    Errors at commit come out of the connection.
+    All that executes, lazy loading included, goes through `_execute_internal`, what there is to
+    flush through `_flush`, and `get`, `get_one` and `Query.get` through `_get_impl`. What is
+    raised while the ORM makes rows comes out of the result, and errors at commit out of the
+    connection.
     """
 
     _see: See | None = None
@@ -187,6 +231,22 @@ class WatchedSession(Session):
             if self._see is not None:
                 self._see(error)
             raise
+
+    def _get_impl(self, entity: Any, primary_key_identity: Any, *args: Any, **options: Any) -> Any:
+        found, identity = self._identify(entity, primary_key_identity, options)
+        if found is not None:
+            return found
+        found = super()._get_impl(entity, identity, *args, **options)
+        if found is None:
+            self._missed(entity, primary_key_identity, identity, options)
+        return found
+
+    def _missed(self, entity: Any, given: Any, identity: Any, options: Mapping[str, Any]) -> None:
+        """Look what became of the row of an identity that was not found."""
+
+    def _identify(self, _: Any, identity: Any, __: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Return the object of an identity, if none is to be loaded, and the identity as keys."""
+        return None, identity
 
     def _execute_internal(self, *args: Any, **options: Any) -> Any:
         intake = self._intake
