@@ -365,9 +365,13 @@ def _a_pickled_instance(s: Any) -> Any:
     return pickle.loads(pickle.dumps(s.get(Thing, 1))).note  # noqa: S301  # our own
 
 
-# What is not the same, and why it must be so
-OTHERWISE: dict[str, str] = {
-    "after a failed flush": "the database repeats the row, which may have keys in it",
+# What is not the same in a text, and why it must be so
+OTHERWISE: dict[str, tuple[str, str]] = {
+    # the database repeats the row, which may have keys in it
+    "after a failed flush": (
+        "(3, null, q)",
+        "(values left out: there may be keys among them)",
+    ),
 }
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+|session '[0-9]+'|this is '[0-9]+'")
@@ -399,6 +403,7 @@ def test_a_session_has_the_ways_of_a_plain_one(tables: Engine) -> None:
         if plain != active:
             different[name] = plain, active
 
-    surprising = {name: both for name, both in different.items() if name not in OTHERWISE}
-    assert surprising == {}
-    assert different.keys() == OTHERWISE.keys()
+    for name, (word, becomes) in OTHERWISE.items():
+        (kind, said, warned), active = different.pop(name)
+        assert (kind, said.replace(word, becomes), warned) == active
+    assert different == {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tests.shapes.table import TABLE, Shape
+from tests.ways.otherwise import OTHERWISE
 
 HEAD = """\
 # Shapes of statements
@@ -24,6 +25,19 @@ models of [`tests/models.py`](../tests/models.py); `other` is an alias of `Recip
 """
 
 
+OTHERWISE_HEAD = """\
+## What is otherwise than on a plain session
+
+Every method and parameter of `Session`, of its makers and of the asynchronous ones is tried on a
+plain session and on one in a conversation, with listeners to every event. Values, errors,
+warnings, statements and their execution options are the same, with refs for keys, but for these;
+and where PostgreSQL repeats a row in an error (`Failing row contains (...)`), its values are left
+out.
+
+| way | outcome |
+| --- | --- |"""
+
+
 def promised(shape: Shape) -> str:
     """Return the outcome that the table promises."""
     return f"refused: `{shape.refused}`" if shape.refused else "translated"
@@ -31,7 +45,14 @@ def promised(shape: Shape) -> str:
 
 def page(outcome: Callable[[Shape], str] = promised) -> str:
     """Return the page, with the outcome of each shape."""
-    return "\n".join([HEAD, MODELS, *_groups(outcome)])
+    return "\n".join([HEAD, MODELS, *_groups(outcome), *_otherwise()])
+
+
+def _otherwise() -> Iterator[str]:
+    yield OTHERWISE_HEAD
+    for each in OTHERWISE:
+        yield f"| `{each.code}` | {each.becomes}: {each.why} |"
+    yield ""
 
 
 def _groups(outcome: Callable[[Shape], str]) -> Iterator[str]:

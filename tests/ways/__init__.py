@@ -1,0 +1,1 @@
+"""Ways of using SQLAlchemy's sessions, tried on plain ones and on ones that are active."""

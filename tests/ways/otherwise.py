@@ -1,0 +1,87 @@
+"""What is not the same on an active session, and why it must be so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Otherwise:
+    """A way of which something else comes.
+
+    Attributes:
+        way: its name.
+        code: what is done, for the documentation.
+        becomes: what is otherwise.
+        why: it must be.
+        what: exactly what, on a plain session and on an active one; of what is sent, what either
+            sends and the other does not.
+        drivers: with which it is.
+    """
+
+    way: str
+    code: str
+    becomes: str
+    why: str
+    what: dict[str, tuple[Any, Any]]
+    drivers: tuple[str, ...] = ("psycopg", "asyncpg")
+
+
+_BOX = "<class 'tests.ways.world.Box'>"
+_IDENTITY = [_BOX, ["box_1"], None], [_BOX, ["UUID('00000000-0000-0000-0000-000000000001')"], None]
+
+_CATALOGUE = """
+    select c.oid, n.nspname, c.relname, pg_catalog.pg_table_is_visible(c.oid),
+        a.attnum, a.attname
+    from pg_catalog.pg_class c
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    join pg_catalog.pg_attribute a on a.attrelid = c.oid
+    where c.… and a.attnum > 0 and not a.attisdropped
+"""
+
+_LEFT = """\
+SELECT whole_boxes.id 
+FROM whole_boxes 
+WHERE whole_boxes.id IN (?::UUID)"""  # noqa: W291  # as SQLAlchemy compiles it
+
+_SET = ["set", ["Thing x", "UUID", "UUID", "AttributeEventToken"]]
+
+OTHERWISE: tuple[Otherwise, ...] = (
+    Otherwise(
+        "the identity of an instance",
+        "inspect(box).identity_key",
+        "has the key",
+        "the unit of work works with keys, which have no other place",
+        {"said": _IDENTITY},
+    ),
+    Otherwise(
+        "the keys of the identity map",
+        "session.identity_map.keys(), session.identity_key(instance=box)",
+        "have keys",
+        "so has what leads to it",
+        {"said": ([_IDENTITY[0]], [_IDENTITY[1]])},
+    ),
+    Otherwise(
+        "a key attribute listened to",
+        'event.listen(Thing.box_id, "set", ...)',
+        "is told the key that a ref became",
+        "it hears what the unit of work will save",
+        {"seen": ([_SET, ["box_2"]], [_SET, ["UUID('00000000-0000-0000-0000-000000000002')"]])},
+    ),
+    Otherwise(
+        "a text without columns",
+        'session.execute(text("select note from things"))',
+        "sends one query more, once for each table and connection",
+        "PostgreSQL tells tables by number, and the names are asked for",
+        {"sent": ([], [(_CATALOGUE, [], {}, {})])},
+        drivers=("psycopg",),
+    ),
+    Otherwise(
+        "a row deleted by its key",
+        "session.execute(delete(Box).where(Box.id == ref))",
+        "sends one query more",
+        "whose rows are gone is not told by their number: a criterion beside may have kept some",
+        {"sent": ([], [(_LEFT, [], {}, {})])},
+    ),
+)
