@@ -11,24 +11,37 @@ from typing import Any
 
 import pytest
 from sqlalchemy import (
+    ARRAY,
+    TIMESTAMP,
     Column,
     Engine,
     ForeignKey,
+    Function,
     Integer,
     MetaData,
+    Numeric,
+    String,
     Table,
     UniqueConstraint,
+    cast,
+    collate,
+    column,
     create_engine,
+    delete,
     event,
+    exists,
     func,
     insert,
     literal,
+    quoted_name,
     select,
     text,
+    true,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.dialects.postgresql import INTERVAL, insert as upsert
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_column, relationship
+from sqlalchemy.orm.exc import StaleDataError
 
 from alfred_refs import (
     ForeignRowError,
@@ -38,9 +51,9 @@ from alfred_refs import (
     UnconfinedError,
 )
 from alfred_refs.owners.belongings import belongings_of
-from alfred_refs.sqla.confining import settled
+from alfred_refs.sqla.froms import settled
 from tests.fix_owned import World
-from tests.owned import Ingredient, Line, Plan, Recipe, recipe_links, recipe_tags
+from tests.owned import Animal, Dog, Ingredient, Line, Plan, Recipe, recipe_links, recipe_tags
 
 RAW = text("SELECT name FROM recipes")
 
@@ -589,4 +602,209 @@ def test_an_owner_is_compared_as_each_column_has_it(schemas: Engine) -> None:
             assert set(session.scalars(select(Card.whose))) == {str(one)}
             with pytest.raises(ForeignRowError):
                 session.execute(insert(Card).values(whose=str(two)))
+    Local.metadata.drop_all(schemas)
+
+
+# What a statement writes, and by which table
+
+
+def test_a_subclass_is_updated_by_keys_in_each_of_its_tables(
+    ann: RefSession, world: World, plainly: Callable[[Any], list[Any]]
+) -> None:
+    """The ORM makes one statement of the class and has it write the table of its base too."""
+    mine, bobs = world.dogs["ann"], world.dogs["bob"]
+    with pytest.raises(StaleDataError):
+        ann.execute(update(Dog), [{"id": bobs, "name": "stolen"}])
+    ann.rollback()
+    with pytest.raises(UnconfinedError, match=r"owner's column animals\.user_id"):
+        ann.execute(update(Dog), [{"id": mine, "user_id": world.users["bob"]}])
+    ann.rollback()
+    ann.execute(update(Dog), [{"id": mine, "name": "mine", "tricks": 3}])
+    ann.commit()
+    assert sorted(plainly(select(Animal.name).where(Animal.kind == "dog"))) == [
+        "bob's dog",
+        "mine",
+    ]
+
+
+def test_an_alias_is_written_as_its_table_is(
+    ann: RefSession, world: World, plainly: Callable[[Any], list[Any]]
+) -> None:
+    """Confined to the owner's rows, and naming what the owner sees."""
+    plans: Any = Plan.__table__.alias()
+    ann.execute(update(plans).values(day=5))
+    for given in ({}, {"recipe_id": world.recipes["bob"]}):
+        naming = update(plans) if given else update(plans).values(recipe_id=world.recipes["bob"])
+        with pytest.raises(ForeignRowError, match=r"plans\.recipe_id"):
+            ann.execute(naming, given or None)
+    with pytest.raises(UnconfinedError, match="owner's column"):
+        ann.execute(update(plans).values(user_id=world.users["bob"]))
+    connection = ann.get_transaction().connection(None)  # type: ignore[union-attr]
+    with pytest.raises(ForeignRowError):
+        connection.execute(update(plans).values(recipe_id=world.recipes["bob"]))
+    ann.commit()
+    assert sorted(plainly(select(Plan.day))) == [1, 5]
+    ann.execute(delete(plans))
+    ann.commit()
+    assert plainly(select(Plan.id)) == [world.plans["bob"]]
+
+
+@pytest.mark.parametrize("name", ["user_id", "recipe_id"])
+def test_an_attribute_that_is_set_to_an_expression_is_refused(
+    ann: RefSession, world: World, name: str
+) -> None:
+    """Where it would say whose a row is, or name another: nobody has looked at it."""
+    plan = ann.get_one(Plan, world.plans["ann"])
+    setattr(plan, name, select(Recipe.__table__.c.id).scalar_subquery())
+    with pytest.raises(UnconfinedError, match=rf"what Plan\.{name} is to"):
+        ann.flush()
+
+
+def test_what_is_evaluated_stays_so_where_nothing_is_shared(
+    ann: RefSession, world: World, sent_owned: list[str]
+) -> None:
+    """All that the session has of such a class may be written: nothing need be fetched."""
+    dog = ann.get_one(Dog, world.dogs["ann"])
+    assert ann.execute(update(Dog).values(tricks=4).returning(Dog.tricks)).scalars().all() == [4]
+    assert dog.tricks == 4
+    ann.execute(update(Plan).values(day=3))
+    assert "RETURNING" not in sent_owned[-1]
+    ann.execute(update(Recipe).values(minutes=3))
+    assert "RETURNING" in sent_owned[-1]
+
+
+# What a statement reads besides
+
+
+def test_rows_are_locked_that_may_be_written(ann: RefSession, world: World) -> None:
+    """What is shared may be read by all: nobody keeps it from others. So with policies."""
+    inner = select(Recipe.id, Recipe.name).subquery()
+    alias = aliased(Recipe)
+    for asked, found in {
+        select(Recipe.name).with_for_update(): ["ann"],
+        select(Recipe.name).with_for_update(read=True): ["ann"],
+        select(inner.c.name).with_for_update(): ["ann"],
+        select(inner.c.name, Line.id).join(Line).with_for_update(of=inner): ["ann"],
+        select(Recipe.name).join(Line).with_for_update(of=Line): ["ann"],
+        select(Recipe.name).outerjoin(Plan).with_for_update(of=Recipe): ["ann"],
+        select(alias.name).join(Plan, true()).with_for_update(of=Plan): ["all", "ann"],
+        select(Recipe.name).where(exists(select(inner).where(inner.c.name == "all"))): [
+            "all",
+            "ann",
+        ],
+    }.items():
+        assert sorted(ann.scalars(asked)) == found
+    assert ann.get(Recipe, world.recipes["all"], with_for_update=True) is None
+    assert ann.get(Recipe, world.recipes["all"]) is not None
+
+
+def test_no_cte_stands_for_a_table(ann: RefSession, world: World) -> None:
+    """Whose rows decide whose others are: it would make all of them the owner's."""
+    mine = {"user_id": literal(world.users["ann"]).label("user_id")}
+    made = select(literal(world.recipes["bob"]).label("id"), mine["user_id"]).cte("recipes")
+    for asked in (
+        select(Line.text).add_cte(made),
+        select(Line.text, made.c.id),
+        update(Line).values(text="x").add_cte(made),
+    ):
+        with pytest.raises(UnconfinedError, match="a CTE by the name of table 'recipes'"):
+            ann.execute(asked)
+    other = select(literal(1).label("id")).cte("ingredients")  # of no owner
+    assert ann.scalars(select(other.c.id)).all() == [1]
+
+
+RAW_NAME = "(SELECT max(name) FROM recipes)"
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda name: select(column(name)),
+        lambda name: select(Recipe.name.label(name)),
+        lambda name: select(aliased(Recipe, name=name).id),
+        lambda name: select(select(Recipe.id).cte(name).c.id),
+        lambda name: select(collate(Recipe.name, name)),
+        lambda name: select(Function(name, 1)),
+        lambda _: select(literal("1", INTERVAL(fields="second FROM recipes"))),
+        lambda _: select(cast(Recipe.name, INTERVAL(fields="second), (SELECT 1"))),
+    ],
+    ids=["column", "label", "alias", "cte", "collation", "function", "bind", "cast"],
+)
+def test_what_is_rendered_as_it_is_names_no_tables(
+    ann: RefSession, asked: Callable[[Any], Any]
+) -> None:
+    """Names that must not be quoted and arguments of types are text as any other."""
+    with pytest.raises(UnconfinedError, match=r"with more than a (name|type) in it"):
+        ann.execute(asked(quoted_name(RAW_NAME, quote=False)))
+
+
+@pytest.mark.usefixtures("world")
+def test_names_and_types_are_rendered_as_ever(ann: RefSession) -> None:
+    """Those that are nothing else."""
+    ann.execute(
+        select(
+            Recipe.name.label(quoted_name("Name", quote=False)),
+            Recipe.name.label('a "b" (c), d'),
+            cast(Recipe.minutes, Numeric(8, 2)),
+            cast("1", INTERVAL(fields="DAY TO SECOND", precision=3)),
+            cast(func.now(), TIMESTAMP(timezone=True)),
+            cast([1], ARRAY(Integer, dimensions=1)),
+            cast(Recipe.name, String(5, collation="C")),
+            collate(Recipe.name, "C"),
+        )
+    ).all()
+
+
+@pytest.mark.usefixtures("world")
+def test_a_sample_is_of_the_rows_that_may_be_read(ann: RefSession) -> None:
+    """Where no criterion can stand beside it, it is refused."""
+    sample = Recipe.__table__.tablesample(func.bernoulli(100))
+    assert sorted(ann.scalars(select(sample.c.name))) == ["all", "ann"]
+    with pytest.raises(UnconfinedError, match="a TABLESAMPLE in this place"):
+        ann.execute(select(sample.c.name).join(Line, Line.recipe_id == sample.c.id, full=True))
+
+
+def test_a_table_is_told_from_one_of_its_name_in_a_schema(schemas: Engine) -> None:
+    """SQLAlchemy calls it otherwise beside that, and leaves schemas out in ON CONFLICT."""
+
+    class Local(DeclarativeBase):
+        """Declarative base of this test."""
+
+    class Top(Local):
+        __tablename__ = "things"
+        __table_args__ = {"schema": "one"}  # noqa: RUF012
+        id: Mapped[int] = mapped_column(primary_key=True)
+        owner: Mapped[int]
+
+    class Low(Local):
+        __tablename__ = "things"
+        id: Mapped[int] = mapped_column(primary_key=True)
+        owner: Mapped[int]
+        top_id: Mapped[int] = mapped_column(ForeignKey("one.things.id"))
+        top: Mapped[Top] = relationship()
+
+    Local.metadata.create_all(schemas)
+    with Session(schemas) as plain:
+        plain.add_all([Top(id=1, owner=1), Top(id=2, owner=2)])
+        plain.flush()
+        plain.add_all([Low(id=1, owner=2, top_id=1), Low(id=2, owner=1, top_id=2)])
+        plain.commit()
+    ownership = Ownership({Top: "owner", Low: "top"})
+    met = Top.id == Low.top_id
+    with RefSession(schemas, owner=ownership.of(1)) as session:
+        for asked in (select(Top.id).join(Low, met), select(Top.id).join(Low, met, full=True)):
+            with pytest.raises(UnconfinedError, match="table 'things' without alias"):
+                session.execute(asked)
+        low = aliased(Low)
+        assert session.scalars(select(low.id).join(low.top)).all() == [1]
+        found = select(func.max(Top.__table__.c.id)).scalar_subquery()
+        made = upsert(Top).values(id=1)
+        wheres: list[dict[str, Any]] = [{"where": Top.id == found}, {}]
+        for given in wheres:
+            setting = {"id": 1 if given else found}
+            with pytest.raises(UnconfinedError, match=r"table 'one\.things' in this place"):
+                session.execute(
+                    made.on_conflict_do_update(index_elements=["id"], set_=setting, **given)
+                )
     Local.metadata.drop_all(schemas)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sqlalchemy import Table
+from sqlalchemy import ClauseElement, Table
 from sqlalchemy.orm import InstanceState, Session, UOWTransaction, attributes
 
 from alfred_refs import sqla
-from alfred_refs.errors import ForeignRowError
+from alfred_refs.errors import ForeignRowError, UnconfinedError
 
 from .belongings import as_column_has
 from .confinement import Confinement, attribute_of
@@ -111,9 +111,13 @@ class OwnedFlush:
         """Refuse another owner than the session's; one that has not been loaded is not changed."""
         for name, column in self._owner_attributes(state):
             if name in state.dict and (state.key is None or name in state.committed_state):
+                what = f"{state.class_.__name__}.{name}"
+                if isinstance(state.dict[name], ClauseElement):
+                    raise UnconfinedError(
+                        f"what {what} is to have", "leave it out: it is filled in"
+                    )
                 given = as_column_has(column, state.dict[name])
                 if given != as_column_has(column, self._confinement.owner.value):
-                    what = f"{state.class_.__name__}.{name}"
                     ref = self._confinement.named(column, given)
                     raise ForeignRowError(what, ref, named=True)
 
@@ -126,7 +130,8 @@ class OwnedFlush:
                     continue
                 what = f"{state.class_.__name__}.{next(iter(names.values()))}"
                 is_final = all_sent or state.key is not None
-                if target.decides and is_final and (values is None or None in values):
+                unsaid = values is None or any(value is None for value in values)
+                if target.decides and is_final and unsaid:
                     raise ForeignRowError(what, named=True)  # it would be nobody's
                 if values is not None:
                     self._references.add(target, values, what)

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Table
+from sqlalchemy import ClauseElement, Table
 from sqlalchemy.orm import Session
 
 from alfred_refs import sqla
-from alfred_refs.errors import ForeignRowError
+from alfred_refs.errors import ForeignRowError, UnconfinedError
 
 from .confinement import Confinement
 
@@ -82,8 +82,10 @@ class References:
         """Note that a row is to name another.
 
         Raises:
-            UnconfinedError: in a table that is unknown.
+            UnconfinedError: in a table that is unknown, or by an expression.
         """
+        if any(isinstance(value, ClauseElement) for value in values):
+            raise UnconfinedError(f"what {what} is to name", "give the key itself")
         if None in values or self._confinement.ownership.belonging_of(target.table) is None:
             return
         if values not in self._checked.get(target, ()):

@@ -87,6 +87,13 @@ class StatementRules:
             "are owned",
         )
 
+    def is_shared(self, table: Any) -> bool:
+        """Tell whether there may be rows of a table that may be read and not written."""
+        belonging = self.belonging_of(table)
+        while belonging is not None and belonging.parent is not None:
+            belonging = self.belonging_of(belonging.parent)
+        return belonging is not None and belonging.shared
+
     # Criteria
 
     def readable(self, table: FromClause) -> ColumnElement[bool] | None:
@@ -151,6 +158,11 @@ class StatementRules:
         if name.lower() in _EXECUTING or name.lower().startswith("dblink"):
             raise UnconfinedError(f"function {name!r}")
 
+    def check_cte(self, name: str) -> None:
+        """Refuse a CTE by the name of an owned table: criteria would read it for the table."""
+        if any(table.name == name and table.schema is None for table in self.belongings):
+            raise UnconfinedError(f"a CTE by the name of table {name!r}", "give it another name")
+
     def check_update(self, table: FromClause, names: Collection[str]) -> None:
         """Refuse an update of the owner's column."""
         belonging = self.belonging_of(_element_of(table))
@@ -158,25 +170,25 @@ class StatementRules:
         if column is not None and column.key in names:
             raise UnconfinedError(f"an UPDATE of the owner's column {column}")
 
-    def check_insert(self, statement: Any, *, nested: bool) -> None:
+    def check_insert(self, table: FromClause, statement: Any, *, nested: bool) -> None:
         """Refuse an insert whose rows cannot be checked."""
-        table = _element_of(statement.table)
-        belonging = self.belonging_of(table)
+        target: Table = _element_of(table)
+        belonging = self.belonging_of(target)
         if nested:
             raise UnconfinedError("an INSERT inside another statement")
-        if statement.select is not None and (belonging is not None or self._names_owned(table)):
+        if statement.select is not None and (belonging is not None or self._names_owned(target)):
             raise UnconfinedError("an INSERT from a SELECT", "select the rows, then insert them")
         conflict = getattr(statement, "_post_values_clause", None)
         if not hasattr(conflict, "update_values_to_set"):
             return
         names = {getattr(pair[0], "key", pair[0]) for pair in sqla.conflict_values_of(statement)}
-        if not names <= {*table.c.keys()}:  # rendered as they are, whatever column that may be
+        if not names <= {*target.c.keys()}:  # rendered as they are, whatever column that may be
             raise UnconfinedError(
-                f"what an upsert into {table.name!r} sets by other names than the keys of columns",
+                f"what an upsert into {target.name!r} sets by names that are no keys of columns",
                 "give the columns themselves in set_=",
             )
         if belonging is not None and belonging.column is None:
-            raise UnconfinedError(f"an upsert into {table.name!r}")
+            raise UnconfinedError(f"an upsert into {target.name!r}")
         self.check_update(table, names)
 
     def _names_owned(self, table: Table) -> bool:

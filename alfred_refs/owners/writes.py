@@ -40,12 +40,14 @@ def confine_write(confinement: Confinement, execution: ORMExecuteState) -> None:
         UnconfinedError: what is written cannot be told.
     """
     statement = execution.statement
-    table = getattr(statement, "table", None)
-    if not isinstance(table, Table):
+    table = sqla.table_behind(getattr(statement, "table", None))
+    if table is None:
         return
     if execution.is_insert:
         _stamp(confinement, execution, _target(statement, table))
-    elif _evaluates(execution):
+    elif _evaluates(execution) and (
+        confinement.doubtful or confinement.ownership.is_shared(table)
+    ):
         # as the database answers: an instance of a row that may only be read stays as it is
         execution.update_execution_options(synchronize_session="fetch")
     if not execution.is_delete:
@@ -67,9 +69,10 @@ def check_sent(
         ForeignRowError: a foreign key names a row that the owner cannot see.
         UnconfinedError: what it names cannot be told.
     """
-    if confinement.executes or not isinstance(statement.table, Table):
+    table = sqla.table_behind(statement.table)
+    if confinement.executes or table is None:
         return
-    target = _Target(sqla.plain(statement.table), None)
+    target = _Target(table, None)
     references = References(confinement, session)
     _add_all(references, target, _records_of(statement, target, parameters))
     references.check()
@@ -155,7 +158,7 @@ class _Target:
 
 def _target(statement: Executable, table: Table) -> _Target:
     _, mapper = sqla.written_by(statement)  # type: ignore[arg-type]
-    return _Target(sqla.plain(table), mapper)
+    return _Target(table, mapper)
 
 
 def _stamp(confinement: Confinement, execution: ORMExecuteState, target: _Target) -> None:

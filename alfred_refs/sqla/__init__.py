@@ -4,9 +4,6 @@ Each function says which behaviour it leans on; `tests/test_sqla.py` pins them o
 series.
 """
 
-from .confining import (
-    settled as settled,
-)
 from .copies import (
     stand_in_where as stand_in_where,
     with_conflict_values as with_conflict_values,
@@ -37,6 +34,7 @@ from .filling import (
     loads_by_text as loads_by_text,
 )
 from .flushes import save_in_order as save_in_order, states_in_circle as states_in_circle
+from .froms import settled as settled
 from .mapping import (
     added_to as added_to,
     attributes_of as attributes_of,
@@ -59,6 +57,7 @@ from .mapping import (
     related_to as related_to,
     reverse_of as reverse_of,
     state_of as state_of,
+    table_behind as table_behind,
     tables as tables,
 )
 from .parameters import (

@@ -11,38 +11,23 @@ Leans on how a compiler puts a SELECT together (`_compose_select_body`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from hashlib import blake2s
 from typing import Any, Protocol, cast
 
 from sqlalchemy import ColumnElement, and_, literal_column, select
-from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.elements import Grouping
-from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.sql.selectable import (
-    AliasedReturnsRows,
+    Exists,
     FromClause,
-    FromGrouping,
     Join,
-    SelectBase,
     TableClause,
-    Values,
+    TableSample,
 )
+from sqlalchemy.sql.util import surface_selectables_only
 
-# What may stand in a statement as text: names, numbers and operators, so that nothing begins
-# another SELECT, ends the statement, or hides what follows.
-_HARMLESS = re.compile(r"(?:[\w\s.,:*+/<>=~!@#%^&|?-]|'[\w\s.,:*+/<>=~!@#%^&|?-]*')*")
-_HARMFUL = re.compile(
-    r"--|/\*|\b(select|table|from|union|intersect|except|join|into|values|returning|with|where"
-    r"|using|set)\b",
-    re.IGNORECASE,
-)
-
-
-_OURS = re.compile(r"alfred_owner_[0-9a-f]{8}_")  # what our aliases begin with
-_LONGEST = 63  # bytes of a name
+from .froms import elements_in, is_known, is_ours, is_settled, leaves_of, table_of
+from .verbatim import is_harmless
 
 
 class Rules(Protocol):
@@ -60,7 +45,7 @@ class Rules(Protocol):
         """Refuse an update that sets columns, by their keys, which it must not."""
         ...
 
-    def check_insert(self, statement: Any, *, nested: bool) -> None:
+    def check_insert(self, table: FromClause, statement: Any, *, nested: bool) -> None:
         """Refuse an insert whose rows cannot be checked."""
         ...
 
@@ -74,56 +59,13 @@ class Rules(Protocol):
         """Refuse a function that executes SQL."""
         ...
 
+    def check_cte(self, name: str) -> None:
+        """Refuse a CTE that would stand for a table by its name."""
+        ...
+
     def refuse(self, what: str) -> Exception:
         """Return the error that refuses what cannot be confined."""
         ...
-
-
-def is_settled(table: FromClause) -> bool:
-    """Tell whether a table is one that `settled` has returned."""
-    return bool(vars(table).get("alfred_refs_settled"))
-
-
-def settled(table: FromClause) -> Any:
-    """Return an alias for use in a criterion, which says itself which of its rows are meant.
-
-    Its name is no other's: of each table it is another, and a program may give none that begins
-    as it does.
-    """
-    of = cast(TableClause, table)
-    digest = blake2s(f"{of.schema}.{of.name}".encode(), digest_size=4).hexdigest()
-    alias = table.alias(f"alfred_owner_{digest}_{of.name}"[:_LONGEST])
-    vars(alias)["alfred_refs_settled"] = True
-    return alias
-
-
-def _table_of(from_: FromClause) -> TableClause | None:
-    """Return the table that a FROM element is, or is an alias of."""
-    while isinstance(from_, AliasedReturnsRows):
-        from_ = cast(FromClause, from_.element)
-    return from_ if isinstance(from_, TableClause) else None
-
-
-def _leaves(from_: FromClause) -> Iterator[FromClause]:
-    """Yield the tables that a criterion on the rows of a FROM element confines exactly."""
-    if isinstance(from_, FromGrouping):
-        yield from _leaves(from_.element)
-    elif isinstance(from_, Join):
-        if not from_.full:
-            yield from _leaves(from_.left)
-            yield from () if from_.isouter else _leaves(from_.right)
-    elif _table_of(from_) is not None:
-        yield from_
-
-
-def _is_known(from_: Any) -> bool:
-    """Tell whether a FROM element is of a kind that is confined, as is all that is inside."""
-    if isinstance(from_, FromGrouping | AliasedReturnsRows):
-        return _is_known(from_.element)
-    if isinstance(from_, Join):
-        return _is_known(from_.left) and _is_known(from_.right)
-    # each is confined where it is visited
-    return isinstance(from_, TableClause | SelectBase | UpdateBase | Values | FunctionElement)
 
 
 class ConfiningCompiler:
@@ -132,7 +74,10 @@ class ConfiningCompiler:
     dialect: Any
     stack: list[Any]
     column_keys: Any
+    compile_state: Any
     _charged: frozenset[FromClause] = frozenset()  # tables whose criteria stand elsewhere
+    _locked: frozenset[Any] = frozenset()  # those of a FROM whose rows the select locks
+    _locks: int | None = None  # the depth at which a subquery locks its rows, because it is one
     _alias: FromClause | None = None  # of the table that is being rendered
 
     @property
@@ -140,59 +85,85 @@ class ConfiningCompiler:
         return cast(Rules, self.dialect.confined_by)
 
     @contextmanager
-    def _charging(self, leaves: Iterable[FromClause]) -> Iterator[None]:
+    def _charging(
+        self, leaves: Iterable[FromClause], locked: frozenset[Any] = frozenset()
+    ) -> Iterator[None]:
         """Have these tables rendered as they are inside the `with`, and all others confined."""
-        before, self._charged = self._charged, frozenset(leaves)
+        before = self._charged, self._locked
+        self._charged, self._locked = frozenset(leaves), locked
         try:
             yield
         finally:
-            self._charged = before
+            self._charged, self._locked = before
 
-    def _criteria(self, leaves: Iterable[FromClause]) -> list[ColumnElement[bool]]:
-        found = (None if is_settled(leaf) else self._rules.readable(leaf) for leaf in leaves)
+    def _criteria(
+        self, leaves: Iterable[FromClause], locked: frozenset[Any]
+    ) -> list[ColumnElement[bool]]:
+        """Return which rows may be read; of those that are locked, which may be written."""
+        rules = self._rules
+        found = (
+            (rules.writable if leaf in locked else rules.readable)(leaf)
+            for leaf in leaves
+            if not is_settled(leaf)
+        )
         return [criterion for criterion in found if criterion is not None]
+
+    def _locked_by(self, select: Any, froms: Iterable[Any]) -> frozenset[Any]:
+        """Return the tables and subqueries of a FROM whose rows a select locks.
+
+        A lock on a subquery is one on the tables in it, and on those of subqueries there.
+        """
+        given = select._for_update_arg
+        if self._locks == len(self.stack) - 1 or (given is not None and not given.of):
+            return frozenset(element for from_ in froms for element in elements_in(from_))
+        named = () if given is None else given.of
+        return frozenset(each for of in named for each in surface_selectables_only(of))
 
     # FROM
 
     def _check(self, froms: Iterable[Any]) -> None:
         for from_ in froms:
-            if not _is_known(from_):
+            if not is_known(from_):
                 raise self._rules.refuse(f"a {type(from_).__name__} in a FROM")
 
     def _compose_select_body(
         self, text: str, select: Any, state: Any, columns: Any, froms: Any, *rest: Any
     ) -> Any:
         self._check(froms)
-        leaves = [leaf for from_ in froms for leaf in _leaves(from_)]
-        criteria = self._criteria(leaves)
+        leaves = [leaf for from_ in froms for leaf in leaves_of(from_)]
+        locked = self._locked_by(select, froms)
+        criteria = self._criteria(leaves, locked)
         if criteria:
             select = select._generate()
             select._where_criteria = _both(select._where_criteria, criteria)
-        with self._charging(leaves):
+        with self._charging(leaves, locked):
             return super()._compose_select_body(  # type: ignore[misc]
                 text, select, state, columns, froms, *rest
             )
 
     def visit_join(self, join: Join, **options: Any) -> Any:
-        leaves = list(_leaves(join.right)) if join.isouter and not join.full else []
-        criteria = self._criteria(leaves)
+        leaves = list(leaves_of(join.right)) if join.isouter and not join.full else []
+        criteria = self._criteria(leaves, self._locked)
         if criteria:
             join = cast(Any, join)._clone()
             join.onclause = and_(*_both([cast(Any, join.onclause)], criteria))
-        with self._charging([*self._charged, *leaves]):
+        with self._charging([*self._charged, *leaves], self._locked):
             return super().visit_join(join, **options)  # type: ignore[misc]
 
     def visit_cte(self, cte: Any, *arguments: Any, **options: Any) -> Any:
         self._check_name(cte)
+        self._rules.check_cte(cte.name)
         return super().visit_cte(cte, *arguments, **options)  # type: ignore[misc]
 
     def _check_name(self, from_: Any) -> None:
-        if _OURS.match(from_.name) and not is_settled(from_):
+        if is_ours(from_.name) and not is_settled(from_):
             raise self._rules.refuse(f"an alias by the name {from_.name!r}")
 
     def visit_alias(self, alias: Any, **options: Any) -> Any:
         self._check_name(alias)
-        if self._alias is not None or _table_of(alias) is None:
+        if table_of(alias) is None:
+            return self._visit_subquery(alias, **options)
+        if self._alias is not None:
             return super().visit_alias(alias, **options)  # type: ignore[misc]
         self._alias = alias
         try:
@@ -200,13 +171,36 @@ class ConfiningCompiler:
         finally:
             self._alias = None
 
+    def _visit_subquery(self, alias: FromClause, **options: Any) -> Any:
+        before, self._locks = self._locks, len(self.stack) if alias in self._locked else None
+        try:
+            return super().visit_alias(alias, **options)  # type: ignore[misc]
+        finally:
+            self._locks = before
+
+    def visit_tablesample(self, tablesample: TableSample, **options: Any) -> Any:
+        if tablesample not in self._charged and self._rules.readable(tablesample) is not None:
+            raise self._rules.refuse("a TABLESAMPLE in this place")
+        return super().visit_tablesample(tablesample, **options)  # type: ignore[misc]
+
     def visit_table(self, table: TableClause, **options: Any) -> Any:
         text = super().visit_table(table, **options)  # type: ignore[misc]
         rendered = options.get("asfrom") or options.get("within_tstring")
         leaf = table if self._alias is None else self._alias
-        if not rendered or options.get("iscrud") or leaf in self._charged or is_settled(leaf):
+        if rendered and table.schema and not options.get("use_schema", True):
+            # SQLAlchemy leaves schemas out inside ON CONFLICT, which makes it another table
+            raise self._rules.refuse(f"table {str(table)!r} in this place")
+        if not rendered or options.get("iscrud") or is_settled(leaf):
             return text
-        return text if self._rules.readable(table) is None else self._subquery(table, text)
+        criterion = self._rules.readable(table)
+        is_charged = leaf in self._charged
+        renamed = options.get("ambiguous_table_name_map") or ()
+        # SQLAlchemy gives it an alias, beside a table of its name in a schema, by which it is not
+        # known in a subquery
+        is_renamed = leaf is table and not table.schema and table.name in renamed
+        if is_renamed and (isinstance(criterion, Exists) or not (is_charged or criterion is None)):
+            raise self._rules.refuse(f"table {table.name!r} without alias in this place")
+        return text if is_charged or criterion is None else self._subquery(table, text)
 
     def _subquery(self, table: TableClause, text: str) -> str:
         """Render a table where no criterion can stand beside it."""
@@ -224,20 +218,25 @@ class ConfiningCompiler:
     # Writes
 
     def visit_update(self, update_stmt: Any, **options: Any) -> Any:
+        table = _written_by(update_stmt)
         names = {*(self.column_keys or ()), *_names(update_stmt._values or ())}
         names |= _names(pair[0] for pair in getattr(update_stmt, "_ordered_values", None) or ())
-        self._rules.check_update(update_stmt.table, names)
+        self._rules.check_update(table, names)
         if self.stack or options.get("visiting_cte") is not None:
             raise self._rules.refuse("an UPDATE inside another statement")
-        with self._charging([]):
-            return super().visit_update(  # type: ignore[misc]
-                self._confined(update_stmt), **options
+        with self._charging(_aliases([table])):
+            text = super().visit_update(  # type: ignore[misc]
+                self._confined(update_stmt, table), **options
             )
+        if self.compile_state.statement.table != table:  # the ORM has put another in its place
+            raise self._rules.refuse(f"an UPDATE of {table.description!r}")
+        return text
 
     def visit_delete(self, delete_stmt: Any, **options: Any) -> Any:
-        with self._charging([]):
+        table = delete_stmt.table
+        with self._charging(_aliases([table])):
             return super().visit_delete(  # type: ignore[misc]
-                self._confined(delete_stmt), **options
+                self._confined(delete_stmt, table), **options
             )
 
     def update_from_clause(
@@ -254,8 +253,8 @@ class ConfiningCompiler:
             statement, table, others, *rest, **o
         )
 
-    def _confined(self, statement: Any) -> Any:
-        criterion = self._rules.writable(statement.table)
+    def _confined(self, statement: Any, table: FromClause) -> Any:
+        criterion = self._rules.writable(table)
         if criterion is None:
             return statement
         statement = statement._generate()
@@ -264,10 +263,11 @@ class ConfiningCompiler:
 
     def visit_insert(self, insert_stmt: Any, **options: Any) -> Any:
         nested = bool(self.stack) or options.get("visiting_cte") is not None
-        self._rules.check_insert(insert_stmt, nested=nested)
+        table = _written_by(insert_stmt)
+        self._rules.check_insert(table, insert_stmt, nested=nested)
         conflict: Any = getattr(insert_stmt, "_post_values_clause", None)
         if hasattr(conflict, "update_values_to_set"):
-            criterion = self._rules.writable(insert_stmt.table)
+            criterion = self._rules.writable(table)
             if criterion is not None:
                 insert_stmt, conflict = insert_stmt._generate(), conflict._clone()
                 before = conflict.update_whereclause
@@ -279,7 +279,7 @@ class ConfiningCompiler:
     # What tells no tables
 
     def _check_text(self, text: str) -> str:
-        if not _HARMLESS.fullmatch(text) or _HARMFUL.search(text):
+        if not is_harmless(text):
             raise self._rules.refuse("text")
         return text
 
@@ -338,6 +338,21 @@ def _both(
     """
     demanded = [*given]
     return (*([Grouping(and_(*demanded))] if demanded else []), *criteria)
+
+
+def _written_by(statement: Any) -> Any:
+    """Return the table that an update or insert is of.
+
+    The ORM makes one statement of a class and has it write each of the tables that a joined
+    subclass is mapped to, which it notes in annotations.
+    """
+    noted = statement._annotations
+    return noted.get("_emit_update_table", noted.get("_emit_insert_table", statement.table))
+
+
+def _aliases(tables: Iterable[FromClause]) -> list[FromClause]:
+    """Return those that are aliases: a table that is written is told by how it is rendered."""
+    return [table for table in tables if not isinstance(table, TableClause)]
 
 
 def _names(columns: Iterable[Any]) -> set[str]:

@@ -18,6 +18,7 @@ from sqlalchemy.engine import Dialect
 
 from .confining import ConfiningCompiler, Rules
 from .mapping import mapper_of_table, plain
+from .verbatim import CheckedNames, CheckedTypes, checked
 
 _PARAMETERS = "alfred_refs_owner"  # of a connection: what its statements' criteria compare with
 _CHECK = "alfred_refs_check"  # of a connection: looks at what a statement is about to write
@@ -83,10 +84,15 @@ def confined_dialect(dialect: Dialect, rules: Rules) -> Dialect:
     """
     kind: Any = type(dialect)
     compiler, context = kind.statement_compiler, kind.execution_ctx_cls
+    names = checked(CheckedNames, dialect.identifier_preparer, rules.refuse)
+    types = checked(CheckedTypes, dialect.type_compiler_instance, rules.refuse)
     made = {
         "statement_compiler": type(compiler.__name__, (ConfiningCompiler, compiler), {}),
         "execution_ctx_cls": type(context.__name__, (_Context, context), {}),
         "confined_by": rules,
+        # these are data descriptors, so that they go before what is in the state of both
+        "identifier_preparer": property(lambda _: names),
+        "type_compiler_instance": property(lambda _: types),
         # asked for by the class's own name
         "supports_statement_cache": kind.supports_statement_cache,
     }

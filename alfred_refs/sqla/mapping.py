@@ -30,6 +30,7 @@ from sqlalchemy.orm.mapped_collection import _AttrGetter, _PlainColumnGetter
 from sqlalchemy.orm.mapper import _all_registries
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.elements import BinaryExpression
+from sqlalchemy.sql.selectable import AliasedReturnsRows
 from sqlalchemy.util.langhelpers import Missing
 
 
@@ -127,6 +128,13 @@ def loaded_before(state: InstanceState[Any]) -> dict[str, Any]:
 def plain(table: Table) -> Table:
     """Return a table as it was declared: in a statement of the ORM it has annotations."""
     return table._deannotate()
+
+
+def table_behind(from_: Any) -> Table | None:
+    """Return the table that a statement means, though by an alias; `None`: it means no table."""
+    while isinstance(from_, AliasedReturnsRows):
+        from_ = from_.element
+    return plain(from_) if isinstance(from_, Table) else None
 
 
 def attributes_of(mapper: Mapper[Any], columns: Iterable[Any]) -> dict[Any, str]:
