@@ -299,6 +299,7 @@ def test_nobody_may_call_an_alias_as_ours_are(ann: RefSession) -> None:
     """It would stand for the criterion's own."""
     name = settled(Recipe.__table__).name
     for asked in (
+        select(aliased(Recipe, name=quoted_name(name.upper(), quote=False))),
         select(aliased(Recipe, name=name)),
         select(Line).join(aliased(Recipe, name=name)),
         select(select(Recipe).subquery(name)),
@@ -517,7 +518,7 @@ def test_a_quiet_look_raises_no_doubt(ann: RefSession, world: World) -> None:
 @pytest.mark.usefixtures("world")
 def test_functions_that_execute_are_known_in_any_letters(ann: RefSession) -> None:
     """PostgreSQL folds their names."""
-    for name in ("QUERY_TO_XML", "Table_To_Xml", "DBLINK_exec", "Set_Config"):
+    for name in ("QUERY_TO_XML", "Table_To_Xml", "DBLINK_exec", "Set_Config", "crosstab5"):
         with pytest.raises(UnconfinedError, match=name):
             ann.execute(select(getattr(func, name)("recipes")))
 
@@ -709,6 +710,11 @@ def test_no_cte_stands_for_a_table(ann: RefSession, world: World) -> None:
     ):
         with pytest.raises(UnconfinedError, match="a CTE by the name of table 'recipes'"):
             ann.execute(asked)
+    folded = select(literal(world.recipes["bob"]).label("id"), mine["user_id"]).cte(
+        quoted_name("RECIPES", quote=False)
+    )
+    with pytest.raises(UnconfinedError, match="'RECIPES' cannot be confined"):
+        ann.execute(select(Line.text, folded.c.id))
     other = select(literal(1).label("id")).cte("ingredients")  # of no owner
     assert ann.scalars(select(other.c.id)).all() == [1]
 
@@ -726,10 +732,11 @@ RAW_NAME = "(SELECT max(name) FROM recipes)"
         lambda name: select(select(Recipe.id).cte(name).c.id),
         lambda name: select(collate(Recipe.name, name)),
         lambda name: select(Function(name, 1)),
+        lambda _: select(Function(quoted_name("pg_catalog.query_to_xml", quote=False), "x")),
         lambda _: select(literal("1", INTERVAL(fields="second FROM recipes"))),
         lambda _: select(cast(Recipe.name, INTERVAL(fields="second), (SELECT 1"))),
     ],
-    ids=["column", "label", "alias", "cte", "collation", "function", "bind", "cast"],
+    ids=["column", "label", "alias", "cte", "collation", "function", "path", "bind", "cast"],
 )
 def test_what_is_rendered_as_it_is_names_no_tables(
     ann: RefSession, asked: Callable[[Any], Any]

@@ -30,9 +30,11 @@ _EXECUTING = {
     *("database_to_xml", "database_to_xmlschema", "database_to_xml_and_xmlschema"),
     *("cursor_to_xml", "cursor_to_xmlschema", "ts_stat", "ts_rewrite", "set_config"),
     "xpath_table",
-    *("crosstab", "crosstab2", "crosstab3", "crosstab4", "crosstab_hash", "connectby"),
+    *("connectby", "get_raw_page", "pg_stat_get_activity"),
     *("pg_read_file", "pg_read_binary_file", "lo_import", "lo_export", "lo_get", "loread"),
 }
+# and those whose names begin so
+_EXECUTING_ALL = ("dblink", "crosstab", "pg_logical_slot_")
 
 
 class StatementRules:
@@ -155,12 +157,13 @@ class StatementRules:
 
     def check_function(self, name: str) -> None:
         """Refuse a function that executes SQL."""
-        if name.lower() in _EXECUTING or name.lower().startswith("dblink"):
+        if name.lower() in _EXECUTING or name.lower().startswith(_EXECUTING_ALL):
             raise UnconfinedError(f"function {name!r}")
 
     def check_cte(self, name: str) -> None:
         """Refuse a CTE by the name of an owned table: criteria would read it for the table."""
-        if any(table.name == name and table.schema is None for table in self.belongings):
+        folded = name.lower()  # as PostgreSQL reads a name without quotes
+        if any(t.name.lower() == folded and t.schema is None for t in self.belongings):
             raise UnconfinedError(f"a CTE by the name of table {name!r}", "give it another name")
 
     def check_update(self, table: FromClause, names: Collection[str]) -> None:

@@ -19,7 +19,8 @@ from sqlalchemy.sql.selectable import (
     Values,
 )
 
-_OURS = re.compile(r"alfred_owner_[0-9a-f]{8}_")  # what our aliases begin with
+# what our aliases begin with; PostgreSQL folds a name without quotes
+_OURS = re.compile(r"alfred_owner_[0-9a-f]{8}_", re.IGNORECASE)
 _LONGEST = 63  # bytes of a name
 
 

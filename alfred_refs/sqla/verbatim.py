@@ -18,7 +18,7 @@ _HARMFUL = re.compile(
     r"|using|set)\b",
     re.IGNORECASE,
 )
-_NAME = re.compile(r"[\w$.]*")
+_NAME = re.compile(r"[\w$]*")  # with a point it might be a function's that is known without
 # as VARCHAR(5)[], INTERVAL DAY TO SECOND (3), "my type", geometry(POINT,4326)
 _TYPE = re.compile(r"""(?:[\w\s.\[\]]|"(?:[^"]|"")*"|\([\w\s,.'-]*\))*""")
 _NO_TYPE = re.compile(r"\b(from|where|union|intersect|except)\b", re.IGNORECASE)
