@@ -1,0 +1,161 @@
+"""Programs one after the other, each by an owner, and what came of them."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from alfred_refs import Conversation, RefRegistry, RefSession
+from alfred_refs.testing import MemoryStore
+from tests.walls import models
+from tests.walls.entities import Entities
+from tests.walls.inserts import Inserts
+from tests.walls.instances import Instances
+from tests.walls.judge import Spelling, made, run, verdict
+from tests.walls.models import ownership
+from tests.walls.queries import Queries
+from tests.walls.script import CLASSES, Program
+from tests.walls.world import OWNERS, become, contents
+from tests.walls.writes import Writes
+
+_OWNERSHIP = ownership()
+_IN_CONVERSATIONS = 0.15  # of all programs
+_KEYS = Spelling()
+_JUDGED = Spelling(way=lambda _: "fetch")
+
+
+@dataclass(slots=True)
+class Found:
+    """What programs came to.
+
+    Attributes:
+        done: how often what happened.
+        kinds: how often what was made use of.
+        wrong: what must not have happened, with the Python that was run.
+    """
+
+    done: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    ways: Counter[str] = field(default_factory=Counter)
+
+
+class Maker(Protocol):
+    """Makes programs by chance."""
+
+    def __init__(self, chance: random.Random) -> None: ...
+
+    def program(self) -> Program:
+        """Return one."""
+        ...
+
+
+Sessions = Callable[[Engine, int, Conversation | None], Session]
+
+
+def owned(engine: Engine, owner: int, conversation: Conversation | None) -> Session:
+    """Return a session of an owner."""
+    return RefSession(engine, owner=_OWNERSHIP.of(owner), conversation=conversation)
+
+
+class Refs:
+    """A conversation that an owner's session is in, in which every row has a ref.
+
+    Args:
+        owner: who is held to be talking.
+    """
+
+    def __init__(self, owner: int) -> None:
+        registry = RefRegistry(store=MemoryStore())
+        self.conversation = registry.conversation("chat", owner=str(owner))
+        self._refs: dict[tuple[str, int], str] = {}
+        for name in CLASSES:
+            if name not in ("Shelf", "Dog", "Cat"):
+                numbers = range(1, 14)
+                refs = self.conversation.refer_all(getattr(models, name), numbers)
+                self._refs |= {(name, n): ref for n, ref in zip(numbers, refs, strict=True)}
+        self._keys: dict[Any, int] = {ref: number for (_, number), ref in self._refs.items()}
+
+    def ref(self, name: str, number: int) -> Any:
+        """Return the ref of a row."""
+        return self._refs[_BASES.get(name, name), number]
+
+    def key(self, value: Any) -> Any:
+        """Return the key that a ref stands for, and anything else as it is."""
+        if not isinstance(value, str) or "_" not in value:
+            return value
+        if value in self._keys:
+            return self._keys[value]
+        known = {entry.ref for entry in self.conversation.entries()}
+        return self.conversation.resolve(value) if value in known else value
+
+
+_BASES = {"Dog": "Animal", "Cat": "Animal"}
+
+
+def program_of(chance: random.Random) -> Program:
+    """Return any program."""
+    kinds: list[type[Maker]] = [Queries, Entities, Writes, Inserts, Instances]
+    return chance.choices(kinds, [4, 2, 2, 1.2, 1.2])[0](chance).program()
+
+
+class Campaign:
+    """Runs programs.
+
+    Args:
+        engine: of a database that `world.make()` has filled.
+        seed: of all choices.
+        session: gives the sessions that are judged.
+    """
+
+    def __init__(self, engine: Engine, seed: int, session: Sessions = owned) -> None:
+        self._engine = engine
+        self._seed = seed
+        self._session = session
+        self.found = Found()
+        with engine.connect() as connection:
+            self._before = contents(connection)
+
+    def run(self, calls: int, first: int = 0) -> Found:
+        """Run so many programs, beginning with the one of a number."""
+        for number in range(first, first + calls):
+            self._run(number)
+        return self.found
+
+    def _run(self, number: int) -> None:
+        chance = random.Random(f"{self._seed}-{number}")  # noqa: S311  # choices, not secrets
+        owner = chance.choice([*OWNERS.values()])
+        program = program_of(chance)
+        try:
+            names = made(program, _KEYS)
+        except Exception as error:  # noqa: BLE001  # SQLAlchemy makes no such statement
+            self.found.done[f"not made: {type(error).__name__}: {str(error)[:50]}"] += 1
+            return
+        plain = Session(self._engine)
+        become(plain, owner)
+        judged = run(program, plain, _JUDGED, names)
+        refs = Refs(owner) if chance.random() < _IN_CONVERSATIONS else None
+        if refs is None:
+            # the same statement, as it is executed for one owner after the other
+            walled = run(program, self._session(self._engine, owner, None), _KEYS, names)
+        else:
+            session = self._session(self._engine, owner, refs.conversation)
+            walled = run(program, session, Spelling(refs.ref, refs.key))
+        what, wrong = verdict(program, walled, judged, self._before)
+        if refs is not None and walled.error is not None:
+            # how refs are translated is judged by others: here, by whose rows they are
+            what, wrong = f"in a conversation: {type(walled.error).__name__}", None
+        self._tell(program, f"{self._seed}-{number} owner {owner}", what, wrong)
+
+    def _tell(self, program: Program, name: str, what: str, wrong: str | None) -> None:
+        self.found.done[what] += 1
+        self.found.kinds.update(program.kinds)
+        if wrong is not None:
+            self.found.ways[wrong[:70]] += 1
+            self.found.wrong.append(" ".join(f"{name}: {wrong}: {program.source}".split()))

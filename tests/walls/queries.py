@@ -1,0 +1,176 @@
+"""Reads of columns and expressions: selects of every kind, groups, unions, and what is refused."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from tests.walls.script import Program, Source
+from tests.walls.selects import Selects
+
+
+class Queries:
+    """Makes reads of columns.
+
+    Args:
+        chance: what all choices are made by.
+    """
+
+    def __init__(self, chance: random.Random) -> None:
+        self._selects = Selects(chance)
+        self._script = self._selects.script
+
+    def program(self) -> Program:
+        """Return a read."""
+        return self._script.program_of(
+            {self.rows: 8, self.aggregates: 3, self.compound: 3, self.refused: 0.6}
+        )
+
+    def rows(self) -> Program:
+        """Columns and expressions of any sources."""
+        script = self._script
+        froms, joined = self._selects.froms()
+        codes = [
+            self._selects.conditions.column(froms).code
+            for _ in range(script.chance.randrange(1, 4))
+        ]
+        codes += [self._expression(froms)] if script.often(0.4) else []
+        whole = [source for source in froms if source.code.isidentifier()]
+        if whole and script.often(0.2):
+            codes = [script.chance.choice(whole).code]
+        code = f"select({', '.join(codes)}){joined}"
+        code += f".where({self._selects.conditions.any(froms)})" if script.often(0.6) else ""
+        code, ordered = self._end(code, froms)
+        code += self._selects.locked(froms)
+        return self._script.program(code, "result = session.execute(statement)", ordered=ordered)
+
+    def _end(self, code: str, froms: Sequence[Source]) -> tuple[str, bool]:
+        """Order rows, and leave some out, if they have one order."""
+        script = self._script
+        order = [column for source in froms for column in source.order]
+        if not order or any(not source.order for source in froms) or script.often(0.5):
+            return (code + ".distinct()" if script.often(0.1) else code), False
+        if script.often(0.1):
+            code += f".distinct({order[0]})"
+        else:
+            script.chance.shuffle(order)
+        code += f".order_by({', '.join(order)})"
+        if script.often(0.3):
+            code += f".limit({script.chance.randrange(1, 6)})"
+            code += f".offset({script.chance.randrange(3)})" if script.often(0.3) else ""
+        return code, True
+
+    def _expression(self, froms: Sequence[Source]) -> str:
+        script = self._script
+        column, number = (
+            self._selects.conditions.column(froms),
+            self._selects.conditions.column(froms, "int"),
+        )
+        order = [c for source in froms for c in source.order] or [column.code]
+        over = f"partition_by={number.code}, order_by=[{', '.join(order)}]"
+        tables = [
+            s.code for s in froms if s.columns and s.columns[0].code.startswith(f"{s.code}.c.")
+        ]
+        choices = [
+            f"func.row_number().over({over})",
+            f"func.lag({column.code}).over({over})",
+            f"func.count({column.code}).over(partition_by={number.code})",
+            f"case(({self._selects.conditions.any(froms)}, {column.code}), else_=None)",
+            f"func.coalesce({column.code}, {column.code})",
+            self._selects.conditions.scalar(froms, "int"),
+            f"exists(select(1).where({self._selects.conditions.any(froms)}))",
+            f"tuple_({number.code}, {column.code}) == tuple_({number.code}, {column.code})",
+            f"Bundle('both', {column.code}, {number.code})",
+            f"func.array(select({self._related()}).scalar_subquery())",
+            *(f"func.to_jsonb({name}.table_valued())" for name in tables),
+            *(f"func.row_to_json({name}.table_valued())" for name in tables),
+        ]
+        return script.chance.choice(choices)
+
+    def _related(self) -> str:
+        source = self._selects.sources.alias()
+        return f"func.max({self._selects.conditions.column([source]).code})"
+
+    def aggregates(self) -> Program:
+        """Groups, with conditions on them."""
+        script = self._script
+        froms, joined = self._selects.froms()
+        by, column = self._selects.conditions.column(froms), self._selects.conditions.column(froms)
+        number = self._selects.conditions.column(froms, "int")
+        function = script.chance.choice([
+            "func.count()", f"func.count({column.code}.distinct())", f"func.max({column.code})",
+            f"func.sum({number.code})",
+            f"func.count({column.code}).filter({self._selects.conditions.any(froms)})",
+            f"func.array_agg(postgresql.aggregate_order_by({column.code}, {column.code}))",
+            f"func.percentile_disc(0.5).within_group({number.code})",
+            "func.count(1)",
+        ])  # fmt: skip
+        code = f"select({by.code}, {function}){joined}"
+        code += f".where({self._selects.conditions.any(froms)})" if script.often(0.4) else ""
+        grouping = script.chance.choice([by.code, by.code, f"func.rollup({by.code})"])
+        code += f".group_by({grouping})"
+        if script.often(0.3):
+            code += f".having(func.count({column.code}) >= {script.chance.randrange(3)})"
+        return self._script.program(code, "result = session.execute(statement)")
+
+    def refused(self) -> Program:
+        """What tells no tables, or executes what it is told."""
+        script = self._script
+        name = script.chance.choice([
+            "text('select id, name from recipes')",
+            "select(Recipe).from_statement(text('select * from recipes'))",
+            "select(text('name')).select_from(text('recipes'))",
+            "select(text('(select max(name) from recipes)'))",
+            "select(literal_column('name')).select_from(Recipe)",
+            "select(func.query_to_xml('select * from recipes', True, True, ''))",
+            "select(Recipe.id, Recipe.name.label(quoted_name('x, (select 1)', quote=False)))",
+            "select(column(quoted_name('(select max(name) from recipes)', quote=False)))",
+            "select(aliased(Recipe, name=quoted_name('r, recipes as r2', quote=False)).id)",
+            "select(Recipe.id).prefix_with(text('all (select max(name) from recipes),'))",
+            "select(Recipe.id).with_statement_hint('union select id from recipes')",
+            "select(Recipe.id).suffix_with('union select id from recipes')",
+            "select(collate(Recipe.name, quoted_name('\"C\", (select 1)', quote=False)))",
+            "select(Recipe.id).where(Recipe.name.op(') or (')('x'))",
+            "select(cast('recipes', postgresql.REGCLASS))",
+            "select(extract('year from now()), (select 1', func.now()))",
+            "select(Secret)",
+            "select(literal('1', postgresql.INTERVAL(fields='second from recipes')))",
+            "select(getattr(func, 'x(1), (select 2')(1))",
+            "select(Function(quoted_name('pg_sleep(0), query_to_xml', quote=False), 1))",
+            "update(Recipe.__table__.join(Line.__table__)).values(minutes=1)",
+            "schema.CreateTable(Secret.__table__)",
+            "select(Recipe.id).with_hint(Recipe, 'ONLY')",
+            "select(func.set_config('app.owner', '2', True))",
+            "update(aliased(Plan)).values(recipe_id=2)",
+        ])  # fmt: skip
+        return self._script.program(name, "result = session.execute(statement)")
+
+    def compound(self) -> Program:
+        """Unions and their kin, of classes, of columns, and as what classes are read from."""
+        script = self._script
+        op = script.chance.choice(["union", "union_all", "intersect", "except_"])
+        if script.often(0.5):
+            name = script.chance.choice(["Recipe", "Plan", "Line", "Dog"])
+            one, other = self._selects.sources.mapped(name), self._selects.sources.alias(name)
+            some = [
+                f"select({s.code}).where({self._selects.conditions.any([s])})"
+                for s in (one, other)
+            ]
+            made = script.put(f"{op}({', '.join(some)})", "u")
+            if script.often(0.5):
+                code = f"select({name}).from_statement({made})"
+            else:
+                alias = script.put(f"aliased({name}, {made}.subquery())", "e")
+                code = f"select({alias})"
+            return self._script.program(code, "result = session.scalars(statement).unique()")
+        kinds = script.chance.choice([["int"], ["int", "str"]])
+        both = [self._selects.select(kinds=kinds) for _ in range(3)]
+        columns = both[0][1]
+        code = f"{op}({both[0][0]}, {both[1][0]})"
+        if script.often(0.3):
+            code = f"union_all({code}, {both[2][0]})"
+        ordered = script.often(0.4)
+        if ordered:
+            places = ", ".join(f"text('{n}')" for n, _ in enumerate(columns, start=1))
+            code += f".order_by({places})"
+        return self._script.program(code, "result = session.execute(statement)", ordered=ordered)

@@ -1,0 +1,179 @@
+"""Python that is written piece by piece: columns, elements of a FROM, and lines before them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from sqlalchemy import Integer, String, Table, inspect
+from sqlalchemy.orm import RelationshipProperty
+
+from tests.walls import models
+
+T = TypeVar("T")
+
+CLASSES = (
+    *("Recipe", "Recipe", "Recipe", "Line", "Line", "Remark", "Plan", "Plan", "User", "Tag"),
+    *("OldPlan", "OldLine", "Animal", "Dog", "Cat", "Shelf", "Jar"),
+)
+LINKS = ("recipe_tags", "recipe_links")
+TEXTS = ("ann", "bob", "cid", "all", "ann 1", "all 4", "bob5", "on all", "%")
+# names that mean something to somebody
+NAMES = ("x", "recipes", "lines", "plans", "counted", "t", "Recipes", "anon_1", "users", "param_1")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column, as Python writes it.
+
+    Attributes:
+        code: the same.
+        kind: `int` or `str`.
+        entity: the class whose rows it names by their key, if it does.
+    """
+
+    code: str
+    kind: str
+    entity: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An element of a FROM, as Python writes it.
+
+    Attributes:
+        code: the same.
+        columns: those that it has.
+        order: the columns that put its rows in one order; none: nobody can tell.
+        class_: the class that it is mapped by.
+        has_entity: whether it may be selected whole.
+    """
+
+    code: str
+    columns: Sequence[Column]
+    order: Sequence[str] = ()
+    class_: str | None = None
+    has_entity: bool = False
+
+    @property
+    def relationships(self) -> Sequence[RelationshipProperty[Any]]:
+        """The relationships of its class."""
+        if self.class_ is None or not self.has_entity:
+            return ()
+        return list(inspect(getattr(models, self.class_)).relationships)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is run, as Python.
+
+    Attributes:
+        lines: what makes a statement; they need no session.
+        run: what is done with it, on `session`; the last line gives `result` what came of it.
+        kinds: what it makes use of.
+        ordered: whether the rows come in one order.
+        writes: whether it may change rows.
+    """
+
+    lines: Sequence[str]
+    run: Sequence[str]
+    kinds: Sequence[str] = ()
+    ordered: bool = False
+    writes: bool = False
+
+    @property
+    def source(self) -> str:
+        """The whole, to be read."""
+        return "; ".join((*self.lines, *self.run))
+
+
+@dataclass(slots=True)
+class Script:
+    """The Python that has been written so far, and the chance that it follows.
+
+    Attributes:
+        chance: what all choices are made by.
+        lines: what comes before.
+        kinds: what has been made use of, to be counted.
+        depth: how deep what is being written is nested.
+    """
+
+    chance: random.Random
+    lines: list[str] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    depth: int = 0
+    _last: int = 0
+
+    def put(self, code: str, stem: str = "x") -> str:
+        """Write a line that gives a name to something, and return the name."""
+        self._last += 1
+        name = f"{stem}{self._last}"
+        self.lines.append(f"{name} = {code}")
+        return name
+
+    def label(self) -> str:
+        """Return a label that no other column has."""
+        self._last += 1
+        return f"c{self._last}"
+
+    def often(self, part: float = 0.7) -> bool:
+        """Choose the one of two, for the most part."""
+        return self.chance.random() < part
+
+    def any(self, *makers: Callable[[], T]) -> T:
+        """Do one of several things."""
+        return self._count(self.chance.choice(makers))
+
+    def program_of(self, makers: Mapping[Callable[[], Program], float]) -> Program:
+        """Make one of several programs, by their weights."""
+        [maker] = self.chance.choices([*makers], [*makers.values()])
+        return self._count(maker)
+
+    def _count(self, maker: Callable[[], T]) -> T:
+        self.kinds.append(getattr(maker, "__name__", "?").strip("_"))
+        return maker()
+
+    def program(self, code: str, run: str, *, ordered: bool = False) -> Program:
+        """Return a program that runs a statement, once what is written so far is."""
+        lines = [*self.lines, f"statement = {code}"]
+        return Program(lines, [run], list(self.kinds), ordered)
+
+
+def columns_of(name: str, prefix: str, *, core: bool = False) -> list[Column]:
+    """Return the columns of a class or table, under what they are reached by."""
+    found = getattr(models, name)
+    table: Table = found if isinstance(found, Table) else inspect(found).local_table
+    if core or isinstance(found, Table):
+        return [Column(f"{prefix}.{c.key}", _kind(c), _entity(c)) for c in table.columns]
+    return [
+        Column(f"{prefix}.{attr.key}", _kind(attr.columns[0]), _entity(attr.columns[0]))
+        for attr in inspect(found).column_attrs
+        if attr.key != "extra" and isinstance(attr.columns[0].type, Integer | String)
+    ]
+
+
+def _kind(column: Any) -> str:
+    return "int" if isinstance(column.type, Integer) else "str"
+
+
+_BY_TABLE = {inspect(getattr(models, name)).local_table: name for name in CLASSES if name != "Cat"}
+
+
+def _entity(column: Any) -> str | None:
+    table = getattr(column, "table", None)
+    if not isinstance(table, Table):
+        return None
+    for element in column.foreign_keys:
+        return _entity(element.column)
+    if column.primary_key and len(table.primary_key) == 1:
+        return _BY_TABLE.get(table)
+    return None
+
+
+def keys_of(name: str, prefix: str) -> list[str]:
+    """Return what orders the rows of a class or table."""
+    found = getattr(models, name)
+    table = found if isinstance(found, Table) else inspect(found).mapper.base_mapper.local_table
+    return [f"{prefix}.{column.key}" for column in table.primary_key]
