@@ -168,7 +168,7 @@ class Conditions:
         return self._script.chance.choice([
             f"{column.code}.op('IS DISTINCT FROM')(None)",
             f"{column.code}.op('=')({self.value(column)})",
-            "text('1 = 1 or 2 > 3')",
+            *["text('1 = 1 or 2 > 3')"] * 3,
             "text('true or exists (select from recipes)')",
             "literal_column('1') == 1",
             "literal_column('(select max(id) from recipes)') > 1",

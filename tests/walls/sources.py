@@ -156,9 +156,12 @@ class Sources:
     def named_cte(self) -> Source:
         """Return a CTE by the name of a table, of rows that are not in it."""
         script = self._script
-        name = script.chance.choice(["recipes", "lines", "plans", "animals", "shelves"])
-        owner = script.chance.choice([1, 2, 3, 4])
-        rows = script.put("func.generate_series(1, 13).table_valued('n', name='g')", "g")
+        # of recipes and lines is asked whose others are
+        name = script.chance.choice(["recipes", "recipes", "recipes", "lines", "plans", "animals"])
+        owner = script.chance.choice([1, 2, 3])
+        rows = script.put(
+            "func.generate_series(1, 13).table_valued('n', name='g').render_derived()", "g"
+        )
         made = (
             f"select({rows}.c.n.label('id'), literal({owner}).label('user_id'), "
             f"{rows}.c.n.label('recipe_id'), {rows}.c.n.label('line_id'), "
@@ -231,12 +234,12 @@ class Sources:
         """Return what a function makes."""
         script = self._script
         code = script.chance.choice([
-            "func.generate_series(1, 12).table_valued('n')",
+            "func.generate_series(1, 12).table_valued('n').render_derived()",
             "func.generate_series(2, 9).table_valued(column('n', Integer)).render_derived()",
             "func.unnest(postgresql.array([1, 2])).table_valued('n').render_derived()",
             "func.unnest(array([3, 5])).table_valued('n', with_ordinality='o').render_derived()",
         ])  # fmt: skip
-        name = script.put(f"{code}.alias({script.label()!r})" if ".render" not in code else code)
+        name = script.put(code)
         return Source(name, [Column(f"cast({name}.c.n, Integer)", "int")], [f"{name}.c.n"])
 
     def elements(self) -> Source:

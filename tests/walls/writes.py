@@ -57,7 +57,7 @@ class Writes:
 
     def _table(self, name: str) -> tuple[str, Source]:
         code = f"{name}.__table__"
-        if self._script.often(0.4):
+        if self._script.often(0.6):
             code = self._script.put(f"{code}.alias()", "t")
         columns = columns_of(name, f"{code}.c", core=True)
         return code, Source(code, columns)
@@ -83,7 +83,9 @@ class Writes:
 
     def by_keys(self) -> Program:
         """Many rows, each by its primary key."""
-        name = self._chance.choice(["Recipe", "Line", "Plan", "Remark", "Dog", "Cat", "Shelf"])
+        name = self._chance.choice(
+            ["Recipe", "Line", "Plan", "Remark", "Dog", "Dog", "Cat", "Shelf"]
+        )
         key = self._chance.choice(PLAIN[name])
         rows = []
         mine = self._chance.randrange(1, 4)
