@@ -23,6 +23,7 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    and_,
     cast,
     collate,
     column,
@@ -33,6 +34,7 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    literal_column,
     quoted_name,
     select,
     text,
@@ -53,7 +55,16 @@ from alfred_refs import (
 from alfred_refs.owners.belongings import belongings_of
 from alfred_refs.sqla.froms import settled
 from tests.fix_owned import World
-from tests.owned import Animal, Dog, Ingredient, Line, Plan, Recipe, recipe_links, recipe_tags
+from tests.owned import (
+    Animal,
+    Dog,
+    Ingredient,
+    Line,
+    Plan,
+    Recipe,
+    recipe_links,
+    recipe_tags,
+)
 
 RAW = text("SELECT name FROM recipes")
 
@@ -815,3 +826,32 @@ def test_a_table_is_told_from_one_of_its_name_in_a_schema(schemas: Engine) -> No
                     made.on_conflict_do_update(index_elements=["id"], set_=setting, **given)
                 )
     Local.metadata.drop_all(schemas)
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.filterwarnings("ignore:.* cartesian product")
+@pytest.mark.parametrize("harmless", [text("true OR true"), literal_column("true OR true")])
+def test_a_text_with_or_undoes_no_criterion(
+    ann: RefSession, plainly: Callable[[Any], list[Any]], harmless: Any
+) -> None:
+    """Alone or beside others, wherever criteria are added to what a statement demands."""
+    for demanded in (harmless, and_(true() == true(), harmless)):
+        for asked in (
+            select(Plan.code).where(demanded),
+            select(Plan.code).where(Plan.day > 0, demanded),
+            select(Plan.code).select_from(Ingredient).outerjoin(Plan, demanded),
+            select(Plan.code).select_from(Ingredient).join(Plan, demanded),
+            select(Plan.code).select_from(Ingredient).join(Plan, demanded, full=True),
+            update(Plan).where(demanded).values(day=7).returning(Plan.code),
+            update(Plan).where(Ingredient.id.is_not(None), demanded).values(day=7)
+            .returning(Plan.code),
+        ):  # fmt: skip
+            assert set(ann.scalars(asked)) <= {"ann", None}
+        made = upsert(Plan).values(code="bob")
+        ann.execute(
+            made.on_conflict_do_update(
+                index_elements=["code"], set_={"day": 9}, where=and_(Plan.day > 0, demanded)
+            )
+        )
+        ann.commit()
+        assert sorted(plainly(select(Plan.day))) == [1, 7]

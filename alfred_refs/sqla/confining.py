@@ -329,6 +329,17 @@ class ConfiningCompiler:
         return super().get_statement_hint_text(hints)  # type: ignore[misc]
 
 
+class _Demanded(Grouping[bool]):
+    """What a statement demands, in parentheses that stay.
+
+    A `Grouping` passes for what is in it: by its operator, `and_()` would take the parentheses
+    from another `and_()`, and a text with OR in there would undo what stands beside.
+    """
+
+    inherit_cache = True
+    operator: Any = None
+
+
 def _both(
     given: Iterable[ColumnElement[bool]], criteria: Iterable[ColumnElement[bool]]
 ) -> tuple[ColumnElement[bool], ...]:
@@ -337,7 +348,7 @@ def _both(
     A text with OR in it, which SQLAlchemy puts beside others as it is, would undo them.
     """
     demanded = [*given]
-    return (*([Grouping(and_(*demanded))] if demanded else []), *criteria)
+    return (*([_Demanded(and_(*demanded))] if demanded else []), *criteria)
 
 
 def _written_by(statement: Any) -> Any:

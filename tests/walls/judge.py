@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy
 from sqlalchemy import Result, Row, event, inspect, orm, quoted_name
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, ProgrammingError
 from sqlalchemy.orm import Session
 
 from alfred_refs.errors import RefError
@@ -215,7 +215,10 @@ def _failed(error: Exception, judged: Outcome) -> Verdict:
     if judged.error is None:
         return f"failed: {name}", f"{name}: {str(error)[:500]} where policies have none"
     other, told = _kind(judged.error), str(judged.error)
-    if other not in (name, "InsufficientPrivilege") and _CANNOT not in told:
+    # PostgreSQL may meet another of the mistakes of a statement first
+    is_like = isinstance(error, ProgrammingError) and isinstance(judged.error, ProgrammingError)
+    is_like |= other in {name, "InsufficientPrivilege"}
+    if not is_like and _CANNOT not in told:
         both = f"{name} where policies have {other}: {str(error)[:300]} / {told[:300]}"
         return f"failed: {name}", both
     return f"failed as by policies: {name}", None
