@@ -7,7 +7,7 @@ from those that it only makes something of: `coalesce(recipes.id, :x)` is one of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -309,14 +309,23 @@ def positions(element: Any) -> list[list[Any]]:
         case Grouping() | ScalarSelect() | SelectStatementGrouping():
             return positions(element.element)
         case CompoundSelect():
-            several = [positions(each) for each in element.selects]
-            return [[e for each in at for e in each] for at in zip(*several, strict=True)]
+            return _together([positions(each) for each in element.selects])
         case SelectBase():
             return [[column] for column in element.selected_columns]
         case ScalarValues():
             return sqla.places_of(element)
         case _:
             return [[element]]
+
+
+def _together(several: Sequence[list[list[Any]]]) -> list[list[Any]]:
+    """Return what stands at each position of a union: all at one where they do not tell which.
+
+    A joined subclass and its alias tell the same columns of theirs in two ways.
+    """
+    if len({*map(len, several)}) > 1:
+        return [[element for each in several for at in each for element in at]]
+    return [[element for each in at for element in each] for at in zip(*several, strict=True)]
 
 
 def is_array(element: Any) -> bool:

@@ -83,6 +83,8 @@ def inputs_of(
         meetings.read_opaque(element)
     for part in sqla.out_of_reach(statement):
         meetings.refuse_in(part)
+    for parameter in sqla.not_replaced(statement, parameters):
+        meetings.refuse(parameter)
     meetings.check(parameters)
     slots, types = meetings.slots, meetings.types
     columns, ordered = columns_of(statement)

@@ -20,9 +20,9 @@ from sqlalchemy import (
     Column,
     ColumnClause,
     Executable,
+    FromClause,
     FunctionElement,
     Null,
-    Table,
     Tuple,
 )
 from sqlalchemy.dialects.postgresql import array
@@ -129,9 +129,13 @@ class Meetings:
             self.read(element)
             self.read_opaque(element)
         for parameter in (e for e in elements if isinstance(e, BindParameter)):
-            slots = self._taken.get(parameter.key, ())
-            for column in itertools.chain.from_iterable(map(_columns_in, slots)):
-                self._refuse(parameter, column)
+            self.refuse(parameter)
+
+    def refuse(self, parameter: BindParameter[Any]) -> None:
+        """Take in that a parameter cannot be translated."""
+        slots = self._taken.get(parameter.key, ())
+        for column in itertools.chain.from_iterable(map(_columns_in, slots)):
+            self._refuse(parameter, column)
 
     def check(self, parameters: Sequence[BindParameter[Any]]) -> None:
         """Refuse what can be told without the values of an execution.
@@ -346,7 +350,7 @@ def columns_of(statement: Executable) -> tuple[dict[str, Any], list[Any]]:
     if not isinstance(statement, UpdateBase):
         return {}, []
     table, mapper = sqla.written_by(statement)
-    ordered = list(table.c) if isinstance(table, Table) else []
+    ordered = list(table.c) if isinstance(table, FromClause) else []  # of an alias, too
     attributes = () if mapper is None else mapper.column_attrs
     return {
         **(dict(table.c.items()) if ordered else {}),

@@ -5,6 +5,7 @@ series.
 """
 
 from .copies import (
+    not_replaced as not_replaced,
     stand_in_where as stand_in_where,
     with_conflict_values as with_conflict_values,
     with_many_values as with_many_values,

@@ -7,7 +7,9 @@ from typing import Any, cast
 
 from sqlalchemy import (
     BindParameter,
+    Delete,
     Executable,
+    Update,
 )
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.cache_key import HasCacheKey
@@ -17,8 +19,10 @@ from sqlalchemy.sql.selectable import AliasedReturnsRows
 from sqlalchemy.types import TypeEngine
 from sqlalchemy.util import immutabledict
 
-from .parameters import put_value
+from .parameters import parameter_value, put_value
 from .statements import elements_of, shape_of
+
+_TRIED = object()  # a value that no parameter has
 
 
 def stand_in_where(statement: Executable, parameters: Iterable[BindParameter[Any]]) -> bool:
@@ -149,6 +153,19 @@ def _aliases_without(statement: Executable, values: Mapping[str, Any]) -> Iterat
 
 def _has_any(element: Any, values: Mapping[str, Any]) -> bool:
     return any(getattr(part, "key", None) in values for part in visitors.iterate(element))
+
+
+def not_replaced(
+    statement: Executable, parameters: Sequence[BindParameter[Any]]
+) -> Iterator[BindParameter[Any]]:
+    """Yield the parameters that `with_values` does not reach, as a trial shows.
+
+    They are in a CTE that an UPDATE or DELETE reads from, and does not list.
+    """
+    if isinstance(statement, Update | Delete):
+        copy = with_values(statement, {p.key: _TRIED for p in parameters})
+        left = {p.key for p in shape_of(copy)[1] if parameter_value(p) is not _TRIED}
+        yield from (parameter for parameter in parameters if parameter.key in left)
 
 
 def with_value(statement: Executable, name: Any, value: Any) -> Executable:

@@ -21,7 +21,7 @@ from sqlalchemy.sql import elements, visitors
 from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.elements import ClauseElement
 from sqlalchemy.sql.lambdas import LambdaElement
-from sqlalchemy.sql.selectable import AliasedReturnsRows, FromClause, ScalarValues
+from sqlalchemy.sql.selectable import AliasedReturnsRows, FromClause, ScalarValues, TableClause
 
 
 def shape_of(statement: Executable) -> tuple[Hashable | None, Sequence[BindParameter[Any]]]:
@@ -48,15 +48,22 @@ def shape_of(statement: Executable) -> tuple[Hashable | None, Sequence[BindParam
 def elements_of(statement: Executable | ClauseElement) -> Iterator[Any]:
     """Yield every element of a statement, those of its subqueries and CTEs included.
 
-    SQLAlchemy's own traversal does not look into lists of records, and in 2.0 not into the end
-    of an upsert.
+    SQLAlchemy's own traversal does not look into lists of records, in 2.0 not into the end of an
+    upsert, and in writes not into what they read from by a column alone.
     """
     if not isinstance(statement, ClauseElement):
         return
-    for element in visitors.iterate(statement):
-        yield element
-        for expression in _passed_over_in(element):
-            yield from elements_of(expression)
+    seen: dict[int, Any] = {}
+    waiting: list[ClauseElement] = [statement]
+    while waiting:
+        for element in visitors.iterate(waiting.pop()):
+            yield element
+            seen[id(element)] = element
+            waiting += _passed_over_in(element)
+            table = getattr(element, "table", None)
+            if isinstance(table, FromClause) and not isinstance(table, TableClause):
+                waiting.append(table)
+        waiting = [each for each in waiting if id(each) not in seen]
 
 
 def is_opaque(element: Any) -> bool:
