@@ -143,13 +143,18 @@ platters, tools, knives = (Base.metadata.tables[name] for name in ("platters", "
 REFUSE = """
 create function refuse(id uuid, chef integer) returns boolean language plpgsql as $$
 begin
-  raise exception 'dish % is closed', id using detail = 'its chef is ' || chef, hint = id::text;
+  raise exception 'dish % is closed', id using
+    detail = 'its chef is ' || chef, hint = 'ask ' || chef;
 end $$
 """
 TRIGGER = """
 create function check_dish() returns trigger language plpgsql as $$
 begin
-  if new.name = 'refuse' then perform refuse(new.id, new.chef_id); end if;
+  if new.name = 'refuse' then
+    execute format('select refuse(%L, %s)', new.id, new.chef_id);
+  elsif new.name = 'misspell' then
+    execute format('select misspelt from platters where chef_id = %s', new.chef_id);
+  end if;
   return new;
 end $$;
 create trigger check_dish before insert or update on platters
@@ -370,6 +375,12 @@ CASES: dict[str, tuple[Work, type[Exception], str, str]] = {
         DBAPIError,
         "P0001",
         "dish platter_1 is closed",
+    ),
+    "a statement that a trigger makes": (
+        lambda s: flush(s, Platter(id=UNKNOWN, name="misspell", chef_id="chef_1")),
+        DBAPIError,
+        "42703",
+        'column "misspelt" does not exist',
     ),
     "many": (
         lambda s: s.execute(
@@ -693,6 +704,45 @@ def test_rows_returned_that_match_no_record_show_no_key(session: RefSession) -> 
         ).all()
 
     assert shows_no_key(caught.value)
+
+
+FETCHES: list[Callable[[Any], Any]] = [
+    lambda result: result.all(),
+    lambda result: result.first(),
+    lambda result: result.scalars().all(),
+    lambda result: result.mappings().one(),
+    lambda result: list(result.partitions(1)),
+    lambda result: [*result],
+]
+
+
+@pytest.mark.parametrize("fetch", FETCHES)
+@pytest.mark.parametrize("size", [None, 1])
+def test_a_type_that_cannot_read_a_key_does_not_show_it(
+    session: RefSession, fetch: Callable[[Any], Any], size: int | None
+) -> None:
+    """It raises while rows are fetched: of a table, and of a write."""
+
+    class Picky(TypeDecorator[uuid.UUID]):
+        impl = Uuid
+        cache_ok = True
+
+        @property
+        def python_type(self) -> type[Any]:
+            return uuid.UUID
+
+        def process_result_value(self, value: Any, _: Any) -> Any:
+            raise ValueError(f"{value} is not one of ours")
+
+    knobs = Table("knobs", MetaData(), Column("id", Picky, primary_key=True), Column("n", Integer))
+    session.connection().execute(CreateTable(knobs))
+    for statement in (insert(knobs).values(id=KNOWN).returning(knobs.c.id), select(knobs.c.id)):
+        is_read = statement.is_select
+        options: Any = {} if size is None or not is_read else {"yield_per": size}
+        result = session.execute(statement, execution_options=options)
+        with pytest.raises(ValueError, match="is not one of ours") as caught:
+            fetch(result)
+        assert shows_no_key(caught.value)
 
 
 def test_an_update_of_a_row_that_is_gone_says_so(kitchen: Engine, session: RefSession) -> None:

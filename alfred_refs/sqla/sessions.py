@@ -267,8 +267,8 @@ class WatchedSession(Session):
 
 
 def _watched_rows(result: Any, see: See, intake: Intake) -> Any:
-    """Have seen what is raised while the ORM makes rows of a result: chunk by chunk."""
-    if type(result) is ChunkedIteratorResult:
+    """Have seen what is raised while rows are made: by the ORM, or of keys that a type reads."""
+    if isinstance(result, ChunkedIteratorResult):
         chunks = result.chunks
 
         def watched(size: int | None) -> Iterator[Rows]:
