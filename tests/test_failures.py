@@ -743,6 +743,7 @@ def test_a_type_that_cannot_read_a_key_does_not_show_it(
         with pytest.raises(ValueError, match="is not one of ours") as caught:
             fetch(result)
         assert shows_no_key(caught.value)
+        result.close()
 
 
 def test_an_update_of_a_row_that_is_gone_says_so(kitchen: Engine, session: RefSession) -> None:
