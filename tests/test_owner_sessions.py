@@ -194,12 +194,12 @@ def test_refs_and_owners_go_together(talking: RefSession, world: World) -> None:
 def test_a_ref_of_a_foreign_row_names_nothing_here(
     talking: RefSession, talk: Conversation, world: World
 ) -> None:
-    """It stays what it was, and is no more than a row that is not there; it is not called gone."""
+    """It stays what it was, and is not called gone, as one of a row that is not there is."""
     foreign = talk.refer(Recipe, world.recipes["bob"])
     nothing = talk.refer(Recipe, uuid.uuid4())
+    assert talking.get(Recipe, foreign) is None
+    assert talking.scalars(select(Recipe).where(Recipe.id == foreign)).all() == []
     for ref in (foreign, nothing):
-        assert talking.get(Recipe, ref) is None
-        assert talking.scalars(select(Recipe).where(Recipe.id == ref)).all() == []
         talking.add(Plan(recipe_id=ref))
         with pytest.raises(ForeignRowError) as caught:
             talking.flush()
@@ -212,6 +212,8 @@ def test_a_ref_of_a_foreign_row_names_nothing_here(
     talking.execute(update(Recipe).where(Recipe.id == foreign).values(name="x"))
     talking.commit()
     assert talk.resolve(foreign) == world.recipes["bob"]
+    with pytest.raises(GoneRefError, match=f"{nothing!r} was deleted and cannot be used"):
+        talking.get(Recipe, nothing)
 
 
 def test_a_foreign_row_that_was_loaded_is_not_called_gone(

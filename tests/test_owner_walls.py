@@ -700,6 +700,10 @@ def test_rows_are_locked_that_may_be_written(ann: RefSession, world: World) -> N
         select(Recipe.name).join(Line).with_for_update(of=Line): ["ann"],
         select(Recipe.name).outerjoin(Plan).with_for_update(of=Recipe): ["ann"],
         select(alias.name).join(Plan, true()).with_for_update(of=Plan): ["all", "ann"],
+        select(alias.name)
+        .join(Plan, Plan.day == alias.minutes, full=True)
+        .where(alias.name.is_not(None))
+        .with_for_update(of=alias): ["ann"],
         select(Recipe.name).where(exists(select(inner).where(inner.c.name == "all"))): [
             "all",
             "ann",

@@ -172,9 +172,15 @@ class ConfiningCompiler:
             self._alias = None
 
     def _visit_subquery(self, alias: FromClause, **options: Any) -> Any:
-        before, self._locks = self._locks, len(self.stack) if alias in self._locked else None
-        try:
+        with self._locking(alias):
             return super().visit_alias(alias, **options)  # type: ignore[misc]
+
+    @contextmanager
+    def _locking(self, from_: FromClause) -> Iterator[None]:
+        """Have the rows of a subquery locked that is rendered for this one, if its are."""
+        before, self._locks = self._locks, len(self.stack) if from_ in self._locked else None
+        try:
+            yield
         finally:
             self._locks = before
 
@@ -210,7 +216,8 @@ class ConfiningCompiler:
         charged, self._charged = self._charged, frozenset()
         try:
             inner: Any = select(literal_column("*")).select_from(table).correlate(None)
-            rows = inner._compiler_dispatch(self, asfrom=True)
+            with self._locking(table if alias is None else alias):
+                rows = inner._compiler_dispatch(self, asfrom=True)
         finally:
             self._alias, self._charged = alias, charged
         return f"({rows})" if alias is not None else f"({rows}) AS {text}"

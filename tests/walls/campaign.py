@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
-from alfred_refs import Conversation, RefRegistry, RefSession
+from alfred_refs import Conversation, RefError, RefRegistry, RefSession
 from alfred_refs.testing import MemoryStore
 from tests.walls import models
 from tests.walls.entities import Entities
@@ -148,8 +148,8 @@ class Campaign:
             session = self._session(self._engine, owner, refs.conversation)
             walled = run(program, session, Spelling(refs.ref, refs.key))
         what, wrong = verdict(program, walled, judged, self._before)
-        if refs is not None and walled.error is not None:
-            # how refs are translated is judged by others: here, by whose rows they are
+        if refs is not None and isinstance(walled.error, RefError):
+            # what is not translated is judged by others: here, whose rows they are
             what, wrong = f"in a conversation: {type(walled.error).__name__}", None
         self._tell(program, f"{self._seed}-{number} owner {owner}", what, wrong)
 

@@ -45,6 +45,11 @@ SELECT whole_boxes.id
 FROM whole_boxes 
 WHERE whole_boxes.id IN (?::UUID)"""  # noqa: W291  # as SQLAlchemy compiles it
 
+_THERE = """\
+SELECT whole_boxes.id 
+FROM whole_boxes 
+WHERE whole_boxes.id = ?::UUID"""  # noqa: W291
+
 _SET = ["set", ["Thing x", "UUID", "UUID", "AttributeEventToken"]]
 
 OTHERWISE: tuple[Otherwise, ...] = (
@@ -76,6 +81,13 @@ OTHERWISE: tuple[Otherwise, ...] = (
         "PostgreSQL tells tables by number, and the names are asked for",
         {"sent": ([], [(_CATALOGUE, [], {}, {})])},
         drivers=("psycopg",),
+    ),
+    Otherwise(
+        "a listener that adds criteria",
+        "session.get(Box, ref), or a statement that names rows by their refs and finds nothing",
+        "sends one query more, and raises GoneRefError if the row is not there",
+        "a ref that names no row any more says so, whatever criteria hide the rows of others",
+        {"sent": ([], [(_THERE, [], {}, {})])},
     ),
     Otherwise(
         "a row deleted by its key",
