@@ -94,7 +94,7 @@ def test_the_demo_is_a_screenful(database_url: str) -> None:
     lines = demo.stdout.splitlines()
     headings = [line.split(":")[0].rstrip(" ─") for line in lines if line.endswith("──")]
     assert demo.returncode == 0, demo.stderr
-    assert (len(lines) <= 60, max(map(len, lines)) <= WIDTH) == (True, True)
+    assert (len(lines) <= 60, max(map(len, lines)) <= WIDTH) == (True, True), demo.stdout
     assert headings == [
         "without it",
         "with it",
@@ -122,10 +122,11 @@ def test_the_readme_says_what_the_demo_has() -> None:
 
 
 def _run(database_url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environ = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     return subprocess.run(
         [sys.executable, "-m", "examples.kitchen", *arguments],
         cwd=ROOT,
-        env={**os.environ, "DATABASE_URL": database_url},
+        env={**environ, "DATABASE_URL": database_url},
         capture_output=True,
         encoding="utf-8",
         check=False,
