@@ -97,6 +97,15 @@ class Boundary:
         """Whether something is asked for when instances are fetched or flushed."""
         return self.eager or self._by_alternate
 
+    def executed(self, options: Mapping[str, Any]) -> None:
+        """Check for which schemas a statement was sent, in the end: a listener may say so.
+
+        Raises:
+            SetupError: for others than those in which the session's refs name rows.
+        """
+        if "schema_translate_map" in options or self.conversation.schemas:
+            self.conversation.check_schemas(sqla.schemas_in(options))
+
     # Taking in
 
     def enter(self, state: Any) -> None:

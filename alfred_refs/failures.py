@@ -44,10 +44,14 @@ class Failures:
 
     Args:
         boundary: knows the conversation, and whether the program wants keys as they are.
+
+    Attributes:
+        cut: whether a connection was lost, so that nobody knows what the server has done.
     """
 
     def __init__(self, boundary: Boundary) -> None:
         self.boundary = boundary
+        self.cut = False
         self._watched: list[Connection] = []
 
     def watch(self, connection: Connection) -> None:
@@ -59,8 +63,18 @@ class Failures:
             vars(connection)[_SESSIONS] = (*others, self)
             self._watched.append(connection)
 
+    def check_schemas(self) -> None:
+        """Check in which schemas the session's connections work by now.
+
+        Raises:
+            SetupError: in others than those in which the session's refs name rows.
+        """
+        for connection in self._watched:
+            self.boundary.executed(connection.get_execution_options())
+
     def unwatch(self) -> None:
         """Note that the session's transaction is over, on all its connections."""
+        self.cut = False
         for connection in self._watched:
             # it may be the program's own, and others may use it
             sessions = vars(connection)[_SESSIONS]
@@ -107,6 +121,8 @@ def hide_keys(context: ExceptionContext) -> None:
     sessions: Sequence[Failures] = (
         () if connection is None else vars(connection).get(_SESSIONS, ())
     )
+    for session in sessions if context.is_disconnect else ():
+        session.cut = True
     if not sessions or all(session.boundary.raw for session in sessions):
         return
     compiled = getattr(context.execution_context, "compiled", None)

@@ -11,7 +11,7 @@ GoneRefError: 'recipe_4' was deleted and cannot be used; known: 'recipe_1', 'rec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,22 +19,29 @@ from sqlalchemy import (
     Column,
     Connection,
     Engine,
-    Executable,
+    Select,
     Table,
+    Text,
     and_,
     cast,
+    column,
+    false,
     func,
     or_,
     select,
+    table as table_,
     true,
 )
 from sqlalchemy.dialects.postgresql import OID
+from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import Session
 
 from . import sqla
 from .columns import KeyColumn
 from .keys import Key
 from .refmap import RefMap
+
+_CLASS = table_("pg_class", column("oid", OID), column("relkind", Text), schema="pg_catalog")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,21 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found of keys.
+
+    Attributes:
+        there: those that rows have.
+        may_be_hidden: whether the server may hide others.
+        is_final: whether others will not come about without anybody's noting it.
+    """
+
+    there: Collection[Key]
+    may_be_hidden: bool
+    is_final: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Fates:
     """Looks for the rows of keys, by these alone.
 
@@ -77,7 +99,7 @@ class Fates:
     bind_arguments: Mapping[str, Any] | None = None
 
     def check(self, entity: str, identity: Identity, sought: Mapping[str, Key]) -> list[str]:
-        """Check that rows are there: one statement, and one more for a row that is not.
+        """Check that rows are there: one statement.
 
         Args:
             entity: whose refs they are.
@@ -90,13 +112,11 @@ class Fates:
         Raises:
             GoneRefError: one is not there.
         """
-        gone = self._not_there(identity, sought)
-        if not gone:
-            return []
-        hidden, final = self._doubts(identity.columns[0].table)
-        if hidden:
+        found = self._look(identity, sought)
+        gone = [ref for ref, key in sought.items() if key not in found.there]
+        if not gone or found.may_be_hidden:
             return gone
-        if final:
+        if found.is_final:
             self.conversation.note_gone([(entity, sought[ref]) for ref in gone], "was deleted")
         raise self.conversation.gone(gone[0], entity)
 
@@ -110,55 +130,61 @@ class Fates:
             GoneRefError: one is not there.
         """
         sought: dict[KeyColumn, dict[str, Key]] = {}
-        for column, value in named:
-            if str(self._primary(column)) == column.name and column.by is None:
-                key = column.to_key(value)
-                ref = self.conversation.names_of(key).get(column.entity)
+        for held, value in named:
+            if str(self._primary(held)) == held.name and held.by is None:
+                key = held.to_key(value)
+                ref = self.conversation.names_of(key).get(held.entity)
                 if ref is not None:
-                    sought.setdefault(column, {})[ref] = key
-        for column, keys in sought.items():
-            primary = self._primary(column)
+                    sought.setdefault(held, {})[ref] = key
+        for held, keys in sought.items():
+            primary = self._primary(held)
             if primary is not None:
-                self.check(column.entity, Identity([primary], [column]), keys)
+                self.check(held.entity, Identity([primary], [held]), keys)
 
     def _primary(self, column: KeyColumn) -> Column[Any] | None:
         return self.conversation.plans.entities.primary_of(column.entity)
 
-    def _not_there(self, identity: Identity, sought: Mapping[str, Key]) -> list[str]:
-        columns = identity.columns
+    def _look(self, identity: Identity, sought: Mapping[str, Key]) -> _Found:
+        """Look for rows, and ask in the same moment what that is worth."""
+        columns, table = identity.columns, identity.columns[0].table
         each = [zip(columns, identity.values_of(key), strict=True) for key in sought.values()]
         met = or_(*(and_(*(column == value for column, value in pairs)) for pairs in each))
-        found = self._rows(select(*columns).where(met), columns[0].table)
-        there = {identity.key_of(row) for row in found}
-        return [ref for ref, key in sought.items() if key not in there]
+        bind = self._bind(table)
+        doubts = self._doubts(table, bind.dialect).subquery()
+        rows = select(doubts, *columns).select_from(doubts.outerjoin(table, met))
+        # no listener of the application's is to see it, or to change it
+        with sqla.lifted(self.session):
+            connection = self.session.connection(bind_arguments={"bind": bind})
+            found = connection.execute(rows).all()
+        there = [values for _, _, *values in found if None not in values]
+        return _Found({identity.key_of(each) for each in there}, *found[0][:2])
 
-    def _doubts(self, table: Table) -> tuple[bool, bool]:
-        """Tell whether the server may hide rows, and whether a row that is not there stays away.
+    def _doubts(self, table: Table, dialect: Dialect) -> Select[bool, bool]:
+        """Ask whether the server may hide rows, and whether a row that is not there stays away.
 
-        It may come about yet where somebody is writing, or be there again once this transaction is
-        rolled back; and one that keeps a snapshot does not see what came later.
+        A view may hide them on its own account. A row may come about yet where somebody is
+        writing, or be there again once this transaction is rolled back; and one that keeps a
+        snapshot does not see what came later. Of other servers than PostgreSQL it is not known.
         """
-        active = func.row_security_active(cast(func.to_regclass(self._name_of(table)), OID))
-        hidden = or_(func.pg_is_in_recovery(), func.coalesce(active, true()))
+        if dialect.name != "postgresql":
+            return select(false().label("hidden"), false().label("final"))
+        name = self._name_of(table, dialect)
+        known = select(
+            or_(func.row_security_active(_CLASS.c.oid), _CLASS.c.relkind.not_in(["r", "p"]))
+        ).where(_CLASS.c.oid == cast(func.to_regclass(name), OID))
+        hidden = or_(func.pg_is_in_recovery(), func.coalesce(known.scalar_subquery(), true()))
         now = func.txid_current_snapshot()
         final = and_(
             func.current_setting("transaction_isolation") == "read committed",
             func.txid_current_if_assigned().is_(None),
             func.txid_snapshot_xmin(now) == func.txid_snapshot_xmax(now),
         )
-        [(may_be_hidden, is_final)] = self._rows(select(hidden, final), table)
-        return may_be_hidden, is_final
+        return select(hidden.label("hidden"), final.label("final"))
 
-    def _name_of(self, table: Table) -> str:
-        quote = self._bind(table).dialect.identifier_preparer.quote
+    def _name_of(self, table: Table, dialect: Dialect) -> str:
+        quote = dialect.identifier_preparer.quote
         schema = dict(self.conversation.schemas).get(table.schema, table.schema)
         return ".".join(quote(part) for part in (schema, table.name) if part is not None)
-
-    def _rows(self, statement: Executable, table: Table) -> Sequence[Sequence[Any]]:
-        # no listener of the application's is to see it, or to change it
-        with sqla.lifted(self.session):
-            connection = self.session.connection(bind_arguments={"bind": self._bind(table)})
-            return connection.execute(statement).all()
 
     def _bind(self, table: Table) -> Engine | Connection:
         return self.session.get_bind(**(self.bind_arguments or {"clause": table}))

@@ -69,6 +69,10 @@ class InterpretedSession(ConfinedSession):
 
     _interpreter: Interpreter | None = None
     _owned_flush: OwnedFlush | None = None
+    # whether what the transaction does not commit is rolled back, as far as is known
+    _undone = True
+    _autocommits = False
+    _commits = False
 
     def _interpret(self, conversation: Conversation | None) -> None:
         """Work in a conversation from now on."""
@@ -156,8 +160,10 @@ def _flushing(session: InterpretedSession, flush: UOWTransaction, _: object) -> 
         if boundary.looks_ahead:
             boundary.enter_all(session.dirty)
     session._owned_flush = None  # of a flush that was refused
-    if session._confinement is not None and not session._confinement.lifted:
-        session._owned_flush = OwnedFlush(session._confinement, session)
+    confinement = session._confinement
+    if confinement is not None and (confinement.waiting or not confinement.lifted):
+        only = confinement.waiting if confinement.lifted else None
+        session._owned_flush = OwnedFlush(confinement, session, only)
         session._owned_flush.begin()
 
 
@@ -166,6 +172,8 @@ def _changed(session: InterpretedSession, flush: UOWTransaction) -> None:
     owned, session._owned_flush = session._owned_flush, None
     if owned is not None:
         owned.finish(flush)
+    if session._interpreter is not None:
+        session._interpreter.failures.check_schemas()
     if session._interpreter is not None and session._interpreter.boundary.labelled:
         changed = session._interpreter.boundary.changed_labels(session.dirty)
         session._interpreter.outcome.labelled(changed)
@@ -213,6 +221,9 @@ def _connected(
 ) -> None:
     if session._interpreter is not None:
         session._interpreter.failures.watch(connection)
+        if not (sqla.is_own_connection(transaction, connection) or transaction.nested):
+            session._undone = False
+        session._autocommits |= sqla.autocommits(connection)
         session._interpreter.boundary.conversation.work_under(sqla.schemas_of(connection))
     if session._confinement is not None:
         session._confinement.connected(
@@ -229,6 +240,16 @@ def _begun(session: InterpretedSession, transaction: SessionTransaction) -> None
         session._interpreter.outcome.begun()
 
 
+@event.listens_for(InterpretedSession, "before_commit")
+def _committing(session: InterpretedSession) -> None:
+    session._commits = True
+
+
+@event.listens_for(InterpretedSession, "after_rollback")
+def _rolled_back(session: InterpretedSession) -> None:
+    session._undone = True
+
+
 @event.listens_for(InterpretedSession, "after_commit")
 def _committed(session: InterpretedSession) -> None:
     if session._interpreter is not None:
@@ -240,15 +261,20 @@ def _committed(session: InterpretedSession) -> None:
 def _ended(session: InterpretedSession, transaction: SessionTransaction) -> None:
     if session._confinement is not None and transaction.parent is None:
         session._confinement.disconnected()
+        if not session.expire_on_commit:
+            session._confinement.outlive(session.identity_map.all_states())
     if session._interpreter is None:
         return
     boundary, outcome = session._interpreter.boundary, session._interpreter.outcome
     if _is_boundary(transaction):
         boundary.learn_labels()
-        outcome.ended()
+        is_lost = session._commits and session._interpreter.failures.cut
+        may_stay = session._autocommits or not (session._undone or transaction.nested)
+        outcome.ended(undone=not (is_lost or may_stay))
     boundary.alternates.forget()
     if transaction.parent is None:
         session._interpreter.failures.unwatch()
+        session._undone, session._autocommits, session._commits = True, False, False
         session._interpreter.saving.ended()
         boundary.forget_classes()
 

@@ -173,16 +173,18 @@ class Outcome:
         if self._open:
             self._open[-1].committed = True
 
-    def ended(self) -> None:
+    def ended(self, *, undone: bool = True) -> None:
         """Note that the innermost transaction or savepoint is over, and tell the conversation.
 
-        What was not committed by then was rolled back.
+        Args:
+            undone: whether what was not committed by then was rolled back for certain; else
+                nobody knows, and whoever uses a ref of it next has to look.
         """
         if not self._open:
             return
         record = self._open.pop()
         if not record.committed:
-            self._undo(record)
+            self._undo(record, told=undone)
         elif self._open:
             self._open[-1].add(record)
         else:
@@ -190,10 +192,12 @@ class Outcome:
         if not self._open:
             self._tell()
 
-    def _undo(self, record: _Record) -> None:
+    def _undo(self, record: _Record, *, told: bool) -> None:
         """Note what was never saved; a row met further out has its fate decided there."""
         for undo in record.undo:
             undo()
+        if not told:
+            return
         outside = {pair for other in self._open for pair in other.before}
         unsaved = {pair for pair, there in record.before.items() if not there}
         self._gone |= dict.fromkeys(unsaved - outside, "was never saved")

@@ -295,8 +295,9 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
         session._watch_rows()
     boundary.alternates.begin(reads=execution.is_select)
     boundary.make_room()
+    session._interpreter.failures.check_schemas()
     if "schema_translate_map" in execution.execution_options:
-        boundary.conversation.check_schemas(sqla.schemas_in(execution.execution_options))
+        boundary.executed(execution.execution_options)
     if _is_raw(execution):
         sqla.load_whole(execution)
         return _met(execution, sqla.invoked(execution)) if boundary.looks_ahead else None

@@ -122,14 +122,14 @@ class SessionConversation(DraftMap):
         self._is_used = False
 
     def check_schemas(self, schemas: Schemas) -> None:
-        """Check what a single statement says of schemas.
+        """Check what a statement, a connection or a listener says of schemas.
 
         Raises:
             SetupError: they are not those of the session.
         """
         if schemas != self.schemas:
             raise SetupError(
-                "a statement has another schema_translate_map than its session",
+                "a statement is for another schema_translate_map than that of its session",
                 "give it to the session's engine, or begin with "
                 "session.connection(execution_options=...)",
             )

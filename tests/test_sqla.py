@@ -442,6 +442,9 @@ class Taking:
         state.alfred_refs = self
         self.loaded.append(state.obj)
 
+    def executed(self, options: Any) -> None:
+        """Take in with which options a statement was sent."""
+
     def fetched(self) -> None:
         """Note how many instances there are after each chunk."""
         self.chunks.append(len(self.loaded))

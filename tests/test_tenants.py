@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import signature
@@ -160,7 +161,8 @@ def _add(session: RefSession, order: Order) -> None:
     session.flush()
 
 
-USES: list[Callable[[RefSession], object]] = [
+Use = Callable[[RefSession], object]
+USES: list[Use] = [
     lambda session: session.get(Order, "order_1"),
     lambda session: session.scalars(select(Order).where(Order.id == "order_1")).all(),
     lambda session: session.scalars(select(Order.id)).all(),
@@ -241,6 +243,66 @@ def test_the_schemas_of_a_session_do_not_change(tenants: Engine) -> None:
         assert (order.id, order.note) == ("order_1", "of tenant_a")
 
 
+def _by_listener_of_begin(session: RefSession, options: dict[str, Any]) -> None:
+    def begun(_: Any, __: Any, connection: Connection) -> None:
+        connection.execution_options(**options)
+
+    event.listen(session, "after_begin", begun)
+
+
+def _by_listener_of_statements(session: RefSession, options: dict[str, Any]) -> None:
+    def execute(execution: Any) -> None:
+        execution.update_execution_options(**options)
+
+    event.listen(session, "do_orm_execute", execute)
+
+
+def _by_connection(session: RefSession, options: dict[str, Any]) -> None:
+    session.connection().execution_options(**options)
+
+
+def _by_connection_refused(session: RefSession, options: dict[str, Any]) -> None:
+    session.commit()
+    with pytest.raises(SetupError, match="has changed its schema_translate_map"):
+        session.connection(execution_options=options)
+
+
+CHANGES = [_by_listener_of_begin, _by_connection, _by_connection_refused]
+EXECUTED: list[Use] = [
+    *USES[:6],
+    lambda session: session.scalar(select(Order.note).where(Order.id == "order_1")),
+]
+FLUSHED: list[Use] = [
+    lambda session: _add(session, Order(id=9, note="new")),
+    lambda session: _add(session, Order(id=9, note="new", shop_id="shop_1")),
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "use"),
+    [
+        *itertools.product(CHANGES, [*EXECUTED, *FLUSHED]),
+        *itertools.product([_by_listener_of_statements], EXECUTED),
+    ],
+)
+def test_whoever_changes_them_nothing_is_read_or_saved(
+    tenants: Engine, change: Callable[[RefSession, dict[str, Any]], None], use: Use
+) -> None:
+    """It is looked at before a statement is sent, and again when it was."""
+    registry = RefRegistry(tenants)
+    with by_engine(tenants, "tenant_a", conversation="chat-7", registry=registry) as session:
+        assert _mint(session)
+        assert session.scalars(select(Order.shop_id)).all() == ["shop_1"]
+        session.rollback()
+        change(session, {"schema_translate_map": {None: "tenant_b"}})
+
+        with pytest.raises(SetupError, match="schema_translate_map"):
+            use(session)
+        session.rollback()
+    with Session(engine_of(tenants, "tenant_b")) as plain:
+        assert plain.scalars(select(Order.note)).all() == ["of tenant_b"]
+
+
 def test_they_do_not_change_once_a_ref_was_used(tenants: Engine) -> None:
     """It was resolved for the schemas that the session had."""
     options = {"schema_translate_map": {None: "tenant_a"}}
@@ -314,7 +376,7 @@ def test_those_of_a_statement_are_its_sessions(tenants: Engine) -> None:
     registry = RefRegistry(tenants)
     with RefSession(tenants, conversation="chat-7", registry=registry) as session:
         event.listen(tenants, "before_cursor_execute", lambda *given: sent.append(given[2]))
-        with pytest.raises(SetupError, match="a statement has another schema_translate_map than"):
+        with pytest.raises(SetupError, match="a statement is for another schema_translate_map"):
             session.scalars(select(Order), execution_options=options)
         assert sent == []
     with by_engine(tenants, "tenant_a", conversation="chat-7", registry=registry) as session:

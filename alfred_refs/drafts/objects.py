@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from alfred_refs import sqla
 from alfred_refs.draft_fields import class_of, record_of
 from alfred_refs.entries import Draft
-from alfred_refs.errors import DraftContentError, DraftRefError
+from alfred_refs.errors import DraftContentError, DraftRefError, ForeignRowError
 from alfred_refs.refs import draft_named
 from alfred_refs.session_conversation import SessionConversation
 
@@ -100,8 +100,8 @@ class DraftObjects:
         session = cast(Session, self._session())  # which gets the draft
         with session.no_autoflush:
             found = session.get(class_, ref)
-        if found is None:
-            raise self._conversation.gone(ref, self._entities.name_of(class_))
+        if found is None:  # it is there, and not for the session to see
+            raise ForeignRowError(class_.__name__, ref, named=True)
         return found
 
 

@@ -12,10 +12,12 @@ lazy load, cannot be refreshed, and cannot be written once the walls are up agai
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
+from weakref import WeakSet
 
 from sqlalchemy import Column, Connection, func, select
 from sqlalchemy.orm import InstanceState, Mapper, ORMExecuteState, Session
@@ -48,17 +50,19 @@ class _Joined:
     is_up: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Wall:
     """How a stretch of a session's work is confined.
 
     Attributes:
         up: whether it is.
         executes: whether it is one statement of the session's.
+        seen: what was looked at before the statement was executed.
     """
 
     up: bool
     executes: bool
+    seen: object = None
 
 
 class Confinement:
@@ -72,6 +76,7 @@ class Confinement:
         doubtful: whether the session may have instances whose rows are not the owner's.
         looking: whether the identity map is being looked at: an instance that has no row then may
             have one that the owner cannot see.
+        waiting: what waited for a flush when trusted code began: it is the owner's to write.
     """
 
     def __init__(self, owner: Owner) -> None:
@@ -83,6 +88,8 @@ class Confinement:
         self._connections: list[_Joined] = []
         self._walls: list[_Wall] = []  # the innermost decides
         self._lifts = 0
+        self._outliving = WeakSet[State]()
+        self.waiting = WeakSet[State]()
 
     @property
     def lifted(self) -> bool:
@@ -92,9 +99,18 @@ class Confinement:
     # The walls
 
     @property
-    def executes(self) -> bool:
-        """Whether the session executes a statement, which `confine_write` has looked at."""
-        return bool(self._walls) and self._walls[-1].executes
+    def seen(self) -> object:
+        """What was looked at of the statement that the session executes, before it does.
+
+        A listener may execute it in the session's place.
+        """
+        executing = itertools.takewhile(lambda wall: wall.executes, reversed(self._walls))
+        return next((wall.seen for wall in executing if wall.seen is not None), None)
+
+    @seen.setter
+    def seen(self, seen: object) -> None:
+        if self._walls:
+            self._walls[-1].seen = seen
 
     def connected(
         self, connection: Connection, check: sqla.Check, *, outermost: bool, is_own: bool
@@ -125,6 +141,14 @@ class Confinement:
         for joined in self._connections:
             self._put(joined, up=False)
         self._connections.clear()
+
+    def outlive(self, states: Iterable[State]) -> None:
+        """Note which instances outlive their transaction: their rows may be another's by now.
+
+        Args:
+            states: of instances that are not expired, which shows by itself.
+        """
+        self._outliving.update(states)
 
     @contextmanager
     def walls(self, *, up: bool, executes: bool = False) -> Iterator[None]:
@@ -201,8 +225,10 @@ class Confinement:
 
     def is_known(self, session: Session, state: State, *, writing: bool) -> bool:
         """Tell whether an instance is the owner's for certain, without a query."""
+        if state in self._outliving:
+            return False
         if not writing and not self.doubtful:
-            return True
+            return not state.expired
         return self._verdict(session, state, writing=writing) is True
 
     def is_foreign(self, session: Session, state: State) -> bool:
@@ -283,11 +309,15 @@ class ConfinedSession(sqla.WatchedSession):
     def unconfined(self) -> Iterator[None]:
         """Confine nothing to the owner's rows inside the `with`: for trusted application code.
 
-        What is changed inside must be flushed inside.
+        What is changed inside must be flushed inside. What waits for a flush by then is the
+        owner's as before, whenever it is flushed.
         """
         if self._confinement is None:
             yield
             return
+        if not self._confinement.lifted:
+            waits = (*self.new, *self.dirty, *self.deleted)
+            self._confinement.waiting.update(map(sqla.state_of, waits))
         with self._confinement.lift():
             yield
 

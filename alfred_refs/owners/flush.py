@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any
+from weakref import WeakSet
 
 from sqlalchemy import ClauseElement, Table
 from sqlalchemy.orm import InstanceState, Session, UOWTransaction, attributes
@@ -29,10 +30,14 @@ class OwnedFlush:
     Args:
         confinement: of the session.
         session: which flushes.
+        only: what of it is the owner's; `None`: all.
     """
 
-    def __init__(self, confinement: Confinement, session: Session) -> None:
+    def __init__(
+        self, confinement: Confinement, session: Session, only: WeakSet[State] | None = None
+    ) -> None:
         self._confinement = confinement
+        self._only = only
         self._session = session
         self._references = References(confinement, session)
         self._seen: set[State] = set()
@@ -46,8 +51,8 @@ class OwnedFlush:
             UnconfinedError: a class is unknown to the ownership.
         """
         session = self._session
-        new = [sqla.state_of(each) for each in session.new]
-        there = [sqla.state_of(each) for each in (*session.dirty, *session.deleted)]
+        new = self._owned(map(sqla.state_of, session.new))
+        there = self._owned(map(sqla.state_of, (*session.dirty, *session.deleted)))
         for state in new:
             self._stamp(state)
         self._look_at(new, there)
@@ -70,13 +75,18 @@ class OwnedFlush:
         Raises:
             ForeignRowError: as `begin()`; the flush is rolled back.
         """
-        saved, deleted = sqla.flushed_states(flush)
+        saved, deleted = map(self._owned, sqla.flushed_states(flush))
+        self._confinement.waiting.clear()
         new = [state for state in saved if state.key is None]
         late = [state for state in saved if state.key is not None]
         for state in deleted:
             if state not in self._seen and self._confinement.is_foreign(self._session, state):
                 raise self._foreign(state)
         self._look_at(new, late, all_sent=True)
+
+    def _owned(self, states: Iterable[State]) -> list[State]:
+        only = self._only
+        return [state for state in states if only is None or state in only]
 
     def _look_at(
         self, new: Iterable[State], there: Iterable[State], *, all_sent: bool = False

@@ -199,10 +199,22 @@ class StatementRules:
         named = {element.column.table for element in table.foreign_keys}
         return not named <= self.open_tables
 
-    def check_inserted(
-        self, table: FromClause, rows: Iterable[Mapping[str, Any]], owner: Mapping[str, Any]
+    def check_written(
+        self,
+        table: FromClause,
+        rows: Iterable[Mapping[str, Any]],
+        owner: Mapping[str, Any],
+        *,
+        is_new: bool,
     ) -> None:
-        """Refuse rows of another owner, or of none: the last look before they are sent."""
+        """Refuse rows of another owner, or new ones of none: the last look before they are sent.
+
+        Args:
+            table: to which they are written.
+            rows: what each is given, by the names of parameters.
+            owner: what the criteria compare with, by the names of parameters.
+            is_new: whether they are inserted.
+        """
         belonging = self.belonging_of(_element_of(table))
         if belonging is None or belonging.column is None or belonging.parameter is None:
             return
@@ -210,9 +222,9 @@ class StatementRules:
         names = re.compile(rf"{re.escape(column.key)}(_m\d+)?")
         for row in rows:
             given = [value for name, value in row.items() if names.fullmatch(name)]
-            if not given or any(as_column_has(column, each) != wanted for each in given):
-                table_name = belonging.table.name
-                raise UnconfinedError(f"an INSERT of another's rows into {table_name!r}")
+            if (is_new and not given) or any(as_column_has(column, v) != wanted for v in given):
+                what = "an INSERT of another's rows into" if is_new else "to give away rows of"
+                raise UnconfinedError(f"{what} {belonging.table.name!r}")
 
 
 def _element_of(from_: Any) -> Any:

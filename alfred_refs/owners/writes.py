@@ -60,20 +60,23 @@ def check_sent(
     statement: Any,
     parameters: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Look at an insert or an update that neither a flush nor `confine_write` has looked at.
+    """Look at an insert or an update as it is sent: the last look, with all that fills it.
 
-    It was executed on the session's connection itself, as events of mappers do; and what a flush
-    writes of an association is none of any instance.
+    It may have been executed on the session's connection itself, as events of mappers do; what a
+    flush writes of an association is none of any instance; and parameters, defaults and what is
+    done `onupdate` go before what the statement says. What `confine_write` has seen is not asked
+    for again.
 
     Raises:
         ForeignRowError: a foreign key names a row that the owner cannot see.
         UnconfinedError: what it names cannot be told.
     """
     table = sqla.table_behind(statement.table)
-    if confinement.executes or table is None:
+    if table is None:
         return
     target = _Target(table, None)
-    references = References(confinement, session)
+    seen = confinement.seen
+    references = seen if isinstance(seen, References) else References(confinement, session)
     _add_all(references, target, _records_of(statement, target, parameters))
     references.check()
 
@@ -224,6 +227,7 @@ def _check(confinement: Confinement, execution: ORMExecuteState, target: _Target
     if references.any and execution.execution_options.get("autoflush", True):
         sqla.autoflush(execution.session)
     references.check()
+    confinement.seen = references
 
 
 def _add_all(
@@ -287,8 +291,12 @@ def _records_of(
     # what it takes over from the row to be inserted is looked at there
     taken = {n: v for n, v in conflict.items() if not _is_excluded(v, statement)}
     for row in rows:
-        for each in many or [{**target.record(row), **single}]:
-            yield _plain(target.record(each), row), statement.is_insert
+        for place, each in enumerate(many):
+            record = target.record(each)
+            given = {key: row[name] for key in record if (name := f"{key}_m{place}") in row}
+            yield _plain(record | given, row), statement.is_insert
+        if not many:
+            yield _plain(single | target.record(row), row), statement.is_insert
         if taken:
             yield _plain(taken, row), False
 

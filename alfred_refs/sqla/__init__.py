@@ -93,6 +93,7 @@ from .sessions import (
     There as There,
     WatchedSession as WatchedSession,
     asks as asks,
+    autocommits as autocommits,
     autoflush as autoflush,
     invoked as invoked,
     is_flushing as is_flushing,

@@ -49,10 +49,15 @@ class Rules(Protocol):
         """Refuse an insert whose rows cannot be checked."""
         ...
 
-    def check_inserted(
-        self, table: FromClause, rows: Iterable[Mapping[str, Any]], owner: Mapping[str, Any]
+    def check_written(
+        self,
+        table: FromClause,
+        rows: Iterable[Mapping[str, Any]],
+        owner: Mapping[str, Any],
+        *,
+        is_new: bool,
     ) -> None:
-        """Refuse rows that are to be inserted, by their parameters and those of the owner."""
+        """Refuse rows that are written, by their parameters and those of the owner."""
         ...
 
     def check_function(self, name: str) -> None:
@@ -130,6 +135,8 @@ class ConfiningCompiler:
         self, text: str, select: Any, state: Any, columns: Any, froms: Any, *rest: Any
     ) -> Any:
         self._check(froms)
+        if select._suffixes:  # they follow the criteria, as a hint does
+            raise self._rules.refuse("suffix_with()")
         leaves = [leaf for from_ in froms for leaf in leaves_of(from_)]
         locked = self._locked_by(select, froms)
         criteria = self._criteria(leaves, locked)
@@ -153,6 +160,8 @@ class ConfiningCompiler:
     def visit_cte(self, cte: Any, *arguments: Any, **options: Any) -> Any:
         self._check_name(cte)
         self._rules.check_cte(cte.name)
+        if cte._suffixes:
+            raise self._rules.refuse("suffix_with()")
         return super().visit_cte(cte, *arguments, **options)  # type: ignore[misc]
 
     def _check_name(self, from_: Any) -> None:
@@ -332,8 +341,9 @@ class ConfiningCompiler:
         return super().visit_extract(extract, **options)  # type: ignore[misc]
 
     def get_statement_hint_text(self, hint_texts: Iterable[str]) -> Any:
-        hints = [self._check_text(text) for text in hint_texts]
-        return super().get_statement_hint_text(hints)  # type: ignore[misc]
+        if any(hint_texts):  # it would follow the criteria, outside of all parentheses
+            raise self._rules.refuse("a hint")
+        return super().get_statement_hint_text(hint_texts)  # type: ignore[misc]
 
 
 class _Demanded(Grouping[bool]):

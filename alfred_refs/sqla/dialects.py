@@ -44,6 +44,12 @@ class _Context:
         cache = self.execution_options.get("compiled_cache")
         return mapper is not None and cache is mapper.base_mapper._compiled_cache
 
+    @property
+    def _fills_in_references(self) -> bool:
+        """Whether a foreign key is filled in by its column's `default` or `onupdate`."""
+        filled = (*self.compiled.insert_prefetch, *self.compiled.update_prefetch)
+        return any(column.foreign_keys for column in filled)
+
     @classmethod
     def _init_compiled(cls, dialect: Any, connection: Any, *arguments: Any, **options: Any) -> Any:
         dbapi_connection, execution_options, compiled, parameters, *rest = arguments
@@ -68,12 +74,14 @@ class _Context:
         rules: Rules = self.dialect.confined_by
         if self.compiled is None or self.isddl:
             raise rules.refuse("DDL" if self.isddl else "a statement given as text")
-        if self.compiled.isinsert:
+        if self.compiled.isinsert or self.compiled.isupdate:
             table = self.compiled.compile_state.statement.table
             owner = vars(self.root_connection).get(_PARAMETERS, {})
-            rules.check_inserted(table, self.compiled_parameters, owner)
-        if (self.compiled.isinsert or self.compiled.isupdate) and not self._is_of_flush:
-            vars(self.root_connection)[_CHECK](*self._sent())
+            rules.check_written(
+                table, self.compiled_parameters, owner, is_new=self.compiled.isinsert
+            )
+            if not self._is_of_flush or self._fills_in_references:
+                vars(self.root_connection)[_CHECK](*self._sent())
         super().pre_exec()  # type: ignore[misc]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, cast
@@ -77,14 +77,14 @@ def cursor_result_of(result: Result[Any]) -> CursorResult[Any] | None:
     return raw if isinstance(raw, CursorResult) else None
 
 
-def has_no_rows(result: Any) -> bool:
-    """Tell whether a statement has found nothing, as far as the driver knows by now.
+def options_sent(result: Result[Any]) -> Mapping[str, Any]:
+    """Return the execution options with which a statement was sent; none if that is not known."""
+    cursor = cursor_result_of(result)
+    return {} if cursor is None else cursor.context.execution_options
 
-    Args:
-        result: that, or the value of `scalar()`.
-    """
-    if not isinstance(result, Result):
-        return result is None
+
+def has_no_rows(result: Result[Any]) -> bool:
+    """Tell whether a statement has found nothing, as far as the driver knows by now."""
     cursor = cursor_result_of(result)
     return cursor is not None and cursor.rowcount == 0
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from sqlalchemy.engine import ChunkedIteratorResult
 from sqlalchemy.orm import Mapper, ORMExecuteState, Session, SessionTransaction
 
-from .results import Rows, has_no_rows
+from .results import Rows, has_no_rows, options_sent
 
 See = Callable[[Exception], None]
 """Is given an exception before the program is."""
@@ -35,6 +35,10 @@ class Intake(Protocol):
 
     def enter(self, state: Any) -> None:
         """Take in an instance: it belongs to this, and is noted in `loaded`."""
+        ...
+
+    def executed(self, options: Mapping[str, Any]) -> None:
+        """Look at the options with which a statement was sent, in the end."""
         ...
 
     def fetched(self) -> None:
@@ -92,6 +96,14 @@ def is_own_connection(transaction: SessionTransaction, connection: Connection) -
         transaction = transaction.parent
     noted = transaction._connections.get(connection)
     return noted is not None and bool(noted[-1])
+
+
+def autocommits(connection: Connection) -> bool:
+    """Tell whether each statement on a connection commits by itself.
+
+    Leans on `_is_autocommit_isolation()`, by which the connection words what it logs.
+    """
+    return connection._is_autocommit_isolation()
 
 
 def asks(option: str, statement: Any, given: Mapping[str, Any]) -> bool:
@@ -254,8 +266,10 @@ class WatchedSession(Session):
             return super()._execute_internal(*args, **options)
         # one statement may be executed inside another
         around, intake.sought = intake.sought, None
+        is_scalar = options.pop("_scalar_result", False)
         try:
             result = super()._execute_internal(*args, **options)
+            intake.executed(options_sent(result))
             if intake.sought is not None and has_no_rows(result):
                 intake.sought()
         except Exception as error:
@@ -263,7 +277,8 @@ class WatchedSession(Session):
             raise
         finally:
             intake.sought = around
-        return _watched_rows(result, self._see, intake)
+        result = _watched_rows(result, self._see, intake)
+        return result.scalar() if is_scalar else result
 
 
 def _watched_rows(result: Any, see: See, intake: Intake) -> Any:

@@ -18,7 +18,9 @@ _HARMFUL = re.compile(
     r"|using|set)\b",
     re.IGNORECASE,
 )
-_NAME = re.compile(r"[\w$]*")  # with a point it might be a function's that is known without
+# with a point it might be a function's that is known without; the other form is what SQLAlchemy
+# puts in the place of a schema that is to be translated, and quotes then
+_NAME = re.compile(r"[\w$]*|__\[SCHEMA_[^\[\]]*\]")
 # as VARCHAR(5)[], INTERVAL DAY TO SECOND (3), "my type", geometry(POINT,4326)
 _TYPE = re.compile(r"""(?:[\w\s.\[\]]|"(?:[^"]|"")*"|\([\w\s,.'-]*\))*""")
 _NO_TYPE = re.compile(r"\b(from|where|union|intersect|except)\b", re.IGNORECASE)

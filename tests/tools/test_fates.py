@@ -92,7 +92,7 @@ def test_a_row_that_is_there_is_not_gone_for_a_filter(
         sent.clear()
         answer = call(tool, table="dishes", **asked)
         assert answer["count"] == 0
-        assert len([each for each in sent if "FROM dishes" in each]) == 1 + looks
+        assert len([each for each in sent if " dishes" in each]) == 1 + looks
     sent.clear()
     assert call("db_read", table="dishes", filters=by("id", refs["Soup"]))["count"] == 1
     assert len([each for each in sent if "FROM dishes" in each]) == 1
