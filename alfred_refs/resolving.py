@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
-from sqlalchemy import BindParameter
-from sqlalchemy.orm import ORMExecuteState
+from sqlalchemy import BindParameter, ClauseElement, update
+from sqlalchemy.orm import InstanceState, ORMExecuteState
 
 from . import criteria, sqla
 from .alternates import Alternates
@@ -85,6 +85,41 @@ def _put_all(
         in_where=in_where,
     )
     return keys
+
+
+def put_keys_in_assigned(states: Iterable[InstanceState[Any]], boundary: Boundary) -> None:
+    """Put keys in place of the refs in SQL expressions that are assigned to attributes.
+
+    They are looked at as an UPDATE with the same values is.
+
+    Raises:
+        BadRefError: a ref cannot be used.
+        UntranslatableError: an expression would show keys, or cannot be translated.
+    """
+    for state in states:
+        # what is not new in a row that is there is not sent
+        for name in [*(state.dict if state.key is None else state.committed_state)]:
+            value = state.dict.get(name)
+            if not (isinstance(value, ClauseElement) or hasattr(value, "__clause_element__")):
+                continue
+            if name in state.mapper.column_attrs:
+                column = state.mapper.column_attrs[name].columns[0]
+                state.dict[name] = _with_keys(column, value, boundary)
+
+
+def _with_keys(column: Any, value: Any, boundary: Boundary) -> Any:
+    """Return an SQL expression for a column with keys in place of its refs."""
+    statement, plan, values = boundary.conversation.plans.of(
+        update(column.table).values({column: value})
+    )
+    inputs = plan.inputs.without([i for i in plan.inputs.positions if holds_key(values[i])])
+    texts = criteria.texts(inputs, statement, values, None)
+    if not texts:
+        return value
+    keys = _Keys(boundary.alternates)
+    keys.resolve(texts)
+    statement, _ = criteria.with_keys(inputs, statement, values, None, keys.key)
+    return next(expression for _, expression in sqla.values_of(statement))
 
 
 class _Keys:

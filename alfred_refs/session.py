@@ -40,7 +40,7 @@ from .outcome import reading
 from .owners import OwnedFlush, Owner, confine_write, confined_records
 from .plans import Plan
 from .registry import RefRegistry
-from .resolving import Named, alternates_of, put_keys
+from .resolving import Named, alternates_of, put_keys, put_keys_in_assigned
 from .session_conversation import SessionConversation
 
 T = TypeVar("T")
@@ -282,6 +282,14 @@ class RefSession(InterpretedSession):
         if self._confinement is not None and not self._confinement.lifted:
             given = confined_records(self._confinement, self, mapped, given, new=new)
         return given
+
+
+@event.listens_for(RefSession, "before_flush")
+def translate_assigned(session: RefSession, *_: object) -> None:
+    """Put keys in place of the refs in SQL expressions that are assigned to attributes."""
+    boundary = session._boundary
+    if boundary is not None and not boundary.raw:
+        put_keys_in_assigned(map(sqla.state_of, (*session.new, *session.dirty)), boundary)
 
 
 @event.listens_for(RefSession, "do_orm_execute")

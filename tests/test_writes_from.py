@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, select, union, update
+from sqlalchemy import Text, case, cast, delete, func, select, union, update
 from sqlalchemy.orm import aliased
 
 from alfred_refs import RefSession, UntranslatableError
@@ -75,6 +75,44 @@ def test_refs_that_are_written_to_an_alias_are_keys(session: RefSession, alias: 
 
     assert result.rowcount == 5
     assert set(session.scalars(select(MealPlan.recipe_id))) == {"recipe_3"}
+
+
+def test_refs_in_an_expression_that_is_assigned_are_keys(session: RefSession) -> None:
+    """As in an UPDATE of the same: in a subquery, a CASE, and where it is a key itself."""
+    plan, other = session.scalars(select(MealPlan)).all()[:2]
+    third = select(Recipe.id).where(Recipe.id == "recipe_3").scalar_subquery()
+    plan.recipe_id = third
+    other.recipe_id = case((Recipe.id == "recipe_1", "recipe_2"), else_="recipe_4")
+    other.recipe_id = case((MealPlan.id == other.id, "recipe_4"), else_="recipe_5")
+    new = MealPlan(recipe_id=third)
+    session.add(new)
+    session.commit()
+
+    assert [each.recipe_id for each in (plan, other, new)] == ["recipe_3", "recipe_4", "recipe_3"]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        lambda: cast(Recipe.id, Text),
+        lambda: func.concat(Recipe.id, "-"),
+        lambda: select(func.json_agg(Recipe.id)).scalar_subquery(),
+        lambda: Recipe.id,
+    ],
+)
+@pytest.mark.parametrize("is_new", [True, False])
+def test_an_expression_that_stores_a_key_as_data_is_refused(
+    session: RefSession, expression: Callable[[], Any], is_new: bool, sent: list[str]
+) -> None:
+    """As in an UPDATE: whoever reads it later sees the key."""
+    recipe = Recipe(name="new") if is_new else session.get_one(Recipe, "recipe_1")
+    session.add(recipe)
+    recipe.name = expression()
+    sent.clear()
+
+    with pytest.raises(UntranslatableError):
+        session.flush()
+    assert sent == []
 
 
 def test_a_joined_subclass_may_be_loaded_from_a_union_with_its_alias(session: RefSession) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 from sqlalchemy import Connection
 from sqlalchemy.engine import ChunkedIteratorResult
 from sqlalchemy.orm import Mapper, ORMExecuteState, Session, SessionTransaction
+from sqlalchemy.schema import DefaultGenerator
 
 from .results import Rows, has_no_rows, options_sent
 
@@ -266,7 +267,10 @@ class WatchedSession(Session):
             return super()._execute_internal(*args, **options)
         # one statement may be executed inside another
         around, intake.sought = intake.sought, None
-        is_scalar = options.pop("_scalar_result", False)
+        # of a sequence there is no result
+        is_scalar = not isinstance(args[0], DefaultGenerator) and bool(
+            options.pop("_scalar_result", False)
+        )
         try:
             result = super()._execute_internal(*args, **options)
             intake.executed(options_sent(result))
