@@ -14,6 +14,7 @@ from sqlalchemy import (
     ARRAY,
     TIMESTAMP,
     Column,
+    ColumnDefault,
     Engine,
     ForeignKey,
     Function,
@@ -859,3 +860,162 @@ def test_a_text_with_or_undoes_no_criterion(
         )
         ann.commit()
         assert sorted(plainly(select(Plan.day))) == [1, 7]
+
+
+# What is sent in the end
+
+PLANS: Any = Plan.__table__
+LINES: Any = Line.__table__
+OVERRIDDEN: dict[str, Callable[[uuid.UUID, uuid.UUID], tuple[Any, Any]]] = {
+    "insert": lambda a, b: (
+        insert(Line).values(recipe_id=a, text="x"),
+        {"id": uuid.uuid4(), "recipe_id": b},
+    ),
+    "of a table": lambda a, b: (
+        insert(PLANS).values(recipe_id=a),
+        {"id": uuid.uuid4(), "recipe_id": b},
+    ),
+    "of several": lambda a, b: (
+        insert(Line).values(recipe_id=a, text="x"),
+        [{"recipe_id": b}] * 2,
+    ),
+    "of a list": lambda a, b: (
+        insert(PLANS).values([{"id": uuid.uuid4(), "recipe_id": a} for _ in range(2)]),
+        {"recipe_id_m1": b},
+    ),
+    "an association": lambda a, b: (
+        insert(recipe_links).values(to_id=a),
+        {"from_id": a, "to_id": b},
+    ),
+    "update": lambda a, b: (update(LINES).values(recipe_id=a), {"recipe_id": b}),
+}
+
+
+@pytest.mark.parametrize("made", OVERRIDDEN.values(), ids=list(OVERRIDDEN))
+def test_parameters_that_go_before_values_are_looked_at(
+    ann: RefSession, world: World, made: Callable[..., tuple[Any, Any]], plainly: Any
+) -> None:
+    """SQLAlchemy lets them win: what is sent in the end names a row that the owner may name."""
+    before = plainly(select(Line.recipe_id).order_by(Line.id))
+    statement, parameters = made(world.recipes["ann"], world.recipes["bob"])
+
+    with pytest.raises(ForeignRowError):
+        ann.execute(statement, parameters)
+    ann.commit()
+    assert plainly(select(Line.recipe_id).order_by(Line.id)) == before
+    own, parameters = made(world.recipes["ann"], world.recipes["ann"])
+    ann.execute(own, parameters)
+
+
+def _insert(session: RefSession, _: Plan) -> None:
+    session.execute(insert(Plan))
+
+
+def _update(session: RefSession, _: Plan) -> None:
+    session.execute(update(Plan).values(day=7))
+
+
+def _flush(session: RefSession, plan: Plan) -> None:
+    plan.day = 7
+    session.flush()
+
+
+@pytest.mark.parametrize(
+    ("write", "what"),
+    [
+        (_insert, "recipe_id"),
+        (_update, "recipe_id"),
+        (_update, "user_id"),
+        (_flush, "recipe_id"),
+        (_flush, "user_id"),
+    ],
+)
+def test_what_defaults_fill_in_is_looked_at(
+    ann: RefSession, world: World, write: Callable[[RefSession, Plan], None], what: str
+) -> None:
+    """By `default` or `onupdate`: another's row is not named, and no row is given away."""
+    ann.add(plan := Plan(code="mine", recipe_id=world.recipes["ann"]))
+    ann.commit()
+    bobs = {"recipe_id": world.recipes["bob"], "user_id": world.users["bob"]}[what]
+    column = PLANS.c[what]
+    ColumnDefault(lambda: bobs, for_update=write is not _insert)._set_parent(column)
+    try:
+        with pytest.raises((ForeignRowError, UnconfinedError)):
+            write(ann, plan)
+    finally:
+        column.default = column.onupdate = None
+
+
+# What outlives its transaction, and what waits
+
+
+@pytest.mark.parametrize("expire", [True, False])
+@pytest.mark.parametrize("made", [Plan, lambda **given: Line(text="x", **given)])
+def test_a_row_that_was_given_away_since_is_no_more_the_owners(
+    owned_engine: Engine, world: World, ownership: Ownership, made: Any, *, expire: bool
+) -> None:
+    """Though the session has it from a transaction before."""
+    owner = ownership.of(world.users["ann"])
+    with RefSession(owned_engine, owner=owner, expire_on_commit=expire) as session:
+        held = session.get_one(Recipe, world.recipes["ann"])
+        session.commit()
+        with Session(owned_engine) as plain:
+            plain.execute(
+                update(Recipe)
+                .where(Recipe.id == world.recipes["ann"])
+                .values(user_id=world.users["bob"])
+            )
+            plain.commit()
+        session.add(made(recipe_id=world.recipes["ann"]))
+        with pytest.raises(ForeignRowError):
+            session.flush()
+        del held
+
+
+def test_what_waits_when_trusted_code_begins_is_the_owners(
+    ann: RefSession, world: World, plainly: Any
+) -> None:
+    """A query inside flushes it: it is stamped, and looked at."""
+    ann.add(Recipe(name="private"))
+    with ann.unconfined():
+        assert ann.get(Recipe, world.recipes["bob"]) is not None
+    ann.commit()
+    assert plainly(select(Recipe.user_id).where(Recipe.name == "private")) == [world.users["ann"]]
+
+    ann.add(Line(text="x", recipe_id=world.recipes["bob"]))
+    with ann.unconfined(), pytest.raises(ForeignRowError):
+        ann.scalars(select(Recipe)).all()
+    ann.rollback()
+    ann.add(Recipe(name="beside it"))
+    with ann.unconfined():
+        ann.add(Line(text="trusted", recipe_id=world.recipes["bob"]))
+        ann.flush()
+    ann.commit()
+    assert plainly(select(Line.recipe_id).where(Line.text == "trusted")) == [world.recipes["bob"]]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        select(Recipe.name).with_statement_hint("or true"),
+        select(Recipe.name).suffix_with("or 1 = 1"),
+        select(Recipe.name).suffix_with("for update"),
+        select(select(Recipe.name).suffix_with("or true").subquery("x")),
+        select(select(Recipe.name).cte("x").suffix_with("or true")),
+    ],
+)
+@pytest.mark.usefixtures("world")
+def test_what_would_follow_the_criteria_is_refused(ann: RefSession, statement: Any) -> None:
+    """Outside of all parentheses, a word is enough."""
+    with pytest.raises(UnconfinedError, match=r"a hint|suffix_with\(\)"):
+        ann.execute(statement)
+
+
+@pytest.mark.usefixtures("world")
+def test_schemas_may_be_translated(
+    owned_engine: Engine, world: World, ownership: Ownership
+) -> None:
+    """What SQLAlchemy puts in their place is no name of the program's."""
+    engine = owned_engine.execution_options(schema_translate_map={None: "public"})
+    with RefSession(engine, owner=ownership.of(world.users["ann"])) as session:
+        assert sorted(session.scalars(select(Recipe.name))) == ["all", "ann"]

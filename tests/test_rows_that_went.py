@@ -9,12 +9,36 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine, delete, event, select, text, update
+from sqlalchemy import (
+    Column,
+    Engine,
+    Integer,
+    MetaData,
+    StaticPool,
+    Table,
+    Text,
+    Uuid,
+    create_engine,
+    delete,
+    event,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import create_async_engine
-from sqlalchemy.orm import Session, sessionmaker, with_loader_criteria
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    mapped_column,
+    sessionmaker,
+    with_loader_criteria,
+)
 
 from alfred_refs import Conversation, GoneRefError, RefRegistry, RefSession
 from alfred_refs.asyncio import AsyncRefSession
+from alfred_refs.testing import MemoryStore
 from tests.models import MealPlan, Order, OrderLine, Recipe, RecipeNote
 
 pytestmark = pytest.mark.tables
@@ -220,6 +244,142 @@ def test_what_a_snapshot_does_not_have_is_not_noted(
 
         assert fate(conversation, ref) is None
         assert before.get_one(Recipe, ref).name == "new"
+
+
+def test_a_commit_between_two_looks_is_not_missed(
+    sessions: sessionmaker[RefSession], conversation: Conversation, tables: Engine
+) -> None:
+    """Whether the row is there and whether somebody writes is asked in one statement."""
+    with sessions(conversation=conversation) as early, sessions(conversation=conversation) as late:
+        recipe = Recipe(name="new")
+        early.add(recipe)
+        early.flush()
+        ref: str = str(recipe.id)
+        executed: list[str] = []
+
+        def commit(*given: Any) -> None:
+            if executed:
+                return
+            executed.append(given[2])
+            early.commit()
+
+        event.listen(tables, "after_cursor_execute", commit)
+        try:
+            late.get(Recipe, ref)
+        finally:
+            event.remove(tables, "after_cursor_execute", commit)
+
+        assert executed
+        assert fate(conversation, ref) is None
+
+
+def test_what_a_lost_commit_has_done_is_not_known(
+    sessions: sessionmaker[RefSession], conversation: Conversation, tables: Engine
+) -> None:
+    """The server has committed, and its answer was lost: the rows are there."""
+    with sessions(conversation=conversation) as session:
+        session.add(recipe := Recipe(name="kept"))
+        session.flush()
+        ref: str = str(recipe.id)
+
+        def lose(connection: Any) -> None:
+            cursor = connection.connection.dbapi_connection
+            cursor.commit()
+            cursor.close()
+
+        event.listen(tables, "commit", lose)
+        try:
+            with pytest.raises(OperationalError):
+                session.commit()
+        finally:
+            event.remove(tables, "commit", lose)
+        session.rollback()
+        assert fate(conversation, ref) is None
+        assert session.get_one(Recipe, ref).name == "kept"
+
+
+def test_what_the_session_does_not_end_is_not_known(
+    conversation: Conversation, tables: Engine
+) -> None:
+    """A transaction of the program's goes on, and with AUTOCOMMIT there is none."""
+    with (
+        tables.begin() as connection,
+        RefSession(connection, conversation=conversation) as session,
+    ):
+        session.add(recipe := Recipe(name="joined"))
+        session.flush()
+        refs = [str(recipe.id)]
+    engine = tables.execution_options(isolation_level="AUTOCOMMIT")
+    for end in (RefSession.close, RefSession.rollback):
+        with RefSession(engine, conversation=conversation) as session:
+            session.add(recipe := Recipe(name="at once"))
+            session.flush()
+            refs.append(str(recipe.id))
+            end(session)
+
+    assert [fate(conversation, ref) for ref in refs] == [None] * 3
+    with RefSession(tables, conversation=conversation) as session:
+        assert [session.get_one(Recipe, ref).name for ref in refs] == ["joined", *["at once"] * 2]
+
+
+def test_other_databases_tell_it_too() -> None:
+    """The application's tables may be anywhere; what is final, PostgreSQL alone tells."""
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    notes = Table("notes", MetaData(), Column("id", Integer, primary_key=True), Column("n", Text))
+
+    class Plain(DeclarativeBase):
+        metadata = notes.metadata
+
+    class Note(Plain):
+        __table__ = notes
+        id: Mapped[Any]
+        n: Mapped[str]
+
+    notes.create(engine)
+    conversation = RefRegistry(store=MemoryStore()).conversation("chat-7")
+    with RefSession(engine, conversation=conversation) as session:
+        session.add_all([Note(id=1, n="a"), Note(id=2, n="b")])
+        session.commit()
+        refs = session.scalars(select(Note.id)).all()
+        session.rollback()
+        session.expunge_all()
+        with engine.begin() as connection:
+            connection.execute(delete(notes).where(notes.c.id == 1))
+        for _ in range(2):
+            with pytest.raises(GoneRefError, match=f"'{refs[0]}' was deleted and cannot be used"):
+                session.get(Note, refs[0])
+        assert session.get_one(Note, refs[1]).n == "b"
+    engine.dispose()
+
+
+def test_a_view_may_hide_rows(
+    tables: Engine, conversation: Conversation, recipes: list[Recipe]
+) -> None:
+    """By what it selects, or by row-level security of what it selects from."""
+    with tables.begin() as connection:
+        connection.execute(text("create view shown_recipes as select id, name from recipes"))
+
+    class Plain(DeclarativeBase):
+        """Of this test."""
+
+    class ShownRecipe(Plain):
+        __tablename__ = "shown_recipes"
+        id: Mapped[Any] = mapped_column(Uuid, primary_key=True)
+        name: Mapped[str]
+
+    with RefSession(tables, conversation=conversation) as session:
+        [ref, *_] = session.scalars(select(ShownRecipe.id).order_by(ShownRecipe.name)).all()
+        session.rollback()
+        with tables.begin() as connection:
+            connection.execute(
+                text(
+                    "create or replace view shown_recipes as select id, name from recipes "
+                    "where name <> 'A'"
+                )
+            )
+        assert session.get(ShownRecipe, ref) is None
+    assert fate(conversation, str(ref)) is None
+    del recipes
 
 
 def test_rows_of_several_keys_go_too(session: RefSession, tables: Engine) -> None:
