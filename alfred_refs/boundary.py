@@ -80,6 +80,7 @@ class Boundary:
         self._unresolved = Unresolved(self._entities, self._given, self._session)
         self.sought: Callable[[], None] | None = None
         self._fetching = 0
+        self._fetched = 0  # of those loaded, how many were there before
         self._unsaved = WeakSet[State]()
 
     @property
@@ -119,8 +120,14 @@ class Boundary:
         self._instances.forget_dropped()
 
     def fetched(self) -> None:
-        """Forget the instances that the program has dropped, once there may be many of them."""
+        """Note what rows are called that were just fetched, while there are instances of them.
+
+        Those that the program has dropped are forgotten, once there may be many of them.
+        """
+        if self.labelled:
+            self.labelled.note(states_of(self.loaded[self._fetched :]), minted=True)
         self._instances.forget_dropped()
+        self._fetched = len(self.loaded)
 
     def _instrument(self, class_: type[Any]) -> None:
         keys = self._entities.of_class(class_)
@@ -394,6 +401,7 @@ class Boundary:
         """Return the keys of the instances loaded since the last time: primary keys first."""
         self.remember_new(alternates)
         states = self._instances.take_new()
+        self._fetched = 0
         if self._unsaved:
             states = [each for each in states if each not in self._unsaved]
         if self.labelled:

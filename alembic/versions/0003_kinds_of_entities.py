@@ -55,7 +55,7 @@ BEGIN
         SELECT conname FROM pg_constraint
         WHERE conrelid = 'alfred_refs_mapping'::regclass AND contype IN ('p', 'u')
     LOOP
-        EXECUTE format('ALTER TABLE alfred_refs_mapping DROP CONSTRAINT %I', made);
+        EXECUTE 'ALTER TABLE alfred_refs_mapping DROP CONSTRAINT ' || quote_ident(made);
     END LOOP;
     CREATE FUNCTION alfred_refs_kind(uuid, text) RETURNS smallint STABLE LANGUAGE sql AS
         'SELECT kind FROM alfred_refs_counter WHERE conversation = $1 AND entity = $2';
@@ -86,7 +86,7 @@ BEGIN
         SELECT conname FROM pg_constraint
         WHERE conrelid = 'alfred_refs_mapping'::regclass AND contype IN ('p', 'u')
     LOOP
-        EXECUTE format('ALTER TABLE alfred_refs_mapping DROP CONSTRAINT %I', made);
+        EXECUTE 'ALTER TABLE alfred_refs_mapping DROP CONSTRAINT ' || quote_ident(made);
     END LOOP;
     CREATE FUNCTION alfred_refs_entity(uuid, smallint) RETURNS text STABLE LANGUAGE sql AS
         'SELECT entity FROM alfred_refs_counter WHERE conversation = $1 AND kind = $2';
