@@ -22,7 +22,7 @@ from .errors import KeyColumnError, UntranslatableError
 from .exposure import Exposure
 from .key_columns import KeyColumns
 from .labels import Label, label_of
-from .naming import EntityNames
+from .naming import EntityNames, root_of
 from .policy import KeyType, RefPolicy
 from .references import (
     is_in_table,
@@ -232,6 +232,8 @@ class Entities:
         identity = [mapper.get_property_by_column(c).key for c in mapper.primary_key]
         primary = {name: held[name] for name in identity if name in held}
         foreign = {name: column for name, column in held.items() if name not in primary}
+        if held:
+            _check_primary(mapper)
         label = self._label_of(mapper)
         own = self.name_of(mapper.class_) if primary else None
         is_own = len(identity) == 1 and [c.space for c in primary.values()] == [own]
@@ -269,6 +271,22 @@ class Entities:
                 'give it info={"ref": None} to show its values as they are',
             )
         return None
+
+
+def _check_primary(mapper: Mapper[Any]) -> None:
+    """Refuse a class that tells its rows apart by others than the primary key of its table.
+
+    A ref might name a row by either.
+    """
+    root = root_of(mapper)
+    table = root.local_table
+    its = set(table.primary_key) if isinstance(table, Table) else set()
+    if its and its != set(root.primary_key):
+        raise KeyColumnError(
+            f"class {root.class_.__qualname__!r} has another primary key than its table "
+            f"{table.description!r}, and a ref might name a row by either",
+            'map it by that of the table, or declare the columns of both info={"ref": None}',
+        )
 
 
 def _refuse_composite(composite: CompositeProperty[Any], held: Mapping[str, KeyColumn]) -> None:

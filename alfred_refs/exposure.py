@@ -40,6 +40,7 @@ from sqlalchemy.sql.elements import (
     Slice,
     TableValuedColumn,
 )
+from sqlalchemy.sql.functions import next_value
 from sqlalchemy.sql.selectable import FromClause, ScalarSelect, TableValuedAlias
 from sqlalchemy.types import NullType
 
@@ -188,6 +189,8 @@ class Exposure:
         return shown if is_first or isinstance(shown, Unknown) else None
 
     def _of_function(self, element: FunctionElement[Any]) -> Shown:
+        if isinstance(element, next_value):  # a new number is nobody's key yet
+            return None
         name = function_name(element)
         arguments = list(element.clauses)
         if name in CHOOSING:

@@ -67,7 +67,7 @@ def is_constant(element: Any) -> bool:
         case ColumnClause():
             return element.is_literal
         case FunctionElement():
-            return not list(element.clauses)
+            return not list(getattr(element, "clauses", ()))
         case _:
             return False
 

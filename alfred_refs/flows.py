@@ -282,7 +282,7 @@ class Flows:
         )
 
     def _of_function(self, element: FunctionElement[Any]) -> Flow:
-        name, arguments = getattr(element, "name", ""), list(element.clauses)
+        name, arguments = getattr(element, "name", ""), arguments_of(element)
         if name in CHOOSING:
             return merged(map(self.of, arguments[CHOOSING[name]]))
         if name == "unnest":
@@ -299,6 +299,11 @@ class Flows:
         for argument, depth in zip(function.clauses, depths, strict=False):
             if depth is not None:
                 yield self.of(argument).within(depth)
+
+
+def arguments_of(function: FunctionElement[Any]) -> list[Any]:
+    """Return the arguments of a function: a sequence's next value has none."""
+    return list(getattr(function, "clauses", ()))
 
 
 def positions(element: Any) -> list[list[Any]]:

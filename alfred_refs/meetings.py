@@ -42,6 +42,7 @@ from .flows import (
     Flows,
     Given,
     Held,
+    arguments_of,
     is_array,
     merged,
     positions,
@@ -186,7 +187,7 @@ class Meetings:
         if name in ARRAY_ARGUMENTS:
             self._meet(self._flows.elements_of(element))
         elif name == "nullif" or name not in CHOOSING:
-            flows = [self._flows.of(argument) for argument in element.clauses]
+            flows = [self._flows.of(argument) for argument in arguments_of(element)]
             if name == "nullif":
                 self._meet(flows)
             elif name not in _COMPOSING:

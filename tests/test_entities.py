@@ -292,3 +292,24 @@ def test_an_attribute_of_unknown_origin_is_refused_unless_declared(entities: Ent
     with pytest.raises(KeyColumnError, match=r"Odd\.other .*unknown origin.*info="):
         entities.of_class(Odd)
     assert list(entities.of_class(Fine).all) == ["key"]
+
+
+@pytest.mark.parametrize("primary", [["num"], ["num", "id"]])
+def test_a_class_has_the_primary_key_of_its_table(primary: list[str]) -> None:
+    """By another, a ref would name one row to the session and another to the database."""
+
+    class Base(DeclarativeBase):
+        """Of this test."""
+
+    table = Table(
+        *("badges", Base.metadata, Column("id", Integer, primary_key=True)),
+        Column("num", Integer, unique=True),
+    )
+    namespace = {
+        "__table__": table,
+        "__mapper_args__": {"primary_key": [table.c[name] for name in primary]},
+    }
+    badge = type("Badge", (Base,), namespace)
+
+    with pytest.raises(KeyColumnError, match="class 'Badge' has another primary key than its tab"):
+        Entities(RefPolicy()).of_class(badge)

@@ -637,6 +637,7 @@ def test_entities_of_any_statement_show_refs(session: RefSession, statement: str
 def test_a_sequence_gives_its_next_value(session: RefSession) -> None:
     """A new number is nobody's key yet."""
     assert session.scalar(Sequence("orders_id_seq")) == 1
+    assert session.scalar(select(Sequence("orders_id_seq").next_value())) == 2
 
 
 @pytest.mark.usefixtures("plan")
