@@ -212,12 +212,14 @@ class Searcher:
     def _is_needless(self, edge: Edge, mapper: Mapper[Any] | None) -> bool:
         """Tell whether it makes no difference which rows refer in one way.
 
-        What no model may use goes or is changed as the mapping and the schema say, unnamed.
+        What no model may use goes or is changed as the mapping and the schema say, unnamed, unless
+        some of it may be somebody else's.
         """
         rest = edge.unseen
         if rest is not None and rest.effect != "stay" and not self._is_needless(rest, mapper):
             return False
-        if self._is_listed(edge.table) or not edge.said or edge.effect == "stay":
+        is_known = self._is_listed(edge.table) or self._is_owned(edge.table)
+        if is_known or not edge.said or edge.effect == "stay":
             return False
         if edge.effect == "delete":
             return not any(edges_to(mapper, edge.table, by_orm=edge.by_orm))
@@ -225,6 +227,14 @@ class Searcher:
         return edge.effect in ("unlink", "reset") or not any(
             edges_by_update(mapper, edge.table, columns)
         )
+
+    def _is_owned(self, table: Table) -> bool:
+        """Tell whether rows of a table are one owner's or another's, in a session that has one."""
+        owner = self._call.session.owner
+        try:
+            return owner is not None and owner.ownership.belonging_of(table) is not None
+        except UnconfinedError:  # it is of no class that the ownership knows
+            return False
 
     def _is_listed(self, table: Table) -> bool:
         mapper = sqla.mapper_of_table(table)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
-from sqlalchemy import Engine, inspect, select
-from sqlalchemy.orm import Session
+from sqlalchemy import Engine, ForeignKey, Uuid, inspect, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from alfred_refs import Ownership, RefRegistry, RefSession, SetupError
 from alfred_refs.testing import MemoryStore
@@ -337,3 +337,65 @@ def test_a_draft_that_names_a_foreign_row_in_a_list_does_not_call_it_gone(
     error = tools.call(anns, "db_create", asked)["error"]
     assert (error["code"], error["ref"]) == ("foreign_row", foreign)
     assert anns.conversation.resolve(foreign) == world.lines[who]
+
+
+class Tagged(DeclarativeBase):
+    """Rows of several owners, which refer to each other."""
+
+
+class Tag(Tagged):
+    """Rows of one."""
+
+    __tablename__ = "gone_tags"
+    id: Mapped[Any] = mapped_column(Uuid, primary_key=True, default=uuid.uuid4)
+    user_id: Mapped[Any] = mapped_column(Uuid)
+
+
+class Note(Tagged):
+    """It goes with its tag."""
+
+    __tablename__ = "gone_notes"
+    id: Mapped[Any] = mapped_column(Uuid, primary_key=True, default=uuid.uuid4)
+    user_id: Mapped[Any] = mapped_column(Uuid)
+    tag_id: Mapped[Any] = mapped_column(Uuid, ForeignKey(Tag.id, ondelete="CASCADE"))
+
+
+class Memo(Tagged):
+    """It loses its tag."""
+
+    __tablename__ = "gone_memos"
+    id: Mapped[Any] = mapped_column(Uuid, primary_key=True, default=uuid.uuid4)
+    user_id: Mapped[Any] = mapped_column(Uuid)
+    tag_id: Mapped[Any] = mapped_column(
+        Uuid, ForeignKey(Tag.id, ondelete="SET NULL"), nullable=True
+    )
+
+
+@pytest.mark.parametrize("listed", [[Tag], [Tag, Note, Memo]])
+@pytest.mark.parametrize("other", [Note, Memo])
+def test_what_is_somebody_elses_does_not_go_along(
+    owned_engine: Engine, other: Any, listed: list[type[Any]]
+) -> None:
+    """Though its class is not listed, and the schema says that it goes."""
+    Tagged.metadata.create_all(owned_engine)
+    ownership = Ownership(dict.fromkeys((Tag, Note, Memo), "user_id"))
+    ann, key = uuid.uuid4(), uuid.uuid4()
+    with Session(owned_engine) as plain:
+        plain.add(Tag(id=key, user_id=ann))
+        plain.flush()
+        plain.add(other(user_id=uuid.uuid4(), tag_id=key))
+        plain.commit()
+    asked = {"table": "gone_tags", "filters": [{"field": "id", "op": "=", "value": "tag_1"}]}
+    registry = RefRegistry(store=MemoryStore())
+    with RefSession(
+        owned_engine, conversation="chat-7", registry=registry, owner=ownership.of(ann)
+    ) as session:
+        toolset = Toolset(listed, owner=ownership)
+        assert toolset.call(session, "db_read", {"table": "gone_tags"})["count"] == 1
+        error = toolset.call(session, "db_delete", asked)["error"]
+
+    assert error["code"] == "still_referenced"
+    assert "those are not yours to change, so leave the row as it is" in error["message"]
+    with Session(owned_engine) as plain:
+        assert plain.scalars(select(other.tag_id)).all() == [key]
+    Tagged.metadata.drop_all(owned_engine)
