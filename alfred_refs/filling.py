@@ -41,7 +41,7 @@ def check_filled(statement: Executable, exposure: Exposure, entities: Entities) 
     check_options(sqla.options_of(statement), exposure)
     for mapper, name, expression in sqla.attributes_filled(statement):
         key = entities.of_class(mapper.class_).all.get(name)
-        _check(exposure.of(expression), key, f"{mapper.class_.__name__}.{name}")
+        check_shown(exposure.of(expression), key, f"{mapper.class_.__name__}.{name}")
     for write in sqla.elements_of(statement):
         for column, value in stored_by(write) if isinstance(write, UpdateBase) else ():
             is_made = isinstance(value, ClauseElement) and entities.of_column(column) is None
@@ -56,7 +56,7 @@ def check_options(options: Iterable[Any], exposure: Exposure) -> None:
         UntranslatableError: one is.
     """
     for expression in sqla.expressions_of(options):
-        _check(exposure.of(expression), None, "an attribute filled by with_expression()")
+        check_shown(exposure.of(expression), None, "an attribute filled by with_expression()")
 
 
 def check_loaded(rows: Sequence[Any], keys: Container[int], entities: Entities) -> Sequence[Any]:
@@ -92,7 +92,12 @@ def _may_be_key(value: Any) -> bool:
     return isinstance(value, str) and spells_uuid(value)
 
 
-def _check(shown: Shown, key: KeyColumn | None, what: str) -> None:
+def check_shown(shown: Shown, key: KeyColumn | None, what: str) -> None:
+    """Check what an attribute is filled with, which holds keys of its own or none.
+
+    Raises:
+        UntranslatableError: others are in it.
+    """
     if shown in (None, UNTYPED) or (key is not None and isinstance(shown, Unknown)):
         return
     if key is None or alike(spelled(shown), spelled(key)) is None:

@@ -17,12 +17,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Column, Connection, Result, Table, text
+from sqlalchemy import Column, Connection, Executable, Result, Table, text
 
 from . import sqla
 from .entities import Entities
+from .filling import check_shown
 from .rows import Outputs, outputs_from
-from .shown import UNKNOWN, Shown, Unknown, as_json
+from .shown import UNKNOWN, Shown, Unknown, as_json, columns_in
 
 _TABLES = """
     select c.oid, n.nspname, c.relname, pg_catalog.pg_table_is_visible(c.oid),
@@ -63,6 +64,25 @@ def traced(outputs: Outputs, result: Result[Any], entities: Entities) -> Outputs
     if cursor is not None and any(oid for oid, _ in places):
         outputs = _told(outputs, places, cursor.connection, entities)
     return outputs.limited(entities.key_types_held()) if outputs.unknown else outputs
+
+
+def check_filled_by_text(result: Result[Any], statement: Executable, entities: Entities) -> None:
+    """Check that a text loads no key into an attribute that is none's, or another's.
+
+    Raises:
+        UntranslatableError: it does, as far as the server tells.
+    """
+    cursor = sqla.cursor_result_of(result)
+    places = [] if cursor is None else sqla.origins_of(cursor)
+    if cursor is None or not any(oid for oid, _ in places):
+        return
+    told = _told(outputs_from([UNKNOWN] * len(places)), places, cursor.connection, entities)
+    found = {name: told.made.get(i) for i, name in enumerate(cursor.keys())}
+    for mapper, attribute, names in sqla.names_filled(statement):
+        own = entities.of_class(mapper.class_).all.get(attribute)
+        for shown in map(found.get, names):
+            if any(columns_in(shown)):  # what is computed the server does not tell
+                check_shown(shown, own, f"{mapper.class_.__name__}.{attribute}")
 
 
 def _told(

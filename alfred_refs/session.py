@@ -330,6 +330,7 @@ def _shown(
     boundary = _interpreter(execution).boundary
     entities = boundary.conversation.plans.entities
     if plan.by_text:
+        origins.check_filled_by_text(result, execution.statement, entities)
         keys = {*plan.outputs.columns, *plan.outputs.made}
         look = partial(check_loaded, keys=keys, entities=entities)
         result = sqla.rewrite_rows(result, partial(map, look))

@@ -12,7 +12,7 @@ from sqlalchemy.exc import PendingRollbackError
 from sqlalchemy.orm import Session, aliased, contains_eager
 
 from alfred_refs import RefSession, UntranslatableError
-from tests.models import MealPlan, Recipe
+from tests.models import MealPlan, Order, Recipe
 
 AS_NAME = cast(Recipe.id, String).label("name")
 
@@ -59,6 +59,27 @@ def test_a_key_is_not_loaded_as_data(session: RefSession, statement: Any) -> Non
     """By `from_statement()`, whatever the expression is made of."""
     with pytest.raises(UntranslatableError):
         session.scalars(select(Recipe).from_statement(statement)).all()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "select id, id as number from orders",
+        "select o.id, o.id as number from orders o",
+        "select r.id, o.id as number from recipes r, orders o",
+        "with o as (select id as key from orders) select key as id, key as number from o",
+    ],
+)
+def test_text_loads_no_key_as_data(session: RefSession, sent: str) -> None:
+    """The server tells of which column a value is, whatever it is called: of a number, too."""
+    session.add(Order(number=5))
+    session.commit()
+    loading = select(Order).from_statement(text(sent))
+
+    with pytest.raises(UntranslatableError, match=r"Order\.(id|number) would have keys that no"):
+        session.scalars(loading).all()
+    plain = select(Order).from_statement(text("select id, number from orders"))
+    assert [(each.id, each.number) for each in session.scalars(plain)] == [("order_1", 5)]
 
 
 @pytest.mark.usefixtures("key")

@@ -33,6 +33,7 @@ from .engines import (
 from .filling import (
     attributes_filled as attributes_filled,
     loads_by_text as loads_by_text,
+    names_filled as names_filled,
 )
 from .flushes import save_in_order as save_in_order, states_in_circle as states_in_circle
 from .froms import settled as settled

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Executable, Table, TextClause
 from sqlalchemy.orm import FromStatement, Mapper
@@ -38,19 +38,25 @@ def loads_by_text(statement: Executable) -> bool:
     return isinstance(statement, FromStatement) and isinstance(statement.element, TextClause)
 
 
-def _by_name(statement: FromStatement[Any]) -> Iterator[Filled]:
-    element: Any = statement.element
-    columns = list(getattr(element, "exported_columns", ()))
-    for entity in statement._raw_columns:
+def names_filled(statement: Executable) -> Iterator[tuple[Mapper[Any], str, set[str]]]:
+    """Yield the attributes that `from_statement()` fills, with the names that it goes by."""
+    for entity in cast(Any, statement)._raw_columns:
         inspected: Any = entity._annotations.get("parententity")
         if inspected is None:
             continue
         for mapper in inspected.mapper.self_and_descendants:
             for attribute in mapper.column_attrs:
                 names = {name for c in attribute.columns for name in (c.key, c.name)}
-                for column in columns:
-                    if not names.isdisjoint((column.key, column.name)):
-                        yield mapper, attribute.key, column
+                yield mapper, attribute.key, names
+
+
+def _by_name(statement: FromStatement[Any]) -> Iterator[Filled]:
+    element: Any = statement.element
+    columns = list(getattr(element, "exported_columns", ()))
+    for mapper, key, names in names_filled(statement):
+        for column in columns:
+            if not names.isdisjoint((column.key, column.name)):
+                yield mapper, key, column
 
 
 def _by_alias(alias: AliasedInsp[Any]) -> Iterator[Filled]:
