@@ -224,10 +224,9 @@ class RefMap:
             return
         labels = {pair: self._labels.pop(pair) for pair in new if pair in self._labels}
         told = self._store.refer(self._address, list(new), labels)
-        # what was known is called as it was, until it is told otherwise
-        pairs = [(each.ref.entity, each.key) for each in told]
-        called = {pair: each.label for pair, each in zip(pairs, told, strict=True)}
-        self._labels |= {p: label for p, label in labels.items() if called.get(p) != label}
+        if labels:  # what was known is called as it was, until it is told otherwise
+            called = {(each.ref.entity, each.key): each.label for each in told}
+            self._labels |= {p: label for p, label in labels.items() if called.get(p) != label}
         # what another thread has noted as gone in the meantime was not read here
         entries = [e for e in told if e.gone is None or not cache.shows(e.ref.entity, e.key)]
         known = self._caches.gone.unshown

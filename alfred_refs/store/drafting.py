@@ -50,7 +50,7 @@ class Drafting(Sending):
             return []
         values = begun(address) | {
             "p_entities": [each.entity for each in new],
-            "p_tables": [address.table_of(each.entity) for each in new],
+            "p_tables": address.tables_of(each.entity for each in new),
             "p_contents": [each.content for each in new],
             "p_labels": [each.label for each in new],
             "p_turn": turn,
@@ -149,7 +149,7 @@ def _arrays(address: Address, refs: Sequence[Ref]) -> dict[str, Any]:
     return {
         "p_entities": [ref.entity for ref in refs],
         "p_numbers": [ref.number for ref in refs],
-        "p_tables": [address.table_of(ref.entity) for ref in refs],
+        "p_tables": address.tables_of(ref.entity for ref in refs),
     }
 
 

@@ -119,8 +119,8 @@ class PostgresStore(Drafting, Lifetimes):
         if rows and rows[0].mine and rows[0].unnoted:
             with suppress(RegistryBusyError, RegistryFailedError, RegistryUnreachableError):
                 self.touch(address)  # a note: what was found is found
-        for row in only_mine(rows, address):
-            address.check_table(row.entity, row.table_name)
+        for entity, table in {(row.entity, row.table_name) for row in only_mine(rows, address)}:
+            address.check_table(entity, table)
         entries = [
             Entry(Ref(row.entity, row.number), decode(row.key), row.gone, row.label)
             for row in rows
@@ -194,7 +194,7 @@ def _arrays(
     address: Address, keys: Sequence[EntityKey], labels: Mapping[EntityKey, str] = NO_LABELS
 ) -> dict[str, Any]:
     return {
-        "p_tables": [address.table_of(entity) for entity, _ in keys],
+        "p_tables": address.tables_of(entity for entity, _ in keys),
         "p_entities": [entity for entity, _ in keys],
         "p_keys": [encode(key) for _, key in keys],
         "p_labels": [labels.get(pair) for pair in keys] if labels else [],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import blake2b
@@ -58,6 +58,15 @@ class Address:
         _check("id", self.id)
         if self.owner is not None:
             _check("owner", self.owner)
+
+    def tables_of(self, entities: Iterable[str]) -> list[str | None]:
+        """Return the table of each entity, in order; each is asked for once."""
+        known: dict[str, str | None] = {}
+        each = [*entities]
+        for entity in each:
+            if entity not in known:
+                known[entity] = self.table_of(entity)
+        return [known[entity] for entity in each]
 
     def check_table(self, entity: str, table: str | None) -> None:
         """Check that refs are of the table for which they are used.
