@@ -74,7 +74,7 @@ def check_filled_by_text(result: Result[Any], statement: Executable, entities: E
     """
     cursor = sqla.cursor_result_of(result)
     places = [] if cursor is None else sqla.origins_of(cursor)
-    if cursor is None or not any(oid for oid, _ in places):
+    if cursor is None or cursor.rowcount == 0 or not any(oid for oid, _ in places):
         return
     told = _told(outputs_from([UNKNOWN] * len(places)), places, cursor.connection, entities)
     found = {name: told.made.get(i) for i, name in enumerate(cursor.keys())}
