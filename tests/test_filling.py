@@ -66,7 +66,7 @@ def test_a_key_is_not_loaded_as_data(session: RefSession, statement: Any) -> Non
     [
         "select id, id as number from orders",
         "select o.id, o.id as number from orders o",
-        "select r.id, o.id as number from recipes r, orders o",
+        "select r.id, o.id as number from orders o left join recipes r on true",
         "with o as (select id as key from orders) select key as id, key as number from o",
     ],
 )
