@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any, cast
 from weakref import WeakSet
 
-from sqlalchemy import BindParameter
+from sqlalchemy import BindParameter, CursorResult
 from sqlalchemy.orm import InstanceState, Session
 
 from . import sqla
@@ -82,6 +82,7 @@ class Boundary:
         self._fetching = 0
         self._fetched = 0  # of those loaded, how many were there before
         self._unsaved = WeakSet[State]()
+        self._has_left = False  # some instance that was new
 
     @property
     def raw(self) -> bool:
@@ -98,8 +99,21 @@ class Boundary:
         """Whether something is asked for when instances are fetched or flushed."""
         return self.eager or self._by_alternate
 
-    def executed(self, options: Mapping[str, Any]) -> None:
-        """Check for which schemas a statement was sent, in the end: a listener may say so.
+    def executed(self, result: CursorResult[Any]) -> None:
+        """Look at what a statement came to: for which schemas it was sent, and what it found.
+
+        A listener may have said for which.
+
+        Raises:
+            SetupError: for others than those in which the session's refs name rows.
+            GoneRefError: it found none of the rows that it names by their refs.
+        """
+        self.check_schemas(result.context.execution_options)
+        if self.sought is not None and result.rowcount == 0:
+            self.sought()
+
+    def check_schemas(self, options: Mapping[str, Any]) -> None:
+        """Check for which schemas a statement or a connection is, by its execution options.
 
         Raises:
             SetupError: for others than those in which the session's refs name rows.
@@ -152,7 +166,9 @@ class Boundary:
         self.classes.clear()
         self._with_alternates.clear()
         self._unresolved.forget_left()
-        self._instances.forget_states()
+        if self._has_left:
+            self._has_left = False
+            self._instances.forget_states()
         self.look_anew()
 
     def enter_all(self, instances: Iterable[object]) -> None:
@@ -206,6 +222,7 @@ class Boundary:
         with the keys of others: the ref would be known, with a label, though nobody has seen it.
         """
         self._unsaved.add(state)
+        self._has_left = True
 
     def waiting(self) -> Iterable[Held]:
         """See `Unresolved.waiting`."""

@@ -70,7 +70,7 @@ class Failures:
             SetupError: in others than those in which the session's refs name rows.
         """
         for connection in self._watched:
-            self.boundary.executed(connection.get_execution_options())
+            self.boundary.check_schemas(connection.get_execution_options())
 
     def unwatch(self) -> None:
         """Note that the session's transaction is over, on all its connections."""

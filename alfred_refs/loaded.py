@@ -50,7 +50,8 @@ class LoadedInstances:
         states = states_of(self.new)
         self.new.clear()
         if len(self._known) > self._many_known:
-            self._known = [state.obj for state in dict.fromkeys(states_of(self._known))]
+            known = dict.fromkeys(states_of(self._known))
+            self._known = plainly(state.obj for state in known)
             self._many_known = max(_FEW, 2 * len(self._known))
         return states
 
@@ -64,18 +65,23 @@ class LoadedInstances:
         self.new[:] = [state.obj for state in states]
 
     def forget_states(self) -> None:
-        """Keep the instances by references that do not lead to their classes.
-
-        That of a state has it to call when the instance is gone, and a list of such keeps it.
-        """
+        """Keep no instance that has changed and is of no session: its state has it for good."""
         for there in (self.new, self.waiting, self._known):
-            there[:] = [ref(each) for one in there if (each := one()) is not None]
+            there[:] = plainly(there)
 
     def take_waiting(self) -> list[State]:
         """Return the states of the instances whose rows are to be looked up, each time once."""
         states = states_of(self.waiting)
         self.waiting.clear()
         return states
+
+
+def plainly(loaded: Iterable[There]) -> list[There]:
+    """Return references to the instances that are there which do not lead to their states.
+
+    That of a state has the state to call when its instance is gone.
+    """
+    return [ref(each) for there in loaded if (each := there()) is not None]
 
 
 def states_of(loaded: Iterable[There]) -> list[State]:

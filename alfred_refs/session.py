@@ -304,16 +304,15 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
     boundary.alternates.begin(reads=execution.is_select)
     boundary.make_room()
     session._interpreter.failures.check_schemas()
-    if "schema_translate_map" in execution.execution_options:
-        boundary.executed(execution.execution_options)
+    if "schema_translate_map" in execution.execution_options:  # else the connection says
+        boundary.check_schemas(execution.execution_options)
     if _is_raw(execution):
         sqla.load_whole(execution)
         return _met(execution, sqla.invoked(execution)) if boundary.looks_ahead else None
     execution.statement, plan, values = boundary.conversation.plans.of(execution.statement)
     named = put_keys(execution, plan, values, boundary)
     if named and not execution.is_insert:
-        fates = Fates(execution.session, boundary.conversation, execution.bind_arguments)
-        boundary.sought = partial(fates.check_named, named)
+        boundary.sought = partial(_look_for, execution, named)
     is_looked_at = plan.outputs or plan.by_text or _is_watched(execution)
     if not (is_looked_at or (named and execution.parameters)):
         return None
@@ -321,6 +320,16 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
     if not execution.is_select:
         _wrote(execution, result, named)
     return _met(execution, _shown(execution, result, plan, values))
+
+
+def _look_for(execution: ORMExecuteState, named: Named) -> None:
+    """Look whether the rows are there that a statement names by their refs: it has found none.
+
+    Raises:
+        GoneRefError: one is not.
+    """
+    conversation = _interpreter(execution).boundary.conversation
+    Fates(execution.session, conversation, execution.bind_arguments).check_named(named)
 
 
 def _shown(

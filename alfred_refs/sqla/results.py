@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, cast
@@ -75,18 +75,6 @@ def cursor_result_of(result: Result[Any]) -> CursorResult[Any] | None:
     """Return the result of the cursor that a result is made from, `None` if there is none."""
     raw = getattr(result, "raw", None) if isinstance(result, ChunkedIteratorResult) else result
     return raw if isinstance(raw, CursorResult) else None
-
-
-def options_sent(result: Result[Any]) -> Mapping[str, Any]:
-    """Return the execution options with which a statement was sent; none if that is not known."""
-    cursor = cursor_result_of(result)
-    return {} if cursor is None else cursor.context.execution_options
-
-
-def has_no_rows(result: Result[Any]) -> bool:
-    """Tell whether a statement has found nothing, as far as the driver knows by now."""
-    cursor = cursor_result_of(result)
-    return cursor is not None and cursor.rowcount == 0
 
 
 def origins_of(result: CursorResult[Any]) -> list[tuple[int, int]]:

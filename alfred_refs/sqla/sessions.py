@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, cast
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, CursorResult
 from sqlalchemy.engine import ChunkedIteratorResult
 from sqlalchemy.orm import Mapper, ORMExecuteState, Session, SessionTransaction
 from sqlalchemy.schema import DefaultGenerator
 
-from .results import Rows, has_no_rows, options_sent
+from .results import Rows, cursor_result_of
 
 See = Callable[[Exception], None]
 """Is given an exception before the program is."""
@@ -27,7 +27,7 @@ class Intake(Protocol):
     Attributes:
         classes: those of whose instances it need not be told one by one.
         loaded: what has been loaded; always the same list.
-        sought: called when the statement that is being executed has found nothing.
+        sought: looks whether the rows are there that the statement names which is being executed.
     """
 
     classes: set[type[Any]]
@@ -38,8 +38,8 @@ class Intake(Protocol):
         """Take in an instance: it belongs to this, and is noted in `loaded`."""
         ...
 
-    def executed(self, options: Mapping[str, Any]) -> None:
-        """Look at the options with which a statement was sent, in the end."""
+    def executed(self, result: CursorResult[Any]) -> None:
+        """Look at what a statement came to."""
         ...
 
     def fetched(self) -> None:
@@ -273,9 +273,9 @@ class WatchedSession(Session):
         )
         try:
             result = super()._execute_internal(*args, **options)
-            intake.executed(options_sent(result))
-            if intake.sought is not None and has_no_rows(result):
-                intake.sought()
+            cursor = cursor_result_of(result)
+            if cursor is not None:
+                intake.executed(cursor)
         except Exception as error:
             self._see(error)
             raise
