@@ -15,8 +15,9 @@ Each public name is imported from its module when it is first asked for, so that
 what it uses: `alfred-refs --help` not even SQLAlchemy.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .lazily import importer
 
 if TYPE_CHECKING:
     from .asyncio import AsyncRefSession as AsyncRefSession
@@ -144,14 +145,7 @@ _MODULES = {
 }
 
 if not TYPE_CHECKING:  # a type checker is to know names that there are not
-
-    def __getattr__(name: str) -> Any:
-        """Import a public name; it is found without this function from then on."""
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = import_module(f".{_MODULES.get(name, 'errors')}", __name__)
-        value = globals()[name] = getattr(module, name)
-        return value
+    __getattr__ = importer(__name__, dict.fromkeys(__all__, "errors") | _MODULES)
 
 
 def __dir__() -> list[str]:

@@ -17,18 +17,14 @@ from typing import Any, get_args
 from sqlalchemy import Table
 
 from . import contents, labels
-from .caches import Caches
 from .draft_fields import check_draftable, model_of, record_of, seen_by_labels, with_class
 from .entries import Draft
 from .errors import SavedDraftError, SetupError, StaleDraftError
 from .keys import Key
-from .plans import Plans
 from .refmap import RefMap
 from .refs import Ref, draft_named, parse_ref
 from .refusal import draft_refusal
-from .sqla import Schemas
-from .store import Address, DraftEdit, DraftEntry, DraftState, NewDraft, Store
-from .telemetry import Telemetry
+from .store import DraftEdit, DraftEntry, DraftState, NewDraft
 
 _PENDING: tuple[DraftState, ...] = ("pending",)
 _TOGETHER = 50  # drafts whose rows are looked for at once
@@ -41,18 +37,7 @@ class DraftMap(RefMap):
         working_turn: the turn that this object works in, once it is known.
     """
 
-    def __init__(
-        self,
-        address: Address,
-        store: Store,
-        plans: Plans,
-        caches: Caches,
-        telemetry: Telemetry,
-        *,
-        schemas: Schemas = frozenset(),
-    ) -> None:
-        super().__init__(address, store, plans, caches, telemetry, schemas=schemas)
-        self.working_turn: int | None = None
+    working_turn: int | None = None
 
     def draft(
         self,

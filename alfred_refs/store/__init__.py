@@ -5,8 +5,9 @@
 Each is imported when it is first asked for: a process uses one of them.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from alfred_refs.lazily import importer
 
 from .protocol import Store as Store
 from .values import (
@@ -49,15 +50,5 @@ __all__ = [
     "owner_text",
 ]
 
-# store -> the module that it is in
-_MODULES = {"MemoryStore": "memory", "PostgresStore": "postgres"}
-
 if not TYPE_CHECKING:  # a type checker is to know names that there are not
-
-    def __getattr__(name: str) -> Any:
-        """Import a store; it is found without this function from then on."""
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = import_module(f".{_MODULES[name]}", __name__)
-        value = globals()[name] = getattr(module, name)
-        return value
+    __getattr__ = importer(__name__, {"MemoryStore": "memory", "PostgresStore": "postgres"})
