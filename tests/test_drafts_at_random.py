@@ -25,6 +25,7 @@ from sqlalchemy.orm import Session, SessionTransaction
 from alfred_refs import (
     BadRefError,
     Conversation,
+    GoneRefError,
     PostgresStore,
     RefRegistry,
     RefSession,
@@ -154,7 +155,8 @@ class Model:
         """Add the object of a draft, or find its row."""
         ref = self.ref(n)
         if self.is_deleted(ref):
-            assert self.session.get(Recipe, ref) is None
+            with pytest.raises(GoneRefError):
+                self.session.get(Recipe, ref)
             return
         if row := self.row(ref):
             assert self.session.get_one(Recipe, ref).name == self.name(row)
