@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +21,14 @@ from tests.walls.campaign import Campaign, owned
 from tests.walls.judge import Outcome, verdict
 from tests.walls.models import Recipe
 from tests.walls.script import Program
+
+PROGRAMS = """
+import random
+from tests.walls.campaign import program_of
+
+for number in range(500):
+    print(program_of(random.Random(number)))
+"""
 
 pytestmark = pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")
 
@@ -56,8 +67,20 @@ def test_the_judge_finds_a_session_of_another_owner(walled: Engine) -> None:
     assert len(found.wrong) > 20
 
 
-def test_a_seed_makes_the_same_programs_again(walled: Engine) -> None:
-    """So that what was found can be looked at."""
+def test_a_seed_makes_the_same_programs_in_every_process() -> None:
+    """Whatever order the process gives to sets of texts, a finding can be run again."""
+    made = {
+        subprocess.check_output(
+            [sys.executable, "-c", PROGRAMS], env={**os.environ, "PYTHONHASHSEED": order}
+        )
+        for order in ("0", "1", "2")
+    }
+
+    assert len(made) == 1
+
+
+def test_a_seed_has_the_same_outcomes_again(walled: Engine) -> None:
+    """What happened, and what the programs made use of."""
     once, twice = Campaign(walled, 5).run(20), Campaign(walled, 5).run(20)
 
     assert (once.done, once.kinds) == (twice.done, twice.kinds)

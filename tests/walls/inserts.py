@@ -85,9 +85,9 @@ class Inserts:
         for number in (51, 52):
             again = {**records[0], "id": str(number)}
             if self._script.often(0.3):
-                for column in NAMING.get(name, {}).keys() & again.keys():
-                    target = NAMING[name][column]
-                    again[column] = f"K({target!r}, {self._chance.randrange(1, 13)})"
+                for column, target in NAMING.get(name, {}).items():
+                    if column in again:
+                        again[column] = f"K({target!r}, {self._chance.randrange(1, 13)})"
             records.append(again)
         return records
 
