@@ -32,12 +32,13 @@ _JUDGED = Spelling(way=lambda _: "fetch")
 
 @dataclass(slots=True)
 class Found:
-    """What programs came to.
+    """The outcomes of programs.
 
     Attributes:
-        done: how often what happened.
-        kinds: how often what was made use of.
-        wrong: what must not have happened, with the Python that was run.
+        done: how often each kind of outcome was met.
+        kinds: how many programs used each feature.
+        wrong: the outcomes that must not be, with the Python that was run.
+        ways: how often each of those was met.
     """
 
     done: Counter[str] = field(default_factory=Counter)
@@ -68,7 +69,7 @@ class Refs:
     """A conversation that an owner's session is in, in which every row has a ref.
 
     Args:
-        owner: who is held to be talking.
+        owner: of the conversation.
     """
 
     def __init__(self, owner: int) -> None:
@@ -111,7 +112,7 @@ class Campaign:
     Args:
         engine: of a database that `world.make()` has filled.
         seed: of all choices.
-        session: gives the sessions that are judged.
+        session: makes the sessions that are judged.
     """
 
     def __init__(self, engine: Engine, seed: int, session: Sessions = owned) -> None:
@@ -123,7 +124,7 @@ class Campaign:
             self._before = contents(connection)
 
     def run(self, calls: int, first: int = 0) -> Found:
-        """Run so many programs, beginning with the one of a number."""
+        """Run this many programs, beginning with the one of a number."""
         for number in range(first, first + calls):
             self._run(number)
         return self.found

@@ -1,33 +1,23 @@
-"""Reads of instances, with what is loaded beside them, and the `query()` of before."""
+"""Reads of instances, with what is loaded beside them, and by `session.query()`."""
 
 from __future__ import annotations
-
-import random
 
 from sqlalchemy import inspect
 
 from tests.walls import models
 from tests.walls.script import Program, Source, columns_of, keys_of
-from tests.walls.selects import Selects
+from tests.walls.selects import Reader
 
 
-class Entities:
-    """Makes reads of instances.
-
-    Args:
-        chance: what all choices are made by.
-    """
-
-    def __init__(self, chance: random.Random) -> None:
-        self._selects = Selects(chance)
-        self._script = self._selects.script
+class Entities(Reader):
+    """Makes reads of instances."""
 
     def program(self) -> Program:
         """Return a read."""
         return self._script.program_of({self.entities: 8, self.legacy: 2})
 
     def entities(self) -> Program:
-        """Instances, with what is loaded beside them."""
+        """Return a read of instances, with what is loaded beside them."""
         script = self._script
         name = self._selects.sources.class_name()
         kind = script.chance.random()
@@ -39,11 +29,8 @@ class Entities:
             first = script.any(
                 self._selects.sources.polymorphic, self._selects.sources.entity_of_subquery
             )
-        froms, code = [first], f"select({first.code})"
-        for _ in range(script.chance.choices([0, 1, 2], [5, 4, 1])[0]):
-            source, joined = self._selects.join(froms)
-            froms.append(source)
-            code += joined
+        froms, joined = self._selects.joined(first)
+        code = f"select({first.code}){joined}"
         if script.often(0.6):
             code += f".where({self._selects.conditions.any(froms)})"
         code += "".join(self._options(first))
@@ -61,9 +48,7 @@ class Entities:
             found.append(f".options({self._loader(first)})")
         if script.often(0.12):
             inner = self._selects.sources.class_name()
-            source = Source(inner, columns_of(inner, inner), (), inner, has_entity=True)
-            column = self._selects.conditions.column([source])
-            condition = self._selects.conditions.comparison(column, [source])
+            condition = self._comparison(inner)
             found.append(
                 f".options(with_loader_criteria({inner}, {condition}, include_aliases=True))"
             )
@@ -76,6 +61,12 @@ class Entities:
             found.append(".options(selectin_polymorphic(Animal, [Dog, Cat]))")
         return found
 
+    def _comparison(self, name: str) -> str:
+        """Return a condition on one column of a class."""
+        source = Source(name, columns_of(name, name), (), name, has_entity=True)
+        column = self._selects.conditions.column([source])
+        return self._selects.conditions.comparison(column, [source])
+
     def _loader(self, first: Source) -> str:
         """Return an option that loads what a relationship leads to, and perhaps further."""
         script = self._script
@@ -86,9 +77,7 @@ class Entities:
         ])  # fmt: skip
         inner = prop.mapper.class_.__name__
         if script.often(0.2):
-            source = Source(inner, columns_of(inner, inner), (), inner, has_entity=True)
-            column = self._selects.conditions.column([source])
-            attribute += f".and_({self._selects.conditions.comparison(column, [source])})"
+            attribute += f".and_({self._comparison(inner)})"
         option = f"{loader}({attribute}"
         option += ", innerjoin=True)" if loader == "joinedload" and script.often(0.2) else ")"
         further = list(inspect(getattr(models, inner)).relationships)
@@ -99,7 +88,7 @@ class Entities:
         return option
 
     def legacy(self) -> Program:
-        """The `query()` of before."""
+        """Return a read by `session.query()`."""
         script = self._script
         name = self._selects.sources.class_name()
         first = self._selects.sources.mapped(name)

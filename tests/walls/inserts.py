@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 
 from tests.walls.script import Program, Source
-from tests.walls.writing import NAMING, NEEDED, NUMBERS, OWNERS, PLAIN, Writing
+from tests.walls.writing import NAMING, NEEDED, NUMBERS, OWNERS, PLAIN, Writer
 
 
-class Inserts:
-    """Makes inserts and upserts.
-
-    Args:
-        chance: what all choices are made by.
-    """
-
-    def __init__(self, chance: random.Random) -> None:
-        self._writing = Writing(chance)
-        self._selects = self._writing.selects
-        self._script = self._selects.script
-        self._chance = chance
+class Inserts(Writer):
+    """Makes inserts and upserts."""
 
     def program(self) -> Program:
         """Return a write."""
@@ -30,7 +19,7 @@ class Inserts:
         })  # fmt: skip
 
     def insert(self) -> Program:
-        """One row, by values or parameters, into a class or its table."""
+        """Return an insert of one row, by values or parameters, into a class or its table."""
         name = self._chance.choice([*NEEDED])
         record = self._writing.record(name, 50)
         target = name
@@ -59,7 +48,7 @@ class Inserts:
         return self._writing.program(f"{code}.values({self._writing.mapping(record)}){returning}")
 
     def insert_many(self) -> Program:
-        """Several rows, in one VALUES, by parameters or in bulk."""
+        """Return an insert of several rows, in one VALUES, by parameters or in bulk."""
         name = self._chance.choice([*NEEDED])
         records = self._records(name)
         rows = f"[{', '.join(map(self._writing.mapping, records))}]"
@@ -92,7 +81,7 @@ class Inserts:
         return records
 
     def insert_select(self) -> Program:
-        """Rows that are selected: into tables of no owner, the others are refused."""
+        """Return an insert from a SELECT: into a table of no owner, others are refused."""
         code, columns = self._selects.select(kinds=["int", "str"])
         label = columns[0].code
         target = self._chance.choice(["Tag", "Tag", "Tag", "Recipe"])
@@ -105,7 +94,7 @@ class Inserts:
         return self._writing.program(made)
 
     def upsert(self) -> Program:
-        """What conflicts with a row that is there, whosever it is."""
+        """Return an upsert that may conflict with a row, whosever it is."""
         name = self._chance.choice(["Plan", "Plan", "Recipe", "Shelf", "Tag", "Line"])
         values, keys = self._conflicting(name)
         code = f"upsert({name}).values({self._writing.mapping(values)})"
@@ -150,7 +139,7 @@ class Inserts:
         return setting
 
     def links(self) -> Program:
-        """Rows of association tables, which have no owner and name what has."""
+        """Return a write of an association table, which has no owner and names rows that have."""
         table, columns = self._chance.choice([
             ("recipe_tags", {"recipe_id": "Recipe", "tag_id": "Tag"}),
             ("recipe_links", {"from_id": "Recipe", "to_id": "Recipe"}),

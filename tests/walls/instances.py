@@ -1,4 +1,4 @@
-"""What is done with instances: gets, refreshes, merges, lazy loads, flushes, as programs."""
+"""Gets, refreshes, merges, lazy loads and flushes of instances, as programs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Instances:
         self._chance = chance
 
     def program(self) -> Program:
-        """Return what is done with instances."""
+        """Return a program of one kind."""
         chance = self._chance
         kinds: dict[str, Callable[[], list[str]]] = {
             "get": self._get, "lazy": self._lazy, "refresh": self._refresh, "merge": self._merge,
@@ -163,7 +163,7 @@ class Instances:
         ]
 
     def _related(self) -> list[str]:
-        """Put what is related: rows that are there, or new."""
+        """Change the related rows of a recipe: to those that are there, or to new ones."""
         chance, n, m = self._chance, self._chance.randrange(4), self._chance.randrange(4)
         lines = [
             self._all("Recipe"),

@@ -34,13 +34,13 @@ _DEPTH = 3  # to which related instances are looked at
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """How a program is told to a session.
+    """How a session writes the keys of rows, and synchronizes instances.
 
     Attributes:
-        key: gives what stands for the key of a row, by its class and number.
-        reveal: gives the key for what the session shows in its place.
-        way: gives how instances are synchronized with a write. By the criteria of a statement
-            alone, SQLAlchemy would change instances of rows that policies let nobody change.
+        key: returns what the session takes for the key of a row, by its class and number.
+        reveal: returns the key for what the session shows in its place.
+        way: returns the `synchronize_session` of a write. By the criteria of a statement alone,
+            SQLAlchemy would change instances of rows that policies let nobody change.
     """
 
     key: Callable[[str, int], Any] = lambda _, number: number
@@ -53,10 +53,10 @@ class Outcome:
     """What came of a program.
 
     Attributes:
-        rows: what it gave.
-        affected: how many rows it says that it has written.
-        tables: what all tables held afterwards; of a read, nothing.
-        error: what it raised.
+        rows: its result, as tuples.
+        affected: the row count of a write.
+        tables: the rows of all tables afterwards; of a read, `None`.
+        error: the exception, if it raised one.
         sent: the statements that were sent.
     """
 
@@ -80,10 +80,10 @@ def run(
     """Run a program in a session, and roll back what it did.
 
     Args:
-        program: the same.
-        session: in which.
-        spelling: how it is told.
-        names: what its lines have made already.
+        program: to run.
+        session: to run it in; it is closed afterwards.
+        spelling: of the keys in the program.
+        names: what the program's lines have made, if they were run before.
     """
     outcome = Outcome()
     with session, _sent(session, outcome.sent):
@@ -111,7 +111,7 @@ def _sent(session: Session, statements: list[str]) -> Iterator[None]:
 
 
 def _take(outcome: Outcome, result: Any, program: Program, spelling: Spelling) -> None:
-    """Note what a program gave: its rows, and how many it has written."""
+    """Note the rows of a program's result, and how many it has written."""
     if isinstance(result, Result):
         if program.writes:
             outcome.affected = getattr(result, "rowcount", None)
@@ -150,7 +150,7 @@ def _shown(value: Any, reveal: Callable[[Any], Any], depth: int) -> Any:
 # Verdicts
 
 Verdict = tuple[str, str | None]
-"""What became of a program, in a few words, and what is wrong with that, if anything."""
+"""The kind of an outcome, to be counted, and what is wrong with it, if anything."""
 
 _WRITING = ("INSERT", "UPDATE", "DELETE", "WITH")
 # of shared rows, an owned session fetches what is written, whatever is asked for
@@ -162,9 +162,9 @@ def verdict(program: Program, walled: Outcome, judged: Outcome, before: Any) -> 
 
     Args:
         program: that was run.
-        walled: in the owned session.
-        judged: by the policies.
-        before: what all tables hold.
+        walled: its outcome in the owned session.
+        judged: its outcome behind the policies.
+        before: the rows of all tables before it.
     """
     if isinstance(walled.error, RefError):
         return _refused(program, walled.error, walled, judged)
@@ -210,7 +210,7 @@ def _generally(message: str) -> str:
 
 
 def _failed(error: Exception, judged: Outcome) -> Verdict:
-    """Look at an error that is not ours: another session has one too, and of its kind."""
+    """Look at an error that is not ours: behind the policies there must be one of its kind."""
     name = _kind(error)
     if judged.error is None:
         return f"failed: {name}", f"{name}: {str(error)[:500]} where policies have none"

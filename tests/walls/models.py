@@ -212,7 +212,7 @@ class Jar(Base):
 
 
 class Secret(Base):
-    """Of which the ownership does not know, and on which the role has no right."""
+    """Not listed by the ownership; the role has no right on it."""
 
     __tablename__ = "secrets"
 

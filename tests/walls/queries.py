@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 
 from tests.walls.script import Program, Source
-from tests.walls.selects import Selects
+from tests.walls.selects import Reader
 
 
-class Queries:
-    """Makes reads of columns.
-
-    Args:
-        chance: what all choices are made by.
-    """
-
-    def __init__(self, chance: random.Random) -> None:
-        self._selects = Selects(chance)
-        self._script = self._selects.script
+class Queries(Reader):
+    """Makes reads of columns."""
 
     def program(self) -> Program:
         """Return a read."""
@@ -27,7 +18,7 @@ class Queries:
         )
 
     def rows(self) -> Program:
-        """Columns and expressions of any sources."""
+        """Return a read of columns and expressions of any sources."""
         script = self._script
         froms, joined = self._selects.froms()
         codes = [
@@ -92,7 +83,7 @@ class Queries:
         return f"func.max({self._selects.conditions.column([source]).code})"
 
     def aggregates(self) -> Program:
-        """Groups, with conditions on them."""
+        """Return a read of groups, with conditions on them."""
         script = self._script
         froms, joined = self._selects.froms()
         by, column = self._selects.conditions.column(froms), self._selects.conditions.column(froms)
@@ -114,7 +105,7 @@ class Queries:
         return self._script.program(code, "result = session.execute(statement)")
 
     def refused(self) -> Program:
-        """What tells no tables, or executes what it is told."""
+        """Return a read that names no tables, or executes SQL that it is given."""
         script = self._script
         name = script.chance.choice([
             "text('select id, name from recipes')",
@@ -146,7 +137,7 @@ class Queries:
         return self._script.program(name, "result = session.execute(statement)")
 
     def compound(self) -> Program:
-        """Unions and their kin, of classes, of columns, and as what classes are read from."""
+        """Return a union or the like: of classes, of columns, or one that a class is read from."""
         script = self._script
         op = script.chance.choice(["union", "union_all", "intersect", "except_"])
         if script.often(0.5):

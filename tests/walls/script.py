@@ -29,7 +29,7 @@ class Column:
     """A column, as Python writes it.
 
     Attributes:
-        code: the same.
+        code: the expression.
         kind: `int` or `str`.
         entity: the class whose rows it names by their key, if it does.
     """
@@ -44,10 +44,10 @@ class Source:
     """An element of a FROM, as Python writes it.
 
     Attributes:
-        code: the same.
-        columns: those that it has.
-        order: the columns that put its rows in one order; none: nobody can tell.
-        class_: the class that it is mapped by.
+        code: the expression.
+        columns: its columns.
+        order: the columns that put its rows in one order; empty where none is known to.
+        class_: the class that is mapped to it, if one is.
         has_entity: whether it may be selected whole.
     """
 
@@ -67,12 +67,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is run, as Python.
+    """Python that is run in a session.
 
     Attributes:
-        lines: what makes a statement; they need no session.
-        run: what is done with it, on `session`; the last line gives `result` what came of it.
-        kinds: what it makes use of.
+        lines: make a statement; they need no session.
+        run: executes it in `session`, and assigns the outcome to `result`.
+        kinds: the features that it uses.
         ordered: whether the rows come in one order.
         writes: whether it may change rows.
     """
@@ -85,7 +85,7 @@ class Program:
 
     @property
     def source(self) -> str:
-        """The whole, to be read."""
+        """All lines as one text, for a message."""
         return "; ".join((*self.lines, *self.run))
 
 
@@ -95,9 +95,9 @@ class Script:
 
     Attributes:
         chance: what all choices are made by.
-        lines: what comes before.
-        kinds: what has been made use of, to be counted.
-        depth: how deep what is being written is nested.
+        lines: the assignments that a program begins with.
+        kinds: the features that it uses, to be counted.
+        depth: of the subquery that is being written.
     """
 
     chance: random.Random
@@ -119,15 +119,15 @@ class Script:
         return f"c{self._last}"
 
     def often(self, part: float = 0.7) -> bool:
-        """Choose the one of two, for the most part."""
+        """Return true by chance, in this part of all cases."""
         return self.chance.random() < part
 
     def any(self, *makers: Callable[[], T]) -> T:
-        """Do one of several things."""
+        """Call one of several makers, each as often as the others."""
         return self._count(self.chance.choice(makers))
 
     def program_of(self, makers: Mapping[Callable[[], Program], float]) -> Program:
-        """Make one of several programs, by their weights."""
+        """Call one of several makers, as often as their weights say."""
         [maker] = self.chance.choices([*makers], [*makers.values()])
         return self._count(maker)
 
@@ -136,7 +136,7 @@ class Script:
         return maker()
 
     def program(self, code: str, run: str, *, ordered: bool = False) -> Program:
-        """Return a program that runs a statement, once what is written so far is."""
+        """Return a program that makes a statement by the lines so far, and runs it."""
         lines = [*self.lines, f"statement = {code}"]
         return Program(lines, [run], list(self.kinds), ordered)
 

@@ -67,8 +67,13 @@ class Selects:
         """Return sources, and what puts them into the FROM of a select."""
         script = self.script
         first = self.sources.any() if script.depth or script.often(0.6) else self.sources.mapped()
-        froms, code = [first], f".select_from({first.code})"
-        for _ in range(script.chance.choices([0, 1, 2], [5, 4, 1])[0]):
+        froms, joined = self.joined(first)
+        return froms, f".select_from({first.code}){joined}"
+
+    def joined(self, first: Source) -> tuple[list[Source], str]:
+        """Return a source and those that are joined to it, none for the most part, and how."""
+        froms, code = [first], ""
+        for _ in range(self.script.chance.choices([0, 1, 2], [5, 4, 1])[0]):
             source, joined = self.join(froms)
             froms.append(source)
             code += joined
@@ -138,3 +143,15 @@ class Selects:
         of = f"of={script.chance.choice(froms).code}" if script.often(0.4) else ""
         option = script.chance.choice(["", "read=True", "key_share=True", "nowait=True"])
         return f".with_for_update({', '.join(filter(None, (of, option)))})"
+
+
+class Reader:
+    """Makes programs that read.
+
+    Args:
+        chance: what all choices are made by.
+    """
+
+    def __init__(self, chance: random.Random) -> None:
+        self._selects = Selects(chance)
+        self._script = self._selects.script

@@ -36,8 +36,7 @@ class Sources:
         """Return an element of any kind.
 
         Args:
-            script: is written on.
-            outer: those that a lateral one may refer to.
+            outer: the sources that a lateral one may refer to.
         """
         script = self._script
         plain = [self.alias, self.table, self.table_alias, self.named]
@@ -84,34 +83,31 @@ class Sources:
     def table(self) -> Source:
         """Return a table of Core."""
         name, code = self._core()
-        columns = columns_of(name, f"{code}.c", core=True)
-        return Source(code, columns, self._keys(columns))
+        return self._of_table(name, code)
 
     def table_alias(self) -> Source:
         """Return an alias of a table."""
         name, code = self._core()
         called = repr(self._script.chance.choice(NAMES)) if self._script.often(0.2) else ""
         alias = self._script.put(f"{code}.alias({called})", "t")
-        columns = columns_of(name, f"{alias}.c", core=True)
-        return Source(alias, columns, self._keys(columns))
+        return self._of_table(name, alias)
 
     @staticmethod
-    def _keys(columns: Sequence[Column]) -> list[str]:
-        return [column.code for column in columns]
+    def _of_table(name: str, code: str) -> Source:
+        columns = columns_of(name, f"{code}.c", core=True)
+        return Source(code, columns, [column.code for column in columns])
 
     def nested_alias(self) -> Source:
         """Return an alias of an alias."""
         name, code = self._core()
         alias = self._script.put(f"{code}.alias().alias()", "t")
-        columns = columns_of(name, f"{alias}.c", core=True)
-        return Source(alias, columns, self._keys(columns))
+        return self._of_table(name, alias)
 
     def sampled(self) -> Source:
         """Return a sample of all rows."""
         name, code = self._core()
         alias = self._script.put(f"{code}.tablesample(func.bernoulli(100))", "t")
-        columns = columns_of(name, f"{alias}.c", core=True)
-        return Source(alias, columns, self._keys(columns))
+        return self._of_table(name, alias)
 
     def polymorphic(self) -> Source:
         """Return animals with what their subclasses have."""

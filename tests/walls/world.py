@@ -137,7 +137,7 @@ def _policies() -> Iterable[str]:
         )
     for name, columns, target, keys in _NAMING:
         pairs = list(zip(columns, keys, strict=True))
-        given = " and ".join(f"new.{column} is not null" for column in columns)
+        is_set = " and ".join(f"new.{column} is not null" for column in columns)
         met = " and ".join(f"t.{key} = new.{column}" for column, key in pairs)
         # a row that names itself is not there yet
         itself = " and ".join(f"new.{column} = new.{key}" for column, key in pairs)
@@ -148,7 +148,7 @@ def _policies() -> Iterable[str]:
             name,
             f"b_name_{columns[0]}",
             f"insert or update of {', '.join(columns)}",
-            f"if {given} and not ({there}) then raise exception 'names what is not seen' "
+            f"if {is_set} and not ({there}) then raise exception 'names what is not seen' "
             "using errcode = 'insufficient_privilege'; end if;",
         )
 

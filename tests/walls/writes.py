@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import random
-
 from tests.walls.script import Program, Source, columns_of
-from tests.walls.writing import NAMING, NUMBERS, OWNERS, PLAIN, Writing
+from tests.walls.writing import NAMING, NUMBERS, OWNERS, PLAIN, Writer
 
 
-class Writes:
-    """Makes updates and deletes.
-
-    Args:
-        chance: what all choices are made by.
-    """
-
-    def __init__(self, chance: random.Random) -> None:
-        self._writing = Writing(chance)
-        self._selects = self._writing.selects
-        self._script = self._selects.script
-        self._chance = chance
+class Writes(Writer):
+    """Makes updates and deletes."""
 
     def program(self) -> Program:
         """Return a write."""
@@ -29,7 +17,7 @@ class Writes:
         })  # fmt: skip
 
     def update(self) -> Program:
-        """By a class."""
+        """Return an update of a class."""
         name = self._writing.name()
         source = self._writing.own(name)
         values = self._writing.values(name, f"{name}.")
@@ -38,17 +26,17 @@ class Writes:
         where, _ = self._writing.where(source)
         pairs = ", ".join(f"{key}={value}" for key, value in values.items())
         setting = f"{{{', '.join(f'{name}.{k}: {v}' for k, v in values.items())}}}"
-        given = pairs if self._script.often() else setting
+        values_of = pairs if self._script.often() else setting
         if self._script.often(0.1):
             ordered = ", ".join(f"({name}.{k}, {v})" for k, v in values.items())
             code = f"update({name}){where}.ordered_values({ordered})"
         else:
-            code = f"update({name}){where}.values({given})"
+            code = f"update({name}){where}.values({values_of})"
         code += self._writing.returning(name, source, whole=name != "Dog")
         return self._writing.program(code, options=self._writing.synchronized(name))
 
     def delete(self) -> Program:
-        """By a class, of rows that nothing refers to for the most part."""
+        """Return a deletion of a class, of rows that nothing refers to for the most part."""
         name = self._chance.choice(["Remark", "Plan", "OldLine", "Jar", "Dog", "Remark", "Line"])
         source = self._writing.own(name)
         where, _ = self._writing.where(source)
@@ -63,7 +51,7 @@ class Writes:
         return code, Source(code, columns)
 
     def core_update(self) -> Program:
-        """By a table or an alias of one."""
+        """Return an update of a table, or of an alias of one."""
         name = self._chance.choice([each for each in PLAIN if each not in ("Dog", "Cat")])
         code, source = self._table(name)
         values = self._writing.values(name, f"{code}.c.")
@@ -73,7 +61,7 @@ class Writes:
         return self._writing.program(made + self._writing.returning(name, source, whole=False))
 
     def core_delete(self) -> Program:
-        """By a table or an alias of one."""
+        """Return a deletion from a table, or from an alias of one."""
         name = self._chance.choice(["Remark", "Plan", "OldLine", "Jar"])
         code, source = self._table(name)
         where, _ = self._writing.where(source)
@@ -82,7 +70,7 @@ class Writes:
         )
 
     def by_keys(self) -> Program:
-        """Many rows, each by its primary key."""
+        """Return an update of several rows, each by its primary key."""
         name = self._chance.choice(
             ["Recipe", "Line", "Plan", "Remark", "Dog", "Dog", "Cat", "Shelf"]
         )
@@ -106,7 +94,7 @@ class Writes:
         return self._writing.program(f"update({name})", f"[{', '.join(rows)}]")
 
     def parameters(self) -> Program:
-        """What is written comes with the execution: by the names of columns, or of parameters."""
+        """Return an update whose values are parameters of the execution."""
         name = self._chance.choice([each for each in PLAIN if each not in ("Dog", "Cat", "Shelf")])
         table = f"{name}.__table__"
         if self._script.often(0.4):
@@ -129,13 +117,13 @@ class Writes:
             code = f"update({table}).where({where}).values({setting})"
         else:
             code = f"update({table}).where({where})"
-        given = [self._writing.mapping(row) for row in rows]
+        mappings = [self._writing.mapping(row) for row in rows]
         return self._writing.program(
-            code, given[0] if len(given) == 1 else f"[{', '.join(given)}]"
+            code, mappings[0] if len(mappings) == 1 else f"[{', '.join(mappings)}]"
         )
 
     def legacy(self) -> Program:
-        """The `query()` of before."""
+        """Return a write by `session.query()`."""
         name = self._chance.choice([each for each in PLAIN if each not in ("Dog", "Cat")])
         source = self._writing.own(name)
         condition = self._selects.conditions.any([source])
@@ -149,7 +137,7 @@ class Writes:
         return Program([*self._script.lines], [run], [*self._script.kinds], writes=True)
 
     def synchronized(self) -> Program:
-        """What becomes of the instances that the session has."""
+        """Return a write, and a read of the instances that the session had before it."""
         name = self._chance.choice(["Recipe", "Line", "Plan", "Remark", "Cat", "Jar"])
         source = self._writing.own(name)
         condition = self._selects.conditions.comparison(

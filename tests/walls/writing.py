@@ -67,8 +67,8 @@ class Writing:
 
     def program(self, code: str, *arguments: str, options: str = "") -> Program:
         """Return a program that executes a statement."""
-        given = ", ".join(filter(None, ("statement", *arguments, options)))
-        run = f"result = session.execute({given})"
+        every = ", ".join(filter(None, ("statement", *arguments, options)))
+        run = f"result = session.execute({every})"
         lines = [*self.script.lines, f"statement = {code}"]
         return Program(lines, [run], list(self.script.kinds), writes=True)
 
@@ -89,17 +89,8 @@ class Writing:
             )
         number = str(self._chance.randrange(6))
         if self.script.often(0.3):
-            return self.selects.conditions.scalar(
-                [
-                    Source(
-                        name,
-                        columns_of(name, prefix.removesuffix("."), core=prefix.endswith("c.")),
-                        (),
-                        name,
-                    )
-                ],
-                "int",
-            )
+            columns = columns_of(name, prefix.removesuffix("."), core=prefix.endswith("c."))
+            return self.selects.conditions.scalar([Source(name, columns, (), name)], "int")
         return self._chance.choice([number, f"{prefix}{key} + 1"])
 
     def values(self, name: str, prefix: str) -> dict[str, str]:
@@ -178,3 +169,17 @@ class Writing:
     def mapping(self, record: dict[str, str]) -> str:
         """Return a dictionary of values, as Python writes it."""
         return f"{{{', '.join(f'{key!r}: {value}' for key, value in record.items())}}}"
+
+
+class Writer:
+    """Makes programs that write.
+
+    Args:
+        chance: what all choices are made by.
+    """
+
+    def __init__(self, chance: random.Random) -> None:
+        self._writing = Writing(chance)
+        self._selects = self._writing.selects
+        self._script = self._selects.script
+        self._chance = chance
