@@ -23,6 +23,7 @@ from alfred_refs import (
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import Toolset
 from tests import owned
+from tests.fates import elsewhere
 from tests.fix_owned import World
 from tests.models import Cook, Guest, MealPlan, Order, Person, Recipe
 
@@ -38,11 +39,6 @@ def fate(conversation: Conversation, ref: str) -> str:
     except GoneRefError as error:
         return error.reason
     return THERE
-
-
-def elsewhere(conversation: Conversation) -> Conversation:
-    """Return the conversation as another process has it."""
-    return RefRegistry(store=conversation._store).conversation(conversation.id)
 
 
 # Savepoints

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +38,7 @@ from sqlalchemy.orm import (
 from alfred_refs import Conversation, GoneRefError, RefRegistry, RefSession
 from alfred_refs.asyncio import AsyncRefSession
 from alfred_refs.testing import MemoryStore
+from tests.fates import fate_of, hiding
 from tests.models import MealPlan, Order, OrderLine, Recipe, RecipeNote
 
 pytestmark = pytest.mark.tables
@@ -82,11 +82,11 @@ def drop(tables: Engine, name: str = "A") -> None:
         connection.execute(text("delete from recipes where name = :name"), {"name": name})
 
 
-def fate(conversation: Conversation, ref: str = "recipe_1") -> str | None:
-    """Return what the registry knows of a row, whoever asks."""
-    other = RefRegistry(store=conversation._store).conversation(conversation.id)
-    [entry] = [each for each in other.entries() if each.ref == ref]
-    return entry.gone
+def added(session: RefSession, name: str) -> str:
+    """Insert a recipe, and return its ref."""
+    session.add(recipe := Recipe(name=name))
+    session.flush()
+    return str(recipe.id)
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=list(USES))
@@ -99,7 +99,7 @@ def test_it_is_said_at_the_first_use(
     with pytest.raises(GoneRefError, match=GONE):
         use(session)
 
-    assert fate(conversation) == "was deleted"
+    assert fate_of(conversation, "recipe_1") == "was deleted"
     assert session.get_one(Recipe, refs[1]).name == "B"
 
 
@@ -121,7 +121,7 @@ def test_it_is_said_where_sessions_are_awaited(
             await engine.dispose()
 
     asyncio.run(work())
-    assert fate(conversation) == "was deleted"
+    assert fate_of(conversation, "recipe_1") == "was deleted"
     del refs
 
 
@@ -164,35 +164,19 @@ def test_a_mark_of_the_applications_is_no_end(
 
     assert session.get(Recipe, refs[0]) is None
     assert session.scalars(select(Recipe).where(Recipe.id == refs[0])).all() == []
-    assert fate(conversation) is None
+    assert fate_of(conversation, "recipe_1") is None
 
 
 @pytest.mark.usefixtures("refs")
 def test_what_the_database_hides_is_not_known(tables: Engine, conversation: Conversation) -> None:
     """By row-level security: nothing is found, and nothing is noted."""
-    role = f"reader_{uuid.uuid4().hex[:8]}"
-    with tables.begin() as connection:
-        connection.execute(
-            text(
-                f"create role {role}; grant usage on schema public to {role};"
-                f"grant select on all tables in schema public to {role};"
-                "alter table recipes enable row level security;"
-                f"create policy few on recipes to {role} using (name <> 'A')"
-            )
-        )
-    engine = create_engine(tables.url)
-
-    @event.listens_for(engine, "begin")
-    def become(connection: Any) -> None:
-        connection.exec_driver_sql(f"set local role {role}")
-
-    with RefSession(engine, conversation=conversation) as session:
+    with (
+        hiding(tables, "recipes", "name <> 'A'") as engine,
+        RefSession(engine, conversation=conversation) as session,
+    ):
         assert session.get(Recipe, "recipe_1") is None
         assert session.scalars(select(Recipe).where(Recipe.id == "recipe_1")).all() == []
-    engine.dispose()
-    assert fate(conversation) is None
-    with tables.begin() as connection:
-        connection.execute(text(f"drop owned by {role}; drop role {role}"))
+    assert fate_of(conversation, "recipe_1") is None
 
 
 def test_what_may_come_back_is_not_noted(
@@ -204,7 +188,7 @@ def test_what_may_come_back_is_not_noted(
         session.get(Recipe, refs[0])
     session.rollback()
 
-    assert fate(conversation) is None
+    assert fate_of(conversation, "recipe_1") is None
     assert session.get_one(Recipe, refs[0]).name == "A"
 
 
@@ -214,16 +198,13 @@ def test_what_is_not_committed_yet_is_not_noted(
 ) -> None:
     """Somebody shows the model a row before its commit: whoever asks for it too early is told."""
     with sessions(conversation=conversation) as early, sessions(conversation=conversation) as late:
-        recipe = Recipe(name="new")
-        early.add(recipe)
-        early.flush()
-        ref: str = str(recipe.id)
+        ref = added(early, "new")
         with pytest.raises(GoneRefError):
             late.get(Recipe, ref)
         late.rollback()
         early.commit()
 
-        assert fate(conversation, ref) is None
+        assert fate_of(conversation, ref) is None
         assert late.get_one(Recipe, ref).name == "new"
 
 
@@ -235,14 +216,13 @@ def test_what_a_snapshot_does_not_have_is_not_noted(
     with RefSession(engine, conversation=conversation) as before:
         before.scalars(select(Recipe)).all()
         with sessions(conversation=conversation) as session:
-            session.add(recipe := Recipe(name="new"))
+            ref = added(session, "new")
             session.commit()
-            ref: str = str(recipe.id)
         with pytest.raises(GoneRefError):
             before.get(Recipe, ref)
         before.rollback()
 
-        assert fate(conversation, ref) is None
+        assert fate_of(conversation, ref) is None
         assert before.get_one(Recipe, ref).name == "new"
 
 
@@ -251,10 +231,7 @@ def test_a_commit_between_two_looks_is_not_missed(
 ) -> None:
     """Whether the row is there and whether somebody writes is asked in one statement."""
     with sessions(conversation=conversation) as early, sessions(conversation=conversation) as late:
-        recipe = Recipe(name="new")
-        early.add(recipe)
-        early.flush()
-        ref: str = str(recipe.id)
+        ref = added(early, "new")
         executed: list[str] = []
 
         def commit(*given: Any) -> None:
@@ -270,7 +247,7 @@ def test_a_commit_between_two_looks_is_not_missed(
             event.remove(tables, "after_cursor_execute", commit)
 
         assert executed
-        assert fate(conversation, ref) is None
+        assert fate_of(conversation, ref) is None
 
 
 def test_what_a_lost_commit_has_done_is_not_known(
@@ -278,9 +255,7 @@ def test_what_a_lost_commit_has_done_is_not_known(
 ) -> None:
     """The server has committed, and its answer was lost: the rows are there."""
     with sessions(conversation=conversation) as session:
-        session.add(recipe := Recipe(name="kept"))
-        session.flush()
-        ref: str = str(recipe.id)
+        ref = added(session, "kept")
 
         def lose(connection: Any) -> None:
             cursor = connection.connection.dbapi_connection
@@ -294,7 +269,7 @@ def test_what_a_lost_commit_has_done_is_not_known(
         finally:
             event.remove(tables, "commit", lose)
         session.rollback()
-        assert fate(conversation, ref) is None
+        assert fate_of(conversation, ref) is None
         assert session.get_one(Recipe, ref).name == "kept"
 
 
@@ -306,18 +281,14 @@ def test_what_the_session_does_not_end_is_not_known(
         tables.begin() as connection,
         RefSession(connection, conversation=conversation) as session,
     ):
-        session.add(recipe := Recipe(name="joined"))
-        session.flush()
-        refs = [str(recipe.id)]
+        refs = [added(session, "joined")]
     engine = tables.execution_options(isolation_level="AUTOCOMMIT")
     for end in (RefSession.close, RefSession.rollback):
         with RefSession(engine, conversation=conversation) as session:
-            session.add(recipe := Recipe(name="at once"))
-            session.flush()
-            refs.append(str(recipe.id))
+            refs.append(added(session, "at once"))
             end(session)
 
-    assert [fate(conversation, ref) for ref in refs] == [None] * 3
+    assert [fate_of(conversation, ref) for ref in refs] == [None] * 3
     with RefSession(tables, conversation=conversation) as session:
         assert [session.get_one(Recipe, ref).name for ref in refs] == ["joined", *["at once"] * 2]
 
@@ -378,7 +349,7 @@ def test_a_view_may_hide_rows(
                 )
             )
         assert session.get(ShownRecipe, ref) is None
-    assert fate(conversation, str(ref)) is None
+    assert fate_of(conversation, str(ref)) is None
     del recipes
 
 

@@ -7,12 +7,13 @@ import uuid
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
-from alfred_refs import Conversation, RefRegistry, RefSession
+from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Toolset
 from alfred_refs.tools.hooks import Reading, Writing
+from tests.fates import fate_of, hiding
 from tests.models import Order, OrderLine
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish
@@ -66,9 +67,7 @@ def test_a_row_that_went_says_so_at_its_first_use(
     assert (error["code"], error["ref"]) == ("gone_ref", refs["Soup"])
     assert error["message"].startswith(f"{refs['Soup']!r} was deleted and cannot be used")
     assert refs["Soup"] not in error["known"]
-    other = RefRegistry(store=conversation._store).conversation(conversation.id)
-    [entry] = [each for each in other.entries() if each.ref == refs["Soup"]]
-    assert entry.gone == "was deleted"
+    assert fate_of(conversation, refs["Soup"]) == "was deleted"
     unknown = call("db_read", table="dishes", filters=by("id", "dish_99"))["error"]
     assert refs["Soup"] not in json.dumps(unknown)
 
@@ -124,32 +123,16 @@ def test_what_the_database_hides_is_not_known(
 ) -> None:
     """By row-level security: nothing is recorded, and the model is told that it may be so."""
     refs = refs_of(call)
-    role = f"reader_{uuid.uuid4().hex[:8]}"
-    with tables.begin() as connection:
-        connection.execute(
-            text(
-                f"create role {role}; grant usage on schema public to {role};"
-                f"grant select, update, delete on all tables in schema public to {role};"
-                "alter table dishes enable row level security;"
-                f"create policy few on dishes to {role} using (name <> 'Soup')"
-            )
-        )
-    engine = create_engine(tables.url)
-
-    @event.listens_for(engine, "begin")
-    def become(connection: Any) -> None:
-        connection.exec_driver_sql(f"set local role {role}")
-
-    with RefSession(engine, conversation=conversation) as session:
+    with (
+        hiding(tables, "dishes", "name <> 'Soup'") as engine,
+        RefSession(engine, conversation=conversation) as session,
+    ):
         arguments = {"table": "dishes", "filters": by("id", refs["Soup"])}
         for tool in ("db_read", "db_delete"):
             answer = Toolset(MODELS).call(session, tool, arguments)
             assert answer["count"] == 0
             assert f"'{refs['Soup']}': the database may hide" in answer["notes"][0]
-    engine.dispose()
     assert conversation.resolve(refs["Soup"]) == dishes["Soup"]
-    with tables.begin() as connection:
-        connection.execute(text(f"drop owned by {role}; drop role {role}"))
 
 
 def test_what_the_program_has_not_committed_is_not_recorded(
