@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -226,27 +227,29 @@ def test_what_a_snapshot_does_not_have_is_not_noted(
         assert before.get_one(Recipe, ref).name == "new"
 
 
-def test_a_commit_between_two_looks_is_not_missed(
-    sessions: sessionmaker[RefSession], conversation: Conversation, tables: Engine
+@pytest.mark.parametrize("after", [1, 2])
+def test_a_commit_between_two_statements_is_not_missed(
+    sessions: sessionmaker[RefSession], conversation: Conversation, tables: Engine, after: int
 ) -> None:
-    """Whether the row is there and whether somebody writes is asked in one statement."""
+    """Whether the row is there and whether somebody writes is asked in one of them."""
     with sessions(conversation=conversation) as early, sessions(conversation=conversation) as late:
         ref = added(early, "new")
         executed: list[str] = []
 
-        def commit(*given: Any) -> None:
-            if executed:
-                return
-            executed.append(given[2])
-            early.commit()
+        def commit(*arguments: Any) -> None:
+            executed.append(arguments[2])
+            if len(executed) == after:
+                early.commit()
 
         event.listen(tables, "after_cursor_execute", commit)
         try:
-            late.get(Recipe, ref)
+            # the second one looks for the row, which comes too late after it
+            with nullcontext() if after == 1 else pytest.raises(GoneRefError):
+                late.get(Recipe, ref)
         finally:
             event.remove(tables, "after_cursor_execute", commit)
 
-        assert executed
+        assert len(executed) >= after
         assert fate_of(conversation, ref) is None
 
 
