@@ -27,8 +27,9 @@ from alfred_refs.tools import Toolset
 from tests.models import Recipe
 
 Models = tuple[Any, ...]
-Work = Callable[[Session, Models], Any]
-WORK: dict[str, Work] = {}
+Work = Callable[[Any, Models], Any]
+WORK: list[Any] = []
+PLAIN, ACTIVE, EAGER = "plain", "active", "eager"
 
 
 def declared() -> Models:
@@ -44,7 +45,7 @@ def declared() -> Models:
         id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
         code: Mapped[uuid.UUID] = mapped_column(unique=True, default=uuid.uuid4)
         name: Mapped[str]
-        held: Mapped[dict[Any, Any]] = relationship(
+        items: Mapped[dict[Any, Any]] = relationship(
             "Item",
             collection_class=attribute_keyed_dict("id"),
             foreign_keys="Item.crate_id",
@@ -63,13 +64,18 @@ def declared() -> Models:
     return Base, Crate, Item
 
 
-def work(done: Work) -> Work:
-    """Note some work, by its name."""
-    WORK[done.__name__[1:].replace("_", " ")] = done
-    return done
+def work(*kinds: str) -> Callable[[Work], Work]:
+    """Note some work that sessions of these kinds can do."""
+
+    def noted(done: Work) -> Work:
+        name = done.__name__[1:].replace("_", " ")
+        WORK.extend(pytest.param(done, kind, id=f"{name}-{kind}") for kind in kinds)
+        return done
+
+    return noted
 
 
-@work
+@work(PLAIN, ACTIVE, EAGER)
 def _instances(session: Session, models: Models) -> None:
     _, crate, item = models
     made = crate(name="a")
@@ -77,8 +83,8 @@ def _instances(session: Session, models: Models) -> None:
     session.flush()
     session.add(item(crate_id=made.id, code=made.code, also=made.id))
     session.commit()
-    [found] = session.scalars(select(crate).options(selectinload(crate.held)))
-    assert len(found.held) == 1
+    [found] = session.scalars(select(crate).options(selectinload(crate.items)))
+    assert len(found.items) == 1
     assert [each.crate_id for each in session.scalars(select(item))] == [found.id]
     session.merge(item(crate_id=found.id))
     session.expunge(found)
@@ -87,7 +93,7 @@ def _instances(session: Session, models: Models) -> None:
     session.rollback()
 
 
-@work
+@work(PLAIN, ACTIVE, EAGER)
 def _statements(session: Session, models: Models) -> None:
     _, crate, item = models
     joined = select(crate.id, item.code).join(item, item.crate_id == crate.id)
@@ -102,17 +108,17 @@ def _statements(session: Session, models: Models) -> None:
     session.query(crate).filter_by(name="a").count()
 
 
-@work
+@work(PLAIN, ACTIVE, EAGER)
 def _errors(session: Session, models: Models) -> None:
     _, crate, item = models
-    for given in (crate(), item(crate_id=None)):
-        session.add(given)
+    for incomplete in (crate(), item(crate_id=None)):
+        session.add(incomplete)
         with pytest.raises(Exception, match="not-null constraint"):
             session.flush()
         session.rollback()
 
 
-@work
+@work(PLAIN, ACTIVE, EAGER)
 def _a_pickle(session: Session, models: Models) -> None:
     _, crate, _ = models
     session.add(crate(name="a"))
@@ -123,41 +129,38 @@ def _a_pickle(session: Session, models: Models) -> None:
         pickle.dumps(found)
 
 
-@work
-def _tools(session: Session, models: Models) -> None:
+@work(ACTIVE, EAGER)
+def _tools(session: RefSession, models: Models) -> None:
     _, crate, item = models
-    if isinstance(session, RefSession):
-        toolset = Toolset(models=[crate, item])
-        by_name = {"field": "name", "op": "=", "value": "a"}
-        toolset.schemas("openai")
-        toolset.describe()
-        for verb, asked in {
-            "db_create": {"table": "crates", "data": {"name": "a"}},
-            "db_read": {"table": "items", "filters": []},
-            "db_delete": {"table": "crates", "filters": [by_name]},
-        }.items():
-            answer = toolset.call(session, verb, asked)
-            assert "error" not in answer, answer
+    toolset = Toolset(models=[crate, item])
+    by_name = {"field": "name", "op": "=", "value": "a"}
+    toolset.schemas("openai")
+    toolset.describe()
+    for verb, asked in {
+        "db_create": {"table": "crates", "data": {"name": "a"}},
+        "db_read": {"table": "items", "filters": []},
+        "db_delete": {"table": "crates", "filters": [by_name]},
+    }.items():
+        answer = toolset.call(session, verb, asked)
+        assert "error" not in answer, answer
 
 
-@work
-def _drafts(session: Session, models: Models) -> None:
+@work(ACTIVE, EAGER)
+def _drafts(session: RefSession, models: Models) -> None:
     _, crate, _ = models
-    if isinstance(session, RefSession):
-        assert session.conversation is not None
-        draft = session.conversation.draft(crate, {"name": "a"})
-        session.add(session.get(crate, draft.ref))
-        session.commit()
+    assert session.conversation is not None
+    draft = session.conversation.draft(crate, {"name": "a"})
+    session.add(session.get(crate, draft.ref))
+    session.commit()
 
 
-@work
-def _an_owner(session: Session, models: Models) -> None:
+@work(ACTIVE, EAGER)
+def _an_owner(session: RefSession, models: Models) -> None:
     _, crate, item = models
-    if isinstance(session, RefSession):
-        owner = Ownership({crate: "id", item: "crate_id"}).of(uuid.uuid4())
-        chat = RefRegistry(store=MemoryStore()).conversation("chat-8", owner=str(owner.value))
-        with RefSession(session.bind, conversation=chat, owner=owner) as owned:
-            assert owned.scalars(select(item).join(crate, item.crate_id == crate.id)).all() == []
+    owner = Ownership({crate: "id", item: "crate_id"}).of(uuid.uuid4())
+    chat = RefRegistry(store=MemoryStore()).conversation("chat-8", owner=str(owner.value))
+    with RefSession(session.bind, conversation=chat, owner=owner) as owned:
+        assert owned.scalars(select(item).join(crate, item.crate_id == crate.id)).all() == []
 
 
 def worked(engine: Engine, done: Work, session: Session, *, disposed: bool) -> dict[str, Any]:
@@ -178,8 +181,7 @@ def worked(engine: Engine, done: Work, session: Session, *, disposed: bool) -> d
 
 
 @pytest.mark.parametrize("disposed", [False, True], ids=["dropped", "disposed"])
-@pytest.mark.parametrize("kind", ["plain", "active", "eager"])
-@pytest.mark.parametrize("done", WORK.values(), ids=WORK.keys())
+@pytest.mark.parametrize(("done", "kind"), WORK)
 def test_a_dropped_class_is_collected(
     tables: Engine, done: Work, kind: str, *, disposed: bool
 ) -> None:
@@ -188,9 +190,9 @@ def test_a_dropped_class_is_collected(
     Session, conversation and registry stay, and take other classes of the same names.
     """
     chat = RefRegistry(store=MemoryStore()).conversation("chat-7")
-    session = Session(tables) if kind == "plain" else RefSession(tables, conversation=chat)
+    session = Session(tables) if kind == PLAIN else RefSession(tables, conversation=chat)
     if isinstance(session, RefSession):
-        session.mint_when_fetched = kind == "eager"
+        session.mint_when_fetched = kind == EAGER
     with session:
         for _ in "ab":
             watched = worked(tables, done, session, disposed=disposed)
