@@ -1,7 +1,7 @@
 """An application's own Alembic environment beside the registry's migrations, or in their place.
 
-What is given `older` starts from the tables of each revision there is, with rows in them; what is
-given `place`, from tables in the application's schema and in another one.
+Tests with `older` start from the tables of each revision there is, with rows in them; tests with
+`place`, from tables in the application's schema and from such in another one.
 """
 
 from __future__ import annotations
@@ -69,6 +69,13 @@ class Older:
         assert opened.conversation("chat-7").export() == self.exported
         assert opened.conversation("chat-7").resolve_all(["recipe_1", "recipe_2"]) == [11, 12]
         assert opened.stats().left_counters == 1
+
+    def go_on(self, registry: Engine) -> None:
+        """Find all as it was, and mint: no number is given twice."""
+        self.check(registry)
+        opened = RefRegistry(registry)
+        assert opened.conversation("chat-7").refer("recipe", 13) == "recipe_3"
+        assert opened.conversation("chat-8").refer("recipe", 11) == "recipe_2"
 
 
 def rows_of(connection: Connection, tables: MetaData) -> dict[str, list[Any]]:
@@ -141,7 +148,7 @@ class Place:
 
     @property
     def url(self) -> str:
-        """What `alfred-refs migrate` is given."""
+        """The URL for `alfred-refs migrate`."""
         return self.registry.url.render_as_string(hide_password=False)
 
     def revision(self, program: str, older: str = "0001", newer: str = NEWEST) -> str:
@@ -179,8 +186,17 @@ def refused(attempt: Callable[[], object]) -> str:
     return str(caught.value)
 
 
+@pytest.fixture
+def made_by_the_command(application: Application, older: Older, place: Place) -> None:
+    """Tables that the command made, with rows, beside an environment that leaves them alone."""
+    schema.migrate(place.url, older.revision)
+    older.fill(place.registry)
+    application.environment(place.beside)
+
+
+@pytest.fixture
 def made_by_itself(application: Application, older: Older, place: Place) -> None:
-    """Let an environment make tables by autogenerate, at the time of an older version."""
+    """Tables that an environment made by autogenerate, at the time of an older version."""
     application.lists(older.tables, place.listed)
     with installed(older):
         application.autogenerate()
@@ -204,21 +220,11 @@ def installed(older: Older) -> Iterator[None]:
         yield
 
 
-def goes_on(registry: Engine) -> None:
-    """Mint, and find that no number is given twice."""
-    opened = RefRegistry(registry)
-    assert opened.conversation("chat-7").refer("recipe", 13) == "recipe_3"
-    assert opened.conversation("chat-8").refer("recipe", 11) == "recipe_2"
-
-
+@pytest.mark.usefixtures("made_by_the_command")
 def test_the_command_and_the_environment_leave_each_other_alone(
     application: Application, older: Older, place: Place
 ) -> None:
     """Autogenerate sees its own tables alone, before and after the registry's are migrated."""
-    schema.migrate(place.url, older.revision)
-    older.fill(place.registry)
-    application.environment(place.beside)
-
     assert application.autogenerate() == [
         "create_table recipe",
         "create_index ix_recipe_title",
@@ -230,15 +236,14 @@ def test_the_command_and_the_environment_leave_each_other_alone(
     assert schema.current(place.url) == OURS
     older.check(place.registry)
     command.downgrade(application.config, "base")
-    older.check(place.registry)
-    goes_on(place.registry)
+    older.go_on(place.registry)
 
 
+@pytest.mark.usefixtures("made_by_itself")
 def test_the_environment_makes_and_changes_the_tables(
     application: Application, older: Older, place: Place
 ) -> None:
     """Tables that autogenerate made at any revision are brought to the newest, with their rows."""
-    made_by_itself(application, older, place)
     application.lists(RefRegistry(place.registry).metadata, place.listed)
     if rewriting(older.revision):
         newer = rewriting(older.revision)[-1]
@@ -255,15 +260,14 @@ def test_the_environment_makes_and_changes_the_tables(
 
     application.check()
     assert schema.current(place.url) == THEIRS
-    older.check(place.registry)
-    goes_on(place.registry)
+    older.go_on(place.registry)
 
 
+@pytest.mark.usefixtures("made_by_itself")
 def test_the_environment_undoes_what_it_called(
     application: Application, older: Older, place: Place
 ) -> None:
     """A downgrade gives back the tables with the same rows, and an upgrade after it the refs."""
-    made_by_itself(application, older, place)
     application.revision(place.revision(CALL, older.revision))
     command.upgrade(application.config, "head")
     older.check(place.registry)
@@ -274,17 +278,14 @@ def test_the_environment_undoes_what_it_called(
         assert rows_of(connection, older.tables) == older.rows
     command.upgrade(application.config, "head")
     assert schema.current(place.url) == THEIRS
-    older.check(place.registry)
-    goes_on(place.registry)
+    older.go_on(place.registry)
 
 
+@pytest.mark.usefixtures("made_by_the_command")
 def test_the_environment_takes_over_what_the_command_made(
     application: Application, older: Older, place: Place
 ) -> None:
     """Tables of any revision are the environment's after one of its own, and back again."""
-    schema.migrate(place.url, older.revision)
-    older.fill(place.registry)
-    application.environment(place.beside)
     application.autogenerate()
 
     application.lists(RefRegistry(place.registry).metadata, place.listed)
@@ -300,8 +301,7 @@ def test_the_environment_takes_over_what_the_command_made(
     older.check(place.registry)
     command.upgrade(application.config, "head")
     application.check()
-    older.check(place.registry)
-    goes_on(place.registry)
+    older.go_on(place.registry)
 
 
 def test_the_command_is_handed_what_the_environment_made(
@@ -325,15 +325,14 @@ def test_the_command_is_handed_what_the_environment_made(
     assert schema.current(place.url) == THEIRS
     application.lists(RefRegistry(place.registry).metadata, place.listed)
     command.upgrade(application.config, "head")
-    older.check(place.registry)
-    goes_on(place.registry)
+    older.go_on(place.registry)
 
 
 @pytest.mark.parametrize("program", [TAKE_OVER, HAND_OVER])
 def test_an_empty_database_gets_the_tables_by_the_same_revision(
     application: Application, place: Place, program: str
 ) -> None:
-    """A revision that changes hands makes the tables, where the other hand never has."""
+    """A revision that takes over or hands over makes them, where nobody has before."""
     application.environment(place.beside)
     application.revision(place.revision(program))
     command.upgrade(application.config, "head")
@@ -357,10 +356,9 @@ def test_revisions_work_offline(application: Application, place: Place) -> None:
 
 
 def test_calls_run_the_statements_of_the_command(application: Application) -> None:
-    """All of them, in the same order, up and down."""
+    """The same ones in the same order, up and down."""
     application.config.set_main_option("sqlalchemy.url", "postgresql+psycopg://")
-    calls = CALL.replace("0003", NEWEST).replace("0001", "base")
-    application.revision(calls)
+    application.revision(CALL.replace("0003", NEWEST).replace("0001", "base"))
     ours = Config()
     ours.set_main_option("script_location", str(schema.scripts()))
 
@@ -423,7 +421,7 @@ def async_environment(application: Application, *, is_listed: bool) -> str:
 def test_without_the_hook_autogenerate_would_drop_the_tables(
     database_url: str, application: Application
 ) -> None:
-    """What the hook is for: each of our tables, and the one that notes the revision."""
+    """Each of our tables, and the one that has their revision: the hook is for that."""
     schema.migrate(database_url)
     application.environment(BESIDE.replace(", include_name=include_name", ""))
     dropped = application.autogenerate(upgrade=False)
@@ -513,7 +511,7 @@ def test_create_tables_leaves_the_environments_tables_to_it(
 
 
 def test_the_registrys_own_environment_is_not_refused(database_url: str) -> None:
-    """It lists the tables, too, and is the one that they are left to."""
+    """It lists the tables, too, and may: they are left to it."""
     schema.migrate(database_url)
     with schema.connect(database_url) as connection:
         command.check(schema.configuration(connection))
@@ -566,7 +564,7 @@ def test_a_revision_is_called_by_its_number(
 
 
 def test_a_downgrade_leads_down(application: Application) -> None:
-    """What would do nothing is refused."""
+    """One to a later revision is refused: it would do nothing."""
     application.environment(BESIDE)
     application.revision(
         "import alfred_refs.alembic\n\n\ndef upgrade():\n    "
