@@ -45,7 +45,7 @@ class Base(DeclarativeBase):
 
 
 class Shop(Base):
-    """It names its orders' tenant."""
+    """Orders refer to it."""
 
     __tablename__ = "tenant_shops"
     id: Mapped[Any] = mapped_column(Integer, primary_key=True)
@@ -54,7 +54,7 @@ class Shop(Base):
 
 
 class Order(Base):
-    """Its keys are the same numbers for each tenant."""
+    """Each tenant has one, and all of them have the same key."""
 
     __tablename__ = "tenant_orders"
     id: Mapped[Any] = mapped_column(Integer, primary_key=True)
@@ -64,7 +64,7 @@ class Order(Base):
 
 
 def stock_orders() -> type[Any]:
-    """Map what another service calls an order, too."""
+    """Return a class of another service, whose entity name is `order` too."""
 
     class Elsewhere(DeclarativeBase):
         metadata = MetaData(schema="tenant_b")
@@ -99,28 +99,34 @@ def tenants(engine: Engine) -> Engine:
     return engine
 
 
-def by_engine(engine: Engine, tenant: str, **given: Any) -> RefSession:
+@pytest.fixture
+def registry(tenants: Engine) -> RefRegistry:
+    """A registry whose tables are nobody's."""
+    return RefRegistry(tenants)
+
+
+def by_engine(engine: Engine, tenant: str, **parameters: Any) -> RefSession:
     """Open a session on a tenant's engine."""
-    return RefSession(engine_of(engine, tenant), **given)
+    return RefSession(engine_of(engine, tenant), **parameters)
 
 
-def by_connection(engine: Engine, tenant: str, **given: Any) -> RefSession:
+def by_connection(engine: Engine, tenant: str, **parameters: Any) -> RefSession:
     """Open a session, and begin it on a connection of the tenant's, as SQLAlchemy's manual has."""
-    session = RefSession(engine, **given)
+    session = RefSession(engine, **parameters)
     session.connection(execution_options={"schema_translate_map": {None: tenant}})
     return session
 
 
-def by_binds(engine: Engine, tenant: str, **given: Any) -> RefSession:
+def by_binds(engine: Engine, tenant: str, **parameters: Any) -> RefSession:
     """Open a session with a bind for each class."""
     its = engine_of(engine, tenant)
-    return RefSession(binds={Order: its, Shop: its}, **given)
+    return RefSession(binds={Order: its, Shop: its}, **parameters)
 
 
-def by_option(engine: Engine, tenant: str, **given: Any) -> RefSession:
+def by_option(engine: Engine, tenant: str, **parameters: Any) -> RefSession:
     """Open a session with an option, as SQLAlchemy 2.1 can."""
     options: Any = {"execution_options": {"schema_translate_map": {None: tenant}}}
-    return RefSession(engine, **options, **given)
+    return RefSession(engine, **options, **parameters)
 
 
 OPENED = [by_engine, by_connection, by_binds]
@@ -130,10 +136,9 @@ if "execution_options" in signature(Session).parameters:
 
 @pytest.mark.parametrize("opened", OPENED)
 def test_a_tenants_conversation_is_refused_for_another_tenants_rows(
-    tenants: Engine, opened: Callable[..., RefSession]
+    tenants: Engine, registry: RefRegistry, opened: Callable[..., RefSession]
 ) -> None:
     """Whatever the session is asked for first, in this process and in another."""
-    registry = RefRegistry(tenants)
     with opened(tenants, "tenant_a", conversation=registry.conversation("chat-7")) as session:
         assert session.get_one(Order, "order_1" if _mint(session) else "").note == "of tenant_a"
         assert session.scalars(select(Order.shop_id)).all() == ["shop_1"]
@@ -177,9 +182,8 @@ USES: list[Use] = [
 ]
 
 
-def test_nobodys_tables_are_not_a_tenants(tenants: Engine) -> None:
+def test_nobodys_tables_are_not_a_tenants(tenants: Engine, registry: RefRegistry) -> None:
     """A session without a map reads the default schema."""
-    registry = RefRegistry(tenants)
     with RefSession(tenants, conversation="chat-7", registry=registry) as session:
         assert session.scalars(select(Order.id)).all() == ["order_1"]
 
@@ -190,9 +194,8 @@ def test_nobodys_tables_are_not_a_tenants(tenants: Engine) -> None:
         session.get(Order, "order_1")
 
 
-def test_each_tenant_has_conversations(tenants: Engine) -> None:
+def test_each_tenant_has_conversations(tenants: Engine, registry: RefRegistry) -> None:
     """As many as it likes, at one time, through one registry."""
-    registry = RefRegistry(tenants)
     for tenant in TENANTS:
         with by_engine(tenants, tenant, conversation=tenant, registry=registry) as session:
             order = session.scalars(select(Order)).one()
@@ -226,9 +229,8 @@ def test_two_services_with_one_entity_name(tenants: Engine) -> None:
         session.get(stock_orders(), "order_1")
 
 
-def test_the_schemas_of_a_session_do_not_change(tenants: Engine) -> None:
-    """What it has in hand is of the first."""
-    registry = RefRegistry(tenants)
+def test_the_schemas_of_a_session_do_not_change(tenants: Engine, registry: RefRegistry) -> None:
+    """The rows that it has are of the schemas that it began with."""
     with by_connection(tenants, "tenant_a", conversation="chat-7", registry=registry) as session:
         order = session.scalars(select(Order)).one()
         session.commit()
@@ -286,10 +288,12 @@ FLUSHED: list[Use] = [
     ],
 )
 def test_whoever_changes_them_nothing_is_read_or_saved(
-    tenants: Engine, change: Callable[[RefSession, dict[str, Any]], None], use: Use
+    tenants: Engine,
+    registry: RefRegistry,
+    change: Callable[[RefSession, dict[str, Any]], None],
+    use: Use,
 ) -> None:
-    """It is looked at before a statement is sent, and again when it was."""
-    registry = RefRegistry(tenants)
+    """The schemas are compared before a statement is sent, and again afterwards."""
     with by_engine(tenants, "tenant_a", conversation="chat-7", registry=registry) as session:
         assert _mint(session)
         assert session.scalars(select(Order.shop_id)).all() == ["shop_1"]
@@ -303,10 +307,9 @@ def test_whoever_changes_them_nothing_is_read_or_saved(
         assert plain.scalars(select(Order.note)).all() == ["of tenant_b"]
 
 
-def test_they_do_not_change_once_a_ref_was_used(tenants: Engine) -> None:
-    """It was resolved for the schemas that the session had."""
+def test_they_do_not_change_once_a_ref_was_used(tenants: Engine, registry: RefRegistry) -> None:
+    """The ref was resolved for the schemas that the session had then."""
     options = {"schema_translate_map": {None: "tenant_a"}}
-    registry = RefRegistry(tenants)
     registry.conversation("chat-7").refer(Order, 5)
     with RefSession(tenants, conversation="chat-7", registry=registry) as session:
         assert session.own_view is not None
@@ -315,9 +318,10 @@ def test_they_do_not_change_once_a_ref_was_used(tenants: Engine) -> None:
             session.connection(execution_options=options)
 
 
-def test_what_is_forgotten_is_forgotten_for_each_tenant(tenants: Engine) -> None:
+def test_what_is_forgotten_is_forgotten_for_each_tenant(
+    tenants: Engine, registry: RefRegistry
+) -> None:
     """This process resolves none of its refs any more, whatever session had met them."""
-    registry = RefRegistry(tenants)
     with by_engine(tenants, "tenant_a", conversation="chat-7", registry=registry) as session:
         assert _mint(session)
 
@@ -327,9 +331,8 @@ def test_what_is_forgotten_is_forgotten_for_each_tenant(tenants: Engine) -> None
             session.get(Order, "order_1")
 
 
-def test_a_draft_is_saved_once_for_a_tenant(tenants: Engine) -> None:
+def test_a_draft_is_saved_once_for_a_tenant(tenants: Engine, registry: RefRegistry) -> None:
     """Another session, which has it in hand too, is told so."""
-    registry = RefRegistry(tenants)
     its = {"conversation": "chat-7", "registry": registry}
     with (
         by_engine(tenants, "tenant_a", **its) as one,
@@ -348,9 +351,8 @@ def test_a_draft_is_saved_once_for_a_tenant(tenants: Engine) -> None:
         assert other.own_view.outside().resolve(ref, Order) == 1
 
 
-def test_a_row_of_a_tenants_that_went_says_so(tenants: Engine) -> None:
+def test_a_row_of_a_tenants_that_went_says_so(tenants: Engine, registry: RefRegistry) -> None:
     """It is looked for where the tenant's tables are."""
-    registry = RefRegistry(tenants)
     with by_engine(tenants, "tenant_a", conversation="chat-7", registry=registry) as session:
         assert _mint(session)
         session.rollback()
@@ -363,19 +365,20 @@ def test_a_row_of_a_tenants_that_went_says_so(tenants: Engine) -> None:
 
 @contextmanager
 def tables_of_nobody_dropped(engine: Engine) -> Iterator[Connection]:
-    """Drop those that are in no tenant's schema."""
+    """Drop the tables that are in no tenant's schema, and yield a connection."""
     Base.metadata.drop_all(engine)
     with engine.begin() as connection:
         yield connection
 
 
-def test_those_of_a_statement_are_its_sessions(tenants: Engine) -> None:
-    """The rows that it loads are refreshed, and their relations are loaded, by the session's."""
+def test_those_of_a_statement_are_its_sessions(tenants: Engine, registry: RefRegistry) -> None:
+    """One with the session's own is taken, one with another is refused before it is sent."""
     sent: list[str] = []
     options = {"schema_translate_map": {None: "tenant_a"}}
-    registry = RefRegistry(tenants)
     with RefSession(tenants, conversation="chat-7", registry=registry) as session:
-        event.listen(tenants, "before_cursor_execute", lambda *given: sent.append(given[2]))
+        event.listen(
+            tenants, "before_cursor_execute", lambda *arguments: sent.append(arguments[2])
+        )
         with pytest.raises(SetupError, match="a statement is for another schema_translate_map"):
             session.scalars(select(Order), execution_options=options)
         assert sent == []
@@ -386,7 +389,7 @@ def test_those_of_a_statement_are_its_sessions(tenants: Engine) -> None:
 
 
 def test_a_session_that_is_awaited_keeps_to_its_tenant(tenants: Engine) -> None:
-    """Its engine stands on another."""
+    """An asynchronous engine has its options on the engine behind it."""
 
     async def notes(tenant: str) -> list[Any]:
         engine = create_async_engine(
