@@ -343,29 +343,30 @@ class Tagged(DeclarativeBase):
     """Rows of several owners, which refer to each other."""
 
 
-class Tag(Tagged):
-    """Rows of one."""
+class OfUser:
+    """A key, and an owner."""
 
-    __tablename__ = "gone_tags"
     id: Mapped[Any] = mapped_column(Uuid, primary_key=True, default=uuid.uuid4)
     user_id: Mapped[Any] = mapped_column(Uuid)
 
 
-class Note(Tagged):
+class Tag(OfUser, Tagged):
+    """Others refer to it."""
+
+    __tablename__ = "gone_tags"
+
+
+class Note(OfUser, Tagged):
     """It goes with its tag."""
 
     __tablename__ = "gone_notes"
-    id: Mapped[Any] = mapped_column(Uuid, primary_key=True, default=uuid.uuid4)
-    user_id: Mapped[Any] = mapped_column(Uuid)
     tag_id: Mapped[Any] = mapped_column(Uuid, ForeignKey(Tag.id, ondelete="CASCADE"))
 
 
-class Memo(Tagged):
+class Memo(OfUser, Tagged):
     """It loses its tag."""
 
     __tablename__ = "gone_memos"
-    id: Mapped[Any] = mapped_column(Uuid, primary_key=True, default=uuid.uuid4)
-    user_id: Mapped[Any] = mapped_column(Uuid)
     tag_id: Mapped[Any] = mapped_column(
         Uuid, ForeignKey(Tag.id, ondelete="SET NULL"), nullable=True
     )
