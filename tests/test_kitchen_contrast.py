@@ -48,7 +48,7 @@ def test_a_mistyped_key_is_no_error(turn: Contrast) -> None:
 
 
 def test_a_mistyped_ref_is_an_error_with_its_remedy(turn: Contrast) -> None:
-    """By which the model does what it wanted."""
+    """The model follows the remedy, and does what it wanted."""
     read, created, refused, done = (call.answer for call in turn.calls)
     assert [row["id"] for row in read["rows"]] == ["recipe_1", "recipe_2", "recipe_3"]
     assert [row["date"] for row in created["rows"]] == ["2026-03-02"]
@@ -118,7 +118,7 @@ def test_what_is_printed_is_what_was_found(turn: Contrast) -> None:
 def test_a_key_in_an_answer_of_it_fails_the_demo(
     turn: Contrast, more: Mapping[str, Any], code: int
 ) -> None:
-    """What the model saw there is looked through with all else."""
+    """The answers of the first turn are searched for keys with all else."""
     calls = [replace(call, answer={**call.answer, **more}) for call in turn.calls]
     console = Console(file=StringIO(), width=WIDTH)
     after = Turn(number=1, process=1, point="", user="Thanks.", exchanges=[])

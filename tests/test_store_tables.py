@@ -1,4 +1,4 @@
-"""Of which table the refs of a conversation are: every store refuses another."""
+"""A conversation's refs of an entity are of one table: every store refuses another."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_refs_of_another_table_are_refused(store: Store, call: Callable[[Store],
 
 
 def test_what_tells_of_rows_and_drafts_passes_those_of_another_table_over(store: Store) -> None:
-    """As it does those that are not known."""
+    """Refs of another table are ignored as unknown ones are."""
     store.mark(STOCK, [("order", 7)], "was deleted")
     store.label(STOCK, {("order", 7): "Cup"})
     edited = store.edit_drafts(STOCK, [DraftEdit(DRAFT, '{"a": 1}')])
@@ -70,7 +70,7 @@ def test_what_tells_of_rows_and_drafts_passes_those_of_another_table_over(store:
 
 
 def test_who_does_not_know_the_table_uses_any(store: Store) -> None:
-    """An operator's command has no mapping; nor does an entity of before say of which it is."""
+    """As operators' commands do, and as it is with entities older than the column."""
     store.refer(UNKNOWN, [("order", 8), ("old", 1)])
 
     assert store.resolve(UNKNOWN, [ORDER])[ORDER].key == 7
@@ -98,7 +98,7 @@ def test_drafts_say_it_before_there_is_a_row(any_store: Store) -> None:
 
 
 def test_drafts_say_it_of_an_entity_of_before(any_store: Store) -> None:
-    """Its counter is there, and does not say of which table it is."""
+    """One whose counter is older than the column, and says no table."""
     any_store.refer(UNKNOWN, [("order", 7)])
     any_store.draft(SHOP, [NewDraft("order", "{}")])
 
@@ -130,7 +130,7 @@ def test_a_fork_and_an_import_know_the_tables(store: Store) -> None:
 
 @pytest.mark.parametrize("way", ["forget", "prune"])
 def test_what_is_forgotten_is_of_no_table(store: Store, way: str) -> None:
-    """Whoever begins the conversation again says of which; the numbers go on."""
+    """Whoever begins the conversation again may name another; the numbers go on."""
     if way == "forget":
         store.forget(SHOP)
     else:

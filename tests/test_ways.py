@@ -91,7 +91,7 @@ def expected(ways: dict[str, Way], driver: str = "psycopg") -> Different:
 
 
 def test_a_session_has_the_ways_of_a_plain_one(rows: Engine) -> None:
-    """But for what is listed as otherwise, which is as it is listed."""
+    """Outcomes differ as `OTHERWISE` says, and nowhere else."""
     assert compared(WAYS, rows, rows, lambda w: w.made()) == expected(WAYS)
 
 
@@ -140,7 +140,7 @@ def test_all_that_sqlalchemy_has_is_tried() -> None:
 
 
 def test_all_events_are_told_of(rows: Engine) -> None:
-    """A listener that is never called would compare nothing."""
+    """Every event is heard by some way: a listener that is never called compares nothing."""
     told = set()
     for name in (each for each in WAYS if each.endswith(("listened to", "made meanwhile"))):
         fill(rows)
@@ -153,7 +153,7 @@ def test_all_events_are_told_of(rows: Engine) -> None:
 
 
 def test_nothing_is_said_to_be_tried_that_sqlalchemy_has_not() -> None:
-    """A name that is written wrong would hide that nothing tries the right one."""
+    """A misspelt name would hide that nothing tries the right one."""
     every = {name for class_ in _ROUND for name in surface(class_)}
     said = {
         each for each in TRIED if each.split(".")[0].split("(")[0] in ("Session", "AsyncSession")

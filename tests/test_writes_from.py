@@ -17,9 +17,8 @@ pytestmark = pytest.mark.tables
 PLANS: Any = MealPlan.__table__
 
 
-def others(session: RefSession) -> Any:
+def others() -> Any:
     """Select the keys and names of all recipes but the first, by its ref."""
-    del session
     return select(Recipe.id.label("key"), Recipe.name.label("name")).where(Recipe.id != "recipe_1")
 
 
@@ -47,7 +46,7 @@ def test_refs_in_a_subquery_that_a_write_reads_from_are_keys(
     session: RefSession, write: Callable[[Any], Any]
 ) -> None:
     """It is in the statement by a column alone, where SQLAlchemy's traversal does not go."""
-    result: Any = session.execute(write(others(session).subquery()))
+    result: Any = session.execute(write(others().subquery()))
 
     assert result.rowcount == 4
 
@@ -56,9 +55,9 @@ def test_refs_in_a_subquery_that_a_write_reads_from_are_keys(
 def test_refs_in_a_cte_that_a_write_does_not_list_are_refused(
     session: RefSession, write: Callable[[Any], Any], sent: list[str]
 ) -> None:
-    """No value can be put into it; one of a condition that has none is."""
+    """No values can be put into it; a subquery in a condition gets its values."""
     with pytest.raises(UntranslatableError, match=r"recipes\.id other than by comparison"):
-        session.execute(write(others(session).cte()))
+        session.execute(write(others().cte()))
     assert sent == []
 
     among = select(MealPlan.recipe_id).where(MealPlan.recipe_id != "recipe_1")
@@ -116,7 +115,7 @@ def test_an_expression_that_stores_a_key_as_data_is_refused(
 
 
 def test_a_joined_subclass_may_be_loaded_from_a_union_with_its_alias(session: RefSession) -> None:
-    """The two tell their columns in two ways."""
+    """Their columns are found in two ways."""
     session.add(Cook(stars=3))
     session.commit()
 

@@ -25,7 +25,7 @@ from tests.ways.world import Box, Thing, World
 class Awaiting:
     """An asynchronous session as a way uses one that is not: what it returns is waited for.
 
-    What it has not is that of the session behind it.
+    Attributes that it does not have are those of the session behind it.
     """
 
     def __init__(self, session: Any) -> None:
@@ -51,8 +51,8 @@ class Awaiting:
 
 
 def _waiting(function: Any) -> Any:
-    def called(*given: Any, **options: Any) -> Any:
-        found = function(*given, **options)
+    def called(*arguments: Any, **options: Any) -> Any:
+        found = function(*arguments, **options)
         found = await_only(found) if isawaitable(found) else found
         return Awaiting(found) if isinstance(found, AsyncSessionTransaction) else found
 

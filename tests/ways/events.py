@@ -1,4 +1,4 @@
-"""Ways of listening: what is told, when, and of what, while a session works."""
+"""Ways of listening: which events are told while a session works, when, and of what."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def heard(w: World, target: Any, names: list[str], **options: Any) -> Iterator[N
 
 
 def _noting(w: World, name: str) -> Callable[..., Any]:
-    def note(*given: Any) -> Any:
-        w.note(name, [_kind(each) for each in given])
-        return given[0] if name == "init_scalar" else None
+    def note(*arguments: Any) -> Any:
+        w.note(name, [_kind(each) for each in arguments])
+        return arguments[0] if name == "init_scalar" else None
 
     return note
 
@@ -68,7 +68,7 @@ def _name(value: Any) -> str:
 
 
 def work(s: Any, w: World) -> None:
-    """Do all that there is to be told of."""
+    """Cause every event of sessions, mappers and instances."""
     box = s.get(Box, w.a)
     w.note(box.things)
     _save_and_delete(s, Box(name="c"))
@@ -189,7 +189,7 @@ def _attributes_listened_to(s: Any, w: World) -> Any:
 def _a_key_attribute_listened_to(s: Any, w: World) -> Any:
     thing = s.get(Thing, 1)
     with heard(w, Thing.box_id, ["set"]):
-        event.listen(Thing.box_id, "set", seen := lambda *given: w.note(given[1]))
+        event.listen(Thing.box_id, "set", seen := lambda *arguments: w.note(arguments[1]))
         try:
             thing.box_id = w.b
         finally:

@@ -8,15 +8,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Otherwise:
-    """A way of which something else comes.
+    """A way that has another outcome on an active session.
 
     Attributes:
         way: its name.
         code: what is done, for the documentation.
-        becomes: what is otherwise.
-        why: it must be.
-        what: exactly what, on a plain session and on an active one; of what is sent, what either
-            sends and the other does not.
+        becomes: what happens instead, for the documentation.
+        why: the reason.
+        what: the parts of the outcome that differ, on a plain session and on an active one; of
+            what is sent, what either sends and the other does not.
         drivers: with which it is.
     """
 

@@ -31,7 +31,7 @@ from sqlalchemy.util import IdentitySet
 from alfred_refs import Conversation, RefSession
 
 NEW = itertools.count()
-"""What keys of new rows are made of: they are the same in each trial."""
+"""The numbers of which new keys are made: they are the same in each trial."""
 
 A, B = uuid.UUID(int=1), uuid.UUID(int=2)
 """The keys of the boxes that are there."""
@@ -72,7 +72,7 @@ class Plain:
 
 @dataclass
 class World:
-    """What a way has beside its session.
+    """The rows, the conversation and the kind of session that a way is tried with.
 
     Attributes:
         engine: of the rows; for asynchronous sessions, an asynchronous one.
@@ -107,7 +107,7 @@ class World:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What a session of the kind is given."""
+        """The arguments that put a session of the kind into the conversation."""
         return {"conversation": self.chat} if self.active else {}
 
     @property
@@ -120,9 +120,9 @@ class World:
         """The engine, or the one behind it."""
         return cast(Engine, getattr(self.engine, "sync_engine", self.engine))
 
-    def made(self, *given: Any, **options: Any) -> Any:
+    def made(self, *binds: Any, **options: Any) -> Any:
         """Return another session of the kind; it is closed in the end."""
-        made = self.kind(*(given or [self.engine]), **self.options, **options)
+        made = self.kind(*(binds or [self.engine]), **self.options, **options)
         self._opened.append(self.wrap(made))
         return self._opened[-1]
 
@@ -135,7 +135,7 @@ class World:
         self.log.append(self.told(seen))
 
     def heard(self, session: Any) -> Any:
-        """Return what tells the listeners of a session."""
+        """Return the session whose events are heard: of an asynchronous one, that behind it."""
         return getattr(session, "sync_session", session)
 
     def close(self) -> None:
@@ -180,7 +180,7 @@ Way = Callable[[Any, World], Any]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What comes of a way.
+    """The outcome of a way.
 
     Attributes:
         error: the class of the exception; nothing if there was none.
@@ -199,7 +199,7 @@ class Outcome:
 
 
 def fill(engine: Engine) -> None:
-    """Have the rows as they are in the beginning."""
+    """Delete all rows, and insert those that each trial begins with."""
     global NEW  # noqa: PLW0603
     NEW = itertools.count(101)
     with Session(engine) as session, session.begin():
@@ -209,7 +209,7 @@ def fill(engine: Engine) -> None:
 
 
 def outcome(world: World, session: Any, way: Way) -> Outcome:
-    """Try a way, and return what comes of it."""
+    """Try a way, and return its outcome."""
     with closing(session), _watched(world.sync_engine) as (sent, caught):
         try:
             error, said = "", world.told(way(session, world))
@@ -227,7 +227,7 @@ def _raised(world: World, error: Exception) -> tuple[str, str]:
 
 @contextmanager
 def _watched(engine: Engine) -> Iterator[tuple[list[Any], list[warnings.WarningMessage]]]:
-    """Yield what is sent inside the `with`, and what is warned of, as it grows."""
+    """Yield the statements sent and the warnings given inside the `with`, as they grow."""
     sent: list[Any] = []
 
     def note(connection: Any, _: Any, statement: str, __: Any, context: Any, ___: Any) -> None:
