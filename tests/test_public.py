@@ -89,6 +89,12 @@ LOADS = {
     "from alfred_refs.commands import alfred_refs": [
         *("alembic", "pydantic", "psycopg", "sqlalchemy", "rich.console"),
     ],
+    "import sys; sys.argv[1:] = ['--help']\n"
+    "from alfred_refs.cli import main\n"
+    "try: main()\n"
+    "except SystemExit: pass": [
+        *("alembic", "pydantic", "psycopg", "sqlalchemy"),
+    ],
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import uuid
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -124,6 +125,30 @@ def test_it_is_said_where_sessions_are_awaited(
     asyncio.run(work())
     assert fate_of(conversation, "recipe_1") == "was deleted"
     del refs
+
+
+def test_one_of_many_is_not_looked_for(
+    session: RefSession, refs: list[str], tables: Engine, conversation: Conversation
+) -> None:
+    """A statement that finds some of its rows is not asked which it did not find."""
+    drop(tables)
+
+    found = session.scalars(select(Recipe.name).where(Recipe.id.in_(refs[:2])))
+
+    assert found.all() == ["B"]
+    assert fate_of(conversation, "recipe_1") is None
+
+
+def test_streamed_rows_are_not_looked_for(
+    session: RefSession, refs: list[str], tables: Engine, conversation: Conversation
+) -> None:
+    """Whether there are any is not known when the statement has been executed."""
+    drop(tables)
+    asked = select(Recipe).where(Recipe.id == refs[0])
+
+    assert session.scalars(asked.execution_options(yield_per=10)).all() == []
+    assert session.scalars(asked.execution_options(stream_results=True)).all() == []
+    assert fate_of(conversation, "recipe_1") is None
 
 
 def test_what_finds_its_row_is_sent_alone(
@@ -324,6 +349,34 @@ def test_other_databases_tell_it_too() -> None:
                 session.get(Note, refs[0])
         assert session.get_one(Note, refs[1]).n == "b"
     engine.dispose()
+
+
+def test_a_partitioned_table_hides_none(tables: Engine, conversation: Conversation) -> None:
+    """A row that it does not have is gone."""
+    with tables.begin() as connection:
+        connection.exec_driver_sql(
+            "create table parts_of (id uuid primary key) partition by hash (id);"
+            "create table parts_of_all partition of parts_of "
+            "for values with (modulus 1, remainder 0)"
+        )
+
+    class Plain(DeclarativeBase):
+        """Of this test."""
+
+    class PartOf(Plain):
+        __tablename__ = "parts_of"
+        id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
+
+    with RefSession(tables, conversation=conversation) as session:
+        session.add(made := PartOf())
+        session.commit()
+        ref = str(made.id)
+        session.rollback()
+        with tables.begin() as connection:
+            connection.exec_driver_sql("delete from parts_of")
+        with pytest.raises(GoneRefError):
+            session.get(PartOf, ref, populate_existing=True)
+    assert fate_of(conversation, ref) == "was deleted"
 
 
 def test_a_view_may_hide_rows(

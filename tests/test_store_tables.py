@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine
 
-from alfred_refs import EntityTableError
+from alfred_refs import EntityTableError, PostgresStore
 from alfred_refs.refs import Ref
 from alfred_refs.store import Address, DraftEdit, NewDraft, Store
 
@@ -79,6 +82,22 @@ def test_who_does_not_know_the_table_uses_any(store: Store) -> None:
     assert store.refer(known, [("old", 2)])[0].ref == Ref("old", 2)
     with pytest.raises(EntityTableError):
         store.resolve(other, [Ref("old", 1)])
+
+
+def test_a_table_that_was_renamed_is_told_to_the_registry(engine: Engine) -> None:
+    """By the statement that docs/registry.md has."""
+    store = PostgresStore(engine)
+    old = Address("chat-7", table_of={"recipe": "recipes"}.get)
+    store.refer(old, [("recipe", 7)])
+    page = Path(__file__).parents[1].joinpath("docs", "registry.md").read_text("utf-8")
+    [statement] = re.findall(r"^update alfred_refs_counter .*;$", page, re.MULTILINE)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(statement)
+
+    moved = replace(old, table_of={"recipe": "kitchen.recipes"}.get)
+    assert store.resolve(moved, [Ref("recipe", 1)])[Ref("recipe", 1)].key == 7
+    with pytest.raises(EntityTableError):
+        store.resolve(old, [Ref("recipe", 1)])
 
 
 def test_entities_of_one_table_are_shared(store: Store) -> None:

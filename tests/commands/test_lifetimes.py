@@ -281,6 +281,21 @@ def test_of_several_those_that_are_gone_by_then_are_left_out(
     assert gone.stderr.startswith("Error: conversation 'chat-7' is not known here; ")
 
 
+@pytest.mark.usefixtures("hers")
+def test_of_several_those_that_are_begun_meanwhile_are_left(
+    engine: Engine, registry: RefRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody was asked about them."""
+
+    def meanwhile(*_: object, **__: object) -> None:
+        registry.conversation("chat-9", owner="ann").begin_turn()
+
+    monkeypatch.setattr("click.confirm", meanwhile)
+
+    assert "chat-9" not in run(engine, "forget", "--owner", "ann").stdout
+    assert ids(registry) == ["chat-1", "chat-8", "chat-9"]
+
+
 @pytest.mark.parametrize("command", ["export", "forget"])
 def test_the_owner_of_a_conversation_can_be_made_sure_of(
     engine: Engine, registry: RefRegistry, command: str

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Toolset
@@ -133,6 +133,38 @@ def test_what_the_database_hides_is_not_known(
             assert answer["count"] == 0
             assert f"'{refs['Soup']}': the database may hide" in answer["notes"][0]
     assert conversation.resolve(refs["Soup"]) == dishes["Soup"]
+
+
+def test_what_a_view_hides_is_not_known(
+    session: RefSession, dishes: Named, tables: Engine, conversation: Conversation
+) -> None:
+    """By what it selects; the model is told so."""
+
+    class Plain(DeclarativeBase):
+        """Of this test."""
+
+    class ShownDish(Plain):
+        __tablename__ = "shown_dishes"
+        id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+        name: Mapped[str]
+
+    with tables.begin() as connection:
+        connection.execute(text("create view shown_dishes as select id, name from dishes"))
+    toolset = Toolset([ShownDish])
+    seen = toolset.call(session, "db_read", {"table": "shown_dishes"})["rows"]
+    [soup] = [row["id"] for row in seen if row["name"] == "Soup"]
+    with tables.begin() as connection:
+        connection.execute(
+            text(
+                "create or replace view shown_dishes as select id, name from dishes "
+                "where name <> 'Soup'"
+            )
+        )
+
+    answer = toolset.call(session, "db_read", {"table": "shown_dishes", "filters": by("id", soup)})
+
+    assert answer["notes"] == [f"'{soup}': the database may hide what these name"]
+    assert conversation.resolve(soup) == dishes["Soup"]
 
 
 def test_what_the_program_has_not_committed_is_not_recorded(
