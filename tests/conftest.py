@@ -1,5 +1,9 @@
 """What every test has: the fixtures, split by theme into `fix_*.py`."""
 
+from __future__ import annotations
+
+import gc
+
 pytest_plugins = [
     "tests.fix_postgres",
     "tests.fix_session",
@@ -7,3 +11,9 @@ pytest_plugins = [
     "tests.fix_owned",
     "tests.fix_store",
 ]
+
+
+def pytest_collection_finish() -> None:
+    """Have the collector pass over what is imported by now: tests that call it took seconds."""
+    gc.collect()
+    gc.freeze()
