@@ -7,6 +7,7 @@ once, when the toolset is made.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -194,6 +195,25 @@ def _check_locked(table: ToolTable) -> None:
         )
 
 
+def _check_identity(mapper: Mapper[Any]) -> None:
+    """Check that refs can name the rows of a class, as far as the types of its key tell.
+
+    Raises:
+        SetupError: they cannot.
+    """
+    for column in mapper.primary_key:
+        try:
+            kind = column.type.python_type
+        except NotImplementedError:  # the type does not say
+            continue
+        if not issubclass(kind, uuid.UUID | int | str) or kind is bool:
+            raise SetupError(
+                f"rows of {mapper.class_.__qualname__!r} are told apart by {column.key!r}, a "
+                f"{kind.__name__}, and refs name rows by UUIDs, integers and texts",
+                "leave the class out of models, or map it by another primary key",
+            )
+
+
 def _table(
     name: str,
     model: type[Any],
@@ -202,6 +222,7 @@ def _table(
     hidden: Attributes,
 ) -> ToolTable:
     mapper: Mapper[Any] = inspect(model).mapper
+    _check_identity(mapper)
     keys = entities.of_class(model)
     identity = tuple(mapper.get_property_by_column(column).key for column in mapper.primary_key)
     attributes = sorted(mapper.column_attrs, key=lambda attribute: attribute.key not in identity)

@@ -10,11 +10,17 @@ from typing import Any
 import pytest
 from sqlalchemy import (
     REAL,
+    Boolean,
+    Date,
     DateTime,
     Engine,
     Enum,
+    Float,
     ForeignKey,
     Identity,
+    Interval,
+    LargeBinary,
+    Numeric,
     String,
     TypeDecorator,
 )
@@ -418,6 +424,29 @@ def test_what_rows_are_called_by_cannot_be_hidden() -> None:
     """Labels stand beside refs and in errors."""
     with pytest.raises(SetupError, match="by which its rows are called"):
         Toolset([Dish], hidden=[Dish.name])
+
+
+@pytest.mark.parametrize(
+    ("type_", "name"),
+    [
+        *((Date, "date"), (DateTime, "datetime"), (Numeric, "Decimal"), (Float, "float")),
+        *((Boolean, "bool"), (LargeBinary, "bytes"), (Interval, "timedelta")),
+    ],
+)
+def test_rows_are_named_by_keys_that_refs_can_name(type_: type[Any], name: str) -> None:
+    """Others are refused before a model is told of them: in a key of several columns, too."""
+
+    class Plain(DeclarativeBase):
+        """Of this test."""
+
+    class Reading(Plain):
+        __tablename__ = "readings"
+        sensor: Mapped[str] = mapped_column(primary_key=True)
+        read: Mapped[Any] = mapped_column(type_, primary_key=True)
+
+    message = f"rows of '.*Reading' are told apart by 'read', a {name}, and refs"
+    with pytest.raises(SetupError, match=message):
+        Toolset([Reading])
 
 
 def test_new_rows_are_told_apart_by_columns_alone() -> None:
