@@ -588,6 +588,7 @@ def saving(engine: Engine, *dying: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("soup")
+@pytest.mark.once
 def test_eight_processes_save_one_draft_as_one_row(
     tables: Engine, conversation: Conversation
 ) -> None:
@@ -600,6 +601,7 @@ def test_eight_processes_save_one_draft_as_one_row(
     ("died", "there"),
     [("reserved", 0), ("inserted", 0), ("flushed", 0), ("committed", 1), ("confirmed", 1)],
 )
+@pytest.mark.once
 def test_a_process_that_is_killed_leaves_a_draft_or_a_row(
     tables: Engine, soup: str, died: str, there: int
 ) -> None:

@@ -50,6 +50,7 @@ def in_order(
 
 @EACH_TIME
 @given(order=ORDERS, size=st.integers(1, 25))
+@pytest.mark.once
 def test_rows_are_in_the_order_of_each_column(
     kitchen: Kitchen, order: list[tuple[str, str]], size: int
 ) -> None:
@@ -74,6 +75,7 @@ def test_rows_are_in_the_order_of_each_column(
     ),
     size=st.integers(3, 20),
 )
+@pytest.mark.once
 def test_drafts_are_in_the_order_of_each_column(
     both: Kitchen, order: list[tuple[str, str]], size: int
 ) -> None:

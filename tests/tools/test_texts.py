@@ -665,6 +665,7 @@ def shown_keys(rows: list[Answer]) -> list[str]:
     ),
     number=st.uuids(),
 )
+@pytest.mark.once
 def test_what_is_shown_can_be_written_back(
     notes: Engine, store: TravelLog, given: list[Answer], **others: Any
 ) -> None:
