@@ -74,7 +74,7 @@ VALUES: Mapping[str, Any] = {
     "p_owner": None,
     "p_states": ["pending", "saved", "discarded"],
     "p_relations": list(metadata.tables),
-    "p_tables": [None, "recipes", "recipes"],
+    "p_tables": '{"recipe": "recipes"}',
     "p_taken": 0,
     "p_turn": 1,
     "p_turns": [1, 1, 1],

@@ -49,29 +49,22 @@ lock_used = update(conversations).where(p.here, p.is_mine).values(used_at=func.n
 
 # Number. A statement of its own after the lock, as `statements.refer` is, and for its reason.
 _new = (
-    func.unnest(p.entities, p.contents, p.tables, p.labels)
-    .table_valued("entity", "content", "table_name", "label", with_ordinality="position")
+    func.unnest(p.entities, p.contents, p.labels)
+    .table_valued("entity", "content", "label", with_ordinality="position")
     .render_derived(name="new")
 )
 _number_in_batch = func.row_number().over(partition_by=_new.c.entity, order_by=_new.c.position)
 _counter_of_new = and_(
     counters.c.conversation == p.conversation, counters.c.entity == _new.c.entity
 )
-_is_of_another = (
-    exists()
-    .select_from(_new.join(counters, _counter_of_new))
-    .where(~p.is_of(_new.c.table_name))
-    .correlate(None)
-)
 _numbered = (
     select(_new.c.position, _new.c.entity, _new.c.content, _new.c.label, counters.c.kind)
-    .add_columns(_new.c.table_name)
     .add_columns(
         (func.coalesce(counters.c.drafts, 0) + _number_in_batch).cast(Integer).label("number")
     )
     .select_from(_new)
     .outerjoin(counters, _counter_of_new)
-    .where(p.mine, ~_is_of_another)
+    .where(p.mine, ~p.is_of_another)
     .cte("numbered")
 )
 _kind_among_new = func.row_number().over(
@@ -85,7 +78,7 @@ _count = insert(counters).from_select(
         func.coalesce(_numbered.c.kind, p.next_kinds(_kind_among_new)),
         literal_column("0"),
         func.max(_numbered.c.number),
-        func.max(_numbered.c.table_name),
+        p.table_of(_numbered.c.entity),
     ).group_by(_numbered.c.entity, _numbered.c.kind),
 )
 _counted = (
@@ -129,14 +122,13 @@ _columns = (
     *(drafts.c.state, drafts.c.key),
 )
 _named = (
-    func.unnest(p.entities, p.numbers, p.tables)
-    .table_valued("entity", "number", "table_name")
+    func.unnest(p.entities, p.numbers)
+    .table_valued("entity", "number")
     .render_derived(name="named")
 )
 _counter_of_named = and_(
     counters.c.conversation == p.conversation, counters.c.entity == _named.c.entity
 )
-_is_of_named = p.is_of(_named.c.table_name)
 # the draft of that number or the next higher one, for each: see `statements`
 _meant = (
     select(*_columns)
@@ -225,10 +217,8 @@ page_of_drafts = (
 
 # Edit, all or none. What was done already, by a caller who was not told, is done again.
 _edited = (
-    func.unnest(p.entities, p.numbers, p.contents, p.labels, p.versions, p.tables)
-    .table_valued(
-        *("entity", "number", "content", "label"), column("version", Integer), "table_name"
-    )
+    func.unnest(p.entities, p.numbers, p.contents, p.labels, p.versions)
+    .table_valued("entity", "number", "content", "label", column("version", Integer))
     .render_derived(name="edited")
 )
 _label = func.coalesce(_edited.c.label, drafts.c.label)
@@ -241,7 +231,7 @@ _counter_of_edited = and_(
     counters.c.conversation == p.conversation, counters.c.entity == _edited.c.entity
 )
 _draft_of_edited = and_(
-    p.is_of(_edited.c.table_name),
+    p.is_of_table,
     drafts.c.conversation == p.conversation,
     drafts.c.kind == counters.c.kind,
     drafts.c.number == _edited.c.number,
@@ -278,12 +268,12 @@ _may_not_be_discarded = (
             _meant, _meant.c.number == _named.c.number
         )
     )
-    .where(or_(_meant.c.number.is_(None), _meant.c.state == "saved", ~_is_of_named))
+    .where(or_(_meant.c.number.is_(None), _meant.c.state == "saved", ~p.is_of_table))
     .correlate(None)
 )
 _draft_of_named = and_(
     _counter_of_named,
-    _is_of_named,
+    p.is_of_table,
     drafts.c.conversation == p.conversation,
     drafts.c.kind == counters.c.kind,
     drafts.c.number == _named.c.number,
@@ -296,8 +286,8 @@ discard_drafts = (
 
 # Save. The key is there before the row is: whoever comes second inserts the same one.
 _chosen = (
-    func.unnest(p.entities, p.numbers, p.tables, p.keys)
-    .table_valued("entity", "number", "table_name", "key")
+    func.unnest(p.entities, p.numbers, p.keys)
+    .table_valued("entity", "number", "key")
     .render_derived(name="chosen")
 )
 reserve_keys = (
@@ -305,7 +295,7 @@ reserve_keys = (
     .where(
         counters.c.conversation == p.conversation,
         counters.c.entity == _chosen.c.entity,
-        p.is_of(_chosen.c.table_name),
+        p.is_of_table,
         drafts.c.conversation == p.conversation,
         drafts.c.kind == counters.c.kind,
         drafts.c.number == _chosen.c.number,

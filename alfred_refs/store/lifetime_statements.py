@@ -206,8 +206,8 @@ restore_conversation = insert(conversations).values(
     conversation=p.conversation, id=p.id_, owner=p.owner, turn=_turn, begun_at=_begun_at
 )
 _numbered = (
-    func.unnest(p.entities, p.numbers, _counts, _last_drafts, p.tables)
-    .table_valued("entity", "last", "kept", "drafts", "table_name")
+    func.unnest(p.entities, p.numbers, _counts, _last_drafts)
+    .table_valued("entity", "last", "kept", "drafts")
     .render_derived(name="numbered")
 )
 restore_counters = insert(counters).from_select(
@@ -216,7 +216,7 @@ restore_counters = insert(counters).from_select(
         _numbered.c.last - _numbered.c.kept,
         p.next_kinds(func.row_number().over(order_by=_numbered.c.entity)),
         _numbered.c.drafts,
-        _numbered.c.table_name,
+        p.table_of(_numbered.c.entity),
     ),
 )
 _highest = func.greatest(counters.c.last, restore_counters.excluded.last)

@@ -6,6 +6,7 @@ runs it on connections of its own.
 
 from __future__ import annotations
 
+import json
 import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -261,7 +262,7 @@ def _write(connection: Connection, address: Address, exported: Exported) -> None
         "p_numbers": [exported.last.get(entity, 0) for entity in entities],
         "p_counts": [kept[entity] for entity in entities],
         "p_last_drafts": [exported.last_drafts.get(entity, 0) for entity in entities],
-        "p_tables": [exported.tables.get(entity) for entity in entities],
+        "p_tables": json.dumps(dict(exported.tables)),
     }
     its_own = exported.id == address.id
     restore = statements.continue_counters if its_own else statements.restore_counters

@@ -17,11 +17,13 @@ from sqlalchemy import (
     Text,
     Uuid,
     bindparam,
+    cast,
     exists,
+    false,
     func,
-    or_,
     select,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 
 from .tables import conversations, counters
 from .values import NOTED_EVERY, Address
@@ -39,7 +41,7 @@ labels = bindparam("p_labels", type_=ARRAY(Text))
 numbers = bindparam("p_numbers", type_=ARRAY(Integer))
 contents = bindparam("p_contents", type_=ARRAY(Text))
 versions = bindparam("p_versions", type_=ARRAY(Integer))
-tables = bindparam("p_tables", type_=ARRAY(Text))
+tables = bindparam("p_tables", type_=Text)  # JSON: of each entity, as far as that is known
 
 here = conversations.c.conversation == conversation
 is_mine = conversations.c.owner.is_not_distinct_from(owner)
@@ -60,10 +62,15 @@ tables_of_refs = (
 )
 
 
-def is_of(table: ColumnElement[str]) -> ColumnElement[bool]:
-    """Tell whether the refs of a counter are of a table, as far as either is known."""
-    same = counters.c.table_name == table
-    return or_(counters.c.table_name.is_(None), table.is_(None), same)
+def table_of(entity: ColumnElement[str]) -> ColumnElement[str]:
+    """Return the table for whose rows an entity's refs are used; null if that is not known."""
+    told: ColumnElement[str] = cast(tables, JSONB)[entity].astext
+    return told
+
+
+# whether the refs of a counter are of the table for which they are used, as far as is known
+is_of_table = (counters.c.table_name == table_of(counters.c.entity)).is_distinct_from(false())
+is_of_another = exists().where(counters.c.conversation == conversation, ~is_of_table)
 
 
 _highest_kind = (

@@ -32,19 +32,12 @@ from .tables import conversations, counters, drafts, mappings
 
 # (a shorter array is filled up with nulls: where there are no labels, an empty one does)
 _wanted = (
-    func.unnest(p.entities, p.keys, p.tables, p.labels)
-    .table_valued("entity", "key", "table_name", "label", with_ordinality="position")
+    func.unnest(p.entities, p.keys, p.labels)
+    .table_valued("entity", "key", "label", with_ordinality="position")
     .render_derived(name="wanted")
 )
 _counter_of_wanted = and_(
     counters.c.conversation == p.conversation, counters.c.entity == _wanted.c.entity
-)
-_is_of_wanted = p.is_of(_wanted.c.table_name)
-_is_of_another = (
-    exists()
-    .select_from(_wanted.join(counters, _counter_of_wanted))
-    .where(~_is_of_wanted)
-    .correlate(None)
 )
 _mapping_of_wanted = and_(
     mappings.c.conversation == p.conversation,
@@ -107,9 +100,9 @@ _lock = (
 _seen = (
     select(_wanted.c.position, _wanted.c.entity, _wanted.c.key, _met.c.number, _met.c.gone)
     .add_columns(_met.c.label, _wanted.c.label.label("given"))
-    .add_columns(counters.c.kind, counters.c.last, _wanted.c.table_name)
+    .add_columns(counters.c.kind, counters.c.last)
     .select_from(_wanted_and_met)
-    .where(p.mine, ~_is_of_another)
+    .where(p.mine, ~p.is_of_another)
     .cte("seen")
 )
 _number_in_batch = func.row_number().over(partition_by=_seen.c.entity, order_by=_seen.c.position)
@@ -120,7 +113,6 @@ _fresh = (
         _seen.c.kind,
         _seen.c.key,
         _seen.c.given,
-        _seen.c.table_name,
         (func.coalesce(_seen.c.last, 0) + _number_in_batch).cast(Integer).label("number"),
     )
     # a case is evaluated row by row: the lock is not taken where no key is new
@@ -137,7 +129,7 @@ _count = insert(counters).from_select(
         _fresh.c.entity,
         func.coalesce(_fresh.c.kind, p.next_kinds(_kind_among_new)),
         func.max(_fresh.c.number),
-        func.max(_fresh.c.table_name),
+        p.table_of(_fresh.c.entity),
     ).group_by(_fresh.c.entity, _fresh.c.kind),
 )
 _counted = (
@@ -298,13 +290,13 @@ mark = (
     .where(
         _counter_of_wanted, _mapping_of_wanted, mappings.c.gone.is_distinct_from(p.gone), p.mine
     )
-    .where(_may_be_marked, _is_of_wanted)
+    .where(_may_be_marked, p.is_of_table)
     .values(gone=p.gone)
 )
 
 label = (
     update(mappings)
-    .where(_counter_of_wanted, _mapping_of_wanted, p.mine, _is_of_wanted)
+    .where(_counter_of_wanted, _mapping_of_wanted, p.mine, p.is_of_table)
     .where(mappings.c.label.is_distinct_from(_wanted.c.label))
     .values(label=_wanted.c.label)
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,14 +60,10 @@ class Address:
         if self.owner is not None:
             _check("owner", self.owner)
 
-    def tables_of(self, entities: Iterable[str]) -> list[str | None]:
-        """Return the table of each entity, in order; each is asked for once."""
-        known: dict[str, str | None] = {}
-        each = [*entities]
-        for entity in each:
-            if entity not in known:
-                known[entity] = self.table_of(entity)
-        return [known[entity] for entity in each]
+    def tables_of(self, entities: Iterable[str]) -> str:
+        """Return the tables of entities as JSON, as far as they are known."""
+        tables = {entity: self.table_of(entity) for entity in dict.fromkeys(entities)}
+        return json.dumps(tables)
 
     def check_table(self, entity: str, table: str | None) -> None:
         """Check that refs are of the table for which they are used.
