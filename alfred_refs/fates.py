@@ -25,6 +25,7 @@ from sqlalchemy import (
     and_,
     cast,
     column,
+    exists,
     false,
     func,
     or_,
@@ -76,12 +77,14 @@ class _Found:
     Attributes:
         there: those that rows have.
         may_be_hidden: whether the server may hide others.
-        is_final: whether others will not come about without anybody's noting it.
+        is_alone: whether nobody else may have made others that are not seen yet.
+        has_written: whether this transaction has, and may be rolled back.
     """
 
     there: Collection[Key]
     may_be_hidden: bool
-    is_final: bool
+    is_alone: bool
+    has_written: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ class Fates:
         gone = [ref for ref, key in sought.items() if key not in found.there]
         if not gone or found.may_be_hidden:
             return gone
-        if found.is_final:
+        if found.is_alone and not found.has_written:
             self.conversation.note_gone([(entity, sought[ref]) for ref in gone], "was deleted")
         raise self.conversation.gone(gone[0], entity)
 
@@ -141,6 +144,14 @@ class Fates:
             if primary is not None:
                 self.check(held.entity, Identity([primary], [held]), keys)
 
+    def deleted(self, identity: Identity, keys: Iterable[Key]) -> list[Key]:
+        """Return which rows are gone for certain, once this transaction is committed."""
+        sought = {str(place): key for place, key in enumerate(keys)}
+        found = self._look(identity, sought)
+        if found.may_be_hidden or not found.is_alone:
+            return []
+        return [key for key in sought.values() if key not in found.there]
+
     def _primary(self, column: KeyColumn) -> Column[Any] | None:
         return self.conversation.plans.entities.primary_of(column.entity)
 
@@ -156,10 +167,10 @@ class Fates:
         with sqla.lifted(self.session):
             connection = self.session.connection(bind_arguments={"bind": bind})
             found = connection.execute(rows).all()
-        there = [values for _, _, *values in found if None not in values]
-        return _Found({identity.key_of(each) for each in there}, *found[0][:2])
+        there = [values for _, _, _, *values in found if None not in values]
+        return _Found({identity.key_of(each) for each in there}, *found[0][:3])
 
-    def _doubts(self, table: Table, dialect: Dialect) -> Select[bool, bool]:
+    def _doubts(self, table: Table, dialect: Dialect) -> Select[bool, bool, bool]:
         """Ask whether the server may hide rows, and whether a row that is not there stays away.
 
         A view may hide them on its own account. A row may come about yet where somebody is
@@ -167,19 +178,22 @@ class Fates:
         snapshot does not see what came later. Of other servers than PostgreSQL it is not known.
         """
         if dialect.name != "postgresql":
-            return select(false().label("hidden"), false().label("final"))
+            return select(
+                false().label("hidden"), false().label("alone"), false().label("written")
+            )
         name = self._name_of(table, dialect)
         known = select(
             or_(func.row_security_active(_CLASS.c.oid), _CLASS.c.relkind.not_in(["r", "p"]))
         ).where(_CLASS.c.oid == cast(func.to_regclass(name), OID))
         hidden = or_(func.pg_is_in_recovery(), func.coalesce(known.scalar_subquery(), true()))
         now = func.txid_current_snapshot()
-        final = and_(
+        others = func.txid_snapshot_xip(now).column_valued("others")
+        alone = and_(
             func.current_setting("transaction_isolation") == "read committed",
-            func.txid_current_if_assigned().is_(None),
-            func.txid_snapshot_xmin(now) == func.txid_snapshot_xmax(now),
+            ~exists(select(others)),
         )
-        return select(hidden.label("hidden"), final.label("final"))
+        written = func.txid_current_if_assigned().is_not(None)
+        return select(hidden.label("hidden"), alone.label("alone"), written.label("written"))
 
     def _name_of(self, table: Table, dialect: Dialect) -> str:
         quote = dialect.identifier_preparer.quote

@@ -145,6 +145,7 @@ def _loaded(session: InterpretedSession, state: State) -> None:
 def _attached(session: InterpretedSession, state: State) -> None:
     if session._confinement is not None and state.key is not None:
         session._confinement.doubtful = True
+        session._confinement.outlive([state])  # nobody knows who has loaded it
     if session._interpreter is not None:
         boundary = session._interpreter.boundary
         held = boundary.enter_new(state, flushing=sqla.is_flushing(session))
@@ -202,9 +203,9 @@ def _undone(session: InterpretedSession, state: State) -> None:
 
 @event.listens_for(InterpretedSession, "persistent_to_deleted", raw=True)
 def _deleted(session: InterpretedSession, state: State) -> None:
-    if session._confinement is not None and session._confinement.looking:
-        return  # it may be there, and not the owner's
-    if session._interpreter is not None:
+    # else it was not found, or would meet the criteria of a DELETE as it was loaded: both are told
+    # where its ref is used, if the row is gone
+    if session._interpreter is not None and sqla.is_flushing(session):
         session._interpreter.outcome.deleted(state)
 
 

@@ -25,7 +25,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from sqlalchemy import ClauseElement, Column, Result, event, inspect, select
+from sqlalchemy import ClauseElement, Column, Result, event, inspect
 from sqlalchemy.orm import InstanceState, ORMExecuteState, Session
 
 from . import origins, rows, sqla, written
@@ -146,6 +146,18 @@ class RefSession(InterpretedSession):
             if not before:
                 # SQLAlchemy tells the error of a flush again, to whoever goes on without rollback
                 sqla.replace_flush_error(self, interpreter.failures.retold)
+
+    def hide_keys(self, error: Exception) -> None:
+        """Put refs in place of keys in an exception, and in all that hangs on it.
+
+        What leaves the session by itself is worded so already; this is for code around it.
+
+        >>> session.hide_keys(error)  # ValueError("no stock for 1f0b…")
+        >>> str(error)
+        'no stock for recipe_1'
+        """
+        if self._interpreter is not None:
+            self._interpreter.failures.hide(error)
 
     if TYPE_CHECKING:
 
@@ -399,7 +411,8 @@ def _wrote(execution: ORMExecuteState, result: Result[Any], named: Named) -> Non
     entities = boundary.conversation.plans.entities
     seen = reading(alternates_of(execution, boundary), [])
     written.cover(result, execution.statement, entities, seen, now=boundary.eager)
-    if named and execution.is_delete:
+    cursor = sqla.cursor_result_of(result)
+    if named and execution.is_delete and (cursor is None or cursor.rowcount):
         _note_deleted(execution, named)
 
 
@@ -414,17 +427,21 @@ def _met(execution: ORMExecuteState, result: Result[Any]) -> Result[Any]:
 
 
 def _note_deleted(execution: ORMExecuteState, named: Named) -> None:
-    """Note which of the rows that a DELETE names by their refs are gone: one more statement."""
+    """Note which of the rows that a DELETE names by their refs are gone: one more statement.
+
+    Not all that it names need be, nor those that it does not find.
+    """
+    interpreter = _interpreter(execution)
     primary = list(cast(Any, execution.statement).table.primary_key)
     names = [str(column) for column in primary]
-    values = [value for column, value in named if [column.name] == names]
-    if not values:
+    pairs = [(column, value) for column, value in named if [column.name] == names]
+    if not pairs:
         return
-    # by the key alone: what the owner or a listener hides is not gone for that
-    with sqla.lifted(execution.session):
-        connection = execution.session.connection(execution.bind_arguments)
-        left = connection.scalars(select(*primary).where(primary[0].in_(values))).all()
-    _interpreter(execution).outcome.deleted_rows(primary[0], set(values).difference(left))
+    identity = Identity(primary, [pairs[0][0]])
+    fates = Fates(execution.session, interpreter.boundary.conversation, execution.bind_arguments)
+    gone = fates.deleted(identity, {column.to_key(value) for column, value in pairs})
+    values = [value for key in gone for value in identity.values_of(key)]
+    interpreter.outcome.deleted_rows(primary[0], values)
 
 
 def _is_raw(execution: ORMExecuteState) -> bool:

@@ -129,6 +129,7 @@ def test_an_alias_goes_by_names_too(session: RefSession) -> None:
 
 STORED = [
     update(Recipe).values(name=cast(Recipe.id, String)),
+    update(Recipe).values(name=cast(column("id"), String)).returning(Recipe.name),
     update(Recipe).values(name=func.lower(cast(Recipe.id, String))).returning(Recipe.name),
     update(Recipe).ordered_values((Recipe.name, cast(Recipe.id, String))),
     insert(Recipe).values(name=select(cast(Recipe.id, String)).limit(1).scalar_subquery()),

@@ -44,6 +44,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import INTERVAL, insert as upsert
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_column, relationship
+from sqlalchemy.orm.attributes import set_committed_value
 from sqlalchemy.orm.exc import StaleDataError
 
 from alfred_refs import (
@@ -552,9 +553,11 @@ def test_a_quiet_look_raises_no_doubt(ann: RefSession, world: World) -> None:
 @pytest.mark.usefixtures("world")
 def test_functions_that_execute_are_known_in_any_letters(ann: RefSession) -> None:
     """PostgreSQL folds their names."""
-    for name in ("QUERY_TO_XML", "Table_To_Xml", "DBLINK_exec", "Set_Config", "crosstab5"):
+    executing = ("QUERY_TO_XML", "Table_To_Xml", "DBLINK_exec", "Set_Config", "crosstab5")
+    for name in (*executing, "pg_stat_get_backend_activity", "PG_Read_File", "pg_anything_new"):
         with pytest.raises(UnconfinedError, match=name):
             ann.execute(select(getattr(func, name)("recipes")))
+    assert ann.scalar(select(func.pg_typeof(1))) == "integer"
 
 
 def test_an_association_is_not_filled_by_a_select(ann: RefSession, world: World) -> None:
@@ -910,6 +913,14 @@ def _insert(session: RefSession, _: Plan) -> None:
     session.execute(insert(Plan))
 
 
+def _insert_many(session: RefSession, _: Plan) -> None:
+    session.execute(insert(Plan).values([{"day": 7}, {"day": 8}]))
+
+
+def _upsert_one(session: RefSession, _: Plan) -> None:
+    session.execute(upsert(PLANS).values([{"day": 7}]).on_conflict_do_nothing())
+
+
 def _update(session: RefSession, _: Plan) -> None:
     session.execute(update(Plan).values(day=7))
 
@@ -923,6 +934,8 @@ def _flush(session: RefSession, plan: Plan) -> None:
     ("write", "what"),
     [
         (_insert, "recipe_id"),
+        (_insert_many, "recipe_id"),
+        (_upsert_one, "recipe_id"),
         (_update, "recipe_id"),
         (_update, "user_id"),
         (_flush, "recipe_id"),
@@ -937,7 +950,8 @@ def test_what_defaults_fill_in_is_looked_at(
     ann.commit()
     bobs = {"recipe_id": world.recipes["bob"], "user_id": world.users["bob"]}[what]
     column = PLANS.c[what]
-    ColumnDefault(lambda: bobs, for_update=write is not _insert)._set_parent(column)
+    is_update = write in (_update, _flush)
+    ColumnDefault(lambda: bobs, for_update=is_update)._set_parent(column)
     try:
         with pytest.raises((ForeignRowError, UnconfinedError)):
             write(ann, plan)
@@ -969,6 +983,42 @@ def test_a_row_that_was_given_away_since_is_no_more_the_owners(
         with pytest.raises(ForeignRowError):
             session.flush()
         del recipe  # it was in the session until here
+
+
+GIVES_AWAY = text("update recipes set user_id = :bob where user_id = :ann")
+
+
+def _by_option(session: RefSession, people: dict[str, Any]) -> Recipe:
+    recipe = session.scalars(select(Recipe).where(Recipe.user_id == people["ann"])).one()
+    session.execute(GIVES_AWAY, people, execution_options={"unconfined": True})
+    return recipe
+
+
+def _in_a_block(session: RefSession, people: dict[str, Any]) -> Recipe:
+    recipe = session.scalars(select(Recipe).where(Recipe.user_id == people["ann"])).one()
+    with session.unconfined():
+        session.execute(GIVES_AWAY, people)
+    return recipe
+
+
+def _forged(session: RefSession, people: dict[str, Any]) -> Recipe:
+    with Session(session.get_bind()) as plain:
+        recipe = plain.scalars(select(Recipe).where(Recipe.user_id == people["bob"])).one()
+    set_committed_value(recipe, "user_id", people["ann"])
+    session.add(recipe)
+    return recipe
+
+
+@pytest.mark.parametrize("got", [_by_option, _in_a_block, _forged])
+@pytest.mark.parametrize("made", [Plan, lambda **values: Line(text="x", **values)])
+def test_an_instance_does_not_vouch_for_its_row(
+    ann: RefSession, world: World, got: Callable[..., Recipe], made: Any
+) -> None:
+    """Trusted code may have given its row away, and nobody knows who has loaded it."""
+    recipe = got(ann, {who: world.users[who] for who in ("ann", "bob")})
+    ann.add(made(recipe=recipe))
+    with pytest.raises(ForeignRowError):
+        ann.flush()
 
 
 def test_what_waits_when_trusted_code_begins_is_the_owners(

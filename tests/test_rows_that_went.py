@@ -7,7 +7,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import (
@@ -349,6 +349,68 @@ def test_other_databases_tell_it_too() -> None:
                 session.get(Note, refs[0])
         assert session.get_one(Note, refs[1]).n == "b"
     engine.dispose()
+
+
+RECIPES = cast(Table, Recipe.__table__)
+DELETES: dict[str, Use] = {
+    "by ref": lambda session: session.execute(
+        delete(Recipe).where(Recipe.id == "recipe_1", Recipe.name == "A")
+    ),
+    "by ref, fetched": lambda session: session.execute(
+        delete(Recipe).where(Recipe.id == "recipe_1", Recipe.name == "A"),
+        execution_options={"synchronize_session": "fetch"},
+    ),
+    "by a column": lambda session: session.execute(delete(Recipe).where(Recipe.name == "A")),
+    "by a query": lambda session: session.query(Recipe).filter_by(name="A").delete(),
+    "by the table": lambda session: session.execute(
+        delete(RECIPES).where(RECIPES.c.id == "recipe_1", RECIPES.c.name == "A")
+    ),
+}
+
+
+@pytest.mark.parametrize("use", DELETES.values(), ids=list(DELETES))
+def test_what_a_delete_does_not_delete_is_there(
+    session: RefSession, refs: list[str], tables: Engine, conversation: Conversation, use: Use
+) -> None:
+    """Though the instance in the session, which another client has changed, meets its criteria."""
+    loaded = session.get_one(Recipe, refs[0])
+    assert loaded.name == "A"
+    with tables.begin() as connection:
+        connection.execute(text("update recipes set name = 'Z' where name = 'A'"))
+
+    use(session)
+    session.commit()
+
+    assert fate_of(conversation, refs[0]) is None
+    assert session.get_one(Recipe, refs[0]).name == "Z"
+
+
+def test_what_a_policy_hides_from_a_delete_is_there(
+    refs: list[str], tables: Engine, conversation: Conversation
+) -> None:
+    """A statement that deletes some of its rows does not tell what became of the others."""
+    with (
+        hiding(tables, "recipes", "name <> 'A'") as engine,
+        RefSession(engine, conversation=conversation) as session,
+    ):
+        session.execute(delete(Recipe).where(Recipe.id.in_(refs[:2])))
+        session.commit()
+
+    assert fate_of(conversation, refs[0]) is None
+
+
+def test_what_a_delete_does_not_see_yet_is_there(
+    sessions: sessionmaker[RefSession], conversation: Conversation, refs: list[str]
+) -> None:
+    """Somebody has inserted it, and commits later."""
+    with sessions(conversation=conversation) as early, sessions(conversation=conversation) as late:
+        ref = added(early, "new")
+        late.execute(delete(Recipe).where(Recipe.id.in_([ref, refs[0]])))
+        late.commit()
+        early.commit()
+
+        assert fate_of(conversation, ref) is None
+        assert late.get_one(Recipe, ref).name == "new"
 
 
 def test_a_partitioned_table_hides_none(tables: Engine, conversation: Conversation) -> None:

@@ -74,15 +74,13 @@ class Confinement:
     Attributes:
         owner: the same.
         doubtful: whether the session may have instances whose rows are not the owner's.
-        looking: whether the identity map is being looked at: an instance that has no row then may
-            have one that the owner cannot see.
         waiting: what waited for a flush when trusted code began: it is the owner's to write.
     """
 
     def __init__(self, owner: Owner) -> None:
         self.owner = owner
         self.ownership = owner.ownership
-        self.doubtful = self.looking = False
+        self.doubtful = False
         self.named: Callable[[Any, Any], str | None] = lambda *_: None
         self._parameters: Mapping[str, Any] | None = None
         self._connections: list[_Joined] = []
@@ -143,7 +141,7 @@ class Confinement:
         self._connections.clear()
 
     def outlive(self, states: Iterable[State]) -> None:
-        """Note which instances outlive their transaction: their rows may be another's by now.
+        """Note which instances outlive what they tell: their rows may be another's by now.
 
         Args:
             states: of instances that are not expired, which shows by itself.
@@ -332,8 +330,13 @@ class ConfinedSession(sqla.WatchedSession):
         given = options.get("execution_options") or {}
         asks = sqla.asks("unconfined", statement, given)
         confinement.doubtful |= asks
-        with confinement.walls(up=not (asks or confinement.lifted), executes=True):
-            return super()._execute_internal(statement, *args, **options)
+        is_up = not (asks or confinement.lifted)
+        with confinement.walls(up=is_up, executes=True):
+            result = super()._execute_internal(statement, *args, **options)
+        if not (is_up or getattr(statement, "is_select", False)):
+            # it may have given rows away
+            confinement.outlive(self.identity_map.all_states())
+        return result
 
     def _flush(self, objects: Any = None) -> None:
         confinement = self._confinement
@@ -365,11 +368,7 @@ class ConfinedSession(sqla.WatchedSession):
         confinement = self._confinement
         if confinement is None:
             return super()._identity_lookup(*args, **options)
-        before, confinement.looking = confinement.looking, True
-        try:
-            found = super()._identity_lookup(*args, **options)
-        finally:
-            confinement.looking = before
+        found = super()._identity_lookup(*args, **options)
         if (
             confinement.lifted
             or not confinement.doubtful

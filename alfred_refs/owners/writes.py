@@ -148,6 +148,16 @@ class _Target:
             given = dict(zip(self.table.columns.keys(), given, strict=False))
         return {self.key(name): value for name, value in given.items()}
 
+    def sent(self, row: Mapping[str, Any], place: int) -> Record:
+        """Return what the parameters have for one row of many, by the keys of its columns.
+
+        That is what it is given, by `name_m0`, `name_m1`, and what defaults fill in: for the first
+        row by the name alone.
+        """
+        keys = [column.key for column in self.table.columns]
+        first = {key: row[key] for key in keys if key in row} if place == 0 else {}
+        return first | {key: row[name] for key in keys if (name := f"{key}_m{place}") in row}
+
     def name(self, column: Column[Any]) -> str:
         """Return by which name a column is given in parameters: that of its attribute, if any."""
         return self._names[column]
@@ -292,9 +302,7 @@ def _records_of(
     taken = {n: v for n, v in conflict.items() if not _is_excluded(v, statement)}
     for row in rows:
         for place, each in enumerate(many):
-            record = target.record(each)
-            given = {key: row[name] for key in record if (name := f"{key}_m{place}") in row}
-            yield _plain(record | given, row), statement.is_insert
+            yield _plain(target.record(each) | target.sent(row, place), row), statement.is_insert
         if not many:
             yield _plain(single | target.record(row), row), statement.is_insert
         if taken:

@@ -169,6 +169,7 @@ class Toolset:
             of = self._refusing(error, checked) or table
             fault = fault_of(error, tool, of, self.tables.entities, slow=slow)
             if fault is None:
+                call.session.hide_keys(error)  # a hook may have raised it
                 raise
             return _as_answer(call, fault)
 

@@ -9,7 +9,8 @@ from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from alfred_refs import RefSession
-from alfred_refs.tools import Toolset
+from alfred_refs.tools import Hooks, Toolset
+from alfred_refs.tools.hooks import Reading
 from tests.fix_session import TravelLog
 from tests.tools.conftest import Call
 from tests.tools.models import Dish
@@ -116,3 +117,20 @@ def test_a_read_costs_little(
         "_cuisine_id_label",
         "_parent_id_label",
     }
+
+
+def test_what_a_hook_raises_shows_no_key(
+    session: RefSession, dishes: dict[str, uuid.UUID]
+) -> None:
+    """As what is raised by the session's own listeners."""
+    key = dishes["Soup"]
+
+    class Raising(Hooks):
+        def before_read(self, read: Reading) -> None:
+            raise LookupError(f"no stock for {key}", key)
+
+    ref = session.scalar(select(Dish.id).where(Dish.name == "Soup"))
+    toolset = Toolset([Dish], hooks={Dish: [Raising()]})
+    with pytest.raises(LookupError) as raised:
+        toolset.call(session, "db_read", {"table": "dishes"})
+    assert raised.value.args == (f"no stock for {ref}", ref)

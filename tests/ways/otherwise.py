@@ -40,21 +40,16 @@ _CATALOGUE = """
     where c.… and a.attnum > 0 and not a.attisdropped
 """
 
-_LEFT = """\
-SELECT whole_boxes.id 
-FROM whole_boxes 
-WHERE whole_boxes.id IN (?::UUID)"""  # noqa: W291  # as SQLAlchemy compiles it
-
 _THERE = """\
-SELECT anon_1.hidden, anon_1.final, whole_boxes.id 
+SELECT anon_1.hidden, anon_1.alone, anon_1.written, whole_boxes.id 
 FROM (SELECT pg_is_in_recovery() OR coalesce((SELECT \
 row_security_active(pg_catalog.pg_class.oid) OR \
 (pg_catalog.pg_class.relkind NOT IN (?::VARCHAR, ?::VARCHAR)) AS anon_2 
 FROM pg_catalog.pg_class 
 WHERE pg_catalog.pg_class.oid = CAST(to_regclass(?::VARCHAR) AS OID)), true) AS hidden, \
-current_setting(?::VARCHAR) = ?::VARCHAR AND txid_current_if_assigned() IS NULL AND \
-txid_snapshot_xmin(txid_current_snapshot()) = txid_snapshot_xmax(txid_current_snapshot()) AS final) \
-AS anon_1 LEFT OUTER JOIN whole_boxes ON whole_boxes.id = ?::UUID"""  # noqa: W291, E501
+current_setting(?::VARCHAR) = ?::VARCHAR AND NOT (EXISTS (SELECT others 
+FROM txid_snapshot_xip(txid_current_snapshot()) AS others)) AS alone, \
+txid_current_if_assigned() IS NOT NULL AS written) AS anon_1 LEFT OUTER JOIN whole_boxes ON whole_boxes.id = ?::UUID"""  # noqa: W291, E501
 
 _SET = ["set", ["Thing x", "UUID", "UUID", "AttributeEventToken"]]
 
@@ -100,6 +95,6 @@ OTHERWISE: tuple[Otherwise, ...] = (
         "session.execute(delete(Box).where(Box.id == ref))",
         "sends one query more",
         "whose rows are gone is not told by their number: a criterion beside may have kept some",
-        {"sent": ([], [(_LEFT, [], {}, {})])},
+        {"sent": ([], [(_THERE, [], {}, {})])},
     ),
 )
