@@ -6,7 +6,18 @@ import uuid
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, String, cast, func, insert, literal_column, select, text, update
+from sqlalchemy import (
+    Engine,
+    String,
+    cast,
+    column,
+    func,
+    insert,
+    literal_column,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.exc import PendingRollbackError
 from sqlalchemy.orm import Session, aliased, contains_eager

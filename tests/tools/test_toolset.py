@@ -127,6 +127,7 @@ def test_what_a_hook_raises_shows_no_key(
 
     class Raising(Hooks):
         def before_read(self, read: Reading) -> None:
+            del read
             raise LookupError(f"no stock for {key}", key)
 
     ref = session.scalar(select(Dish.id).where(Dish.name == "Soup"))
