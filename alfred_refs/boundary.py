@@ -133,13 +133,15 @@ class Boundary:
             self._instances.waiting.append(state.obj)
         self._instances.forget_dropped()
 
-    def fetched(self) -> None:
+    def fetched(self, rows: Rows) -> None:
         """Note what rows are called that were just fetched, while there are instances of them.
 
-        Those that the program has dropped are forgotten, once there may be many of them.
+        Some were there before, and have been refreshed. Those that the program has dropped are
+        forgotten, once there may be many of them.
         """
         if self.labelled:
-            self.labelled.note(states_of(self.loaded[self._fetched :]), minted=True)
+            new = states_of(self.loaded[self._fetched :])
+            self.labelled.note(dict.fromkeys([*new, *_states_in(rows)]), minted=True)
         self._instances.forget_dropped()
         self._fetched = len(self.loaded)
 

@@ -98,9 +98,14 @@ class EntityNames:
             given = self._given_to(table.fullname)
             self._take(table, _singular(table) if given is None else given)
             return
-        for other in sorted(sqla.mappers_of(mapper.registry), key=_class_name):
-            if isinstance(other.local_table, Table):
-                self._take(other.local_table, self._name_of_class(other, other.local_table))
+        before = WeakKeyDictionary(self._names), WeakValueDictionary(self._tables)
+        try:
+            for other in sorted(sqla.mappers_of(mapper.registry), key=_class_name):
+                if isinstance(other.local_table, Table):
+                    self._take(other.local_table, self._name_of_class(other, other.local_table))
+        except EntityNameError:  # and so it is the next time
+            self._names, self._tables = before
+            raise
 
     def _name_of_class(self, mapper: Mapper[Any], table: Table) -> str:
         from pydantic.alias_generators import to_snake  # noqa: PLC0415  # slow to import

@@ -333,6 +333,45 @@ def test_a_row_that_others_rename_is_called_so_once_it_is_read(
     assert len(recipes) == 5
 
 
+RENAMES: dict[str, Callable[[RefSession], object]] = {
+    "an attribute": lambda session: session.scalars(select(Recipe)).one().name,
+    "a refresh": lambda session: session.refresh(session.scalars(select(Recipe)).one()),
+    "a select": lambda session: session.scalars(
+        select(Recipe).execution_options(populate_existing=True)
+    ).all(),
+    "get": lambda session: session.get(Recipe, "recipe_1", populate_existing=True),
+}
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("read", RENAMES.values(), ids=list(RENAMES))
+def test_a_session_that_keeps_its_instances_learns_it_too(
+    sessions: sessionmaker[RefSession],
+    conversation: Conversation,
+    tables: Engine,
+    read: Callable[[RefSession], object],
+    *,
+    own: bool,
+) -> None:
+    """When one of them is refreshed: whoever has renamed its row."""
+    with sessions(conversation=conversation) as session:
+        session.add(recipe := Recipe(name="Soup"))
+        session.commit()
+        assert recipe.id == "recipe_1"
+        session.commit()
+        rename = update(Recipe).values(name="Stew")
+        if own:
+            session.execute(rename)
+        else:
+            with Session(tables) as plain:
+                plain.execute(rename)
+                plain.commit()
+        session.commit()
+        read(session)
+        session.commit()
+        assert labels(session) == {"recipe_1": "Stew"}
+
+
 @pytest.mark.usefixtures("soup")
 async def test_what_is_undone_is_called_as_it_was(
     tables: Engine, conversation: Conversation, store: TravelLog, session: RefSession

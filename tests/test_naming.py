@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import uuid
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import Column, MetaData, Table, Uuid
@@ -142,3 +142,34 @@ def test_without_the_library_a_table_is_refused_with_the_remedy() -> None:
             "install alfred-refs[tables], or name it by RefPolicy(names={...})"
         ),
     ]
+
+
+def table_of(class_: type[Any]) -> Table:
+    """Return the table of a mapped class."""
+    return cast(Table, class_.__table__)
+
+
+def test_a_table_of_two_entity_names_is_refused_each_time() -> None:
+    """With all classes of its base, until one of them says another name."""
+
+    class Plain(DeclarativeBase):
+        """Of this test."""
+
+    class First(Plain):
+        __tablename__ = "things"
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    class Second(Plain):
+        __table__ = First.__table__
+
+    class Other(Plain):
+        __tablename__ = "others"
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    names = EntityNames(RefPolicy())
+    for class_ in (Other, First, Second, Other):
+        with pytest.raises(EntityNameError, match="'things' is mapped by classes of two entity"):
+            names.of_table(table_of(class_))
+    names = EntityNames(RefPolicy(names={"things": "thing"}))
+    found = [names.of_table(table_of(each)) for each in (Other, Second)]
+    assert found == ["other", "thing"]

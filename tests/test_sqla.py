@@ -442,11 +442,12 @@ class Taking:
         state.alfred_refs = self
         self.loaded.append(state.obj)
 
-    def executed(self, options: Any) -> None:
-        """Take in with which options a statement was sent."""
+    def executed(self, result: Any) -> None:
+        """Take in what a statement came to."""
 
-    def fetched(self) -> None:
+    def fetched(self, rows: Any) -> None:
         """Note how many instances there are after each chunk."""
+        assert len(rows)
         self.chunks.append(len(self.loaded))
 
 

@@ -42,7 +42,7 @@ class Intake(Protocol):
         """Look at what a statement came to."""
         ...
 
-    def fetched(self) -> None:
+    def fetched(self, rows: Rows) -> None:
         """Note that a chunk of rows was fetched, and all in it is taken in."""
         ...
 
@@ -293,7 +293,7 @@ def _watched_rows(result: Any, see: See, intake: Intake) -> Any:
         def watched(size: int | None) -> Iterator[Rows]:
             try:
                 for rows in chunks(size):
-                    intake.fetched()
+                    intake.fetched(rows)
                     yield rows
             except Exception as error:
                 see(error)
