@@ -72,7 +72,7 @@ def test_rows_that_are_others_than_was_told_are_found(
 ) -> None:
     """Such as come of what was never committed, and such as change without a word."""
     found = Found()
-    SequenceRound(World(tables), registry, "2", found, _careless()).run(40)
+    SequenceRound(World(tables), registry, "3", found, _careless()).run(40)
 
     assert any("rows are not there that were told" in wrong for wrong in found.wrong)
     assert any("rows have changed that no answer told of" in wrong for wrong in found.wrong)
