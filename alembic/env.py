@@ -1,4 +1,4 @@
-"""What Alembic runs: from the command line at the root, and from `alfred_refs.schema`.
+"""What Alembic runs: from the command line at the root, and from `alfred_refs.store.migrate`.
 
 The database is the first of: `config.attributes["connection"]` (a `Connection`),
 `config.attributes["url"]`, `-x url=URL`, `ALFRED_REFS_DATABASE_URL`, `DATABASE_URL`. Offline
@@ -15,8 +15,8 @@ from alembic import context
 from alembic.util import CommandError
 from sqlalchemy import URL, Connection, func, select
 
-from alfred_refs import schema
 from alfred_refs.errors import SetupError
+from alfred_refs.store import migrate as schema
 from alfred_refs.store.tables import metadata
 
 VARIABLES = ("ALFRED_REFS_DATABASE_URL", "DATABASE_URL")

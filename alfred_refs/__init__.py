@@ -15,14 +15,13 @@ Each public name is imported from its module when it is first asked for, so that
 what it uses: `alfred-refs --help` not even SQLAlchemy.
 """
 
-from typing import TYPE_CHECKING
-
-from .lazily import importer
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .asyncio import AsyncRefSession as AsyncRefSession
-    from .conversation import Conversation as Conversation
-    from .entries import Draft as Draft, RefEntry as RefEntry
+    from .conversation.conversation import Conversation as Conversation
+    from .conversation.entries import Draft as Draft, RefEntry as RefEntry
+    from .conversation.registry import RefRegistry as RefRegistry
     from .errors import (
         BadRefError as BadRefError,
         CircularDraftsError as CircularDraftsError,
@@ -61,19 +60,17 @@ if TYPE_CHECKING:
         UntranslatableError as UntranslatableError,
         WrongEntityError as WrongEntityError,
     )
-    from .owners import (
-        Owner as Owner,
-        Ownership as Ownership,
-    )
-    from .policy import RefPolicy as RefPolicy
-    from .registry import RefRegistry as RefRegistry
-    from .session import RefSession as RefSession
+    from .mapping.policy import RefPolicy as RefPolicy
+    from .owners import Owner as Owner, Ownership as Ownership
+    from .session.asyncio import AsyncRefSession as AsyncRefSession
+    from .session.instances.sqlmodel import RefModel as RefModel
+    from .session.session import RefSession as RefSession
     from .store import (
         ConversationInfo as ConversationInfo,
-        PostgresStore as PostgresStore,
         RegistryStats as RegistryStats,
         Store as Store,
     )
+    from .store.postgres import PostgresStore as PostgresStore
 
 __all__ = [
     "AsyncRefSession",
@@ -104,6 +101,7 @@ __all__ = [
     "RawKeyError",
     "RefEntry",
     "RefError",
+    "RefModel",
     "RefNotCarriedError",
     "RefPolicy",
     "RefRegistry",
@@ -129,23 +127,30 @@ __all__ = [
 
 # public name -> the module that it is in; all others are in `errors`
 _MODULES = {
-    "AsyncRefSession": "asyncio",
-    "Conversation": "conversation",
+    "AsyncRefSession": "session.asyncio",
+    "Conversation": "conversation.conversation",
     "ConversationInfo": "store",
-    "Draft": "entries",
+    "Draft": "conversation.entries",
     "Owner": "owners",
     "Ownership": "owners",
-    "PostgresStore": "store",
-    "RefEntry": "entries",
-    "RefPolicy": "policy",
-    "RefRegistry": "registry",
-    "RefSession": "session",
+    "PostgresStore": "store.postgres",
+    "RefEntry": "conversation.entries",
+    "RefModel": "session.instances.sqlmodel",
+    "RefPolicy": "mapping.policy",
+    "RefRegistry": "conversation.registry",
+    "RefSession": "session.session",
     "RegistryStats": "store",
     "Store": "store",
 }
 
 if not TYPE_CHECKING:  # a type checker is to know names that there are not
-    __getattr__ = importer(__name__, dict.fromkeys(__all__, "errors") | _MODULES)
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name when it is first asked for; from then on Python finds it itself."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = import_module(f".{_MODULES.get(name, 'errors')}", __name__)
+        return globals().setdefault(name, getattr(module, name))
 
 
 def __dir__() -> list[str]:

@@ -3,6 +3,6 @@
 registry = RefRegistry(store=MemoryStore())
 """
 
-from .store import MemoryStore as MemoryStore
+from .store.memory import MemoryStore as MemoryStore
 
 __all__ = ["MemoryStore"]

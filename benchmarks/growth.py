@@ -11,7 +11,8 @@ import random
 import uuid
 from collections.abc import Iterator, Sequence
 
-from alfred_refs.store import Address, EntityKey
+from alfred_refs.mapping.keys import EntityKey
+from alfred_refs.store import Address
 
 ENTITIES = ("recipe", "ingredient", "meal_plan")
 

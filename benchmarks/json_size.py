@@ -27,9 +27,9 @@ from sqlalchemy import Engine, create_engine, select
 from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, RefRegistry, RefSession
-from alfred_refs.refs import parse_ref
+from alfred_refs.mapping.refs import parse_ref
 from alfred_refs.tools import Limits, Toolset
-from alfred_refs.tools.foreign import Mode
+from alfred_refs.tools.answers.label_lookup import Mode
 from benchmarks import report
 from examples.kitchen.load import load
 from examples.kitchen.models import Base, Ingredient, MealPlan, Recipe, RecipeIngredient, User

@@ -8,8 +8,7 @@ import uuid
 
 from sqlalchemy import Engine, create_engine
 
-from alfred_refs import RefRegistry
-from alfred_refs.store import PostgresStore
+from alfred_refs import PostgresStore, RefRegistry
 from benchmarks.growth import GROWN, results
 from benchmarks.measure import Figure
 from benchmarks.population import settle

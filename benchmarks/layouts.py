@@ -20,7 +20,7 @@ from typing import Any
 import psycopg
 from rich.console import Console
 
-from alfred_refs.keys import encode
+from alfred_refs.mapping.keys import encode
 from benchmarks import report
 from benchmarks.growth import ENTITIES, GROWN, results
 from tests.postgres.server import embedded_server

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import create_engine, event
 
 from alfred_refs import RefRegistry
-from alfred_refs.keys import encode
+from alfred_refs.mapping.keys import encode
 from benchmarks.measure import Figure, Side, side_by_side, times_called
 from benchmarks.population import new_database
 from benchmarks.setting import Setting

@@ -21,7 +21,7 @@ import psycopg
 from sqlalchemy import Dialect, Executable, make_url
 
 from alfred_refs import store
-from alfred_refs.keys import encode
+from alfred_refs.mapping.keys import encode
 from alfred_refs.store.tables import metadata
 
 FILL = """

@@ -13,7 +13,8 @@ import pytest
 import sqlalchemy
 from sqlalchemy import Connection, Engine, create_engine, make_url
 
-from alfred_refs import PostgresStore, schema
+from alfred_refs import PostgresStore
+from alfred_refs.store import migrate as schema
 from tests.explained import client
 from tests.models import Base
 from tests.partitions import partition

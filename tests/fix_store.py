@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlalchemy import Engine, create_engine
 
-from alfred_refs.observed import ObservedStore
-from alfred_refs.store import MemoryStore, PostgresStore, Store
-from alfred_refs.telemetry import Observed, Telemetry
+from alfred_refs import PostgresStore
+from alfred_refs.store import Store
+from alfred_refs.store.instrumented import ObservedStore
+from alfred_refs.store.telemetry import Observed, Telemetry
+from alfred_refs.testing import MemoryStore
 from tests.fix_postgres import PreparedDatabases
 
 

@@ -21,7 +21,8 @@ from sqlalchemy import Engine, ForeignKey, create_engine, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, sessionmaker
 
 import alfred_refs
-from alfred_refs import RefRegistry, RefSession, schema
+from alfred_refs import RefRegistry, RefSession
+from alfred_refs.store import migrate as schema
 
 
 class Base(DeclarativeBase):
@@ -65,8 +66,8 @@ def check_files() -> None:
     package = importlib.resources.files(alfred_refs)
     assert str(package).startswith(sys.prefix), f"{package} is not what was installed"
     assert (package / "py.typed").is_file(), "type checkers will not see the annotations"
-    assert (package / "migrations" / "env.py").is_file(), "nothing to migrate with"
-    assert not (package / "migrations" / "__init__.py").is_file(), (
+    assert (package / "store" / "migrations" / "env.py").is_file(), "nothing to migrate with"
+    assert not (package / "store" / "migrations" / "__init__.py").is_file(), (
         "they are scripts, not a package"
     )
 

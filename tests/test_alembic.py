@@ -21,9 +21,9 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, Engine, MetaData, create_engine, inspect, text
 
-from alfred_refs import PostgresStore, RefRegistry, RegistryMigrationError, schema
-from alfred_refs.alembic import include_name
-from alfred_refs.store import Address, NewDraft
+from alfred_refs import PostgresStore, RefRegistry, RegistryMigrationError
+from alfred_refs.store import Address, NewDraft, migrate as schema
+from alfred_refs.store.alembic import include_name
 from tests.application import (
     BETWEEN,
     BY_ITSELF,
@@ -216,7 +216,7 @@ def installed(older: Older) -> Iterator[None]:
     """Let the package have no later revisions than its version at that time."""
     known = schema.revisions()[: REVISIONS.index(older.revision) + 1]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("alfred_refs.alembic.revisions", lambda: known)
+        patch.setattr("alfred_refs.store.alembic.revisions", lambda: known)
         yield
 
 
@@ -251,7 +251,7 @@ def test_the_environment_makes_and_changes_the_tables(
         assert refused(application.check) == (
             f"the registry's tables are at revision {older.revision!r}, and autogenerate cannot "
             f"rewrite their rows as revision {newer!r} does; write a revision of yours that "
-            f"calls alfred_refs.alembic.upgrade({newer!r}), and upgrade to it first"
+            f"calls alfred_refs.store.alembic.upgrade({newer!r}), and upgrade to it first"
         )
         application.revision(place.revision(CALL, older.revision, newer))
         command.upgrade(application.config, "head")
@@ -406,7 +406,9 @@ def async_environment(application: Application, *, is_listed: bool) -> str:
     """Return the template's `env.py`, with what the page says of one of the two ways."""
     program = (application.directory / "env.py").read_text()
     metadata = "[Base.metadata, registry.metadata]" if is_listed else "Base.metadata"
-    imports = "from alfred_refs.alembic import include_name\nfrom myapp import Base, registry\n"
+    imports = (
+        "from alfred_refs.store.alembic import include_name\nfrom myapp import Base, registry\n"
+    )
     program = program.replace(
         "\ntarget_metadata = None\n", f"\n{imports}target_metadata = {metadata}\n"
     )
@@ -483,8 +485,8 @@ def test_tables_of_the_command_are_not_listed(
     assert refused(application.check) == (
         "target_metadata has the registry's tables, and `alfred-refs migrate` made them; take "
         "registry.metadata out of target_metadata and give "
-        "include_name=alfred_refs.alembic.include_name; or take the tables over, by a revision "
-        f"that calls alfred_refs.alembic.upgrade({NEWEST!r})"
+        "include_name=alfred_refs.store.alembic.include_name; or take the tables over, by a "
+        f"revision that calls alfred_refs.store.alembic.upgrade({NEWEST!r})"
     )
     assert schema.current(database_url) == OURS
 
@@ -522,13 +524,13 @@ def test_tables_are_not_listed_and_left_out(engine: Engine, application: Applica
     application.lists(RefRegistry(engine).metadata)
     program = (application.directory / "env.py").read_text()
     application.environment(
-        "from alfred_refs.alembic import include_name\n"
+        "from alfred_refs.store.alembic import include_name\n"
         + program.replace("(connection,", "(connection, include_name=include_name,")
     )
     assert refused(application.check) == (
         "target_metadata has the registry's tables, and include_name leaves them out; take "
         "registry.metadata out of target_metadata if `alfred-refs migrate` makes the tables, and "
-        "alfred_refs.alembic.include_name out of include_name if it does not"
+        "alfred_refs.store.alembic.include_name out of include_name if it does not"
     )
 
 
@@ -542,7 +544,7 @@ def test_the_command_refuses_tables_of_the_environment(
     assert refused(lambda: schema.migrate(database_url)) == (
         "`alfred-refs migrate` did not make the registry's tables, which leaves them to the "
         "application's own Alembic environment; upgrade that; or hand them over, by a revision of "
-        f"yours that calls alfred_refs.alembic.hand_over({older.revision!r})"
+        f"yours that calls alfred_refs.store.alembic.hand_over({older.revision!r})"
     )
     assert schema.current(database_url) == schema.Current(older.revision, is_applications=True)
     assert not inspect(engine).has_table(schema.VERSION_TABLE)
@@ -567,8 +569,8 @@ def test_a_downgrade_leads_down(application: Application) -> None:
     """One to a later revision is refused: it would do nothing."""
     application.environment(BESIDE)
     application.revision(
-        "import alfred_refs.alembic\n\n\ndef upgrade():\n    "
-        'alfred_refs.alembic.downgrade("0001", to="0002")\n'
+        "import alfred_refs.store.alembic\n\n\ndef upgrade():\n    "
+        'alfred_refs.store.alembic.downgrade("0001", to="0002")\n'
     )
     assert refused(lambda: command.upgrade(application.config, "head")) == (
         "a downgrade from revision '0001' does not lead to '0002'; give the later one first"
@@ -590,7 +592,7 @@ def test_listing_the_tables_is_all_it_takes_to_be_refused() -> None:
         "engine = sqlalchemy.create_engine('postgresql+psycopg://')\n"
         "print('alembic' in sys.modules)\n"
         "alfred_refs.RefRegistry(engine).metadata\n"
-        "print('alfred_refs.alembic' in sys.modules)\n"
+        "print('alfred_refs.store.alembic' in sys.modules)\n"
     )
     printed = subprocess.check_output([sys.executable, "-c", program], text=True)
     assert printed == "False\nTrue\n"

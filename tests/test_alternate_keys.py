@@ -46,8 +46,8 @@ from alfred_refs import (
     UntranslatableError,
     WrongEntityError,
 )
-from alfred_refs.entities import Entities
 from alfred_refs.errors import KeyColumnError
+from alfred_refs.mapping.entities import Entities
 from tests.fix_asyncio import AsyncSessions
 from tests.fix_session import TravelLog
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from alfred_refs.cache import RefCache
-from alfred_refs.gone import GoneRows
-from alfred_refs.refs import Ref
+from alfred_refs.conversation.cache import RefCache
+from alfred_refs.conversation.tombstones import GoneRows
+from alfred_refs.mapping.refs import Ref
 from alfred_refs.store import Entry
 
 KEY = uuid.UUID(int=7)

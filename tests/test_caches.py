@@ -19,8 +19,8 @@ import pytest
 from sqlalchemy import Engine
 
 from alfred_refs import Conversation, GoneRefError, RefRegistry, RefSession, UnknownRefError
-from alfred_refs.caches import Caches
-from alfred_refs.store import Address, Gone, statements
+from alfred_refs.conversation.caches import Caches
+from alfred_refs.store import Address, Gone, sql_refs as statements
 from alfred_refs.testing import MemoryStore
 from tests.fix_session import TravelLog
 
@@ -32,7 +32,7 @@ REFS = [f"recipe_{n}" for n in range(1, 201)]
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caches of twenty mappings."""
-    monkeypatch.setattr("alfred_refs.registry.CAPACITY", CAPACITY)
+    monkeypatch.setattr("alfred_refs.conversation.registry.CAPACITY", CAPACITY)
 
 
 @pytest.fixture

@@ -14,20 +14,13 @@ import pytest
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.orm import InstrumentedAttribute
 
-from alfred_refs import (
-    Conversation,
-    RefRegistry,
-    RefSession,
-    failures,
-    origins,
-    rewriting,
-    rows,
-    written,
-)
-from alfred_refs.boundary import Boundary
-from alfred_refs.exposure import Exposure
-from alfred_refs.instances import RefAttribute
-from alfred_refs.pickled import Carried
+from alfred_refs import Conversation, RefRegistry, RefSession
+from alfred_refs.mapping.lineage import Exposure
+from alfred_refs.session.instances.attributes import RefAttribute
+from alfred_refs.session.instances.boundary import Boundary
+from alfred_refs.session.instances.pickling import Carried
+from alfred_refs.session.redaction import errors as failures
+from alfred_refs.statements import origins, rendering as rewriting, rows, write_results as written
 from tests.exits import EXITS, Exit
 from tests.shapes import world
 

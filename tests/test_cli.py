@@ -11,8 +11,9 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import Engine, make_url
 
-from alfred_refs import RefRegistry, schema
-from alfred_refs.commands import alfred_refs
+from alfred_refs import RefRegistry
+from alfred_refs.cli.commands import alfred_refs
+from alfred_refs.store import migrate as schema
 from tests.readme import README
 
 pytestmark = pytest.mark.once
@@ -79,7 +80,7 @@ def test_tables_of_the_applications_environment_are_left_to_it(engine: Engine) -
     assert migrated.output == (
         "Error: `alfred-refs migrate` did not make the registry's tables, which leaves them to "
         "the application's own Alembic environment; upgrade that; or hand them over, by a "
-        f"revision of yours that calls alfred_refs.alembic.hand_over('{revision}')\n"
+        f"revision of yours that calls alfred_refs.store.alembic.hand_over('{revision}')\n"
     )
 
 
@@ -117,10 +118,10 @@ def test_refused_statement_is_one_line(database_url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [[str(SCRIPT)], [sys.executable, "-m", "alfred_refs"]], ids=["script", "module"]
+    "command", [[str(SCRIPT)], [sys.executable, "-m", "alfred_refs.cli"]], ids=["script", "module"]
 )
 def test_installed_command_migrates(command: list[str], database_url: str, tmp_path: Path) -> None:
-    """The console script and `python -m alfred_refs` work from any directory."""
+    """The console script and `python -m alfred_refs.cli` work from any directory."""
     done = _run([*command, "migrate", database_url], tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (
         0,

@@ -36,7 +36,7 @@ from alfred_refs import (
     UnknownRefError,
     WrongEntityError,
 )
-from alfred_refs.draft_fields import Record, record_of
+from alfred_refs.conversation.draft_fields import Record, record_of
 from alfred_refs.store import NewDraft
 from alfred_refs.testing import MemoryStore
 

@@ -26,8 +26,8 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import DeclarativeBase, Mapped, aliased, column_property, mapped_column
 
 from alfred_refs import KeyColumnError, RefPolicy
-from alfred_refs.columns import KeyColumn
-from alfred_refs.entities import Entities
+from alfred_refs.mapping.entities import Entities
+from alfred_refs.mapping.key_column import KeyColumn
 from tests.models import (
     Cook,
     Guest,

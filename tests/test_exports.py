@@ -12,11 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from alfred_refs import ExportFormatError
-from alfred_refs.export_reader import from_json
-from alfred_refs.exports import to_json
-from alfred_refs.keys import Key
-from alfred_refs.refs import MAX_NUMBER, Ref
-from alfred_refs.store import Address, DraftEntry, Entry, Exported, MemoryStore
+from alfred_refs.conversation.export import to_json
+from alfred_refs.conversation.export_reader import from_json
+from alfred_refs.mapping.keys import Key
+from alfred_refs.mapping.refs import MAX_NUMBER, Ref
+from alfred_refs.store import Address, DraftEntry, Entry, Exported
+from alfred_refs.testing import MemoryStore
 
 UUID = "c69607bb-58f6-4a8e-9a43-8b9a3c3e2b10"
 

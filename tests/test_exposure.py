@@ -40,10 +40,10 @@ from sqlalchemy.orm import Bundle, aliased
 from sqlalchemy.sql import operators
 
 from alfred_refs import RefPolicy, UntranslatableError
-from alfred_refs.columns import KeyColumn
-from alfred_refs.entities import Entities
-from alfred_refs.exposure import Exposure
-from alfred_refs.shown import (
+from alfred_refs.mapping.entities import Entities
+from alfred_refs.mapping.key_column import KeyColumn
+from alfred_refs.mapping.lineage import Exposure
+from alfred_refs.mapping.shapes import (
     UNKNOWN,
     UNTYPED,
     Listed,

@@ -56,8 +56,9 @@ from sqlalchemy.orm import (
 from sqlalchemy.orm.exc import ObjectDeletedError, StaleDataError
 from sqlalchemy.schema import CreateTable
 
-from alfred_refs import Conversation, RefPolicy, RefRegistry, RefSession, naming
-from alfred_refs.failures import hide_keys
+from alfred_refs import Conversation, RefPolicy, RefRegistry, RefSession
+from alfred_refs.mapping import naming
+from alfred_refs.session.redaction.errors import hide_keys
 from alfred_refs.testing import MemoryStore
 from tests.fix_postgres import PreparedDatabases, connected, databases_prepared
 from tests.fix_session import TravelLog

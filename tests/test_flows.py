@@ -23,8 +23,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import array
 
 from alfred_refs import RefPolicy
-from alfred_refs.entities import Entities
-from alfred_refs.flows import Flows, Given, Held, is_sent_alike, positions
+from alfred_refs.mapping.entities import Entities
+from alfred_refs.statements.dataflow import Flows, Given, Held, is_sent_alike, positions
 from tests.models import Box, MealPlan, Order, Preference, Recipe
 
 flows = Flows(Entities(RefPolicy()).of_column)

@@ -21,10 +21,10 @@ from alfred_refs import (
     RefRegistry,
     RefSession,
     UnknownRefError,
-    loaded,
     sqla,
 )
-from alfred_refs.instances import RefAttribute, boundary_of
+from alfred_refs.session.instances import loaded
+from alfred_refs.session.instances.attributes import RefAttribute, boundary_of
 from alfred_refs.store.tables import metadata
 from tests.fix_session import TravelLog
 from tests.models import MealPlan, Person, Preference, Recipe

@@ -7,7 +7,7 @@ import uuid
 import pytest
 from hypothesis import given, strategies as st
 
-from alfred_refs.keys import Key, decode, encode
+from alfred_refs.mapping.keys import Key, decode, encode
 
 simple: st.SearchStrategy[Key] = st.one_of(
     st.uuids(), st.integers(-(2**70), 2**70), st.text(max_size=40)

@@ -31,8 +31,8 @@ from alfred_refs import (
     RefSession,
     UnknownRefError,
 )
-from alfred_refs.entities import Entities
-from alfred_refs.labels import LONGEST, Label, clean
+from alfred_refs.mapping.entities import Entities
+from alfred_refs.mapping.labels import LONGEST, Label, clean
 from tests.fix_session import TravelLog
 from tests.models import Guest, MealPlan, Order, Person, Recipe
 

@@ -7,8 +7,8 @@ import uuid
 import pytest
 from hypothesis import given, strategies as st
 
-from alfred_refs.guard import find_keys
-from alfred_refs.marks import (
+from alfred_refs.mapping.guard import find_keys
+from alfred_refs.mapping.marks import (
     CutTextError,
     Mark,
     Spelt,

@@ -45,7 +45,7 @@ from sqlalchemy.orm import (
 from sqlalchemy.orm.exc import StaleDataError
 
 from alfred_refs import EntityNameError, RefPolicy, RefRegistry, RefSession, UntranslatableError
-from alfred_refs.columns import is_text_uuid, key_type_of
+from alfred_refs.mapping.key_column import is_text_uuid, key_type_of
 from alfred_refs.testing import MemoryStore
 from tests.models import Cook, Guest, Person, Recipe
 

@@ -12,8 +12,8 @@ from sqlalchemy import Column, MetaData, Table, Uuid
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from alfred_refs import EntityNameError, RefPolicy, RefRegistry
-from alfred_refs.entities import Entities
-from alfred_refs.naming import EntityNames
+from alfred_refs.mapping.entities import Entities
+from alfred_refs.mapping.naming import EntityNames
 from alfred_refs.testing import MemoryStore
 from tests.models import MealPlan
 
@@ -125,7 +125,7 @@ def test_without_the_library_a_table_is_refused_with_the_remedy() -> None:
     program = (
         "import sys; sys.modules['inflect'] = None\n"
         "from sqlalchemy import *; from alfred_refs import *\n"
-        "from alfred_refs.entities import Entities\n"
+        "from alfred_refs.mapping.entities import Entities\n"
         "table = Table('recipes', MetaData(), Column('id', Uuid, primary_key=True))\n"
         "print(Entities(RefPolicy(names={'recipes': 'recipe'})).name_of(table))\n"
         "try: Entities(RefPolicy()).name_of(table)\n"

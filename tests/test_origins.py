@@ -39,7 +39,7 @@ from alfred_refs import (
     UntranslatableError,
     sqla,
 )
-from alfred_refs.entities import Entities
+from alfred_refs.mapping.entities import Entities
 from tests.fix_session import TravelLog
 from tests.models import Base, Order, OrderLine, Preference, Recipe
 

@@ -47,13 +47,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_col
 from sqlalchemy.orm.attributes import set_committed_value
 from sqlalchemy.orm.exc import StaleDataError
 
-from alfred_refs import (
-    ForeignRowError,
-    Ownership,
-    OwnershipError,
-    RefSession,
-    UnconfinedError,
-)
+from alfred_refs import ForeignRowError, Ownership, OwnershipError, RefSession, UnconfinedError
 from alfred_refs.owners.belongings import belongings_of
 from alfred_refs.sqla.froms import settled
 from tests.fix_owned import World

@@ -15,8 +15,8 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, text
 
-from alfred_refs import PostgresStore, RefRegistry, schema
-from alfred_refs.store import Address
+from alfred_refs import PostgresStore, RefRegistry
+from alfred_refs.store import Address, migrate as schema
 from alfred_refs.store.tables import metadata
 from tests.explained import FILL, OF_ALL_CONVERSATIONS, Plan, client, run, statements
 from tests.fix_postgres import connected, database_like

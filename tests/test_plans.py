@@ -31,8 +31,8 @@ from sqlalchemy.orm import (
 )
 
 from alfred_refs import RefPolicy, UntranslatableError
-from alfred_refs.entities import Entities
-from alfred_refs.plans import _CAPACITY, Plans
+from alfred_refs.mapping.entities import Entities
+from alfred_refs.statements.plans import _CAPACITY, Plans
 from tests.models import MealPlan, OrderLine, Preference, Recipe
 
 

@@ -26,8 +26,8 @@ from alfred_refs import (
     SetupError,
     UnknownConversationError,
     UnknownRefError,
-    refmap,
 )
+from alfred_refs.conversation import refmap
 from alfred_refs.testing import MemoryStore
 from tests.models import Recipe
 

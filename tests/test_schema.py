@@ -7,8 +7,8 @@ import traceback
 import pytest
 from sqlalchemy import text
 
-from alfred_refs import schema
 from alfred_refs.errors import RegistryUnreachableError, SetupError
+from alfred_refs.store import migrate as schema
 
 
 @pytest.mark.parametrize(

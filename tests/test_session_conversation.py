@@ -20,9 +20,9 @@ from alfred_refs import (
     RefRegistry,
     RefSession,
     UnknownRefError,
-    alternates,
 )
-from alfred_refs.boundary import Boundary
+from alfred_refs.session import alternate_keys as alternates
+from alfred_refs.session.instances.boundary import Boundary
 from alfred_refs.testing import MemoryStore
 from tests.fix_asyncio import AsyncSessions
 from tests.fix_session import TravelLog
@@ -43,8 +43,8 @@ PAIRS = (
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caches of twenty mappings, and few instances remembered before looking who lives."""
-    monkeypatch.setattr("alfred_refs.registry.CAPACITY", CAPACITY)
-    monkeypatch.setattr("alfred_refs.loaded._FEW", 10)
+    monkeypatch.setattr("alfred_refs.conversation.registry.CAPACITY", CAPACITY)
+    monkeypatch.setattr("alfred_refs.session.instances.loaded._FEW", 10)
 
 
 @pytest.fixture(autouse=True)

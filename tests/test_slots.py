@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from alfred_refs import UntranslatableError
-from alfred_refs.columns import KeyColumn
-from alfred_refs.slots import Mixture, RawColumn, Slot, has_text, swapped, takes_keys
+from alfred_refs.mapping.key_column import KeyColumn
+from alfred_refs.statements.targets import Mixture, RawColumn, Slot, has_text, swapped, takes_keys
 
 ID = KeyColumn("orders.id", "order", "integer")
 LIST = KeyColumn("users.orders", "order", "integer", array=True)

@@ -75,7 +75,7 @@ from sqlalchemy.orm import (
 from sqlalchemy.util import greenlet_spawn
 
 from alfred_refs import sqla
-from alfred_refs.instances import boundary_of
+from alfred_refs.session.instances.attributes import boundary_of
 from tests.models import Base, Cook, Guest, MealPlan, Person, Recipe, devices, recipe_tags
 from tests.test_exposure import Opaque
 from tests.test_keyed import Drawer, Thing

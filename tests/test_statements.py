@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from sqlalchemy import Engine
 
-from alfred_refs import schema
+from alfred_refs.store import migrate as schema
 from tests.explained import (
     FILL,
     NUMBERED,

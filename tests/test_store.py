@@ -14,11 +14,13 @@ import pytest
 from alfred_refs import (
     ConversationExistsError,
     ConversationIdError,
+    PostgresStore,
     RegistryStats,
     UnknownConversationError,
 )
-from alfred_refs.refs import Ref
-from alfred_refs.store import Address, EntityKey, PostgresStore, Store
+from alfred_refs.mapping.keys import EntityKey
+from alfred_refs.mapping.refs import Ref
+from alfred_refs.store import Address, Store
 
 CHAT = Address("chat-7", "ann")
 TAKEN = Address("chat-7", "bob")

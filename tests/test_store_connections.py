@@ -14,7 +14,8 @@ from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.util import greenlet_spawn
 
-from alfred_refs.store import Address, PostgresStore
+from alfred_refs import PostgresStore
+from alfred_refs.store import Address
 from tests.test_store_postgres import (
     by_default,
     connections_beside_one_of,

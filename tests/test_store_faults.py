@@ -18,21 +18,14 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.util import greenlet_spawn
 
 from alfred_refs import (
+    PostgresStore,
     RegistryBusyError,
     RegistryFailedError,
     RegistryUnreachableError,
 )
-from alfred_refs.refs import Ref
-from alfred_refs.store import (
-    Address,
-    DraftEdit,
-    DraftEntry,
-    DraftState,
-    EntityKey,
-    Gone,
-    NewDraft,
-    PostgresStore,
-)
+from alfred_refs.mapping.keys import EntityKey
+from alfred_refs.mapping.refs import Ref
+from alfred_refs.store import Address, DraftEdit, DraftEntry, DraftState, Gone, NewDraft
 from alfred_refs.store.connections import OwnEngine
 from alfred_refs.store.tables import metadata
 from tests.faults.proxy import proxy_to

@@ -15,16 +15,17 @@ from sqlalchemy import Engine, create_engine, event, insert, text
 
 from alfred_refs import (
     ConversationExistsError,
+    PostgresStore,
     RefRegistry,
     RegistryFailedError,
     RegistryTablesError,
     UnknownConversationError,
 )
-from alfred_refs.keys import decode
-from alfred_refs.refs import Ref
-from alfred_refs.store import Address, EntityKey, PostgresStore, statements
-from alfred_refs.store.parameters import begun
+from alfred_refs.mapping.keys import EntityKey, decode
+from alfred_refs.mapping.refs import Ref
+from alfred_refs.store import Address, sql_refs
 from alfred_refs.store.postgres import _arrays
+from alfred_refs.store.sql_parameters import begun
 from alfred_refs.store.tables import conversations, metadata
 
 pytestmark = pytest.mark.tables
@@ -188,7 +189,7 @@ def test_a_mint_without_the_lock_is_left_out_where_another_has_it(
     with engine.connect() as other:
         other.execute(text("select * from alfred_refs_conversation for update"))
 
-        found = slow._write([statements.refer], begun(CHAT) | _arrays(CHAT, KEYS[:3]))
+        found = slow._write([sql_refs.refer], begun(CHAT) | _arrays(CHAT, KEYS[:3]))
 
     assert [(row[0], row[1]) for row in found] == [(1, 1)]
     assert slow.entities(CHAT) == {"recipe": 1}
@@ -432,7 +433,7 @@ def test_a_counter_that_is_taken_up_again_is_not_removed(
     pruned: list[list[int]] = []
     pruning = threading.Thread(target=lambda: pruned.append(list(store.prune(DAY, 10))))
     with engine.begin() as other:
-        for statement in (statements.lock, statements.refer):
+        for statement in (sql_refs.lock, sql_refs.refer):
             other.execute(statement, begun(CHAT) | _arrays(CHAT, KEYS[:1]))
         let_wait(pruning, engine)
     pruning.join()
@@ -559,7 +560,7 @@ def test_what_is_used_or_forgotten_meanwhile_is_listed_once_at_most(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which conversations are listed, and in what order, is decided before the first page."""
-    monkeypatch.setattr("alfred_refs.store.lifetimes._PAGE", 2)
+    monkeypatch.setattr("alfred_refs.store.conversations._PAGE", 2)
     for number in range(6):
         store.begin_turn(Address(f"chat-{number}"))
 

@@ -27,14 +27,16 @@ from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.util import greenlet_spawn
 
 from alfred_refs import (
+    PostgresStore,
     RefRegistry,
     RefSession,
     RegistryFailedError,
     RegistryTablesError,
     RegistryUnreachableError,
 )
-from alfred_refs.refs import Ref
-from alfred_refs.store import Address, DraftEdit, EntityKey, NewDraft, PostgresStore
+from alfred_refs.mapping.keys import EntityKey
+from alfred_refs.mapping.refs import Ref
+from alfred_refs.store import Address, DraftEdit, NewDraft
 from alfred_refs.store.tables import conversations, counters, mappings, metadata
 from tests.fix_postgres import BETWEEN_TESTS
 from tests.models import Recipe

@@ -27,10 +27,10 @@ from alfred_refs import (
     Store,
     UnknownConversationError,
 )
-from alfred_refs.observed import ObservedStore
-from alfred_refs.refs import Ref
+from alfred_refs.mapping.refs import Ref
 from alfred_refs.store import Address, Entry
-from alfred_refs.telemetry import Counts, Observed, Refusal, RoundTrip, Telemetry
+from alfred_refs.store.instrumented import ObservedStore
+from alfred_refs.store.telemetry import Counts, Observed, Refusal, RoundTrip, Telemetry
 from alfred_refs.testing import MemoryStore
 from tests.fix_session import TravelLog
 from tests.models import MealPlan, Recipe

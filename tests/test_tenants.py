@@ -33,7 +33,7 @@ from alfred_refs import (
     SetupError,
     UnknownRefError,
 )
-from alfred_refs.asyncio import AsyncRefSession
+from alfred_refs.session.asyncio import AsyncRefSession
 
 pytestmark = pytest.mark.tables
 

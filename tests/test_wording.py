@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from alfred_refs import RefPolicy
-from alfred_refs.catalogue import Catalogue, Fault
-from alfred_refs.entities import Entities
-from alfred_refs.keys import Key
-from alfred_refs.wording import Wording
+from alfred_refs.mapping.entities import Entities
+from alfred_refs.mapping.keys import Key
+from alfred_refs.session.redaction.columns import Catalogue, Fault
+from alfred_refs.session.redaction.wording import Wording
 from tests.models import Box, MealPlan, Order, OrderLine, Person, Recipe
 
 KNOWN = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")

@@ -4,15 +4,9 @@
 by a dialect that adds the criteria as it compiles; `flush` and `writes` look at what is written.
 """
 
-from .confinement import (
-    ConfinedSession as ConfinedSession,
-    Confinement as Confinement,
-)
+from .confinement import ConfinedSession as ConfinedSession, Confinement as Confinement
 from .flush import OwnedFlush as OwnedFlush
-from .ownership import (
-    Owner as Owner,
-    Ownership as Ownership,
-)
+from .ownership import Owner as Owner, Ownership as Ownership
 from .writes import (
     check_sent as check_sent,
     confine_write as confine_write,

@@ -4,6 +4,33 @@ Each function says which behaviour it leans on; `tests/test_sqla.py` pins them o
 series.
 """
 
+from .cache_keys import weakly as weakly
+from .clauses import (
+    among as among,
+    bundle_of as bundle_of,
+    conflict_values_of as conflict_values_of,
+    elements_of as elements_of,
+    expressions_of as expressions_of,
+    has_lambdas as has_lambdas,
+    hidden_in as hidden_in,
+    is_false as is_false,
+    is_opaque as is_opaque,
+    is_unnamed as is_unnamed,
+    many_values_of as many_values_of,
+    options_of as options_of,
+    ordered_aggregate as ordered_aggregate,
+    out_of_reach as out_of_reach,
+    params_of as params_of,
+    places_of as places_of,
+    records_of as records_of,
+    returned_by as returned_by,
+    selected_from_union as selected_from_union,
+    selected_into as selected_into,
+    shape_of as shape_of,
+    unlisted as unlisted,
+    values_of as values_of,
+    written_by as written_by,
+)
 from .copies import (
     not_replaced as not_replaced,
     stand_in_where as stand_in_where,
@@ -30,14 +57,14 @@ from .engines import (
     root_of as root_of,
     wait_for as wait_for,
 )
-from .filling import (
+from .flushes import save_in_order as save_in_order, states_in_circle as states_in_circle
+from .froms import settled as settled
+from .loaded_columns import (
     attributes_filled as attributes_filled,
     loads_by_text as loads_by_text,
     names_filled as names_filled,
 )
-from .flushes import save_in_order as save_in_order, states_in_circle as states_in_circle
-from .froms import settled as settled
-from .mapping import (
+from .mappers import (
     added_to as added_to,
     attributes_of as attributes_of,
     classes_called as classes_called,
@@ -105,31 +132,4 @@ from .sessions import (
     replace_flush_error as replace_flush_error,
     watch_adding as watch_adding,
     watch_loading as watch_loading,
-)
-from .shapes import weakly as weakly
-from .statements import (
-    among as among,
-    bundle_of as bundle_of,
-    conflict_values_of as conflict_values_of,
-    elements_of as elements_of,
-    expressions_of as expressions_of,
-    has_lambdas as has_lambdas,
-    hidden_in as hidden_in,
-    is_false as is_false,
-    is_opaque as is_opaque,
-    is_unnamed as is_unnamed,
-    many_values_of as many_values_of,
-    options_of as options_of,
-    ordered_aggregate as ordered_aggregate,
-    out_of_reach as out_of_reach,
-    params_of as params_of,
-    places_of as places_of,
-    records_of as records_of,
-    returned_by as returned_by,
-    selected_from_union as selected_from_union,
-    selected_into as selected_into,
-    shape_of as shape_of,
-    unlisted as unlisted,
-    values_of as values_of,
-    written_by as written_by,
 )

@@ -19,8 +19,8 @@ from sqlalchemy.sql.selectable import AliasedReturnsRows
 from sqlalchemy.types import TypeEngine
 from sqlalchemy.util import immutabledict
 
+from .clauses import elements_of, shape_of
 from .parameters import parameter_value, put_value
-from .statements import elements_of, shape_of
 
 _TRIED = object()  # a value that no parameter has
 

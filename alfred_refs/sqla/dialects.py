@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from sqlalchemy.engine import Dialect
 
 from .confining import ConfiningCompiler, Rules
-from .mapping import mapper_of_table, plain
+from .mappers import mapper_of_table, plain
 from .verbatim import CheckedNames, CheckedTypes, checked
 
 _PARAMETERS = "alfred_refs_owner"  # of a connection: what its statements' criteria compare with

@@ -5,10 +5,6 @@
 Each is imported when it is first asked for: a process uses one of them.
 """
 
-from typing import TYPE_CHECKING
-
-from alfred_refs.lazily import importer
-
 from .protocol import Store as Store
 from .values import (
     NO_LABELS as NO_LABELS,
@@ -18,7 +14,6 @@ from .values import (
     DraftEdit as DraftEdit,
     DraftEntry as DraftEntry,
     DraftState as DraftState,
-    EntityKey as EntityKey,
     Entry as Entry,
     Exported as Exported,
     Gone as Gone,
@@ -27,10 +22,6 @@ from .values import (
     owner_text as owner_text,
 )
 
-if TYPE_CHECKING:
-    from .memory import MemoryStore as MemoryStore
-    from .postgres import PostgresStore as PostgresStore
-
 __all__ = [
     "NOTED_EVERY",
     "Address",
@@ -38,17 +29,11 @@ __all__ = [
     "DraftEdit",
     "DraftEntry",
     "DraftState",
-    "EntityKey",
     "Entry",
     "Exported",
     "Gone",
-    "MemoryStore",
     "NewDraft",
-    "PostgresStore",
     "RegistryStats",
     "Store",
     "owner_text",
 ]
-
-if not TYPE_CHECKING:  # a type checker is to know names that there are not
-    __getattr__ = importer(__name__, {"MemoryStore": "memory", "PostgresStore": "postgres"})

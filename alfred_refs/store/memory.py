@@ -9,21 +9,12 @@ from datetime import timedelta
 from types import EllipsisType
 
 from alfred_refs.errors import UnknownConversationError
-from alfred_refs.keys import Key
-from alfred_refs.refs import Ref
+from alfred_refs.mapping.keys import EntityKey, Key
+from alfred_refs.mapping.refs import Ref
 
 from .memory_drafts import DraftMemory
-from .remembered import Left, Remembered, now
-from .values import (
-    NO_LABELS,
-    Address,
-    ConversationInfo,
-    EntityKey,
-    Entry,
-    Exported,
-    Gone,
-    RegistryStats,
-)
+from .memory_state import Left, Remembered, now
+from .values import NO_LABELS, Address, ConversationInfo, Entry, Exported, Gone, RegistryStats
 
 
 class MemoryStore(DraftMemory):

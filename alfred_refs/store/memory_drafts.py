@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import Column
 
 from alfred_refs.errors import DraftKeyError
-from alfred_refs.keys import Key
-from alfred_refs.refs import Ref
+from alfred_refs.mapping.keys import Key
+from alfred_refs.mapping.refs import Ref
 
-from .remembered import Memory, Remembered
+from .memory_state import Memory, Remembered
 from .values import Address, DraftEdit, DraftEntry, DraftState, NewDraft
 
 

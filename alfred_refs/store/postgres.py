@@ -16,17 +16,17 @@ from alfred_refs.errors import (
     RegistryUnreachableError,
     UnknownConversationError,
 )
-from alfred_refs.keys import Key, decode, encode
-from alfred_refs.refs import Ref
+from alfred_refs.mapping.keys import EntityKey, Key, decode, encode
+from alfred_refs.mapping.refs import Ref
 
-from . import lifetime_statements, statements
+from . import sql_conversations, sql_refs
 from .connections import transaction
-from .drafting import Drafting
-from .lifetimes import Lifetimes
-from .parameters import begun, named
+from .conversations import Lifetimes
+from .drafts import Drafting
 from .sending import UNIQUE_VIOLATION, only_mine
+from .sql_parameters import begun, named
 from .tables import conversations, metadata
-from .values import NO_LABELS, NOTED_EVERY, Address, EntityKey, Entry, Gone
+from .values import NO_LABELS, NOTED_EVERY, Address, Entry, Gone
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData
@@ -60,11 +60,11 @@ class PostgresStore(Drafting, Lifetimes):
 
     def create_tables(self) -> None:
         """Create the tables that are missing, and leave later changes to `alfred-refs migrate`."""
-        from alfred_refs import schema  # noqa: PLC0415  # with Alembic, which is long to import
+        from . import migrate as schema  # noqa: PLC0415  # with Alembic, which is long to import
 
         def create(connection: Connection) -> None:
             with transaction(connection):
-                connection.execute(statements.lock_tables)
+                connection.execute(sql_refs.lock_tables)
                 were_there = inspect(connection).has_table(conversations.name)
                 metadata.create_all(connection)
                 if not were_there:
@@ -86,7 +86,7 @@ class PostgresStore(Drafting, Lifetimes):
         values = begun(address) | _arrays(address, keys, labels)
         rows = self._minted(values)
         if len(rows) < len(keys):  # of another owner, or forgotten between the two statements
-            rows = self._write([statements.lock_always, statements.refer], values)
+            rows = self._write([sql_refs.lock_always, sql_refs.refer], values)
         if len(rows) < len(keys):
             self._check_tables(address)
             raise UnknownConversationError(address.id)
@@ -100,7 +100,7 @@ class PostgresStore(Drafting, Lifetimes):
     def _minted(self, values: Mapping[str, Any]) -> Sequence[Any]:
         """Mint where need be, and return the rows of `refer`: too few if that was not possible."""
         try:
-            return self._write([statements.lock, statements.refer], values)
+            return self._write([sql_refs.lock, sql_refs.refer], values)
         except RegistryFailedError as error:
             # `lock` found all keys known, they were forgotten, and the counter was read before
             # `refer` took the lock itself: somebody else has given the number in between
@@ -111,7 +111,7 @@ class PostgresStore(Drafting, Lifetimes):
     def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:
         """See `Store.resolve`."""
         rows = self._rows(
-            statements.resolve,
+            sql_refs.resolve,
             address,
             p_entities=[ref.entity for ref in refs],
             p_numbers=[ref.number for ref in refs],
@@ -131,7 +131,7 @@ class PostgresStore(Drafting, Lifetimes):
     def refs_of(self, address: Address, keys: Collection[Key]) -> Mapping[Key, Sequence[Ref]]:
         """See `Store.refs_of`."""
         sought = [encode(key) for key in keys]
-        rows = only_mine(self._rows(statements.refs_of, address, p_keys=sought), address)
+        rows = only_mine(self._rows(sql_refs.refs_of, address, p_keys=sought), address)
         found: dict[Key, list[Ref]] = {}
         for row in rows:
             if row.key is not None:
@@ -141,41 +141,41 @@ class PostgresStore(Drafting, Lifetimes):
     def known(self, address: Address, near: Ref, limit: int) -> Mapping[Ref, str | None]:
         """See `Store.known`."""
         rows = self._rows(
-            statements.known, address, p_entity=near.entity, p_number=near.number, p_limit=limit
+            sql_refs.known, address, p_entity=near.entity, p_number=near.number, p_limit=limit
         )
         return {Ref(near.entity, row.number): row.label for row in rows}
 
     def labelled(self, address: Address, entity: str, limit: int) -> Mapping[Ref, str]:
         """See `Store.labelled`."""
-        rows = self._rows(statements.labelled, address, p_entity=entity, p_limit=limit)
+        rows = self._rows(sql_refs.labelled, address, p_entity=entity, p_limit=limit)
         return {Ref(entity, row.number): row.label for row in rows}
 
     def entities(self, address: Address) -> Mapping[str, int]:
         """See `Store.entities`."""
-        rows = only_mine(self._rows(statements.entities, address), address)
+        rows = only_mine(self._rows(sql_refs.entities, address), address)
         return {row.entity: row.last for row in rows if row.entity is not None}
 
     def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
         """See `Store.mark`."""
         parameters = named(address) | _arrays(address, keys) | {"p_gone": gone}
-        self._write([statements.lock_begun, statements.mark], parameters)
+        self._write([sql_refs.lock_begun, sql_refs.mark], parameters)
 
     def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
         """See `Store.label`."""
         parameters = named(address) | _arrays(address, list(labels), labels)
-        self._write([statements.lock_begun, statements.label], parameters)
+        self._write([sql_refs.lock_begun, sql_refs.label], parameters)
 
     def begin_turn(self, address: Address) -> int:
         """See `Store.begin_turn`."""
         # not tried again when the connection is lost: the turn may have begun
-        rows = self._write([statements.begin_turn], begun(address), again=False)
+        rows = self._write([sql_refs.begin_turn], begun(address), again=False)
         if not rows:
             raise UnknownConversationError(address.id)
         return cast(int, rows[0][0])
 
     def turn(self, address: Address) -> int:
         """See `Store.turn`."""
-        rows = only_mine(self._rows(statements.turn, address), address)
+        rows = only_mine(self._rows(sql_refs.turn, address), address)
         return rows[0].turn if rows else 0
 
     def touch(self, address: Address) -> None:
@@ -183,7 +183,7 @@ class PostgresStore(Drafting, Lifetimes):
         if time.monotonic() < self._reads_only_until:
             return
         try:
-            self._write([lifetime_statements.touch], named(address))
+            self._write([sql_conversations.touch], named(address))
         except RegistryFailedError as error:
             if error.sqlstate not in _READ_ONLY:
                 raise

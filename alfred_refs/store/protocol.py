@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from sqlalchemy import Column
 
-from alfred_refs.keys import Key
-from alfred_refs.refs import Ref
+from alfred_refs.mapping.keys import EntityKey, Key
+from alfred_refs.mapping.refs import Ref
 
 from .values import (
     NO_LABELS,
@@ -19,7 +19,6 @@ from .values import (
     DraftEdit,
     DraftEntry,
     DraftState,
-    EntityKey,
     Entry,
     Exported,
     Gone,

@@ -10,7 +10,7 @@ from sqlalchemy import ClauseElement, Compiled, Connection, Engine, Executable
 from alfred_refs.errors import UnknownConversationError
 
 from .connections import OwnEngine, can_pipeline, in_one_trip, transaction
-from .parameters import named, tables_of_refs
+from .sql_parameters import named, tables_of_refs
 from .values import Address
 
 if TYPE_CHECKING:

@@ -12,11 +12,8 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from alfred_refs.errors import ConversationIdError, EntityTableError
-from alfred_refs.keys import Key
-from alfred_refs.refs import Ref
-
-EntityKey = tuple[str, Key]
-"""An entity's name and one of its keys."""
+from alfred_refs.mapping.keys import EntityKey, Key
+from alfred_refs.mapping.refs import Ref
 
 Gone = Literal["was deleted", "was never saved"]
 """Why a ref has no row."""

@@ -4,7 +4,9 @@
 through a `RefSession`, and returns JSON. `Hooks` are what the application adds.
 """
 
-from .arguments import (
+from alfred_refs.tools.answers.results import Limits as Limits
+from alfred_refs.tools.tables.hooks import Hooks as Hooks, Reading as Reading, Writing as Writing
+from alfred_refs.tools.wire.arguments import (
     DbCreate as DbCreate,
     DbDelete as DbDelete,
     DbRead as DbRead,
@@ -12,9 +14,8 @@ from .arguments import (
     Filter as Filter,
     FilterClause as FilterClause,
 )
+
 from .errors import ToolError as ToolError
-from .hooks import Hooks as Hooks, Reading as Reading, Writing as Writing
-from .results import Limits as Limits
 from .toolset import Toolset as Toolset
 
 __all__ = [

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from alfred_refs.draft_fields import Record as NewRow
+from alfred_refs.conversation.draft_fields import Record as NewRow
 from alfred_refs.errors import SetupError
+from alfred_refs.tools.payload.payloads import deduplicated
+from alfred_refs.tools.tables.hooks import Writing
+from alfred_refs.tools.tables.table import ToolTable
+from alfred_refs.tools.wire.arguments import NewRows
 
-from .arguments import NewRows
 from .errors import InvalidArgumentsError
-from .hooks import Writing
-from .payloads import deduplicated
-from .table import ToolTable
 
 
 @dataclass(slots=True)

@@ -15,15 +15,15 @@ from typing import Any
 from sqlalchemy.orm import ONETOMANY
 
 from alfred_refs import sqla
+from alfred_refs.tools.answers.results import shape_of
+from alfred_refs.tools.payload.payloads import Record
+from alfred_refs.tools.tables.hooks import Writing
+from alfred_refs.tools.tables.permits import Verb
+from alfred_refs.tools.tables.table import ToolTable
+from alfred_refs.tools.wire.arguments import DbCreate, DbDelete, DbUpdate
 
-from .arguments import DbCreate, DbDelete, DbUpdate
-from .calls import Call
+from .call import Call
 from .errors import ForeignRowToolError
-from .hooks import Writing
-from .payloads import Record
-from .permits import Verb
-from .results import shape_of
-from .table import ToolTable
 
 Arguments = DbCreate | DbUpdate | DbDelete
 

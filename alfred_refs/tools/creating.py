@@ -16,28 +16,24 @@ from sqlalchemy.orm import ONETOMANY, RelationshipProperty
 from sqlalchemy.util import IdentitySet
 
 from alfred_refs import sqla
-from alfred_refs.draft_fields import Record as NewRow, record_of
-from alfred_refs.drafts import Builder
-from alfred_refs.entities import Entities
-from alfred_refs.entries import Draft
+from alfred_refs.conversation.draft_fields import Record as NewRow, record_of
+from alfred_refs.conversation.entries import Draft
 from alfred_refs.errors import SavedDraftError
+from alfred_refs.mapping.entities import Entities
+from alfred_refs.session.drafts import Builder
+from alfred_refs.tools.drafts.rows import check_of
+from alfred_refs.tools.drafts.writing import changed_content, whole_draft
+from alfred_refs.tools.payload.claims import Said, check_held, said_of
+from alfred_refs.tools.payload.payloads import check_complete, draft_changes, new_records
+from alfred_refs.tools.tables.hooks import Writing
+from alfred_refs.tools.tables.table import ToolTable
+from alfred_refs.tools.wire.arguments import DbCreate, NewRows
 
-from .arguments import DbCreate, NewRows
 from .batches import Batch, check_said, together
 from .changes import Changes, put, replaced
-from .claims import Said, check_held, said_of
 from .deleting import Deleter
-from .draft_writing import changed_content, whole_draft
-from .drafted import check_of
 from .errors import ForeignRowToolError, InvalidArgumentsError, TooManyRowsError
 from .fates import check_there
-from .hooks import Writing
-from .payloads import (
-    check_complete,
-    draft_changes,
-    new_records,
-)
-from .table import ToolTable
 from .writing import Writer
 
 _DONE = "{} saved before: nothing was created now"

@@ -16,13 +16,13 @@ from sqlalchemy.exc import CircularDependencyError
 from sqlalchemy.util import IdentitySet
 
 from alfred_refs import sqla
+from alfred_refs.tools.reach.search import Found, Reach, Searcher
+from alfred_refs.tools.reach.telling import Reached, may_be_written
+from alfred_refs.tools.tables.table import ToolTable
 
-from .calls import Call
+from .call import Call
 from .changes import Changes
 from .errors import CircularReferenceError
-from .reach import Found, Reach, Searcher
-from .reached import Reached, may_be_written
-from .table import ToolTable
 
 
 class Deleter:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sqlalchemy import inspect
 
-from alfred_refs.fates import Fates, Identity
-from alfred_refs.keys import Key
+from alfred_refs.mapping.keys import Key
+from alfred_refs.session.missing_rows import Fates, Identity
+from alfred_refs.tools.query.filters import Keys
+from alfred_refs.tools.tables.table import ToolTable
 
-from .calls import Call
-from .filters import Keys
-from .table import ToolTable
+from .call import Call
 
 
 def check_there(call: Call, named: Keys) -> list[str]:

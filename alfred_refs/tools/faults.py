@@ -13,7 +13,6 @@ from typing import Any
 from sqlalchemy import inspect
 from sqlalchemy.exc import DataError, DBAPIError
 
-from alfred_refs.diagnosis import said
 from alfred_refs.errors import (
     BadRefError,
     CircularDraftsError,
@@ -29,7 +28,10 @@ from alfred_refs.errors import (
     UnknownRefError,
     WrongEntityError,
 )
-from alfred_refs.refs import KEY, draft_named, parse_ref
+from alfred_refs.mapping.refs import KEY, draft_named, parse_ref
+from alfred_refs.sqla.driver_errors import said
+from alfred_refs.tools.tables.rules import Rule, rules_named
+from alfred_refs.tools.tables.table import ToolTable
 
 from .errors import (
     CheckFailedError,
@@ -43,8 +45,6 @@ from .errors import (
     ToolError,
     TooSlowError,
 )
-from .rules import Rule, rules_named
-from .table import ToolTable
 
 # the class of a bad ref -> its code; the first that fits
 _REF_CODES: Mapping[type[BadRefError], str] = {

@@ -12,26 +12,32 @@ from sqlalchemy import Select, and_, true
 from sqlalchemy.orm import undefer
 
 from alfred_refs import sqla
-from alfred_refs.entries import Draft
+from alfred_refs.conversation.entries import Draft
 from alfred_refs.errors import SetupError
-from alfred_refs.refs import parse_ref
+from alfred_refs.mapping.refs import parse_ref
+from alfred_refs.tools.answers.results import Rendering, Shape, shape_of
+from alfred_refs.tools.drafts.matching import Record, meeting
+from alfred_refs.tools.drafts.merging import in_order
+from alfred_refs.tools.drafts.rows import Drafted, DraftRows, drafted, number_of
+from alfred_refs.tools.query.budget import check_budget
+from alfred_refs.tools.query.cursors import Cursor, carried, cursor_of, question_of
+from alfred_refs.tools.query.filters import Condition, Conditions, Keys, chosen_refs, refs_of
+from alfred_refs.tools.query.grammar import check_filters, is_semantic
+from alfred_refs.tools.query.statement import (
+    GivenOrder,
+    Order,
+    order_of,
+    rows_asked_for,
+    statement_of,
+)
+from alfred_refs.tools.tables.hooks import Reading, Row
+from alfred_refs.tools.tables.table import ToolTable
+from alfred_refs.tools.wire.arguments import SEMANTIC, DbRead, FilterClause, OrGroup
+from alfred_refs.tools.wire.texts import Verbatim
 
-from .arguments import SEMANTIC, DbRead, FilterClause, OrGroup
-from .budget import check_budget
-from .calls import Call
-from .cursors import Cursor, carried, cursor_of, question_of
-from .drafted import Drafted, DraftRows, drafted, number_of
+from .call import Call
 from .errors import InvalidCursorError, InvalidFilterError, NoSemanticSearchError
 from .fates import check_there
-from .filters import Condition, Conditions, Keys, chosen_refs, refs_of
-from .grammar import check_filters, is_semantic
-from .hooks import Reading, Row
-from .matching import Record, meeting
-from .merging import in_order
-from .questions import GivenOrder, Order, order_of, rows_asked_for, statement_of
-from .results import Rendering, Shape, shape_of
-from .table import ToolTable
-from .texts import Verbatim
 
 _MOST_KEYS = 1_000  # that a hook may give: each is a part of the statement
 

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from alfred_refs.errors import SetupError
+from alfred_refs.tools.tables.describing import described
+from alfred_refs.tools.tables.hooks import Hooks
+from alfred_refs.tools.tables.table import ToolTable
+from alfred_refs.tools.wire.arguments import KINDS, SEMANTIC, TOOLS
 
-from .arguments import KINDS, SEMANTIC, TOOLS
-from .describing import described
-from .hooks import Hooks
 from .setting import Setting
-from .table import ToolTable
 
 Form = Literal["openai", "anthropic", "mcp", "json_schema"]
 

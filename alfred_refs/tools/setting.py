@@ -9,12 +9,11 @@ from typing import Any
 from sqlalchemy import inspect
 
 from alfred_refs.errors import SetupError
-
-from .foreign import Mode
-from .hooks import Hooks
-from .results import Limits
-from .table import ToolTable
-from .tables import ToolTables
+from alfred_refs.tools.answers.label_lookup import Mode
+from alfred_refs.tools.answers.results import Limits
+from alfred_refs.tools.tables.hooks import Hooks
+from alfred_refs.tools.tables.table import ToolTable
+from alfred_refs.tools.tables.tables import ToolTables
 
 
 @dataclass(frozen=True, slots=True)

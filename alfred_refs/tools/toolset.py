@@ -23,40 +23,40 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from alfred_refs.diagnosis import said
-from alfred_refs.draftmap import DraftMap
-from alfred_refs.entities import Entities
+from alfred_refs.conversation.drafts import DraftMap
 from alfred_refs.errors import SavedDraftError, SetupError
+from alfred_refs.mapping.entities import Entities
+from alfred_refs.mapping.policy import RefPolicy
 from alfred_refs.owners import Ownership
-from alfred_refs.policy import RefPolicy
-from alfred_refs.session import RefSession
+from alfred_refs.session.session import RefSession
+from alfred_refs.sqla.driver_errors import said
+from alfred_refs.tools.answers.label_lookup import Mode
+from alfred_refs.tools.answers.results import Limits
+from alfred_refs.tools.payload.intake import decoded
+from alfred_refs.tools.payload.removals import notes_of
+from alfred_refs.tools.query.budget import check_budget
+from alfred_refs.tools.query.grammar import check_filters
+from alfred_refs.tools.tables.describing import described
+from alfred_refs.tools.tables.hooks import Hooks
+from alfred_refs.tools.tables.permits import Verb
+from alfred_refs.tools.tables.table import ToolTable
+from alfred_refs.tools.tables.tables import ToolTables
+from alfred_refs.tools.wire.arguments import Arguments, DbCreate, DbDelete, DbRead, DbUpdate
+from alfred_refs.tools.wire.repair import Repair, parsed
+from alfred_refs.tools.wire.validation import validated
 
-from .arguments import Arguments, DbCreate, DbDelete, DbRead, DbUpdate
-from .budget import check_budget
-from .calls import Call
+from .call import Call
 from .creating import Creator
-from .describing import described
 from .errors import ToolError
 from .faults import fault_of
-from .foreign import Mode
-from .grammar import check_filters
-from .hooks import Hooks
-from .intake import decoded
-from .permits import Verb
 from .reading import Reader
-from .removals import notes_of
-from .repair import Repair, parsed
-from .results import Limits
 from .schemas import Form, schemas_of
 from .setting import Setting
-from .table import ToolTable
-from .tables import ToolTables
 from .transactions import left_as_found, transaction
-from .validation import validated
 from .writing import Writer
 
 if TYPE_CHECKING:
-    from alfred_refs.asyncio import AsyncRefSession
+    from alfred_refs.session.asyncio import AsyncRefSession
 
 _LONGEST = 2_000  # characters of a text in an error: it may repeat what the model gave
 

@@ -20,7 +20,7 @@ from sqlalchemy.orm import SessionTransaction
 
 from alfred_refs import sqla
 from alfred_refs.errors import SetupError
-from alfred_refs.session import RefSession
+from alfred_refs.session.session import RefSession
 
 # What the setting is now, and the lesser of that and ours from now on; 0 is no limit. The list is
 # evaluated from left to right.

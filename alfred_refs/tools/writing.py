@@ -12,31 +12,23 @@ from typing import Any
 from sqlalchemy import inspect, select
 from sqlalchemy.orm import lazyload
 
-from alfred_refs.entries import Draft
+from alfred_refs.conversation.entries import Draft
+from alfred_refs.tools.answers.results import shape_of
+from alfred_refs.tools.drafts.writing import DraftWriter
+from alfred_refs.tools.payload.expected import differences, expected_loaders
+from alfred_refs.tools.payload.payloads import Record, changes, refs_of_records
+from alfred_refs.tools.query.filters import Condition, Conditions, Keys, chosen_refs, refs_of
+from alfred_refs.tools.reach.telling import Reached
+from alfred_refs.tools.tables.hooks import Row, Writing
+from alfred_refs.tools.tables.permits import Verb
+from alfred_refs.tools.tables.table import ToolTable
+from alfred_refs.tools.wire.arguments import DbCreate, DbDelete, DbUpdate
 
-from .arguments import DbCreate, DbDelete, DbUpdate
-from .calls import Call
+from .call import Call
 from .changes import Changes, check_update, put
 from .deleting import Deleter
-from .draft_writing import DraftWriter
-from .errors import (
-    ForeignRowToolError,
-    TooManyRowsError,
-    UnexpectedRowError,
-)
-from .expected import differences, expected_loaders
+from .errors import ForeignRowToolError, TooManyRowsError, UnexpectedRowError
 from .fates import check_there
-from .filters import Condition, Conditions, Keys, chosen_refs, refs_of
-from .hooks import Row, Writing
-from .payloads import (
-    Record,
-    changes,
-    refs_of_records,
-)
-from .permits import Verb
-from .reached import Reached
-from .results import shape_of
-from .table import ToolTable
 
 _NOTHING = "no row matches the filters; nothing was changed"
 _MOST_NAMED = 10  # rows that an error names, of those that cannot be changed

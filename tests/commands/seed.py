@@ -8,8 +8,9 @@ from click.testing import CliRunner, Result
 from sqlalchemy import Engine, text
 
 from alfred_refs import RefRegistry
-from alfred_refs.commands import alfred_refs
-from alfred_refs.store import Address, EntityKey
+from alfred_refs.cli.commands import alfred_refs
+from alfred_refs.mapping.keys import EntityKey
+from alfred_refs.store import Address
 
 KEYS = [uuid.UUID(int=0xA508000D9B5540F08886DBDD88BD2DE2 + n) for n in range(3)]
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import Engine
 
-from alfred_refs.commands import alfred_refs
+from alfred_refs.cli.commands import alfred_refs
 from tests.commands import seed
 
 pytestmark = pytest.mark.once

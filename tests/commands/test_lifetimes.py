@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from sqlalchemy import Engine, text
 
 from alfred_refs import RefRegistry, UnknownConversationError
-from alfred_refs.commands import alfred_refs
+from alfred_refs.cli.commands import alfred_refs
 from tests.commands.seed import KEYS, UNUSED, run, seed
 
 pytestmark = [pytest.mark.tables, pytest.mark.once]

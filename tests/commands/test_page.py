@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from alfred_refs import schema
-from alfred_refs.commands import alfred_refs
+from alfred_refs.cli.commands import alfred_refs
+from alfred_refs.store import migrate as schema
 from tests.commands.seed import run, seed
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"

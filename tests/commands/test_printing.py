@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from rich.text import Text
 
-from alfred_refs.commands.printing import Printer, Row, inert
+from alfred_refs.cli.printing import Printer, Row, inert
 
 TABLE = {"name": "name", "what": "what it is"}
 

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Executable
 from sqlalchemy.exc import DBAPIError
 
-from alfred_refs.store import PostgresStore
+from alfred_refs import PostgresStore
 
 DELAY = 0.02
 

@@ -21,8 +21,8 @@ from typing import Any
 from sqlalchemy import Connection, NullPool, Select, Table, and_, create_engine, select, text
 from sqlalchemy.exc import OperationalError
 
-from alfred_refs.keys import decode
-from alfred_refs.store import PostgresStore
+from alfred_refs import PostgresStore
+from alfred_refs.mapping.keys import decode
 from alfred_refs.store.tables import conversations, counters, mappings
 from tests.faults.verdict import Kept, Place, Verdict, verdict_on
 from tests.faults.worker import Task

@@ -37,7 +37,7 @@ from sqlalchemy.orm import sessionmaker
 from sqlalchemy.util import greenlet_spawn
 
 from alfred_refs import BadRefError, Conversation, RefError, RefRegistry, RefSession
-from alfred_refs.keys import Key
+from alfred_refs.mapping.keys import Key
 from tests.faults.broken import STORES
 from tests.models import Recipe
 

@@ -16,8 +16,14 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlmodel import Field, SQLModel, select
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from alfred_refs import AsyncRefSession, KeyColumnError, RefRegistry, RefSession, UnknownRefError
-from alfred_refs.sqlmodel import RefModel
+from alfred_refs import (
+    AsyncRefSession,
+    KeyColumnError,
+    RefModel,
+    RefRegistry,
+    RefSession,
+    UnknownRefError,
+)
 
 
 class DishFields(RefModel, SQLModel):

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import RefSession
 from alfred_refs.tools import Toolset
-from alfred_refs.tools.repair import repaired
+from alfred_refs.tools.wire.repair import repaired
 from tests.tools.models import Cuisine, Dish, Part, Serving
 
 MODELS = [Dish, Part, Cuisine, Serving]

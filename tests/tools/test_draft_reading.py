@@ -13,7 +13,7 @@ from sqlalchemy import Engine, Enum, String, Text, column
 from alfred_refs import Conversation, RefSession
 from alfred_refs.store import Address, NewDraft
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset
-from alfred_refs.tools.questions import ranks_of
+from alfred_refs.tools.query.statement import ranks_of
 from tests.fix_session import TravelLog
 from tests.models import Cook, Guest, Person
 from tests.tools.conftest import MODELS, Call

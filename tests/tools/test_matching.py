@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import TypeAdapter
 
-from alfred_refs.tools import ToolError, Toolset, matching
-from alfred_refs.tools.arguments import DbRead, Filter as CheckedFilter
-from alfred_refs.tools.grammar import check_filters
-from alfred_refs.tools.matching import Record, meeting
+from alfred_refs.tools import ToolError, Toolset
+from alfred_refs.tools.drafts import matching
+from alfred_refs.tools.drafts.matching import Record, meeting
+from alfred_refs.tools.query.grammar import check_filters
+from alfred_refs.tools.wire.arguments import DbRead, Filter as CheckedFilter
 from tests.tools.conftest import MODELS
 from tests.tools.oracle import Filter
 from tests.tools.test_filters import EACH_TIME, FILTERS, Kitchen, kitchen

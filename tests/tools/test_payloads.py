@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alfred_refs.tools.payloads import Record, deduplicated
+from alfred_refs.tools.payload.payloads import Record, deduplicated
 
 
 def test_the_last_of_the_same_wins() -> None:

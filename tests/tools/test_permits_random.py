@@ -17,7 +17,7 @@ from alfred_refs import RefRegistry, RefSession
 from alfred_refs.errors import RefError
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import Toolset
-from alfred_refs.tools.permits import VERBS
+from alfred_refs.tools.tables.permits import VERBS
 
 MODELS = 4
 ROWS = 4

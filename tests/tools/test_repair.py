@@ -14,7 +14,7 @@ from sqlalchemy import select
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Toolset
 from alfred_refs.tools.errors import InvalidArgumentsError
-from alfred_refs.tools.repair import parsed
+from alfred_refs.tools.wire.repair import parsed
 from tests.models import Person
 from tests.tools.conftest import Call
 from tests.tools.models import Dish, Part

@@ -23,8 +23,8 @@ from alfred_refs import (
     sqla,
 )
 from alfred_refs.errors import KeyColumnError, UnknownRefError
-from alfred_refs.guard import find_keys
-from alfred_refs.store import MemoryStore
+from alfred_refs.mapping.guard import find_keys
+from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset, Writing
 from tests.fix_session import TravelLog
 from tests.spellings import texts

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from alfred_refs.tools.table import ROW_REF, ToolColumn, ToolTable
+from alfred_refs.tools.tables.table import ROW_REF, ToolColumn, ToolTable
 
 TOOLS = ["db_read"] * 5 + ["db_create"] * 2 + ["db_update"] * 2 + ["db_delete"]
 

@@ -13,8 +13,8 @@ from sqlalchemy import event, select
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset
 from alfred_refs.tools.errors import InvalidArgumentsError
-from alfred_refs.tools.repair import parsed, repaired
-from alfred_refs.tools.table import ToolTable
+from alfred_refs.tools.tables.table import ToolTable
+from alfred_refs.tools.wire.repair import parsed, repaired
 from tests.tools.fuzz.calls import Caller
 from tests.tools.fuzz.drafts import Drafts, Held, is_touched, meant, told_drafts, wrongs
 from tests.tools.fuzz.found import Found

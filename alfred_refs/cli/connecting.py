@@ -1,0 +1,146 @@
+"""From the words of a command line to a registry, and from an error to one line.
+
+An error is told in its own words, less the lines of a driver that quote a statement or a row; no
+password and no key is in it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from .printing import Printer, inert
+
+if TYPE_CHECKING:
+    from alfred_refs.conversation.registry import RefRegistry
+
+VARIABLE = "ALFRED_REFS_DATABASE_URL"
+"""The environment variable that stands in for a URL which is not given."""
+
+
+class Failure(click.ClickException):
+    """A command was refused or failed: exit code 1.
+
+    Args:
+        code: the name of the error's class, for programs.
+        message: what it says.
+        as_json: whether to say it in JSON.
+    """
+
+    def __init__(self, code: str, message: str, *, as_json: bool) -> None:
+        super().__init__(inert(message))
+        self._document = {"error": {"code": code, "message": message}} if as_json else None
+
+    def show(self, file: Any = None) -> None:
+        """Write one line on standard error."""
+        if self._document is None:
+            super().show(file)
+        else:
+            click.echo(Printer.line(self._document), err=True)
+
+
+# A URL up to its last @, whatever a password has in it that is not encoded; and one that follows.
+_PASSWORD = re.compile(r"([\w+.-]+://).*@[^\s')?]*|(password=)[^\s&')]+", re.DOTALL)
+
+
+def without_passwords(text: str) -> str:
+    """Return what a command line was refused for, which may be a URL in the wrong place."""
+    return _PASSWORD.sub(r"\1\2…", text)
+
+
+_url = click.option("--url", envvar=VARIABLE, metavar="URL", help=f"Default: ${VARIABLE}.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+def at_url(command: Callable[..., object]) -> Callable[..., None]:
+    """Give a command the URL, as an argument or by `--url`, and a printer."""
+
+    @click.argument("argument", metavar="[URL]", required=False)
+    @_url
+    @_json
+    @functools.wraps(command)
+    def run(argument: str | None, url: str | None, *, as_json: bool) -> None:
+        if argument is not None and _is_given("url"):
+            raise click.UsageError("The URL is given twice.")
+        with errors_on_one_line(as_json=as_json):
+            command(_checked(argument or url), Printer(as_json=as_json))
+
+    return run
+
+
+def on_registry(command: Callable[..., object]) -> Callable[..., None]:
+    """Give a command the registry at `--url`, and a printer, before its own parameters."""
+
+    @_url
+    @_json
+    @functools.wraps(command)
+    def run(url: str | None, *, as_json: bool, **given: Any) -> None:
+        with errors_on_one_line(as_json=as_json), registry_at(_checked(url)) as registry:
+            command(registry, Printer(as_json=as_json), **given)
+
+    return run
+
+
+def _is_given(name: str) -> bool:
+    """Tell whether an option stands on the command line, and not in the environment."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE
+
+
+def _checked(url: str | None) -> str:
+    if not url:
+        raise click.UsageError(f"Give the database's URL by --url, or set {VARIABLE}.")
+    return url
+
+
+@contextmanager
+def registry_at(url: str) -> Iterator[RefRegistry]:
+    """Open the registry in the database at `url` for as long as the `with` lasts.
+
+    It connects when it is first asked for something.
+
+    Raises:
+        SetupError: the URL is not one of PostgreSQL, or its driver is not installed.
+    """
+    from alfred_refs.conversation.registry import RefRegistry
+    from alfred_refs.store import migrate as schema
+
+    engine = schema.engine_for(url, pool_size=1)
+    try:
+        yield RefRegistry(engine)
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def errors_on_one_line(*, as_json: bool) -> Iterator[None]:
+    """Make a `Failure` of what is raised inside the `with`."""
+    from sqlalchemy.exc import DBAPIError
+
+    from alfred_refs.errors import RefError, RegistryUnreachableError, SetupError
+
+    try:
+        yield
+    except RegistryUnreachableError as error:
+        raise _failure(error, f"{error} ({_said(error.__cause__)})", as_json=as_json) from error
+    except SetupError as error:
+        raise _failure(error, str(error), as_json=as_json) from error
+    except RefError as error:
+        raise _failure(error, without_passwords(str(error)), as_json=as_json) from error
+    except DBAPIError as error:
+        raise _failure(error, _said(error), as_json=as_json) from error
+
+
+def _failure(error: Exception, message: str, *, as_json: bool) -> Failure:
+    return Failure(type(error).__name__, message, as_json=as_json)
+
+
+def _said(error: BaseException | None) -> str:
+    """Return what the driver said, less the lines that quote the statement or a row."""
+    return str(getattr(error, "orig", error)).partition("\n")[0]

@@ -1,0 +1,135 @@
+"""A conversation: what a ref is valid in.
+
+It resolves and refers by its map (`refmap`), and keeps drafts (`draftmap`). Here it is taken as a
+whole: it has turns, branches into others, is listed, moves to another registry, and ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sqlalchemy import Table
+
+from alfred_refs.sqla import Schemas
+from alfred_refs.statements.plans import Plans
+from alfred_refs.store import Address, Store
+from alfred_refs.store.telemetry import Telemetry
+
+from .caches import Caches
+from .drafts import DraftMap
+from .entries import RefEntry
+from .export import to_json
+
+
+class Conversation(DraftMap):
+    """One conversation of one owner, opened by `RefRegistry.conversation()`.
+
+    Attributes:
+        id: what the application calls it.
+        owner: on whose behalf it is held, as text; `None` without one.
+        plans: what the application's statements and tables mean.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        store: Store,
+        plans: Plans,
+        caches: Caches,
+        *,
+        telemetry: Telemetry,
+        opened: Callable[[Address], Conversation],
+        schemas: Schemas = frozenset(),
+    ) -> None:
+        super().__init__(address, store, plans, caches, telemetry, schemas=schemas)
+        self._opened = opened
+
+    def under(self, schemas: Schemas) -> Conversation:
+        """Return the conversation for those who read the same tables in other schemas.
+
+        What one of the two has met the other asks the store for, which knows the tables.
+        """
+        return Conversation(
+            *(self._address, self._store, self.plans, self._caches.under(schemas)),
+            telemetry=self._telemetry,
+            opened=self._opened,
+            schemas=schemas,
+        )
+
+    @property
+    def turn(self) -> int:
+        """The number of the turn this object works in, from 1; 0 before the first.
+
+        Asked of the store at first use and then kept, so that all work of a turn has one number
+        however many turns begin meanwhile.
+        """
+        if self.working_turn is None:
+            self.working_turn = self._store.turn(self._address)
+        return self.working_turn
+
+    def begin_turn(self) -> int:
+        """Begin the next turn and return its number."""
+        self.working_turn = self._store.begin_turn(self._address)
+        return self.working_turn
+
+    def fork(self, new_id: str) -> Conversation:
+        """Make a conversation that goes on from here, for a branch of a chat, and open it.
+
+        It has the same owner, refs, drafts and turn, and mints from then on for itself: the next
+        new row may be `recipe_4` in both, and two different ones. A draft that is not saved yet
+        may be saved in both, as two rows.
+
+        Raises:
+            UnknownConversationError: this conversation was not begun: it has neither refs nor
+                turns.
+            ConversationExistsError: the new id is taken, or was used before.
+            ConversationIdError: it cannot identify a conversation.
+        """
+        new = Address(new_id, self.owner)
+        self.confirm_back()
+        self._settle_all()
+        self._store.fork(self._address, new_id)
+        return self._opened(new)
+
+    def forget(self) -> None:
+        """Remove the conversation with all its refs and drafts, for good.
+
+        Its numbers stay taken: if the id is begun again, they go on, and a ref that a model
+        remembers is unknown, never another row's. Sessions that are at work in it, and other
+        processes, go on showing what they have met, until they open the conversation anew.
+
+        Raises:
+            UnknownConversationError: it was not begun, or is forgotten already.
+        """
+        self._store.forget(self._address)
+        self._caches.forget()
+        self.working_turn = None
+
+    def export(self) -> dict[str, Any]:
+        """Return the whole conversation as JSON values, to be kept or moved.
+
+        For trusted code: it holds keys, and is to be kept like a backup of the database.
+        `RefRegistry.import_conversation()` takes it.
+
+        Raises:
+            UnknownConversationError: it was not begun.
+        """
+        self.confirm_back()
+        return to_json(self._store.export(self._address))
+
+    def entries(
+        self, entity: type[Any] | Table | str | None = None, *, keys: bool = False
+    ) -> Iterator[RefEntry]:
+        """Yield what is known of each ref, in natural order, read from the store page by page.
+
+        Args:
+            entity: of refs of this entity, mapped class or table only.
+            keys: with their keys; for trusted code.
+        """
+        self.confirm_back()
+        name = None if entity is None else self.plans.entities.name_of(entity)
+        for entry in self._store.entries(self._address, name):
+            key = entry.key if keys else None
+            ref = entry.ref
+            yield RefEntry(str(ref), ref.entity, ref.number, entry.gone, entry.label, key)

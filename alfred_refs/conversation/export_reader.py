@@ -1,0 +1,237 @@
+"""A conversation read back from JSON: what `exports` has written, and nothing else.
+
+What comes in is checked, whole, before any of it is used. An error names fields and refs; keys,
+and what may be one, it does not repeat.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
+
+from alfred_refs.errors import DraftContentError, ExportFormatError
+from alfred_refs.mapping.keys import Key, encode
+from alfred_refs.mapping.labels import clean
+from alfred_refs.mapping.refs import MAX_NUMBER, Ref, is_entity_name, parse_ref
+from alfred_refs.store import DraftEntry, DraftState, Entry, Exported, Gone
+
+from .draft_content import to_text
+from .export import FORMAT, VERSION
+
+_OLDEST = 1
+
+_REMEDY = "give what Conversation.export() returned, unchanged"
+_LONGEST = 127  # a table's name with its schema: 63 bytes each
+_DEEPEST = 8  # how far composite keys may be nested
+_FIELD = re.compile(r"[a-z][a-z_]{0,30}", re.ASCII)
+_INTEGER = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
+
+
+def from_json(data: Any) -> Exported:
+    """Return the conversation that `to_json` made the values of.
+
+    Raises:
+        ExportFormatError: it made none such; the message does not repeat a key.
+    """
+    _check_version(data)
+    try:
+        head = _Head.model_validate(data)
+    except ValidationError as error:
+        raise _malformed(error) from None
+    entries = [_entry(value, position) for position, value in enumerate(head.refs)]
+    _check_numbers([entry.ref for entry in entries], head.last)
+    _check_keys([(entry.ref, entry.key) for entry in entries])
+    drafts = [_draft(value, position) for position, value in enumerate(head.drafts)]
+    _check_numbers([draft.ref for draft in drafts], head.last_drafts)
+    _check_keys([(draft.ref, draft.key) for draft in drafts if draft.key is not None])
+    for entity in head.tables.keys() - head.last.keys() - head.last_drafts.keys():
+        raise ExportFormatError(
+            f"the export has a table of entity {entity!r}, and no number", _REMEDY
+        )
+    return Exported(
+        *(head.id, head.owner, head.turn, head.begun_at, head.last, entries),
+        *(head.last_drafts, drafts, head.tables),
+    )
+
+
+def _key_from_json(value: Any, depth: int = 0) -> Key:
+    """Return a key from the one way in which it is written; errors do not repeat it."""
+    if isinstance(value, list) and depth < _DEEPEST:
+        return tuple(_key_from_json(part, depth + 1) for part in value)
+    kind, _, text = value.partition(":") if isinstance(value, str) else ("", "", "")
+    if kind == "uuid" and str(uuid.UUID(text)) == text:
+        return uuid.UUID(text)
+    if kind == "int" and _INTEGER.fullmatch(text):
+        return int(text)
+    if kind == "str" and text.encode() is not None:  # a lone surrogate has no bytes
+        return text
+    raise ValueError("not a key")
+
+
+def _ref_from_json(text: Any) -> Ref:
+    ref = parse_ref(text) if isinstance(text, str) else None
+    if ref is None or ref.draft or not is_entity_name(ref.entity):
+        raise ValueError("not a ref")
+    return ref
+
+
+def _draft_ref_from_json(text: Any) -> Ref:
+    ref = parse_ref(text) if isinstance(text, str) else None
+    if ref is None or not ref.draft or not is_entity_name(ref.entity):
+        raise ValueError("not a draft's ref")
+    return ref
+
+
+def _content_from_json(value: Any) -> str:
+    try:
+        return to_text(value)
+    except DraftContentError:
+        raise ValueError("not a draft's content") from None
+
+
+def _moment(value: Any) -> datetime:
+    if not isinstance(value, str):
+        raise ValueError("not a moment")  # noqa: TRY004  # pydantic wants it
+    return datetime.fromisoformat(value)
+
+
+def _entity_name(text: str) -> str:
+    if not is_entity_name(text):
+        raise ValueError("not an entity's name")
+    return text
+
+
+def _table_name(text: str) -> str:
+    if not 0 < len(text) <= _LONGEST or not text.isprintable():
+        raise ValueError("not a table's name")
+    return text
+
+
+_Name = Annotated[str, AfterValidator(_entity_name)]
+_Turn = Annotated[int, Field(ge=0, le=MAX_NUMBER)]
+_Count = Annotated[int, Field(ge=1, le=MAX_NUMBER)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class _Head(_Strict):
+    format: Literal["alfred_refs.conversation"]
+    version: Annotated[int, Field(ge=_OLDEST, le=VERSION)]
+    id: str
+    owner: str | None
+    turn: _Turn
+    begun_at: Annotated[AwareDatetime, BeforeValidator(_moment)]
+    last: dict[_Name, _Count]
+    refs: list[Any]
+    last_drafts: dict[_Name, _Count] = {}
+    tables: dict[_Name, Annotated[str, AfterValidator(_table_name)]] = {}
+    drafts: list[Any] = []
+
+
+class _Ref(_Strict):
+    ref: Annotated[Any, BeforeValidator(_ref_from_json)]
+    key: Annotated[Any, BeforeValidator(_key_from_json)]
+    gone: Gone | None = None
+    label: Annotated[str, AfterValidator(clean)] | None = None
+
+
+class _Draft(_Strict):
+    ref: Annotated[Any, BeforeValidator(_draft_ref_from_json)]
+    content: Annotated[Any, BeforeValidator(_content_from_json)]
+    turn: _Turn
+    edited: _Turn
+    version: _Count
+    state: DraftState
+    label: Annotated[str, AfterValidator(clean)] | None = None
+    key: Annotated[Any, BeforeValidator(_key_from_json)] = None
+
+
+def _check_version(data: Any) -> None:
+    """Tell what is foreign or newer before anything is said of its fields."""
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ExportFormatError("this is not a conversation that alfred_refs exported", _REMEDY)
+    version = data.get("version")
+    if type(version) is int and version > VERSION:
+        raise ExportFormatError(
+            f"the conversation was exported in version {version} of the format, and this "
+            f"package knows those up to {VERSION}",
+            "install a newer alfred-refs",
+        )
+
+
+def _entry(value: Any, position: int) -> Entry:
+    try:
+        read = _Ref.model_validate(value)
+    except ValidationError as error:
+        raise _malformed(error, f"refs[{position}]") from None
+    return Entry(read.ref, read.key, read.gone, read.label)
+
+
+def _draft(value: Any, position: int) -> DraftEntry:
+    try:
+        read = _Draft.model_validate(value)
+    except ValidationError as error:
+        raise _malformed(error, f"drafts[{position}]") from None
+    if (read.state == "saved") > (read.key is not None):
+        raise ExportFormatError(f"the export has {str(read.ref)!r} saved without a key", _REMEDY)
+    turns = read.turn, read.edited
+    return DraftEntry(
+        read.ref, read.content, read.label, *turns, read.version, read.state, read.key
+    )
+
+
+def _check_numbers(refs: Iterable[Ref], last: Mapping[str, int]) -> None:
+    met = set()
+    for ref in refs:
+        if ref in met:
+            raise ExportFormatError(f"the export has {str(ref)!r} twice", _REMEDY)
+        if ref.number > last.get(ref.entity, 0):
+            raise ExportFormatError(
+                f"the export has {str(ref)!r}, and {last.get(ref.entity)!r} as the last number "
+                f"of entity {ref.entity!r}",
+                _REMEDY,
+            )
+        met.add(ref)
+
+
+def _check_keys(pairs: Iterable[tuple[Ref, Key]]) -> None:
+    met: dict[bytes, Ref] = {}
+    for ref, key in pairs:
+        token = ref.entity.encode() + b"\0" + encode(key)  # 7 and "7" are two keys
+        if token in met:
+            raise ExportFormatError(
+                f"the export has one key for {str(met[token])!r} and {str(ref)!r}", _REMEDY
+            )
+        met[token] = ref
+
+
+def _malformed(error: ValidationError, where: str = "") -> ExportFormatError:
+    """Return what is said of the first thing wrong: where it is, never what it is."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    names = [name for name in (where, *map(_named, first["loc"])) if name]
+    place = ".".join(names) or "the whole"
+    if first["type"] == "extra_forbidden":
+        return ExportFormatError(f"the export has a field that is not known: {place}", _REMEDY)
+    if first["type"] == "missing":
+        return ExportFormatError(f"the export lacks a field: {place}", _REMEDY)
+    return ExportFormatError(f"the export has a value that cannot be read: {place}", _REMEDY)
+
+
+def _named(part: Any) -> str:
+    """Return a part of a place, unless it is text that nobody knows, which may be a key."""
+    return part if isinstance(part, str) and _FIELD.fullmatch(part) else "(unnamed)"

@@ -1,0 +1,328 @@
+"""A conversation as one session sees it.
+
+What the instances of a session show stays readable for them as long as they live, like the
+identity map of the session: without a round trip, whoever else works in the conversation and
+however much the session reads. What it has met beside that is let go when it is too much. So the
+session has a cache that nobody takes from under it. It goes on with another one at times of its
+own: when a statement, a chunk of rows or a look at a new key begins, never between the keys that
+it meets and the refs that it reads.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol
+
+from alfred_refs.errors import SavedDraftError, SetupError
+from alfred_refs.mapping.keys import EntityKey, Key
+from alfred_refs.mapping.refs import Ref
+from alfred_refs.sqla import Schemas
+from alfred_refs.store import NO_LABELS, Address, DraftEntry, Entry
+
+from .cache import RefCache, Wanted
+from .conversation import Conversation
+from .draft_rows import Rows
+from .drafts import DraftMap
+from .entries import Draft
+from .suggestions import Suggestions
+
+
+class Viewer(Protocol):
+    """What keeps views of refs for the instances of a session: its boundary."""
+
+    def look_anew(self) -> None:
+        """Keep no view that was taken before."""
+        ...
+
+    def keys_of_instances(self) -> list[EntityKey]:
+        """Return the keys that living instances may show."""
+        ...
+
+    def has_rows(self) -> bool:
+        """Tell whether there are instances of rows."""
+        ...
+
+
+class Offers(Protocol):
+    """Chooses which refs of rows an error may offer."""
+
+    def __call__(self, conversation: SessionConversation, refs: Collection[str], /) -> list[str]:
+        """Return those that it may."""
+        ...
+
+
+class SessionConversation(DraftMap):
+    """One session's side of a conversation.
+
+    Args:
+        conversation: which the application has opened.
+        viewer: shows the refs that are read here; not kept alive.
+
+    Attributes:
+        saving: the drafts that the session's transaction has saved, as far as it has come, with
+            the keys of their rows: to the session their refs name these.
+        offers: chooses which refs of rows an error may offer; `None` for all.
+    """
+
+    def __init__(self, conversation: Conversation, viewer: Viewer) -> None:
+        vars(self).update(vars(conversation))
+        self._sent_to: Address = vars(self).pop("_address")
+        self._whole = conversation
+        self._viewer = weakref.ref(viewer)
+        self._outside = conversation
+        self._shared = self._caches
+        self._is_used = False
+        self._labels: dict[EntityKey, str] = {}
+        self._mine = self._caches.current
+        self._most = self._caches.capacity
+        self.saving: dict[str, EntityKey] = {}
+        self.offers: Offers | None = None
+
+    @property
+    def _cache(self) -> RefCache:
+        """The cache of the session: the same until `make_room()`."""
+        return self._mine
+
+    @property
+    def _address(self) -> Address:
+        """For the store: whoever asks it has decided under which schemas."""
+        self._is_used = True
+        return self._sent_to
+
+    @_address.setter
+    def _address(self, address: Address) -> None:
+        self._sent_to = address
+
+    def resolve_wanted(self, wanted: Sequence[Wanted]) -> list[Key]:
+        """See `RefMap.resolve_wanted`."""
+        self._is_used = True
+        return super().resolve_wanted(wanted)
+
+    def work_under(self, schemas: Schemas) -> None:
+        """Use refs for the rows of these schemas from now on.
+
+        Raises:
+            SetupError: refs or instances of others are in use.
+        """
+        if schemas == self.schemas:
+            return
+        viewer = self._viewer()
+        if self._is_used or (viewer is not None and viewer.has_rows()):
+            raise SetupError(
+                "a session in a conversation has changed its schema_translate_map",
+                "open a session for each, on an engine with that option, or begin it with "
+                "session.connection(execution_options=...)",
+            )
+        self._work_under(schemas)
+        self._outside = self._whole.under(schemas)
+        self._caches = self._shared.under(schemas)
+        self._mine = self._caches.current
+        self._is_used = False
+
+    def check_schemas(self, schemas: Schemas) -> None:
+        """Check what a statement, a connection or a listener says of schemas.
+
+        Raises:
+            SetupError: they are not those of the session.
+        """
+        if schemas != self.schemas:
+            raise SetupError(
+                "a statement is for another schema_translate_map than that of its session",
+                "give it to the session's engine, or begin with "
+                "session.connection(execution_options=...)",
+            )
+
+    @property
+    def working_turn(self) -> int | None:  # type: ignore[override]
+        """See `DraftMap.working_turn`."""
+        return self._whole.working_turn
+
+    @property
+    def turn(self) -> int:
+        """See `Conversation.turn`."""
+        return self._whole.turn
+
+    def begin_turn(self) -> int:
+        """See `Conversation.begin_turn`."""
+        return self._whole.begin_turn()
+
+    def make_room(self) -> bool:
+        """Go on with another cache if this one has too much in it, or was forgotten.
+
+        What instances show is there too; other refs that were read before are not to be expected
+        in it.
+
+        Returns:
+            whether it is another cache.
+        """
+        if self._mine is self._caches.current:  # never too full
+            return False
+        if len(self._mine) <= self._most and not self._mine.forgotten:
+            return False
+        viewer = self._viewer()
+        taken = [] if viewer is None else viewer.keys_of_instances()
+        self._mine = self._caches.after(self._mine, taken)
+        self._look_anew()
+        # twice what is taken along, so that it is taken along once for as much that is new
+        self._most = max(self._caches.capacity, 2 * len(self._mine))
+        return True
+
+    def _look_anew(self) -> None:
+        viewer = self._viewer()
+        if viewer is not None:
+            viewer.look_anew()
+
+    def meet(self, pairs: Collection[EntityKey]) -> None:
+        """Make sure that all these keys can be shown: at most one round trip to mint.
+
+        A row that this process knows to be gone stays gone. One that the store calls gone and
+        that is new here was read here: it is back.
+        """
+        self._meet(self._mine, pairs)
+
+    def note_read(self, pairs: Iterable[EntityKey]) -> None:
+        """See `Conversation.note_read`; the store is told before one of these is shown."""
+        super().note_read(pairs)
+        if self._caches.gone.back:
+            self._look_anew()
+
+    def lacks_label(self, pair: EntityKey, *, minted: bool) -> bool:
+        """Tell whether the label of a row is wanted: its key is new here, or known without one.
+
+        Args:
+            pair: the key.
+            minted: whether to leave out keys that are new.
+        """
+        if pair in self._caches.unlabelled:
+            return True
+        return not minted and not self._mine.shows(*pair)
+
+    def note_labels(self, labels: Mapping[EntityKey, str]) -> None:
+        """Note what rows are called: told when they are minted, or else by `tell_labels`."""
+        self._labels |= labels
+
+    def label_known(self, pair: EntityKey) -> str | None:
+        """Return what the registry calls a row, as far as it is known here."""
+        return self._mine.label_of(*pair)
+
+    def tell_labels(
+        self, changed: Mapping[EntityKey, str], unsure: Collection[EntityKey] = ()
+    ) -> None:
+        """Tell the store labels that it lacks or has otherwise: at most one trip.
+
+        Args:
+            changed: those that have been changed for good.
+            unsure: of which rows those that were read may have been undone.
+        """
+        noted, self._labels = self._labels, {}
+        unlabelled = self._caches.unlabelled
+        labels = {
+            pair: label
+            for pair, label in noted.items()
+            if pair in unlabelled
+            or (pair not in unsure and self.label_known(pair) not in (None, label))
+        }
+        labels |= changed
+        if labels:
+            self._store.label(self._address, labels)
+            unlabelled.difference_update(labels)
+            for pair, label in labels.items():
+                self._mine.relabel(*pair, label)
+
+    def refs_of(self, entity: str) -> Mapping[Any, str]:
+        """Return the refs met so far, by the token of their key: a live view, to be read only.
+
+        Keys of rows that are gone are not `in` it; subscription gives their refs all the same.
+        """
+        return self._mine.refs_of(entity)
+
+    # Drafts
+
+    def look_in(self, rows: Rows) -> None:
+        """Have the rows of drafts looked for in another place."""
+        self._rows = rows
+
+    def outside(self) -> Conversation:
+        """Return the conversation as it is outside of the session's transaction."""
+        return self._outside
+
+    def is_row(self, ref: str, entity: str) -> bool:
+        """Tell whether a draft's ref names a row already, as far as is known here."""
+        return ref in self.saving or self.keys_met([(ref, entity)]) is not None
+
+    def edit_drafts(self, contents: Mapping[str, Mapping[str, Any]], **given: Any) -> list[Draft]:
+        """See `DraftMap.edit_drafts`; a draft that the transaction saves is a row."""
+        self._check_not_saving(contents)
+        return super().edit_drafts(contents, **given)
+
+    def discard_drafts(self, refs: Iterable[str]) -> list[Draft]:
+        """See `DraftMap.discard_drafts`; a draft that the transaction saves is a row."""
+        refs = list(refs)
+        self._check_not_saving(refs)
+        return super().discard_drafts(refs)
+
+    def _check_not_saving(self, refs: Iterable[str]) -> None:
+        """Check that what is rolled back is a draft as it was.
+
+        Raises:
+            SavedDraftError: one is saved, as far as the session is concerned.
+        """
+        for ref in refs:
+            if ref in self.saving:
+                error = SavedDraftError(ref, self.refer_pairs([self.saving[ref]])[0])
+                raise self._telemetry.refused(self.id, error)
+
+    def end_saving(
+        self, saved: Collection[str], labels: Mapping[EntityKey, str] = NO_LABELS
+    ) -> Collection[EntityKey]:
+        """Note that the transaction is over, and which of its drafts are saved.
+
+        Args:
+            saved: their refs.
+            labels: what rows are called whose labels have changed. A draft's row gets a ref with
+                its label, or it would be known by the draft's.
+
+        Returns:
+            of which of these rows the store knows the label then.
+        """
+        pairs = [self.saving[ref] for ref in saved]
+        self.saving.clear()
+        if not pairs or not self._rows.committed(pairs):
+            return ()
+        self.confirm_drafts(saved)
+        new = {p: labels[p] for p in pairs if p in labels and not self._mine.shows(*p)}
+        self._labels |= new
+        self.meet(new)
+        return new
+
+    def _settled(self, drafts: Mapping[Ref, DraftEntry]) -> Mapping[Ref, DraftEntry]:
+        # rows of the session's own transaction are there for itself, and for nobody else yet
+        mine = {
+            ref: replace(draft, state="saved", key=self.saving[str(ref)][1], row=None)
+            for ref, draft in (drafts.items() if self.saving else ())
+            if str(ref) in self.saving
+        }
+        others = super()._settled({ref: drafts[ref] for ref in drafts if ref not in mine})
+        return {ref: mine.get(ref) or others[ref] for ref in drafts}
+
+    def _fetch(self, cache: RefCache, wanted: Sequence[Wanted]) -> dict[Wanted, Key]:
+        mine = {
+            (ref, entity): self.saving[ref][1]
+            for ref, entity in (wanted if self.saving else ())
+            if ref in self.saving and entity in (None, self.saving[ref][0])
+        }
+        others = [want for want in wanted if want not in mine]
+        return mine | super()._fetch(cache, others) if others else mine
+
+    def _suggestions(self) -> Suggestions:
+        offers = self.offers
+        chosen = None if offers is None else partial(offers, self)
+        return replace(super()._suggestions(), chosen=chosen)
+
+    def _keep(self, cache: RefCache, entries: Collection[Entry]) -> None:
+        super()._keep(cache, entries)
+        # what is read at one go must fit, or it would be asked for each time
+        self._most = max(self._most, 2 * len(entries))

@@ -1,0 +1,157 @@
+"""What SQL functions show of keys, given what their arguments show.
+
+The name of a function and its arguments' exposures come in; what its value shows goes out, or
+`NotImplemented` for a function that is not known here: its value shows nothing only if its
+arguments do not. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlalchemy import Case, Cast, FunctionElement, FunctionFilter, Label
+from sqlalchemy.sql.elements import Grouping
+
+from .key_column import KeyColumn
+from .shapes import (
+    Listed,
+    Pairs,
+    Record,
+    Series,
+    Shown,
+    Spelled,
+    Unknown,
+    as_json,
+    is_container,
+    item_of,
+    listed,
+)
+
+# Functions whose result is one of these arguments, unchanged; the others only choose.
+_EVERY, _FIRST, _FIRST_AND_DEFAULT = slice(None), slice(1), slice(0, None, 2)
+CHOOSING = {
+    **dict.fromkeys(("max", "min", "any_value", "coalesce", "greatest", "least"), _EVERY),
+    **dict.fromkeys(("first_value", "last_value", "nth_value", "nullif"), _FIRST),
+    **dict.fromkeys(("lag", "lead"), _FIRST_AND_DEFAULT),
+}
+
+# Functions that return an array of the same keys, from which of their arguments.
+ARRAYS = {
+    **dict.fromkeys(("array_remove", "trim_array", "array_reverse", "array_sort"), _FIRST),
+    **dict.fromkeys(("array_append", "array_prepend", "array_cat"), _EVERY),
+    **dict.fromkeys(("array_shuffle", "array_sample"), _FIRST),
+    "array_replace": slice(0, None, 2),
+}
+
+# Functions that make a record: every other argument is a name, the rest are values.
+RECORDS = ("json_build_object", "jsonb_build_object")
+
+# Functions that count or measure: their result tells no key.
+_MEASURING = (
+    *("cardinality", "array_length", "array_ndims", "array_lower", "array_upper"),
+    *("array_position", "array_positions", "json_array_length", "jsonb_array_length"),
+    *("json_typeof", "jsonb_typeof", "pg_typeof"),
+)
+
+
+def shown_by(name: str, arguments: Sequence[Shown]) -> Any:
+    """Return what a function's value shows, or `NotImplemented`."""
+    maker = _MAKERS.get(name)
+    return NotImplemented if maker is None or not arguments else maker(arguments)
+
+
+def is_document(element: Any) -> bool:
+    """Tell whether a value is a JSON document, or one of several to choose from."""
+    match element:
+        case FunctionElement():
+            name = str(getattr(element, "name", "")).lower()
+            chosen = element.clauses if name in CHOOSING else ()
+            return name in JSON_MAKERS or any(map(is_document, chosen))
+        case Case():
+            return any(is_document(result) for _, result in element.whens)
+        case Grouping() | Label():
+            return is_document(element.element)
+        case FunctionFilter():
+            return is_document(element.func)
+        case Cast():
+            return is_document(element.clause)
+        case _:
+            return False
+
+
+def _array(arguments: Sequence[Shown]) -> Any:
+    return NotImplemented if any(arguments[1:]) else listed(arguments[0])
+
+
+def _items(arguments: Sequence[Shown]) -> Any:
+    shown = arguments[0]
+    if len(arguments) > 1 or not (isinstance(shown, Listed | KeyColumn) or shown is None):
+        return NotImplemented
+    return item_of(shown)
+
+
+def _json_items(arguments: Sequence[Shown]) -> Any:
+    item = _items(arguments)
+    return NotImplemented if _may_be_quoted(item) else item
+
+
+def _json_list(arguments: Sequence[Shown]) -> Any:
+    if any(arguments[1:]):
+        return NotImplemented
+    item = as_json(arguments[0])
+    return item if item is None or isinstance(item, Unknown) else Listed(item)
+
+
+def _json_series(arguments: Sequence[Shown]) -> Shown:
+    items = tuple(map(as_json, arguments))
+    return Series(items) if any(items) else None
+
+
+def _json_pairs(arguments: Sequence[Shown]) -> Any:
+    if len(arguments) != 2 or is_container(arguments[0]):  # noqa: PLR2004  # a name and a value
+        return NotImplemented
+    name, value = map(as_json, arguments)
+    return Pairs(name, value) if name or value else None
+
+
+def _json_value(arguments: Sequence[Shown]) -> Any:
+    shown = as_json(arguments[0])
+    return NotImplemented if any(arguments[1:]) or _may_be_quoted(shown) else shown
+
+
+def _may_be_quoted(shown: Any) -> bool:
+    """Tell whether a text stands alone as a JSON document: some drivers leave it in quotes."""
+    return isinstance(shown, Spelled) and shown.column.key_type == "string"
+
+
+def _same_json(arguments: Sequence[Shown]) -> Any:
+    shown = arguments[0]
+    is_json = shown is None or isinstance(shown, Record | Series | Listed | Pairs | Spelled)
+    return shown if is_json else NotImplemented
+
+
+def _nothing(_: Sequence[Shown]) -> Shown:
+    return None
+
+
+_MAKERS: dict[str, Callable[[Sequence[Shown]], Any]] = {
+    "array_agg": _array,
+    "unnest": _items,
+    **dict.fromkeys(("json_array_elements", "jsonb_array_elements"), _json_items),
+    **dict.fromkeys(("json_agg", "jsonb_agg", "json_agg_strict", "jsonb_agg_strict"), _json_list),
+    **dict.fromkeys(("json_build_array", "jsonb_build_array"), _json_series),
+    **{
+        f"{kind}_object_agg{variant}": _json_pairs
+        for kind in ("json", "jsonb")
+        for variant in ("", "_strict", "_unique", "_unique_strict")
+    },
+    **dict.fromkeys(("to_json", "to_jsonb", "row_to_json", "array_to_json"), _json_value),
+    **dict.fromkeys(("json_strip_nulls", "jsonb_strip_nulls"), _same_json),
+    **dict.fromkeys(_MEASURING, _nothing),
+}
+
+JSON_MAKERS = frozenset(
+    name for name in _MAKERS if name.startswith(("json", "to_json", "row_to", "array_to"))
+).union(RECORDS)
+"""Functions that take a whole row as a record."""

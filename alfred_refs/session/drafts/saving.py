@@ -1,0 +1,268 @@
+"""What a session does with drafts in new objects: their rows, each once.
+
+    object, whose key attribute has the draft's ref as text
+    flush ──▶ key reserved for the draft: 1 round trip ──▶ key in place of the ref ──▶ INSERT
+    commit ─▶ the registry is told that the row is there: 1 round trip
+
+Until a transaction ends its drafts are saved for itself alone: their refs name its rows. What is
+rolled back, to a savepoint or to the begin, is a draft again, and its object has the draft's ref
+again. A crash between the commit and the note is made up for by looking for the row (`settling`).
+Whoever else saves the same draft inserts a row of the same key, and is refused by the table.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, cast
+
+from sqlalchemy import Column, PrimaryKeyConstraint, Table
+from sqlalchemy.exc import CircularDependencyError, IntegrityError
+from sqlalchemy.orm import InstanceState, Session, UOWTransaction
+
+from alfred_refs import sqla
+from alfred_refs.conversation.entries import Draft
+from alfred_refs.conversation.new_keys import check_made, new_keys
+from alfred_refs.errors import CircularDraftsError, DraftTwiceError, SavedDraftError
+from alfred_refs.mapping.key_column import KeyColumn
+from alfred_refs.mapping.keys import EntityKey, Key
+from alfred_refs.mapping.refs import draft_named
+from alfred_refs.mapping.values import texts_in
+from alfred_refs.session.alternate_keys import Held
+from alfred_refs.session.instances.boundary import Boundary
+from alfred_refs.session.transactions import Outcome
+from alfred_refs.sqla.driver_errors import said
+
+from .rows import SessionRows
+
+State = InstanceState[Any]
+
+_UNIQUE_VIOLATION = "23505"
+
+_NONE: Mapping[str, EntityKey] = {}
+
+
+class DraftSaving:
+    """Saves the drafts of a conversation in one session.
+
+    Args:
+        session: not kept alive.
+        boundary: of the session.
+        outcome: of the session.
+    """
+
+    def __init__(self, session: Session, boundary: Boundary, outcome: Outcome) -> None:
+        self._session = weakref.ref(session)
+        self._boundary = boundary
+        self._outcome = outcome
+        self._conversation = boundary.conversation
+        self._entities = boundary.conversation.plans.entities
+        # the new instances of the last flush, by the refs of their drafts
+        self._flushed: Mapping[str, State] = {}
+        self._conversation.look_in(SessionRows(session, self._entities))
+
+    def resolve_new(self, flush: UOWTransaction) -> None:
+        """Put keys in place of the refs that instances wait with, those of drafts included.
+
+        Raises:
+            BadRefError: one cannot be used; all instances stay as they are, and all drafts.
+        """
+        held = [each for each in self._boundary.waiting() if _drafts_in(each)]
+        if not held:  # the common way
+            self._boundary.resolve_new()
+            return
+        self._flushed = new = self._new(held)
+        pairs = _in_order(held, new)
+        drafts = self._reserved(new) if new else {}
+        keys = {ref: (draft.entity, cast(Key, draft.key)) for ref, draft in drafts.items()}
+        saving = self._conversation.saving
+        saving.update(keys)
+        try:
+            self._boundary.resolve_new()
+        except BaseException:
+            for ref in keys:
+                del saving[ref]
+            raise
+        self.resolved(held, keys)
+        self._outcome.labelled(self._labels(new, drafts))
+        if pairs:
+            sqla.save_in_order(flush, pairs)
+
+    def ended(self) -> None:
+        """Forget the last flush: nobody asks of it when its transaction is over."""
+        self._flushed = {}
+
+    def resolved(self, held: Iterable[Held], keys: Mapping[str, EntityKey] = _NONE) -> None:
+        """Note what instances held before keys took the place of drafts' refs.
+
+        Args:
+            held: by its attributes.
+            keys: of the rows that drafts among the instances become, by their refs.
+        """
+        texts = [_Text.of(each) for each in held if _drafts_in(each)]
+        if texts:
+            self._outcome.saving(keys, partial(self._undo, keys, texts))
+
+    def _new(self, held: Iterable[Held]) -> dict[str, State]:
+        """Return the new instances that are to become the rows of drafts, by their refs."""
+        new: dict[str, State] = {}
+        for state, name, column, value in held:
+            keys = self._entities.of_class(state.class_)
+            ref = draft_named(value) if isinstance(value, str) else None
+            if state.key is not None or name not in keys.primary or ref is None:
+                continue
+            if keys.own == ref.entity == column.entity:
+                if value in new or value in self._conversation.saving:
+                    raise DraftTwiceError(value, keys.own)
+                new[value] = state
+        return new
+
+    def _labels(
+        self, new: Mapping[str, State], drafts: Mapping[str, Draft]
+    ) -> dict[EntityKey, str]:
+        """Return what rows are to be called that were called something else as drafts."""
+        labels: dict[EntityKey, str] = {}
+        for ref, draft in drafts.items():
+            label = self._entities.of_class(new[ref].class_).label
+            said = None if label is None else label.of(new[ref].dict)
+            if said is not None and said != draft.label:
+                labels[draft.entity, cast(Key, draft.key)] = said
+        return labels
+
+    def _reserved(self, new: Mapping[str, State]) -> dict[str, Draft]:
+        """Return drafts with the keys that new instances get, which are theirs from now on.
+
+        Raises:
+            BadRefError: one is no draft that can be saved.
+        """
+        by_class: dict[type[Any], list[str]] = {}
+        for ref, state in new.items():
+            by_class.setdefault(state.class_, []).append(ref)
+        wanted: dict[str, Key] = {}
+        for class_, refs in by_class.items():
+            wanted |= zip(refs, self._new_keys(class_, len(refs)), strict=True)
+        drafts = self._conversation.reserve_keys(wanted)
+        for ref, draft in drafts.items():
+            if draft.saved is not None:
+                raise SavedDraftError(ref, draft.saved)
+        return drafts
+
+    def _new_keys(self, class_: type[Any], count: int) -> list[Key]:
+        entities = self._entities
+        # there is one: the rows have refs of their own
+        column = cast("Column[Any]", entities.primary_of(entities.name_of(class_)))
+        check_made(column, class_)
+        session = cast(Session, self._session())  # which flushes
+        held = cast(KeyColumn, entities.of_column(column))
+        with sqla.lifted(session):
+            where = {"mapper": sqla.mapper_of_table(column.table)}
+            connection = session.connection(bind_arguments=where)
+            return new_keys(connection, column, held, count)
+
+    def _undo(self, refs: Iterable[str], texts: Sequence[_Text]) -> None:
+        """Have what was to become rows of drafts be of drafts again, and what named them."""
+        for ref in refs:
+            self._conversation.saving.pop(ref, None)
+        for text in texts:
+            text.put_back(self._boundary)
+
+    def circle(self, error: CircularDependencyError) -> CircularDraftsError | None:
+        """Return the error for drafts that name each other by relationships; `None` if none do.
+
+        Args:
+            error: of a flush that has found nothing to be the first.
+        """
+        states = sqla.states_in_circle(error)
+        refs = [ref for ref, state in self._flushed.items() if state in states]
+        return CircularDraftsError(refs) if refs else None
+
+    # What others have saved
+
+    def saved_meanwhile(self, error: IntegrityError) -> SavedDraftError | None:
+        """Return the error for a draft that somebody else has saved; `None` if none was.
+
+        Their rows have one key, so the table refuses the second. The transaction is over by then,
+        so the first is looked for outside of it.
+
+        Args:
+            error: of a flush that inserted.
+        """
+        refs = [
+            ref
+            for ref, (entity, _) in self._conversation.saving.items()
+            if _violates(error, self._entities.primary_of(entity))
+        ]
+        for draft in self._conversation.outside().read_drafts(refs):
+            if draft.saved is not None:
+                return SavedDraftError(draft.ref, draft.saved)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A draft's ref in an attribute of an instance, which a key has taken the place of."""
+
+    there: sqla.There
+    name: str
+    text: Any
+    key: Any
+
+    @classmethod
+    def of(cls, held: Held) -> _Text:
+        """Return what an attribute held, now that it is resolved."""
+        state, name, _, value = held
+        return cls(state.obj, name, value, state.dict[name])
+
+    def put_back(self, boundary: Boundary) -> None:
+        """Put the ref back into the instance, if the program has not put in something else.
+
+        One that was there before the transaction is loaded anew, as all instances are.
+        """
+        instance = self.there()
+        if instance is None:
+            return
+        state = sqla.state_of(instance)
+        if state.key is None and state.dict.get(self.name, self.key) == self.key:
+            boundary.put_text(state, self.name, self.text)
+
+
+def _drafts_in(held: Held) -> list[str]:
+    """Return the texts that have the form of a draft's ref."""
+    _, _, column, value = held
+    return [text for text in texts_in(column, value) if draft_named(text) is not None]
+
+
+def _in_order(held: Iterable[Held], new: Mapping[str, State]) -> list[tuple[State, State]]:
+    """Return which new rows come before which others, which name them.
+
+    Raises:
+        CircularDraftsError: some would have to come before themselves.
+    """
+    pairs = [
+        (new[ref], each[0])
+        for each in held
+        for ref in _drafts_in(each)
+        if ref in new and new[ref] is not each[0]
+    ]
+    graph: dict[State, set[State]] = {}
+    for first, then in pairs:
+        graph.setdefault(then, set()).add(first)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        circle = [ref for ref, state in new.items() if state in error.args[1]]
+        raise CircularDraftsError(circle) from None
+    return pairs
+
+
+def _violates(error: IntegrityError, primary: Column[Any] | None) -> bool:
+    """Tell whether a row was refused because there is one with its primary key."""
+    if primary is None or not isinstance(primary.table, Table):
+        return False
+    constraint: PrimaryKeyConstraint = primary.table.primary_key
+    names = (constraint.name, f"{primary.table.name}_pkey")
+    fields = said(error)
+    return fields["sqlstate"] == _UNIQUE_VIOLATION and fields.get("constraint_name") in names

@@ -1,0 +1,115 @@
+"""Key attributes: an instance keeps its keys, its key attributes show refs.
+
+`recipe.id` is `'recipe_1'` to the program, while `recipe.__dict__["id"]`, the identity map, flush
+and lazy loading have the key: SQLAlchemy never meets a ref. What an instance shows is decided by
+what it belongs to: the `Boundary` of its session, or what it took along in a pickle. Those of a
+plain session belong to nothing, and show keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from sqlalchemy.orm import InstrumentedAttribute
+
+from .collections import key_by_refs
+from .pickling import carry_refs
+from .sqlmodel import refuse_raw
+
+BOUNDARY = "alfred_refs"
+"""The attribute of an instance's SQLAlchemy state that has what the instance belongs to."""
+
+
+class Showing(Protocol):
+    """What an instance may belong to."""
+
+    showers: Mapping[Any, Callable[[Any], Any]]
+
+    def show(self, attribute: Any, instance: Any, value: Any) -> Any:
+        """Return what stands for the value of an attribute that `showers` has no answer for."""
+        ...
+
+    def accept(self, attribute: Any, instance: Any, value: Any) -> Any:
+        """Return what an attribute keeps when the program sets it."""
+        ...
+
+
+class RefAttribute(InstrumentedAttribute[Any]):
+    """A key attribute of a mapped class: translates for instances that belong to a boundary.
+
+    It takes the place of SQLAlchemy's own descriptor by assigning `__class__`, which keeps the
+    attribute object itself, and all that refers to it, as it was.
+    """
+
+    __slots__ = ()
+    inherit_cache = True
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        # Runs twice for every row that is shown: the common way is written out, call by call.
+        if instance is None:
+            return self
+        try:
+            value = instance.__dict__[self.key]
+        except KeyError:
+            value = super().__get__(instance, owner)
+        try:
+            # by no dictionary: Python 3.11 makes one for an object only when it is asked for
+            boundary = getattr(instance._sa_instance_state, BOUNDARY, None)
+            if boundary is None or value is None:
+                return value
+            return boundary.showers[self](value)
+        except (KeyError, AttributeError, ValueError):
+            pass  # a new key, a text not yet resolved, no key at all; an error now would show it
+        boundary = boundary_of(instance)
+        return value if boundary is None else boundary.show(self, instance, value)
+
+    def __set__(self, instance: object, value: Any) -> None:
+        super().__set__(instance, self.accepted(instance, value))
+
+    def accepted(self, instance: object, value: Any) -> Any:
+        """Return what an instance keeps when this is set: the key that a ref names."""
+        boundary = boundary_of(instance)
+        return value if boundary is None else boundary.accept(self, instance, value)
+
+
+class UuidAttribute(RefAttribute):
+    """A key attribute whose values are UUIDs: their refs are looked up without a call."""
+
+    __slots__ = ()
+    inherit_cache = True
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        if instance is None:
+            return self
+        try:
+            value = instance.__dict__[self.key]
+            boundary = getattr(instance._sa_instance_state, BOUNDARY, None)
+            if boundary is None or value is None:
+                return value
+            return boundary.numbered[self][value.int]
+        except (KeyError, AttributeError):
+            pass  # whatever it is, the common way knows; an error now would show it
+        return super().__get__(instance, owner)
+
+
+def instrument(class_: type[Any], names: Iterable[str]) -> None:
+    """Make attributes of a class show refs, for instances that belong to a boundary.
+
+    Raises:
+        KeyColumnError: the class would be dumped with its keys.
+    """
+    names = frozenset(names)
+    refuse_raw(class_, names)
+    for name in names:
+        attribute = getattr(class_, name)
+        if type(attribute) is InstrumentedAttribute:
+            attribute.__class__ = RefAttribute
+    key_by_refs(class_)
+    carry_refs(class_)
+
+
+def boundary_of(instance: object) -> Showing | None:
+    """Return the boundary that an instance belongs to, or what it took along from one."""
+    state = getattr(instance, "_sa_instance_state", None)
+    return None if state is None else getattr(state, BOUNDARY, None)

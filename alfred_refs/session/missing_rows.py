@@ -1,0 +1,204 @@
+"""Whether the rows that refs name are there, where nothing was found of them.
+
+Keys come in with the refs that name them; nothing goes out if their rows are there, whatever else
+keeps a statement from finding them: a criterion, an owner, a soft delete. Rows that are gone raise
+`GoneRefError`, however they went, and the conversation learns it. Where the server may hide a row,
+by row-level security or because it is a replica that lags behind, it is not known.
+
+>>> session.get(Recipe, "recipe_4")      # deleted by another client
+GoneRefError: 'recipe_4' was deleted and cannot be used; known: 'recipe_1', 'recipe_2'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    Select,
+    Table,
+    Text,
+    and_,
+    cast,
+    column,
+    exists,
+    false,
+    func,
+    or_,
+    select,
+    table as table_,
+    true,
+)
+from sqlalchemy.dialects.postgresql import OID
+from sqlalchemy.engine import Dialect
+from sqlalchemy.orm import Session
+
+from alfred_refs import sqla
+from alfred_refs.conversation.refmap import RefMap
+from alfred_refs.mapping.key_column import KeyColumn
+from alfred_refs.mapping.keys import Key
+
+_CLASS = table_("pg_class", column("oid", OID), column("relkind", Text), schema="pg_catalog")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What the keys of an entity's rows are made of.
+
+    Attributes:
+        columns: the primary key.
+        held: what each of them holds, `None` for data.
+    """
+
+    columns: Sequence[Column[Any]]
+    held: Sequence[KeyColumn | None]
+
+    def values_of(self, key: Key) -> list[Any]:
+        """Return the values of the columns."""
+        parts = key if isinstance(key, tuple) else (key,)
+        each = zip(self.held, parts, strict=True)
+        return [part if held is None else held.from_key(part) for held, part in each]
+
+    def key_of(self, values: Sequence[Any]) -> Key:
+        """Return the key that values of the columns are."""
+        each = zip(self.held, values, strict=True)
+        parts = [value if held is None else held.to_key(value) for held, value in each]
+        return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found of keys.
+
+    Attributes:
+        there: those that rows have.
+        may_be_hidden: whether the server may hide others.
+        is_alone: whether nobody else may have made others that are not seen yet.
+        has_written: whether this transaction has, and may be rolled back.
+    """
+
+    there: Collection[Key]
+    may_be_hidden: bool
+    is_alone: bool
+    has_written: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fates:
+    """Looks for the rows of keys, by these alone.
+
+    Attributes:
+        session: in whose transaction it looks.
+        conversation: which learns what is gone.
+        bind_arguments: of what has found nothing.
+    """
+
+    session: Session
+    conversation: RefMap
+    bind_arguments: Mapping[str, Any] | None = None
+
+    def check(self, entity: str, identity: Identity, sought: Mapping[str, Key]) -> list[str]:
+        """Check that rows are there: one statement.
+
+        Args:
+            entity: whose refs they are.
+            identity: what their keys are made of.
+            sought: the keys of which nothing was found, by their refs.
+
+        Returns:
+            the refs of those that are not there, and may be hidden by the server.
+
+        Raises:
+            GoneRefError: one is not there.
+        """
+        found = self._look(identity, sought)
+        gone = [ref for ref, key in sought.items() if key not in found.there]
+        if not gone or found.may_be_hidden:
+            return gone
+        if found.is_alone and not found.has_written:
+            self.conversation.note_gone([(entity, sought[ref]) for ref in gone], "was deleted")
+        raise self.conversation.gone(gone[0], entity)
+
+    def check_named(self, named: Iterable[tuple[KeyColumn, Any]]) -> None:
+        """Check the rows whose own keys a statement names by their refs.
+
+        Args:
+            named: the keys, each with the column that it meets.
+
+        Raises:
+            GoneRefError: one is not there.
+        """
+        sought: dict[KeyColumn, dict[str, Key]] = {}
+        for held, value in named:
+            if str(self._primary(held)) == held.name and held.by is None:
+                key = held.to_key(value)
+                ref = self.conversation.names_of(key).get(held.entity)
+                if ref is not None:
+                    sought.setdefault(held, {})[ref] = key
+        for held, keys in sought.items():
+            primary = self._primary(held)
+            if primary is not None:
+                self.check(held.entity, Identity([primary], [held]), keys)
+
+    def deleted(self, identity: Identity, keys: Iterable[Key]) -> list[Key]:
+        """Return which rows are gone for certain, once this transaction is committed."""
+        sought = {str(place): key for place, key in enumerate(keys)}
+        found = self._look(identity, sought)
+        if found.may_be_hidden or not found.is_alone:
+            return []
+        return [key for key in sought.values() if key not in found.there]
+
+    def _primary(self, column: KeyColumn) -> Column[Any] | None:
+        return self.conversation.plans.entities.primary_of(column.entity)
+
+    def _look(self, identity: Identity, sought: Mapping[str, Key]) -> _Found:
+        """Look for rows, and ask in the same moment what that is worth."""
+        columns, table = identity.columns, identity.columns[0].table
+        each = [zip(columns, identity.values_of(key), strict=True) for key in sought.values()]
+        met = or_(*(and_(*(column == value for column, value in pairs)) for pairs in each))
+        bind = self._bind(table)
+        doubts = self._doubts(table, bind.dialect).subquery()
+        rows = select(doubts, *columns).select_from(doubts.outerjoin(table, met))
+        # no listener of the application's is to see it, or to change it
+        with sqla.lifted(self.session):
+            connection = self.session.connection(bind_arguments={"bind": bind})
+            found = connection.execute(rows).all()
+        there = [values for _, _, _, *values in found if None not in values]
+        return _Found({identity.key_of(each) for each in there}, *found[0][:3])
+
+    def _doubts(self, table: Table, dialect: Dialect) -> Select[bool, bool, bool]:
+        """Ask whether the server may hide rows, and whether a row that is not there stays away.
+
+        A view may hide them on its own account. A row may come about yet where somebody is
+        writing, or be there again once this transaction is rolled back; and one that keeps a
+        snapshot does not see what came later. Of other servers than PostgreSQL it is not known.
+        """
+        if dialect.name != "postgresql":
+            return select(
+                false().label("hidden"), false().label("alone"), false().label("written")
+            )
+        name = self._name_of(table, dialect)
+        known = select(
+            or_(func.row_security_active(_CLASS.c.oid), _CLASS.c.relkind.not_in(["r", "p"]))
+        ).where(_CLASS.c.oid == cast(func.to_regclass(name), OID))
+        hidden = or_(func.pg_is_in_recovery(), func.coalesce(known.scalar_subquery(), true()))
+        now = func.txid_current_snapshot()
+        others = func.txid_snapshot_xip(now).column_valued("others")
+        alone = and_(
+            func.current_setting("transaction_isolation") == "read committed",
+            ~exists(select(others)),
+        )
+        written = func.txid_current_if_assigned().is_not(None)
+        return select(hidden.label("hidden"), alone.label("alone"), written.label("written"))
+
+    def _name_of(self, table: Table, dialect: Dialect) -> str:
+        quote = dialect.identifier_preparer.quote
+        schema = dict(self.conversation.schemas).get(table.schema, table.schema)
+        return ".".join(quote(part) for part in (schema, table.name) if part is not None)
+
+    def _bind(self, table: Table) -> Engine | Connection:
+        return self.session.get_bind(**(self.bind_arguments or {"clause": table}))

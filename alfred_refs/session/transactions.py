@@ -1,0 +1,280 @@
+"""What becomes of the rows that a session inserts, deletes and reads, so that their refs say so.
+
+A ref is durable before its row is: a row that is rolled back was never saved, one whose deletion
+is committed was deleted. Session events come in; the conversation is told when the transaction
+has ended, and nothing here changes what the transaction did. Only keys are kept, so that an
+object which the program drops is collected as in a plain session.
+
+Each savepoint has a record of its own, which becomes part of the one around it when it is
+released and counts for nothing when it is rolled back. That holds for what statements delete too,
+and needs no word from the instances, which may be gone by then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakValueDictionary
+
+from sqlalchemy import Column
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import InstanceState
+
+from alfred_refs import sqla
+from alfred_refs.conversation.view import SessionConversation
+from alfred_refs.mapping.key_column import KeyColumn
+from alfred_refs.mapping.keys import EntityKey, Key
+from alfred_refs.mapping.naming import root_of
+from alfred_refs.store import Gone
+
+from .alternate_keys import Alternates
+
+_log = logging.getLogger("alfred_refs")
+
+State = InstanceState[Any]
+
+
+@dataclass(slots=True)
+class _Record:
+    """What was done between the begin and the end of a transaction or savepoint.
+
+    Attributes:
+        before: whether a row was there before the first thing done to it.
+        after: whether it is there after the last.
+        labels: what rows are called that were written, where that has changed.
+        drafts: those that were to be saved, with the keys of their rows.
+        undo: what is to be called if it comes to nothing.
+        committed: whether all this came to stay, as far as the transaction around it does.
+    """
+
+    before: dict[EntityKey, bool] = field(default_factory=dict)
+    after: dict[EntityKey, bool] = field(default_factory=dict)
+    labels: dict[EntityKey, str] = field(default_factory=dict)
+    drafts: dict[str, EntityKey] = field(default_factory=dict)
+    undo: list[Callable[[], None]] = field(default_factory=list)
+    committed: bool = False
+
+    def note(self, pair: EntityKey, there: bool) -> None:
+        self.before.setdefault(pair, not there)
+        self.after[pair] = there
+
+    def add(self, released: _Record) -> None:
+        self.before = released.before | self.before
+        self.after |= released.after
+        self.labels |= released.labels
+        self.drafts |= released.drafts
+        self.undo += released.undo
+
+
+class Outcome:
+    """The fate of one session's rows, from flush to the end of the transaction."""
+
+    def __init__(self, conversation: SessionConversation) -> None:
+        self._conversation = conversation
+        self._entities = conversation.plans.entities
+        self._watching = False
+        # live: asked for every statement
+        self._gone_refs, self._unshown = conversation.lost
+        self._open: list[_Record] = []
+        self._gone: dict[EntityKey, Gone] = {}
+        self._labels: dict[EntityKey, str] = {}
+        self._relabelled: set[EntityKey] = set()  # for good or not
+        self._saved: list[str] = []
+        self._instances: WeakValueDictionary[EntityKey, object] = WeakValueDictionary()
+
+    def begun(self) -> None:
+        """Note that a transaction or a savepoint begins."""
+        self._open.append(_Record())
+
+    def saving(self, drafts: Mapping[str, EntityKey], undo: Callable[[], None]) -> None:
+        """Note that drafts are to be saved in this transaction or savepoint.
+
+        Args:
+            drafts: their refs, with the keys of their rows.
+            undo: is called if it comes to nothing.
+        """
+        if self._open:
+            self._open[-1].drafts |= drafts
+            self._open[-1].undo.append(undo)
+
+    def inserted(self, state: State) -> None:
+        """Note that a row was inserted."""
+        self._note(state, there=True)
+
+    def deleted(self, state: State) -> None:
+        """Note that a row was deleted."""
+        self._note(state, there=False)
+
+    def labelled(self, labels: Mapping[EntityKey, str]) -> None:
+        """Note what rows are called that were written, where that has changed."""
+        if self._open:
+            self._open[-1].labels |= labels
+            self._relabelled.update(labels)
+
+    def _note(self, state: State, *, there: bool) -> None:
+        pair = self._own_key(state)
+        if pair is None or not self._open:
+            return
+        self._open[-1].note(pair, there)
+        if there:
+            self._conversation.note_read([pair])
+        instance = state.obj()
+        if instance is not None:
+            self._instances[pair] = instance
+
+    def _own_key(self, state: State) -> EntityKey | None:
+        keys = self._entities.of_class(state.class_)
+        if keys.own is None or state.key is None:
+            return None
+        [column] = keys.primary.values()
+        return keys.own, column.to_key(state.key[1][0])
+
+    def deleted_rows(self, primary: Column[Any], values: Collection[Any]) -> None:
+        """Note that a statement deleted rows.
+
+        The table of a joined subclass is not where its entity's rows are: those of the base stay.
+
+        Args:
+            primary: their primary key's one column.
+            values: what it held.
+        """
+        column = self._entities.of_column(primary)
+        mapper = sqla.mapper_of_table(primary.table)
+        is_root = mapper is None or root_of(mapper).local_table is primary.table
+        if column is None or not is_root or not self._open:
+            return
+        if column.space == self._entities.name_of(primary.table):
+            for value in values:
+                self._open[-1].note((column.space, column.to_key(value)), there=False)
+
+    def must_watch(self) -> bool:
+        """Tell, once, that a row is gone which may be read again: `loaded` is to be called then.
+
+        As long as all rows are there, nothing is done for one that is loaded.
+        """
+        if self._watching or not (self._gone_refs or self._unshown):
+            return False
+        self._watching = True
+        return True
+
+    def loaded(self, state: State) -> None:
+        """Note that a row was read: it is there, and so is what its foreign keys reference."""
+        pair = self._own_key(state)
+        self._conversation.note_read([] if pair is None else [pair])
+        for name, column in self._entities.of_class(state.class_).all.items():
+            value = state.dict.get(name)
+            [attribute, *_] = state.mapper.column_attrs[name].columns
+            if value is not None and attribute.foreign_keys and not column.array:
+                self._conversation.note_read([(column.space, column.to_key(value))])
+
+    def committed(self) -> None:
+        """Note that the innermost transaction or savepoint is committed."""
+        if self._open:
+            self._open[-1].committed = True
+
+    def ended(self, *, undone: bool = True) -> None:
+        """Note that the innermost transaction or savepoint is over, and tell the conversation.
+
+        Args:
+            undone: whether what was not committed by then was rolled back for certain; else
+                nobody knows, and whoever uses a ref of it next has to look.
+        """
+        if not self._open:
+            return
+        record = self._open.pop()
+        if not record.committed:
+            self._undo(record, told=undone)
+        elif self._open:
+            self._open[-1].add(record)
+        else:
+            self._settle(record)
+        if not self._open:
+            self._tell()
+
+    def _undo(self, record: _Record, *, told: bool) -> None:
+        """Note what was never saved; a row met further out has its fate decided there."""
+        for undo in record.undo:
+            undo()
+        if not told:
+            return
+        outside = {pair for other in self._open for pair in other.before}
+        unsaved = {pair for pair, there in record.before.items() if not there}
+        self._gone |= dict.fromkeys(unsaved - outside, "was never saved")
+
+    def _settle(self, record: _Record) -> None:
+        self._labels |= record.labels
+        self._saved += [ref for ref, pair in record.drafts.items() if record.after.get(pair)]
+        for pair, there in record.after.items():
+            if there:
+                self._gone.pop(pair, None)
+            else:
+                self._gone[pair] = "was deleted"
+
+    def _tell(self) -> None:
+        gone, self._gone = self._gone, {}
+        labels, self._labels = self._labels, {}
+        saved, self._saved = self._saved, []
+        unsure, self._relabelled = self._relabelled, set()
+        try:
+            told = self._conversation.end_saving(saved, labels)
+            for reason in set(gone.values()):
+                pairs = [pair for pair in gone if gone[pair] == reason]
+                self._conversation.note_gone(pairs, reason, self._instances)
+            self._conversation.confirm_back()
+            changed = {pair: labels[pair] for pair in labels if pair not in told}
+            self._conversation.tell_labels(changed, unsure)
+        except SQLAlchemyError:
+            # The transaction has ended well or badly on its own account; this is only a note.
+            count = len(gone) + len(saved)
+            _log.warning("could not note what became of the rows of %d refs", count)
+        self._instances.clear()
+
+
+def reading(
+    conversation: Alternates,
+    columns: Iterable[KeyColumn],
+    also: Callable[[], Collection[EntityKey]] = tuple,
+) -> Reading:
+    """Return the conversation as the rows of a result see it.
+
+    Args:
+        conversation: where the keys have refs.
+        columns: where the rows have keys.
+        also: gives keys that are minted in the same round trip, before those of the rows.
+    """
+    return Reading(conversation, {c.space for c in columns if not c.array}, also)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A conversation as the rows of one result see it: a key that stands in a row is there.
+
+    Attributes:
+        conversation: where the keys have refs.
+        entities: those whose keys are read from columns of their own. An element of an array may
+            outlive its row, as no foreign key guards it.
+        also: gives keys that are met together with those of the rows, before them.
+    """
+
+    conversation: Alternates
+    entities: Collection[str]
+    also: Callable[[], Collection[EntityKey]] = tuple
+
+    def make_room(self) -> bool:
+        """See `Conversation.make_room`."""
+        return self.conversation.make_room()
+
+    def meet(self, pairs: Collection[EntityKey]) -> None:
+        """Make sure that all these keys have refs; rows that were gone are back."""
+        self.conversation.note_read(pair for pair in pairs if pair[0] in self.entities)
+        self.conversation.meet([*self.also(), *pairs])
+
+    def refs_of(self, entity: str) -> Mapping[Any, str]:
+        """See `Conversation.refs_of`."""
+        return self.conversation.refs_of(entity)
+
+    def refs_met(self, key: Key) -> Collection[str]:
+        """See `Conversation.refs_met`."""
+        return self.conversation.refs_met(key)

@@ -1,0 +1,314 @@
+"""Refs in place of the keys in one value, however deep they stand in it.
+
+What a value shows comes in, and two functions go out, made once for all values of a result:
+`collector` finds the keys that must have refs, so that all of them are met in one round trip, and
+`shower` puts the refs in their place. A value that is not what the statement said, or that may be
+a key of unknown origin, raises; no error repeats it.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from itertools import chain, repeat
+from typing import Any, Protocol
+
+from sqlalchemy import Row
+
+from alfred_refs import sqla
+from alfred_refs.errors import UntranslatableError
+from alfred_refs.mapping.key_column import KeyColumn
+from alfred_refs.mapping.keys import EntityKey, Key
+from alfred_refs.mapping.policy import KeyType
+from alfred_refs.mapping.shapes import (
+    Listed,
+    Named,
+    Pairs,
+    Record,
+    Series,
+    Shown,
+    Spelled,
+    Unknown,
+    with_parts,
+)
+
+from .suspects import show_suspect
+
+Collect = Callable[[Any], Iterable[EntityKey]]
+Show = Callable[[Any], Any]
+
+
+class Referring(Protocol):
+    """The part of a conversation that rows need."""
+
+    def make_room(self) -> bool:
+        """Let go of refs, if there are many: those read before are not to be expected any more."""
+        ...
+
+    def meet(self, pairs: Collection[EntityKey]) -> None:
+        """Make sure that all these keys have refs."""
+        ...
+
+    def refs_of(self, entity: str) -> Mapping[Any, str]:
+        """Return refs by the token of their key."""
+        ...
+
+    def refs_met(self, key: Key) -> Collection[str]:
+        """Return the refs of all entities with this key that were met so far."""
+        ...
+
+
+def collector(shown: Shown) -> Collect:  # noqa: PLR0911  # one case a kind
+    """Return the function that finds the keys in a value."""
+    match shown:
+        case KeyColumn(array=False) | Spelled():
+            return _one_key(shown)
+        case KeyColumn() as column:
+            return collector(Listed(Spelled(column)))
+        case Listed():
+            return partial(_keys_in_list, collector(shown.item), isinstance(shown.item, Spelled))
+        case Series():
+            return partial(_keys_in_series, [collector(item) for item in shown.items])
+        case Record():
+            fields = {str(name): collector(part) for name, part in shown.fields}
+            return partial(_keys_in_record, fields)
+        case Pairs():
+            return partial(_keys_in_pairs, collector(shown.name), collector(shown.value))
+        case _:
+            return _no_keys
+
+
+def shower(  # noqa: C901, PLR0911  # one case a kind
+    shown: Shown, conversation: Referring, listed: type[list[Any]] = list
+) -> Callable[[Any], Any]:
+    """Return the function that shows a value whose keys have been met with refs in their place.
+
+    Args:
+        shown: what the value shows.
+        conversation: in which its keys have been met.
+        listed: the kind of list that an array column's value becomes.
+    """
+    match shown:
+        case KeyColumn(array=False):
+            return _shower_of_column(shown, conversation)
+        case KeyColumn() as column:
+            refs = conversation.refs_of(column.space)
+            return partial(_shown_items, refs=refs, token=column.token, listed=listed)
+        case Spelled(column):
+            refs = conversation.refs_of(column.space)
+            return lambda value: refs[_token(column, value)]
+        case Listed():
+            is_array = isinstance(shown.item, Spelled)
+            return partial(_show_list, shower(shown.item, conversation), is_array)
+        case Series():
+            return partial(_show_series, [shower(item, conversation) for item in shown.items])
+        case Record():
+            fields = {str(n): shower(part, conversation) for n, part in shown.fields}
+            return partial(_show_record, fields, shower(shown.rest, conversation))
+        case Pairs():
+            parts = (shown.name, shown.value)
+            return partial(_show_pairs, *(shower(part, conversation) for part in parts))
+        case Unknown():
+            return partial(show_suspect, shown, conversation.refs_met)
+        case _:
+            return _same
+
+
+def named(shown: Shown, values: Callable[[int], Any]) -> Shown:
+    """Return what is shown in one execution, in which the names of fields have values.
+
+    Raises:
+        UntranslatableError: a name is not text.
+    """
+    if isinstance(shown, Record):
+        fields = tuple((_name(name, values), part) for name, part in shown.fields)
+        shown = Record(fields, shown.rest)
+    return with_parts(shown, partial(named, values=values))
+
+
+def _name(name: str | Named, values: Callable[[int], Any]) -> str:
+    text = values(name.place) if isinstance(name, Named) else name
+    if not isinstance(text, str):
+        raise UntranslatableError(
+            "a JSON object with keys in it has a name that is not text",
+            "write the names of its fields as text in the statement",
+        )
+    return text
+
+
+def limited(shown: Shown, key_types: Collection[KeyType]) -> Shown:
+    """Return what is shown where keys of unknown origin can only have these types."""
+    if isinstance(shown, Unknown):
+        possible = tuple(t for t in shown.key_types if t in key_types)
+        return Unknown(possible, shown.within and "uuid" in possible) if possible else None
+    return with_parts(shown, partial(limited, key_types=key_types))
+
+
+# Keys
+
+
+def _one_key(shown: KeyColumn | Spelled) -> Collect:
+    column = shown if isinstance(shown, KeyColumn) else shown.column
+    key_of = column.to_key if isinstance(shown, KeyColumn) else partial(_key, column)
+    return lambda value: [] if value is None else [(column.space, key_of(value))]
+
+
+def _shower_of_column(column: KeyColumn, conversation: Referring) -> Show:
+    refs = conversation.refs_of(column.space)
+    if column.as_text:
+        return lambda value: refs[uuid.UUID(value).int]
+    if column.key_type == "uuid":
+        return lambda value: refs[value.int]
+    return refs.__getitem__
+
+
+def _shown_items(
+    values: Iterable[Any],
+    refs: Mapping[Any, str],
+    token: Callable[[Any], Any],
+    listed: type[list[Any]],
+) -> list[Any]:
+    """Return an array with refs in place of keys, whatever its dimensions."""
+
+    def shown(item: Any) -> Any:
+        if isinstance(item, list | tuple):
+            return listed(map(shown, item))
+        return None if item is None else refs[token(item)]
+
+    return listed(map(shown, values))
+
+
+def _key(column: KeyColumn, value: Any) -> Key:
+    """Return the key that a value spells.
+
+    Raises:
+        UntranslatableError: it spells none of the column's type.
+    """
+    try:
+        if column.key_type == "uuid":
+            return value if isinstance(value, uuid.UUID) else uuid.UUID(value)
+        if column.key_type == "integer" and isinstance(value, int | str):
+            return int(value)
+        if column.key_type == "string" and isinstance(value, str):
+            return value
+    except (ValueError, AttributeError, TypeError):
+        pass
+    raise _unexpected()
+
+
+def _token(column: KeyColumn, value: Any) -> Any:
+    key = _key(column, value)
+    return key.int if isinstance(key, uuid.UUID) else key
+
+
+def _no_keys(_: Any) -> Iterable[EntityKey]:
+    return ()
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+# Lists and records. On some drivers a JSON value that has no type in the statement is text.
+
+
+def _document(value: Any, *kinds: type[Any]) -> Any:
+    """Return a list or record, parsed if it is JSON text.
+
+    Raises:
+        UntranslatableError: it is none.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise _unexpected() from None
+    if value is None or isinstance(value, kinds):
+        return value
+    raise _unexpected()
+
+
+def _as_it_came(value: Any, shown: Any) -> Any:
+    return json.dumps(shown, ensure_ascii=False) if isinstance(value, str) else shown
+
+
+def _keys_in_list(collect: Collect, nested: bool, value: Any) -> Iterable[EntityKey]:
+    inside = partial(_keys_in_list, collect, nested)
+    return chain.from_iterable(
+        inside(item) if nested and isinstance(item, list | tuple) else collect(item)
+        for item in _document(value, list, tuple) or ()
+    )
+
+
+def _show_list(show: Show, nested: bool, value: Any) -> Any:
+    given = _document(value, list, tuple)
+    if given is None:
+        return value
+    inside = partial(_show_list, show, nested)
+    items = [
+        inside(item) if nested and isinstance(item, list | tuple) else _shown(show, item)
+        for item in given
+    ]
+    return _as_it_came(value, tuple(items) if isinstance(given, tuple) else items)
+
+
+def _keys_in_series(collect: list[Collect], value: Any) -> Iterable[EntityKey]:
+    parts = _document(value, list, Row) or ()
+    if len(parts) not in (0, len(collect)):
+        raise _unexpected()
+    return chain.from_iterable(map(_applied, collect, parts))
+
+
+def _show_series(show: list[Show], value: Any) -> Any:
+    given = _document(value, list, Row)
+    if not given:
+        return value
+    parts = list(map(_shown, show, given))
+    if isinstance(given, list):
+        return _as_it_came(value, parts)
+    return sqla.row_like(given, parts)
+
+
+def _keys_in_record(collect: Mapping[str, Collect], value: Any) -> Iterable[EntityKey]:
+    fields = _document(value, dict) or {}
+    return chain.from_iterable(collect.get(n, _no_keys)(part) for n, part in fields.items())
+
+
+def _show_record(show: Mapping[str, Show], rest: Show, value: Any) -> Any:
+    fields = _document(value, dict)
+    if fields is None:
+        return value
+    return _as_it_came(
+        value, {name: _shown(show.get(name, rest), part) for name, part in fields.items()}
+    )
+
+
+def _keys_in_pairs(name: Collect, part: Collect, value: Any) -> Iterable[EntityKey]:
+    fields = _document(value, dict) or {}
+    return chain(*map(name, fields), *map(part, fields.values()))
+
+
+def _show_pairs(name: Show, part: Show, value: Any) -> Any:
+    fields = _document(value, dict)
+    if fields is None:
+        return value
+    shown = zip(map(name, fields), map(_shown, repeat(part), fields.values()), strict=True)
+    return _as_it_came(value, dict(shown))
+
+
+def _applied(collect: Collect, value: Any) -> Iterable[EntityKey]:
+    return collect(value)
+
+
+def _shown(show: Show, value: Any) -> Any:
+    return None if value is None else show(value)
+
+
+def _unexpected() -> UntranslatableError:
+    return UntranslatableError(
+        "a value is not the key, list or record of keys that its expression promises",
+        "select the key column itself, or use session.raw_keys() or "
+        "execution_options(raw_keys=True) in trusted code",
+    )

@@ -1,0 +1,219 @@
+"""Refs out: which columns of a result hold keys, and the same rows with refs in place.
+
+`outputs_of` reads a statement once; `with_refs` is applied to each chunk of rows and asks for the
+refs of a whole chunk at once. A value of unknown origin that may be a key is refused: silently
+raw is not an outcome.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlalchemy import BindParameter, Executable, Null, Select
+from sqlalchemy.orm import FromStatement
+from sqlalchemy.schema import DefaultGenerator
+from sqlalchemy.sql.dml import UpdateBase
+from sqlalchemy.sql.selectable import (
+    CompoundSelect,
+    ReturnsRows,
+    SelectStatementGrouping,
+    TextualSelect,
+)
+
+from alfred_refs import sqla
+from alfred_refs.errors import UntranslatableError
+from alfred_refs.mapping.entities import Entities
+from alfred_refs.mapping.key_column import KeyColumn, is_text_uuid, key_type_of
+from alfred_refs.mapping.keys import EntityKey
+from alfred_refs.mapping.lineage import Exposure
+from alfred_refs.mapping.policy import KeyType
+from alfred_refs.mapping.shapes import (
+    UNKNOWN,
+    Named,
+    Shown,
+    as_json,
+    columns_in,
+    names_in,
+    unknowns_in,
+)
+
+from .rendering import Referring, collector, limited, named, shower
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Where keys stand in the rows of all statements of one shape.
+
+    Attributes:
+        columns: the positions that hold one key each, as its column has it.
+        made: the positions that hold keys in another way, or values of unknown origin.
+        width: the number of positions; `None` where the statement tells of none.
+        other: what every position of rows of another width shows.
+    """
+
+    columns: Mapping[int, KeyColumn]
+    made: Mapping[int, Shown] = field(default_factory=dict)
+    width: int | None = None
+    other: Shown = UNKNOWN
+
+    def __bool__(self) -> bool:
+        return bool(self.columns or self.made or self.width is None)
+
+    @property
+    def unknown(self) -> bool:
+        """Whether there may be values of unknown origin."""
+        return self.width is None or any(
+            True for shown in self.made.values() for _ in unknowns_in(shown)
+        )
+
+    def key_columns(self) -> Iterator[KeyColumn]:
+        """Yield the columns whose keys stand in the rows."""
+        yield from self.columns.values()
+        for shown in self.made.values():
+            yield from columns_in(shown)
+
+    def named(self, parameters: Sequence[BindParameter[Any]]) -> Outputs:
+        """Return the outputs of one execution: names in JSON may be parameters.
+
+        Raises:
+            UntranslatableError: such a name is not text.
+        """
+        if not any(isinstance(n, Named) for s in self.made.values() for n in names_in(s)):
+            return self
+        made = {
+            position: named(shown, lambda place: sqla.parameter_value(parameters[place]))
+            for position, shown in self.made.items()
+        }
+        return replace(self, made=made)
+
+    def limited(self, key_types: Collection[KeyType]) -> Outputs:
+        """Return the same where all keys of unknown origin are of these types."""
+        made = {position: limited(shown, key_types) for position, shown in self.made.items()}
+        made = {position: shown for position, shown in made.items() if shown is not None}
+        return replace(self, made=made, other=limited(self.other, key_types))
+
+    def fitted(self, rows: Sequence[Any]) -> Outputs:
+        """Return the outputs of these rows: all is unknown if the statement does not fit them."""
+        if not rows or len(rows[0]) == self.width:
+            return self
+        return outputs_from([self.other] * len(rows[0]))
+
+
+def outputs_of(
+    statement: Executable,
+    parameters: Sequence[BindParameter[Any]],
+    entities: Entities,
+    given: Mapping[str, KeyColumn] | None = None,
+) -> Outputs:
+    """Tell which positions of a statement's rows hold keys.
+
+    Args:
+        statement: any; one that returns no rows has no outputs.
+        parameters: its parameters, as `sqla.shape_of` lists them.
+        entities: which columns hold keys.
+        given: the parameters that stand for keys.
+
+    Raises:
+        UntranslatableError: a result would show keys inside an expression.
+    """
+    if isinstance(statement, DefaultGenerator):  # a sequence's next value is nobody's key yet
+        return Outputs({}, width=1)
+    if not isinstance(statement, ReturnsRows | FromStatement):
+        return Outputs({})
+    exposure = Exposure(entities.of_column, given, [parameter.key for parameter in parameters])
+    at = list(_elements(statement))
+    shown = [exposure.of_any(elements) for elements in at]
+    if given:
+        _check_types(zip(at, shown, strict=True))
+    return outputs_from(shown)
+
+
+def outputs_from(shown: Sequence[Shown]) -> Outputs:
+    """Return the outputs of rows whose positions show this."""
+    plain = {i: s for i, s in enumerate(shown) if isinstance(s, KeyColumn) and not s.array}
+    made = {i: as_json(s) for i, s in enumerate(shown) if s is not None and i not in plain}
+    return Outputs(plain, made, len(shown))
+
+
+def _check_types(results: Iterable[tuple[Sequence[Any], Shown]]) -> None:
+    """Refuse results that are keys because a parameter is, and would be read as something else."""
+    for elements, column in results:
+        if isinstance(column, KeyColumn) and not all(_reads_as(e, column) for e in elements):
+            raise UntranslatableError(
+                f"a result shows keys of {column.name} and is declared as another type",
+                "put the key column before the refs in the expression, or select it by itself",
+            )
+
+
+def _reads_as(element: Any, column: KeyColumn) -> bool:
+    """Tell whether the values of an expression are read as those of a key column are."""
+    if isinstance(element, BindParameter | Null):  # sent as the column's type
+        return True
+    type_ = getattr(element.type, "item_type", element.type)
+    return key_type_of(type_) == column.key_type and is_text_uuid(type_) == column.as_text
+
+
+def _elements(statement: Any) -> Iterator[Sequence[Any]]:
+    """Yield the expressions at each position of a row: none for an entity, several in a union."""
+    match statement:
+        case CompoundSelect():
+            for several in zip(*map(_elements_of_one, statement.selects), strict=True):
+                yield list(itertools.chain(*several))
+        case Select() | FromStatement() | UpdateBase():
+            yield from sqla.returned_by(statement)
+        case TextualSelect():
+            yield from ([column] for column in statement.selected_columns)
+        case _:
+            yield from ([column] for column in statement.exported_columns)
+
+
+def _elements_of_one(select: Any) -> Iterator[Sequence[Any]]:
+    """Yield what one select of a union has at each position; it may be a union itself."""
+    inner = select.element if isinstance(select, SelectStatementGrouping) else select
+    if isinstance(inner, CompoundSelect):
+        return _elements(inner)
+    return iter([column] for column in inner.selected_columns)
+
+
+def with_refs(
+    rows: Sequence[Any], outputs: Outputs, conversation: Referring
+) -> Sequence[Sequence[Any]]:
+    """Return the rows with refs in place of keys, minting those that are new in one round trip.
+
+    Raises:
+        UntranslatableError: a value of unknown origin may be a key.
+    """
+    conversation.make_room()
+    outputs = outputs.fitted(rows)
+    shown: dict[int, Shown] = {**outputs.columns, **outputs.made}
+    positions = sorted(shown)
+    new = {
+        pair: None
+        for position in positions
+        for pair in _new_keys(rows, position, shown[position], conversation)
+    }
+    conversation.meet(new)
+    show = [(position, shower(shown[position], conversation)) for position in positions]
+    return [_shown(row, show) for row in rows]
+
+
+def _shown(row: Any, show: Sequence[tuple[int, Callable[[Any], Any]]]) -> tuple[Any, ...]:
+    values = list(row)
+    for position, as_ref in show:
+        if values[position] is not None:
+            values[position] = as_ref(values[position])
+    return tuple(values)
+
+
+def _new_keys(
+    rows: Sequence[Any], position: int, shown: Shown, conversation: Referring
+) -> Iterator[EntityKey]:
+    values = [row[position] for row in rows]
+    if not isinstance(shown, KeyColumn):
+        return itertools.chain.from_iterable(map(collector(shown), values))
+    refs, token = conversation.refs_of(shown.space), shown.token
+    new = (value for value in values if value is not None and token(value) not in refs)
+    return ((shown.space, shown.to_key(value)) for value in new)

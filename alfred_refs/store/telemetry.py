@@ -1,0 +1,260 @@
+"""What a registry does, for those who watch over it: counts, events and log lines.
+
+The store's round trips and the refs that are refused come in; numbers, frozen events and lines of
+the logger `alfred_refs` go out. No key is in any of them, at any level: not even as the text of a
+ref that was refused. Nothing here takes part in the work: a listener that raises is logged and
+counted, and the work goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from threading import get_ident
+from time import perf_counter
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from sqlalchemy import event
+
+from alfred_refs.errors import (
+    BadRefError,
+    DraftRefError,
+    GoneRefError,
+    RawKeyError,
+    UnknownConversationError,
+    UnknownRefError,
+    WrongEntityError,
+)
+
+_B = TypeVar("_B", bound=BadRefError)
+
+_log = logging.getLogger("alfred_refs")
+_log.addHandler(logging.NullHandler())  # nothing is printed where logging is not configured
+
+# bad refs -> the field of `Counts`, and the reason of a `Refusal`
+_REASONS: Mapping[type[BadRefError], str] = MappingProxyType(
+    {
+        UnknownRefError: "unknown",
+        WrongEntityError: "wrong_entity",
+        GoneRefError: "gone",
+        DraftRefError: "draft",
+        RawKeyError: "raw_key",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How often something happened in this process since the registry was made.
+
+    A forked process goes on from the counts of its parent.
+
+    Attributes:
+        minted: keys that were given their ref.
+        resolved: refs that were used and became keys, met before or not.
+        unknown: refs refused because they name nothing in their conversation.
+        wrong_entity: refs refused because they name another kind of row.
+        gone: refs refused because their row was deleted or never saved.
+        draft: refs refused because they are a draft's.
+        raw_key: keys given as text where a ref is needed.
+        unknown_conversation: round trips refused because the conversation is another owner's.
+        round_trips: calls of the store for conversations, those that failed included; lists of
+            conversations and refs, which come page by page, are not among them.
+        failures: those that ended in an error other than `UnknownConversationError`.
+        seconds: what all round trips took together.
+        listener_failures: times that a listener raised.
+    """
+
+    minted: int
+    resolved: int
+    unknown: int
+    wrong_entity: int
+    gone: int
+    draft: int
+    raw_key: int
+    unknown_conversation: int
+    round_trips: int
+    failures: int
+    seconds: float
+    listener_failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTrip:
+    """One call of the store, when it is over.
+
+    Attributes:
+        operation: the method of `Store` that was called, such as `"refer"` or `"resolve"`.
+        conversation: the id of the conversation that it was about, `None` for none or many.
+        refs: how many refs or keys were asked about, by entity.
+        minted: how many of them are new.
+        seconds: how long it took.
+        error: the name of the exception's class, `None` if there was none.
+    """
+
+    operation: str
+    conversation: str | None
+    refs: Mapping[str, int]
+    minted: int
+    seconds: float
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Something that was given and cannot be used.
+
+    Attributes:
+        reason: the field of `Counts` that counts it: `"unknown"`, `"wrong_entity"`, `"gone"`,
+            `"draft"`, `"raw_key"` or `"unknown_conversation"`.
+        conversation: the id of the conversation.
+        ref: the ref as it was given; `None` where it may be a key.
+        expected: the entity that was needed, if one was.
+    """
+
+    reason: str
+    conversation: str
+    ref: str | None = None
+    expected: str | None = None
+
+
+class Observed(event.EventTarget):
+    """What can be listened to, one or all: a registry or `RefRegistry`."""
+
+    dispatch: event.dispatcher[Observed]
+
+
+class RegistryEvents(event.Events[Observed]):
+    """What `event.listen(registry, name, listener)` and `event.listens_for` take as a name.
+
+    Listeners run in the thread that does the work, after the round trip and outside of locks.
+    They must be quick, and must not use the registry.
+    """
+
+    _target_class_doc = "registry"
+    _dispatch_target = Observed
+
+    def round_trip(self, trip: RoundTrip) -> None:
+        """Hear that the store was called, whether or not it answered."""
+
+    def refusal(self, refusal: Refusal) -> None:
+        """Hear that a ref or a conversation was refused."""
+
+
+class Telemetry:
+    """Counts for one registry, and tells those who listen to it.
+
+    Args:
+        dispatch: the registry's listeners.
+    """
+
+    def __init__(self, dispatch: Any) -> None:
+        self._dispatch = dispatch
+        # thread -> its own counts: no two write to the same, so none waits for a lock, which a
+        # forked process could find locked for ever
+        self._by_thread: dict[int, dict[str, Any]] = {}
+
+    @property
+    def counts(self) -> Counts:
+        """What all threads have counted so far."""
+        of_threads = list(self._by_thread.values())
+        return Counts(**{name: sum(own[name] for own in of_threads) for name in _NAMES})
+
+    def count(self, name: str, by: float = 1) -> None:
+        """Add to one of the counts."""
+        own = self._by_thread.get(get_ident())
+        if own is None:
+            own = self._by_thread[get_ident()] = dict.fromkeys(_NAMES, 0)
+        own[name] += by
+
+    def log(self, message: str, *values: object) -> None:
+        """Write down what was done to whole conversations."""
+        _log.info(message, *values)
+
+    def refused(self, conversation: str, error: _B) -> _B:
+        """Note that a ref is refused, and return the error to be raised."""
+        reason = next(_REASONS[cls] for cls in type(error).__mro__ if cls in _REASONS)
+        if reason == "raw_key":
+            _log.warning("a raw key was given where a ref is needed, in %r", conversation)
+        else:
+            _log.debug("a ref was refused in %r: %s", conversation, reason)
+        self._refuse(Refusal(reason, conversation, error.ref, error.expected))
+        return error
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self.count(refusal.reason)
+        self._tell("refusal", refusal)
+
+    def travelled(
+        self,
+        operation: str,
+        conversation: str,
+        entities: Callable[[], Iterable[str]],
+        *,
+        began: float,
+        minted: int = 0,
+        error: BaseException | None = None,
+    ) -> None:
+        """Note that a round trip is over.
+
+        Args:
+            operation: the method of `Store` that was called.
+            conversation: the id of the conversation that it was about.
+            entities: gives the entity of each ref or key that was asked about; it is called where
+                somebody listens.
+            began: when, by `time.perf_counter()`.
+            minted: how many of them are new.
+            error: what was raised in place of an answer.
+        """
+        seconds = perf_counter() - began
+        self.count("round_trips")
+        self.count("seconds", seconds)
+        self.count("minted", minted)
+        if self._dispatch.round_trip or _log.isEnabledFor(logging.DEBUG):
+            said = None if error is None else type(error).__name__
+            refs = dict(Counter(entities()))
+            self._arrive(RoundTrip(operation, conversation, refs, minted, seconds, said))
+        if isinstance(error, UnknownConversationError):
+            _log.warning(
+                "conversation %r was asked for by an owner who has none such", conversation
+            )
+            self._refuse(Refusal("unknown_conversation", conversation))
+        elif error is not None:
+            self.count("failures")
+
+    def _arrive(self, trip: RoundTrip) -> None:
+        _log.debug(
+            "%s in %r: %d refs, %d new, %.1f ms, %s",
+            trip.operation,
+            trip.conversation,
+            sum(trip.refs.values()),
+            trip.minted,
+            trip.seconds * 1_000,
+            trip.error or "done",
+        )
+        self._tell("round_trip", trip)
+
+    def _tell(self, name: str, happened: RoundTrip | Refusal) -> None:
+        # a copy: another thread may begin to listen
+        listeners: tuple[Callable[[Any], object], ...] = tuple(getattr(self._dispatch, name))
+        for listener in listeners:
+            try:
+                listener(happened)
+            except Exception as error:  # noqa: BLE001  # whatever it is, the work goes on
+                self.count("listener_failures")
+                place = "".join(traceback.format_tb(error.__traceback__)).rstrip()
+                # its text, and that of what the program was handling, may have keys
+                _log.error(
+                    "a listener to %r raised %s; the work goes on\n%s", name, _name(error), place
+                )
+
+
+def _name(error: Exception) -> str:
+    return f"{type(error).__module__}.{type(error).__qualname__}"
+
+
+_NAMES = tuple(field.name for field in fields(Counts))

@@ -1,0 +1,231 @@
+"""One call of a tool: what all verbs need of the session and its conversation."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import ColumnElement, inspect, select
+from sqlalchemy.sql.base import ExecutableOption
+
+from alfred_refs import sqla
+from alfred_refs.conversation.drafts import DraftMap
+from alfred_refs.conversation.entries import Draft
+from alfred_refs.mapping.keys import Key, spells_uuid
+from alfred_refs.mapping.refs import draft_named
+from alfred_refs.session.session import RefSession
+from alfred_refs.tools.answers.label_lookup import Foreign, bounded, foreign_of, labelled
+from alfred_refs.tools.answers.relatives import Relatives
+from alfred_refs.tools.answers.results import Rendering, Room, Shape, without_depth, without_refs
+from alfred_refs.tools.query.filters import Keys
+from alfred_refs.tools.query.statement import ranks_of
+from alfred_refs.tools.tables.hooks import Row
+from alfred_refs.tools.tables.table import ToolColumn, ToolTable
+from alfred_refs.tools.wire.cuts import shallow
+from alfred_refs.tools.wire.texts import told
+
+from .setting import Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a tool.
+
+    Attributes:
+        setting: what all calls of the toolset share.
+        session: that does it.
+        conversation: in which its refs are valid, as the session sees it.
+    """
+
+    setting: Setting
+    session: RefSession
+    conversation: DraftMap
+
+    def resolved(self, wanted: Iterable[tuple[str, str]]) -> Keys:
+        """Return the keys of refs that are needed for entities: at most one round trip.
+
+        Raises:
+            BadRefError: one cannot be used.
+        """
+        distinct = list(dict.fromkeys(wanted))
+        keys = self.conversation.resolve_wanted(distinct)
+        return dict(zip(distinct, keys, strict=True))
+
+    def drafts_named(self, texts: Iterable[str], entity: str) -> dict[str, Draft]:
+        """Return the pending drafts among refs, by their refs: at most one round trip.
+
+        One that is saved is left out: its ref names a row.
+
+        Args:
+            texts: as a model gave them; only those are looked up that have the form of a draft's.
+            entity: what the drafts are to be of.
+
+        Raises:
+            BadRefError: one is not known, discarded, or of another entity.
+        """
+        refs = [text for text in dict.fromkeys(texts) if draft_named(text)]
+        found = self.conversation.read_drafts(refs, entity) if refs else []
+        return {draft.ref: draft for draft in found if draft.state == "pending"}
+
+    def ranks(self, table: ToolTable, column: ToolColumn, values: Sequence[Any]) -> Sequence[int]:
+        """Return which places values have in the order of a column: a statement without table."""
+        statement = ranks_of(getattr(table.model, column.name), values)
+        return self.session.scalars(statement.execution_options(raw_keys=True)).all()
+
+    def refs_of(self, instances: Sequence[Any], table: ToolTable) -> list[str]:
+        """Return the refs of saved rows, minting those that are new: at most one round trip."""
+        if table.own is not None:
+            return [getattr(instance, table.own) for instance in instances]
+        return self.conversation.refer_all(table.entity, [_key_of(i, table) for i in instances])
+
+    def keys_given(self, given: Iterable[Any], table: ToolTable) -> list[Any]:
+        """Return what a hook gave, each once, as a statement of the session takes it.
+
+        Refs and keys do as they are: a row that is not shown needs no ref. But keys that are text
+        would be taken for refs, so they get theirs; the text of a UUID is one.
+        """
+        column = table.keys.identity[0]
+        if column is not None and column.key_type == "uuid":
+            given = [uuid.UUID(each) if _is_uuid(each) else each for each in given]
+        distinct = list(dict.fromkeys(given))
+        if column is None or not column.holds(""):
+            return distinct
+        keys = [each for each in distinct if not isinstance(each, str)]
+        refs = dict(zip(keys, self.conversation.refer_all(table.model, keys), strict=True))
+        return [refs.get(each, each) for each in distinct]
+
+    def writable(self, table: ToolTable) -> list[ColumnElement[bool]]:
+        """Return which rows of a table may be changed: nothing of it if all that are seen may."""
+        owner = self.session.owner
+        return [] if owner is None else [owner.writable(table.model)]
+
+    def read_again(self, instances: Sequence[Any], shape: Shape) -> list[Any]:
+        """Return the rows of instances as the database has them now: one statement."""
+        if not instances:
+            return []
+        model = shape.table.model
+        mapper = inspect(model).mapper
+        keys = [mapper.primary_key_from_instance(instance) for instance in instances]
+        columns = [getattr(model, name) for name in shape.table.identity]
+        statement = (
+            select(model)
+            .where(sqla.among(columns, keys))
+            .options(*shape.loaders(model))
+            # the keys are keys, though some may be text
+            .execution_options(raw_keys=True, populate_existing=True)
+        )
+        found = {sqla.state_of(each).key: each for each in self.session.scalars(statement)}
+        states = [sqla.state_of(instance) for instance in instances]
+        return [found[state.key] for state in states if state.key in found]
+
+    def rendering(
+        self, instances: Sequence[Any], shape: Shape, options: Iterable[ExecutableOption] = ()
+    ) -> Rendering:
+        """Return what makes rows of instances: at most one round trip for all their refs.
+
+        What is shown inside of them is loaded: one statement for each relationship of a level.
+
+        Args:
+            instances: that were just read.
+            shape: what is shown of them.
+            options: with which they were read.
+        """
+        limits = self.setting.limits
+        relatives = Relatives(self.session, limits, options)
+        relatives.load(instances, shape)
+        related = without_refs(instances, shape, relatives.of)
+        found = list(islice(related, 10 * limits.related))
+        pairs = [(table.entity, _key_of(instance, table)) for table, instance in found]
+        refs = self.conversation.refer_pairs(pairs)
+        known = {id(each): ref for (_, each), ref in zip(found, refs, strict=True)}
+
+        def ref_of(instance: Any, of: ToolTable) -> str:
+            known_ref = known.get(id(instance))
+            return self.refs_of([instance], of)[0] if known_ref is None else known_ref
+
+        return Rendering(limits, ref_of, relatives.of)
+
+    def room(self) -> Room:
+        """Return the room that there is for the rows of an answer."""
+        return Room(self.setting.limits.characters)
+
+    def shown_again(
+        self, instances: Sequence[Any], shape: Shape, room: Room
+    ) -> tuple[list[Row], Rendering]:
+        """Return the rows of instances as the database has them now, as far as there is room."""
+        saved = self.read_again(instances, shape)
+        rendering = self.rendering(saved, shape)
+        return rendering.rows(saved, shape, room), rendering
+
+    def finished(
+        self,
+        answer: dict[str, Any],
+        notes: Sequence[str],
+        rendering: Rendering | None = None,
+        foreign: Sequence[Foreign] = (),
+    ) -> dict[str, Any]:
+        """Return an answer with labels, notes, and what was left out of its rows."""
+        mode, tables = self.setting.labels, self.setting.tables
+        shown = [] if rendering is None else rendering.shown
+        few = bounded([*foreign_of(shown, tables), *foreign], self.setting.limits.related)
+        legend = labelled(self.session, list(few), mode)
+        if mode == "legend":
+            answer["labels"] = legend
+        if notes:
+            answer["notes"], _ = shallow(list(notes))
+        if rendering is not None and rendering.cut:
+            answer["cut"] = rendering.cut
+        return answer
+
+    def told(self, value: Any, longest: int | None = None) -> Any:
+        """Return a value as the model is told it: two round trips at most, none without keys.
+
+        Args:
+            value: an answer, with texts as they are stored.
+            longest: characters of a text, if not all of it is to be told.
+        """
+        return told(value, self.conversation, longest)
+
+    def shorten(self, rows: Iterable[Row], shape: Shape, cut: list[str]) -> None:
+        """Leave out what hooks have put too deep into rows, if there are any, in its place.
+
+        Args:
+            rows: of the answer.
+            shape: of the rows.
+            cut: where something was left out; added to.
+        """
+        if self.setting.hooks_of(shape.table):
+            for row in rows:
+                _shorten(row, shape, str(row.get(shape.table.ref_field)), cut)
+
+
+def _shorten(row: Row, shape: Shape, path: str, cut: list[str]) -> None:
+    for name, value in row.items():
+        within, child = f"{path}.{name}", shape.children.get(name)
+        inside = value if isinstance(value, list) else [value]
+        if child is not None and all(isinstance(each, dict) for each in inside):
+            for each in inside:
+                _shorten(each, child, within, cut)
+        else:
+            row[name] = without_depth(value, within, cut)
+
+
+def _is_uuid(given: Any) -> bool:
+    return isinstance(given, str) and spells_uuid(given)
+
+
+def _key_of(instance: Any, table: ToolTable) -> Key:
+    """Return the key of a saved row: a tuple, because its table has several key columns."""
+    return key_in(inspect(table.model).mapper.primary_key_from_instance(instance), table)
+
+
+def key_in(identity: Sequence[Any], table: ToolTable) -> Key:
+    """Return the key of a row, of its primary key as the database has it."""
+    parts = [
+        value if column is None else column.to_key(value)
+        for column, value in zip(table.keys.identity, identity, strict=True)
+    ]
+    return parts[0] if len(parts) == 1 else tuple(parts)

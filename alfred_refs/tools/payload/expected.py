@@ -1,0 +1,77 @@
+"""What a model expects a row to have before it is changed: told from what the row has.
+
+A row that was read for the change and what the model said of it come in; the differences go out.
+Values are compared as the column has them: a moment is the same in every zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from sqlalchemy.orm import undefer
+from sqlalchemy.orm.strategy_options import _AbstractLoad
+
+from alfred_refs import sqla
+from alfred_refs.tools.errors import InvalidArgumentsError
+from alfred_refs.tools.tables.table import ToolColumn, ToolTable
+from alfred_refs.tools.wire.cuts import shallow
+
+Expected = str | Mapping[str, Any] | None
+"""A label, or values by column."""
+
+
+def expected_loaders(table: ToolTable, expect: Expected) -> list[_AbstractLoad]:
+    """Return the loader options that load what rows are expected to have.
+
+    Raises:
+        ToolError: a column is none that a model may use.
+    """
+    if isinstance(expect, Mapping):
+        names = [table.column(name).name for name in expect]
+    else:
+        label = table.keys.label
+        names = (
+            [] if expect is None or label is None or label.attribute is None else [label.attribute]
+        )
+    return [undefer(getattr(table.model, name)) for name in names]
+
+
+def differences(
+    table: ToolTable, instance: Any, expect: Expected
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield what a row has otherwise: the column, what was expected and what there is, as JSON.
+
+    Raises:
+        ToolError: what is expected cannot be told of such rows.
+    """
+    if isinstance(expect, Mapping):
+
+        def value_of(column: ToolColumn) -> Any:
+            return getattr(instance, column.name)
+
+        yield from values_otherwise(table, expect, value_of)
+    elif expect is not None:
+        if table.keys.label is None:
+            raise InvalidArgumentsError(
+                f"rows of {table.name!r} have no label: give values by column", "expect"
+            )
+        loaded = sqla.state_of(instance).dict
+        label = table.keys.label
+        # beside refs in rows, in columns, and beside refs in errors
+        if expect not in (label.line(loaded), label.read(loaded), label.of(loaded)):
+            yield "label", expect, label.line(loaded)
+
+
+def values_otherwise(
+    table: ToolTable,
+    expect: Mapping[str, Any],
+    value_of: Callable[[ToolColumn], Any],
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the columns that have other values than expected, with both as JSON."""
+    for name, given in expect.items():
+        column = table.column(name)
+        expected, (actual, _) = column.accept(given), shallow(value_of(column))
+        shown = column.show(expected), column.show(actual)
+        if expected != actual and shown[0] != shown[1]:
+            yield name, *shown

@@ -1,0 +1,236 @@
+"""From a read to its statement: which rows, in which order, how many.
+
+Checked arguments and what hooks added come in; a `Select` of the class goes out, in refs. One row
+more is asked for than is shown, which tells whether there are more. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Select,
+    String,
+    Text,
+    and_,
+    case,
+    cast,
+    column,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+)
+from sqlalchemy.orm import aliased
+
+from alfred_refs.mapping.keys import Key
+from alfred_refs.tools.errors import (
+    InvalidArgumentsError,
+    InvalidCursorError,
+    InvalidOrderError,
+    ToolError,
+    UnknownColumnError,
+)
+from alfred_refs.tools.tables.hooks import Reading
+from alfred_refs.tools.tables.table import ToolColumn, ToolTable
+
+from .cursors import Cursor, digest_of
+from .filters import Condition, Conditions, comparable, operand
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """In which order rows are read: by columns, then by primary key, so that no two are equal.
+
+    Attributes:
+        columns: the first of the order -> whether the greatest of it comes first; rows without a
+            value come last either way.
+        descending: the same of the key.
+    """
+
+    table: ToolTable
+    columns: Mapping[ToolColumn, bool]
+    descending: bool
+
+    def by(self) -> list[ColumnElement[Any]]:
+        """Return what a statement is ordered by."""
+        model = self.table.model
+        given = [
+            _directed(comparable(getattr(model, column.name)), descending=descending).nulls_last()
+            for column, descending in self.columns.items()
+        ]
+        own = (getattr(model, name) for name in self.table.identity)
+        return [*given, *(_directed(each, descending=self.descending) for each in own)]
+
+    def beyond(self, cursor: Cursor, key: Key) -> Condition:
+        """Return that a row comes after the one where a read stopped.
+
+        Raises:
+            InvalidCursorError: the cursor has not what this order needs.
+        """
+        parts = self.table.parts_of(key)
+        if not parts:
+            raise InvalidCursorError
+        model = self.table.model
+        beyond: Condition = self._after_all(
+            [getattr(model, name) for name in self.table.identity], parts
+        )
+        order = reversed([*self.columns.items()])
+        if cursor.after is None:
+            for column, descending in order:
+                last = self._looked_up(column, parts)
+                attribute = comparable(getattr(model, column.name))
+                beyond = _after_looked_up(attribute, last, beyond, descending=descending)
+            return beyond
+        values = reversed(self._values(cursor.after))
+        for (column, descending), value in zip(order, values, strict=True):
+            attribute = comparable(getattr(model, column.name))
+            beyond = _after(attribute, value, beyond, descending=descending)
+        return beyond
+
+    def place(self, key: Key) -> Select[Any]:
+        """Return a statement of what orders the row where a read stopped, if it is there."""
+        model = self.table.model
+        identity = [getattr(model, name) for name in self.table.identity]
+        parts = self.table.parts_of(key)
+        is_row = (name == part for name, part in zip(identity, parts, strict=True))
+        columns = (getattr(model, column.name) for column in self.columns)
+        return select(literal(1), *columns).select_from(model).where(*is_row)
+
+    def seen(self, values: Iterable[Any]) -> str:
+        """Return a digest of what a row has in the columns of the order."""
+        return digest_of(
+            [column.values.show(each) for column, each in zip(self.columns, values, strict=True)]
+        )
+
+    def _looked_up(self, column: ToolColumn, parts: Sequence[Any]) -> Any:
+        """Return what the last row has in a column now."""
+        row = aliased(self.table.model)
+        identity = (getattr(row, name) for name in self.table.identity)
+        is_row = (name == part for name, part in zip(identity, parts, strict=True))
+        return select(comparable(getattr(row, column.name))).where(*is_row).scalar_subquery()
+
+    def _values(self, after: Sequence[Any]) -> list[Any]:
+        if len(after) != len(self.columns):
+            raise InvalidCursorError
+        try:
+            return [
+                column.accept(value) for column, value in zip(self.columns, after, strict=True)
+            ]
+        except ToolError:
+            raise InvalidCursorError from None
+
+    def _after_all(self, attributes: Sequence[Any], parts: Sequence[Any]) -> Condition:
+        first, *others = attributes
+        value, *rest = parts
+        further: Condition = first < value if self.descending else first > value
+        if not others:
+            return further
+        return or_(further, and_(first == value, self._after_all(others, rest)))
+
+
+def _directed(attribute: Any, *, descending: bool) -> Any:
+    return attribute.desc() if descending else attribute.asc()
+
+
+def _after(attribute: Any, value: Any, rest: Condition, *, descending: bool) -> Condition:
+    if value is None:
+        return and_(attribute.is_(null()), rest)
+    # a boolean by itself has no order to SQLAlchemy
+    last = operand(attribute, literal(value, attribute.type))
+    further = attribute < last if descending else attribute > last
+    return or_(further, attribute.is_(null()), and_(attribute == last, rest))
+
+
+def _after_looked_up(attribute: Any, last: Any, rest: Condition, *, descending: bool) -> Condition:
+    further = attribute < last if descending else attribute > last
+    without = and_(attribute.is_(null()), last.is_not(null()))
+    return or_(further, without, and_(attribute.is_not_distinct_from(last), rest))
+
+
+@dataclass(frozen=True, slots=True)
+class GivenOrder:
+    """The order of keys or refs that a hook gave; decided by the database, as is what is shown."""
+
+    table: ToolTable
+    keys: Sequence[Any]
+
+    def by(self) -> list[ColumnElement[Any]]:
+        """Return what a statement is ordered by."""
+        own = getattr(self.table.model, self.table.own or "")
+        return [case(*((own == key, place) for place, key in enumerate(self.keys)))]
+
+
+def order_of(read: Reading, table: ToolTable) -> Order:
+    """Return the order that a model asked for.
+
+    What comes after a row's own ref orders nothing: no two rows have the same.
+
+    Raises:
+        ToolError: rows cannot be ordered so.
+    """
+    asked, directions = read.arguments.order_by or [], read.arguments.order_dir
+    names = [asked] if isinstance(asked, str) else asked
+    if not isinstance(directions, list):
+        directions = [directions] * max(len(names), 1)
+    elif len(directions) != len(names):
+        raise InvalidArgumentsError("it has not one direction for each of order_by", "order_dir")
+    columns: dict[ToolColumn, bool] = {}
+    for name, direction in zip(names, directions, strict=False):
+        if name == table.own:
+            return Order(table, columns, direction == "desc")
+        columns.setdefault(_orderable(name, table), direction == "desc")
+    return Order(table, columns, directions[-1:] == ["desc"])
+
+
+def _orderable(name: str, table: ToolTable) -> ToolColumn:
+    usable = [each.name for each in table.columns.values() if each.values.ordered]
+    column = table.columns.get(name)
+    if column is None:
+        raise UnknownColumnError(table.name, name, usable)
+    if not column.values.ordered:
+        fact = "holds refs" if column.values.family == "ref" else "has values without an order"
+        raise InvalidOrderError(name, fact, usable)
+    return column
+
+
+def rows_asked_for(read: Reading, table: ToolTable, conditions: Conditions) -> list[Condition]:
+    """Return what rows must meet: filters, or-filters, and what hooks added.
+
+    Raises:
+        ToolError: a filter cannot be decided.
+    """
+    arguments = read.arguments
+    asked = conditions.all_of(arguments.filters, table)
+    if arguments.or_filters:
+        asked.append(or_(*conditions.all_of(arguments.or_filters, table)))
+    if read.or_conditions and asked:
+        asked = [or_(and_(*asked), *read.or_conditions)]
+    return [*asked, *read.conditions]
+
+
+def ranks_of(attribute: Any, values: Sequence[Any]) -> Select[Any]:
+    """Return the statement that gives the place of each value in the order of an attribute."""
+    type_ = attribute.type
+    collation = type_.collation if isinstance(type_, String) else None
+    if collation is not None:
+        type_ = Text()  # a cast cannot name the collation
+    given = (
+        func.unnest(cast(values, ARRAY(type_)))
+        .table_valued(column("value", type_), with_ordinality="position")
+        .render_derived(name="given")
+    )
+    value = given.c.value if collation is None else given.c.value.collate(collation)
+    return select(func.dense_rank().over(order_by=value)).order_by(given.c.position)
+
+
+def statement_of(
+    table: ToolTable, conditions: Sequence[Condition], order: Order | GivenOrder, limit: int
+) -> Select[tuple[Any]]:
+    """Return the statement that reads rows, and one more than the limit."""
+    return select(table.model).where(*conditions).order_by(*order.by()).limit(limit + 1)

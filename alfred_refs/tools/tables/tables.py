@@ -1,0 +1,306 @@
+"""What a model may use: tables, their columns, and the relationships between them.
+
+Mapped classes come in, with what is hidden or not to be written; `ToolTables` go out, by the
+names that models use. What is not listed is refused in the words for what does not exist. Read
+once, when the toolset is made.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from sqlalchemy import Column, Table, inspect
+from sqlalchemy.orm import ColumnProperty, Mapper
+from sqlalchemy.sql.selectable import AliasedReturnsRows
+
+from alfred_refs.errors import SetupError
+from alfred_refs.mapping.column_types import values_of
+from alfred_refs.mapping.entities import Entities
+from alfred_refs.mapping.naming import root_of
+from alfred_refs.owners import Ownership
+from alfred_refs.tools.errors import UnknownTableError
+from alfred_refs.tools.wire.documents import places_in
+
+from .permits import Attributes, Permits, Verb, attribute_of, is_among, linked_with, permits_of
+from .table import ToolColumn, ToolTable
+
+
+class ToolTables:
+    """The tables of one toolset, by name.
+
+    Args:
+        models: mapped classes, or such by the name that models are to use.
+        entities: what is known of the application's tables.
+        read_only: classes that a model may only read, and attributes that it does not write.
+        verbs: by class, what a model may do to rows; all of it where nothing is said.
+        hidden: mapped attributes that a model never sees.
+        ownership: whose rows are whose: the owner's attributes are hidden too.
+
+    Raises:
+        SetupError: two classes have one name, what is listed is no class or attribute of these, or
+            the ownership does not know a class.
+    """
+
+    def __init__(
+        self,
+        models: Iterable[type[Any]] | Mapping[str, type[Any]],
+        entities: Entities,
+        *,
+        read_only: Iterable[Any] = (),
+        verbs: Mapping[type[Any], Iterable[Verb]] | None = None,
+        hidden: Iterable[Any] = (),
+        ownership: Ownership | None = None,
+    ) -> None:
+        self._tables: dict[str, ToolTable] = {}
+        named = _named(models)
+        hidden_names = {attribute_of(each, "hidden") for each in hidden}
+        permits = permits_of([model for _, model in named], read_only, verbs or {})
+        unwritten = {other for each in hidden_names for other in linked_with(*each)}
+        permits = replace(permits, fixed={*permits.fixed, *unwritten})
+        if ownership is not None:
+            hidden_names |= _owners([model for _, model in named], entities, ownership)
+        for name, model in named:
+            if name in self._tables:
+                raise SetupError(
+                    f"classes {self._tables[name].model.__qualname__!r} and "
+                    f"{model.__qualname__!r} are both table {name!r} to a model",
+                    "give models by name: Toolset(models={'guests': Guest, ...})",
+                )
+            self._tables[name] = _table(name, model, entities, permits, hidden_names)
+        self._by_model = {table.model: table for table in self._tables.values()}
+        for table in self._tables.values():
+            _check_locked(table)
+            table.targets.update(self._targets(table, hidden_names))
+            table.kinds.update(self._kinds(table))
+            table.fixed.update(self._linked(table))
+
+    def __iter__(self) -> Any:
+        return iter(self._tables.values())
+
+    @property
+    def names(self) -> list[str]:
+        """What the tables are called."""
+        return list(self._tables)
+
+    @property
+    def entities(self) -> set[str]:
+        """What refs begin with that name rows of listed classes alone.
+
+        Where the class at the root is not listed, a ref of its entity may name a row of any class.
+        """
+        roots = ((each, root_of(inspect(each.model).mapper).class_) for each in self)
+        return {each.entity for each, root in roots if root in self._by_model}
+
+    def named(self, name: str, verb: Verb | None = None) -> ToolTable:
+        """Return the table of a name.
+
+        Args:
+            name: as a model gave it.
+            verb: what is to be done to its rows, beside reading them.
+
+        Raises:
+            UnknownTableError: there is none that a model may use.
+            ReadOnlyTableError: that may not be done.
+        """
+        table = self._tables.get(name)
+        if table is None:
+            raise UnknownTableError(name, self.names)
+        if verb is not None:
+            table.check(verb)
+        return table
+
+    def of_model(self, model: type[Any]) -> ToolTable | None:
+        """Return the table of a class, or of the nearest class it inherits from."""
+        return next((self._by_model[c] for c in model.__mro__ if c in self._by_model), None)
+
+    def of_entity(self, entity: str) -> ToolTable | None:
+        """Return the table whose rows an entity's refs name."""
+        found = (table for table in self if table.entity == entity)
+        return next(found, None)
+
+    def _targets(self, table: ToolTable, hidden: Attributes) -> Mapping[str, ToolTable]:
+        mapper: Mapper[Any] = inspect(table.model).mapper
+        return {
+            relationship.key: target
+            for relationship in mapper.relationships
+            if not is_among(mapper, relationship.key, hidden)
+            and (target := self.of_model(relationship.mapper.class_)) is not None
+        }
+
+    def _linked(self, table: ToolTable) -> set[str]:
+        """Return the relationships by way of a table that is listed: rows are written there."""
+        between = {inspect(each.model).local_table for each in self}
+        mapper: Mapper[Any] = inspect(table.model).mapper
+        return {each.key for each in mapper.relationships if each.secondary in between}
+
+    def _kinds(self, table: ToolTable) -> Mapping[type[Any], ToolTable]:
+        """Return the tables of the classes that a row of a table may be said to be of."""
+        mapper: Mapper[Any] = inspect(table.model).mapper
+        classes = [each.class_ for each in mapper.self_and_descendants]
+        return {each: self._by_model[each] for each in classes if each in self._by_model}
+
+
+def _named(
+    models: Iterable[type[Any]] | Mapping[str, type[Any]],
+) -> list[tuple[str, type[Any]]]:
+    given = models.items() if isinstance(models, Mapping) else ((None, m) for m in models)
+    mapped = ((name, model, _mapper_of(model)) for name, model in given)
+    return [
+        (name or str(cast(Table, mapper.local_table).name), model)
+        for name, model, mapper in mapped
+    ]
+
+
+def _mapper_of(model: Any) -> Mapper[Any]:
+    mapper = inspect(model, raiseerr=False)
+    if not isinstance(mapper, Mapper):
+        raise SetupError(f"models lists {model!r}, which is not mapped", "give mapped classes")
+    return mapper
+
+
+def _owners(
+    models: Iterable[type[Any]], entities: Entities, ownership: Ownership
+) -> set[tuple[Mapper[Any], str]]:
+    """Return the attributes that have the owner, but for keys by which rows are named."""
+    found = set()
+    for model in models:
+        if not ownership.knows(model):
+            raise SetupError(
+                f"class {model.__qualname__!r} is in the toolset and unknown to its owner's rules",
+                "say in the Ownership how its rows are owned, or list it in open=",
+            )
+        name = ownership.attribute(model)
+        keys = entities.of_class(model)
+        if name is not None and (name not in keys.primary or keys.own is None):
+            found.add((inspect(model).mapper, name))
+    return found
+
+
+def _check_locked(table: ToolTable) -> None:
+    """Check that rows which may be changed can be locked: a union of tables cannot be.
+
+    Raises:
+        SetupError: they cannot.
+    """
+    changing = table.verbs & {"update", "delete"}
+    if changing and isinstance(inspect(table.model).mapper.selectable, AliasedReturnsRows):
+        raise SetupError(
+            f"rows of {table.model.__qualname__!r} are read from several tables together, and "
+            "cannot be locked to be changed",
+            "map it by AbstractConcreteBase, or let a model read and create such rows only: "
+            "verbs={...: ['create']}",
+        )
+
+
+def _check_identity(mapper: Mapper[Any]) -> None:
+    """Check that refs can name the rows of a class, as far as the types of its key tell.
+
+    Raises:
+        SetupError: they cannot.
+    """
+    for column in mapper.primary_key:
+        try:
+            kind = column.type.python_type
+        except NotImplementedError:  # the type does not say
+            continue
+        if not issubclass(kind, uuid.UUID | int | str) or kind is bool:
+            raise SetupError(
+                f"rows of {mapper.class_.__qualname__!r} are told apart by {column.key!r}, a "
+                f"{kind.__name__}, and refs name rows by UUIDs, integers and texts",
+                "leave the class out of models, or map it by another primary key",
+            )
+
+
+def _table(
+    name: str,
+    model: type[Any],
+    entities: Entities,
+    permits: Permits,
+    hidden: Attributes,
+) -> ToolTable:
+    mapper: Mapper[Any] = inspect(model).mapper
+    _check_identity(mapper)
+    keys = entities.of_class(model)
+    identity = tuple(mapper.get_property_by_column(column).key for column in mapper.primary_key)
+    attributes = sorted(mapper.column_attrs, key=lambda attribute: attribute.key not in identity)
+    columns = {
+        attribute.key: _column(
+            attribute,
+            mapper,
+            entities,
+            is_identity=attribute.key in identity,
+            is_fixed=is_among(mapper, attribute.key, permits.fixed),
+        )
+        for attribute in attributes
+        if not is_among(mapper, attribute.key, hidden)
+    }
+    label = None if keys.label is None else keys.label.attribute
+    if label is not None and is_among(mapper, label, hidden):
+        raise SetupError(
+            f"hidden lists {label!r} of {model.__qualname__!r}, by which its rows are called "
+            "in answers and errors",
+            "show it, or let the label be another: __ref_label__ or RefPolicy(labels={...})",
+        )
+    names = [each.key for each in mapper.attrs]
+    fixed = {each for each in names if is_among(mapper, each, permits.fixed)}
+    return ToolTable(
+        name,
+        model,
+        keys,
+        columns,
+        identity,
+        entities.name_of(model),
+        permits.verbs_of(model),
+        fixed,
+    )
+
+
+def _column(
+    attribute: ColumnProperty[Any],
+    mapper: Mapper[Any],
+    entities: Entities,
+    *,
+    is_identity: bool,
+    is_fixed: bool,
+) -> ToolColumn:
+    keys = entities.of_class(mapper.class_)
+    column, key = attribute.columns[0], keys.all.get(attribute.key)
+    values = values_of(column.type, key)
+    # what the database or the mapping makes is not for a model to give
+    is_own = is_identity and keys.own is not None
+    takes = not is_own and not is_fixed and _is_given(column, mapper)
+    takes = takes and values.family != "opaque"
+    nullable = not isinstance(column, Column) or bool(column.nullable)
+    return ToolColumn(
+        attribute.key,
+        values,
+        key,
+        shown=values.family != "opaque" and not attribute.deferred,
+        creatable=takes,
+        updatable=takes and not is_identity,
+        required=takes and not nullable and not _is_made(column),
+        nullable=nullable,
+        doc=attribute.doc or (column.comment if isinstance(column, Column) else None),
+        places=places_in(column, entities),
+    )
+
+
+def _is_given(column: Any, mapper: Mapper[Any]) -> bool:
+    """Tell whether a column's values are the application's to give."""
+    if not isinstance(column, Column) or column.computed is not None:
+        return False
+    if column.identity is not None and column.identity.always:
+        return False
+    # what tells the class of a row, or its version
+    return all(column is not each for each in (mapper.polymorphic_on, mapper.version_id_col))
+
+
+def _is_made(column: Any) -> bool:
+    """Tell whether a column has a value though a new row is given none."""
+    made: Sequence[Any] = (column.default, column.server_default, column.identity)
+    return any(each is not None for each in made) or (
+        column.primary_key and column.autoincrement is True
+    )
