@@ -19,7 +19,7 @@ import pytest
 from sqlalchemy import Engine
 
 from alfred_refs import Conversation, GoneRefError, RefRegistry, RefSession, UnknownRefError
-from alfred_refs.conversation.caches import Caches
+from alfred_refs.conversation.cache import Caches
 from alfred_refs.store import Address, Gone, sql_refs as statements
 from alfred_refs.testing import MemoryStore
 from tests.fix_session import TravelLog

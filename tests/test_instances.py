@@ -23,7 +23,7 @@ from alfred_refs import (
     UnknownRefError,
     sqla,
 )
-from alfred_refs.session.instances import loaded
+from alfred_refs.session.instances import tracking
 from alfred_refs.session.instances.attributes import RefAttribute, boundary_of
 from alfred_refs.store.tables import metadata
 from tests.fix_session import TravelLog
@@ -216,7 +216,7 @@ def test_what_is_remembered_of_rows_not_looked_at_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Reading on and on without looking at a key does not fill the memory."""
-    monkeypatch.setattr(loaded, "_FEW", 10)
+    monkeypatch.setattr(tracking, "_FEW", 10)
     session = sessions(conversation=conversation)
     for _ in range(20):
         names = [recipe.name for recipe in session.scalars(select(Recipe))]

@@ -44,7 +44,7 @@ PAIRS = (
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caches of twenty mappings, and few instances remembered before looking who lives."""
     monkeypatch.setattr("alfred_refs.conversation.registry.CAPACITY", CAPACITY)
-    monkeypatch.setattr("alfred_refs.session.instances.loaded._FEW", 10)
+    monkeypatch.setattr("alfred_refs.session.instances.tracking._FEW", 10)
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from alfred_refs.statements.plans import Plans
 from alfred_refs.store import Address, Store
 from alfred_refs.store.telemetry import Telemetry
 
-from .caches import Caches
+from .cache import Caches
 from .drafts import DraftMap
 from .entries import RefEntry
 from .export import to_json

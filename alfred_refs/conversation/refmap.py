@@ -31,8 +31,7 @@ from alfred_refs.statements.plans import Plans
 from alfred_refs.store import NOTED_EVERY, Address, DraftEntry, Entry, Gone, Store
 from alfred_refs.store.telemetry import Telemetry
 
-from .cache import RefCache, Wanted
-from .caches import Caches
+from .cache import Caches, RefCache, Wanted
 from .draft_rows import Rows, StoredRows, settled
 from .suggestions import Suggestions, refusal
 

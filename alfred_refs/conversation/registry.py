@@ -23,7 +23,7 @@ from alfred_refs.store import Address, ConversationInfo, RegistryStats, Store, o
 from alfred_refs.store.instrumented import ObservedStore
 from alfred_refs.store.telemetry import Counts, Observed, Telemetry
 
-from .caches import CAPACITY, Caches
+from .cache import CAPACITY, Caches
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData

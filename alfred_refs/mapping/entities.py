@@ -19,13 +19,8 @@ from sqlalchemy.orm import ColumnProperty, CompositeProperty, Mapper
 from alfred_refs import sqla
 from alfred_refs.errors import KeyColumnError, UntranslatableError
 
-from .foreign_keys import KeyColumns
-from .key_column import KeyColumn, key_type_of
-from .labels import Label, label_of
-from .lineage import Exposure
-from .naming import EntityNames, root_of
-from .policy import KeyType, RefPolicy
-from .references import (
+from .foreign_keys import (
+    KeyColumns,
     is_in_table,
     item_type,
     key_table,
@@ -33,6 +28,11 @@ from .references import (
     primary_key,
     referenced,
 )
+from .key_column import KeyColumn, key_type_of
+from .labels import Label, label_of
+from .lineage import Exposure
+from .naming import EntityNames, root_of
+from .policy import KeyType, RefPolicy
 from .shapes import UNKNOWN, columns_in, unknowns_in
 
 

@@ -47,15 +47,17 @@ from sqlalchemy.types import NullType
 from alfred_refs import sqla
 from alfred_refs.errors import UntranslatableError
 
-from .casts import cast_to, retyped, untranslatable
 from .expressions import (
+    cast_to,
     function_name,
     is_constant,
     is_declared_boolean,
     is_json,
     is_null,
     parts_of,
+    retyped,
     unaliased,
+    untranslatable,
 )
 from .functions import ARRAYS, CHOOSING, JSON_MAKERS, RECORDS, shown_by
 from .key_column import KeyColumn

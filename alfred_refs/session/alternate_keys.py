@@ -22,9 +22,8 @@ from alfred_refs import sqla
 from alfred_refs.conversation.cache import Wanted
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import UntranslatableError
-from alfred_refs.mapping.key_column import AlternateKey, KeyColumn
+from alfred_refs.mapping.key_column import AlternateKey, KeyColumn, keys_in
 from alfred_refs.mapping.keys import EntityKey, Key, token_of
-from alfred_refs.mapping.values import keys_in
 from alfred_refs.statements.rendering import Show, shower
 
 _ROWS = "alfred_refs_rows"  # of a state: attribute → token of a value → primary key of its row

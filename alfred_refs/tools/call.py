@@ -1,9 +1,9 @@
-"""One call of a tool: what all verbs need of the session and its conversation."""
+"""One call of a tool: what all verbs need of the toolset, the session and its conversation."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -14,20 +14,86 @@ from sqlalchemy.sql.base import ExecutableOption
 from alfred_refs import sqla
 from alfred_refs.conversation.drafts import DraftMap
 from alfred_refs.conversation.entries import Draft
+from alfred_refs.errors import SetupError
 from alfred_refs.mapping.keys import Key, spells_uuid
 from alfred_refs.mapping.refs import draft_named
 from alfred_refs.session.session import RefSession
-from alfred_refs.tools.answers.label_lookup import Foreign, bounded, foreign_of, labelled
+from alfred_refs.tools.answers.label_lookup import Foreign, Mode, bounded, foreign_of, labelled
 from alfred_refs.tools.answers.relatives import Relatives
-from alfred_refs.tools.answers.results import Rendering, Room, Shape, without_depth, without_refs
+from alfred_refs.tools.answers.results import (
+    Limits,
+    Rendering,
+    Room,
+    Shape,
+    without_depth,
+    without_refs,
+)
 from alfred_refs.tools.query.filters import Keys
 from alfred_refs.tools.query.statement import ranks_of
-from alfred_refs.tools.tables.hooks import Row
+from alfred_refs.tools.tables.hooks import Hooks, Row
 from alfred_refs.tools.tables.table import ToolColumn, ToolTable
+from alfred_refs.tools.tables.tables import ToolTables
 from alfred_refs.tools.wire.cuts import shallow
 from alfred_refs.tools.wire.texts import told
 
-from .setting import Setting
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all calls of one toolset share.
+
+    Attributes:
+        tables: what a model may use.
+        hooks: what the application adds, by class.
+        labels: where the labels of refs go.
+        deduplicate: by class, what tells new rows of one call apart.
+        limits: how much an answer shows.
+        max_written: how many rows one call may change.
+    """
+
+    tables: ToolTables
+    hooks: Mapping[type[Any], Sequence[Hooks]]
+    labels: Mode
+    deduplicate: Mapping[type[Any], Sequence[str]]
+    limits: Limits
+    max_written: int
+
+    def check(self) -> None:
+        """Check that what is given goes together.
+
+        Raises:
+            SetupError: something is said of a class that no model may use, or cannot be used.
+        """
+        models = {table.model for table in self.tables}
+        for said, classes in (("hooks", self.hooks), ("deduplicate", self.deduplicate)):
+            for other in classes.keys() - models:
+                raise SetupError(
+                    f"{said} lists {other!r}, which is not among the models", "add it to models"
+                )
+        self._check_hooks()
+        for model, names in self.deduplicate.items():
+            for name in names:
+                if name not in inspect(model).mapper.column_attrs:
+                    raise SetupError(
+                        f"deduplicate lists {name!r}, no column of {model.__qualname__!r}",
+                        "name the attributes that new rows are told apart by",
+                    )
+        if self.labels not in ("inline", "legend", "none"):
+            raise SetupError(
+                f"labels is {self.labels!r}", "choose one of 'inline', 'legend', 'none'"
+            )
+
+    def _check_hooks(self) -> None:
+        for model, hooks in self.hooks.items():
+            given: Any = hooks  # whatever it is declared to be
+            if not isinstance(given, Sequence) or not all(isinstance(h, Hooks) for h in given):
+                raise SetupError(
+                    f"the hooks of {model.__qualname__!r} are no list of Hooks",
+                    "give instances of classes that inherit from Hooks, in a list",
+                )
+
+    def hooks_of(self, table: ToolTable) -> Sequence[Hooks]:
+        """Return what the application adds to a table, in order."""
+        return self.hooks.get(table.model, ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from alfred_refs.tools.tables.hooks import Hooks
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.wire.arguments import KINDS, SEMANTIC, TOOLS
 
-from .setting import Setting
+from .call import Setting
 
 Form = Literal["openai", "anthropic", "mcp", "json_schema"]
 

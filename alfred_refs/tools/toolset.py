@@ -45,13 +45,12 @@ from alfred_refs.tools.wire.arguments import Arguments, DbCreate, DbDelete, DbRe
 from alfred_refs.tools.wire.repair import Repair, parsed
 from alfred_refs.tools.wire.validation import validated
 
-from .call import Call
+from .call import Call, Setting
 from .creating import Creator
 from .errors import ToolError
 from .faults import fault_of
 from .reading import Reader
 from .schemas import Form, schemas_of
-from .setting import Setting
 from .transactions import left_as_found, transaction
 from .writing import Writer
 

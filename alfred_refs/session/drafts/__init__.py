@@ -4,8 +4,7 @@ A draft's key is decided before its row is inserted, and the registry is told wh
 committed: see `saving`.
 """
 
-from .building import Builder as Builder, Link as Link
-from .objects import DraftObjects as DraftObjects
+from .objects import Builder as Builder, DraftObjects as DraftObjects, Link as Link
 from .saving import DraftSaving as DraftSaving
 
 __all__ = ["Builder", "DraftObjects", "DraftSaving", "Link"]

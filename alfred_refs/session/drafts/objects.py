@@ -1,26 +1,176 @@
 """Objects of drafts: what `Session.get` gives for the ref of what is not saved.
 
-A draft's ref comes in; an instance of its content goes out, in no session yet, whose key attribute
-has the ref as text. So it knows which draft it is, whatever becomes of its other attributes, and
-adding it saves the draft (`saving`). Nothing is sent to its table.
+>>> recipe = session.get(Recipe, "gen_recipe_1")
+>>> recipe.id, recipe in session
+('gen_recipe_1', False)
+
+The instance belongs to no session yet and has the draft's ref where its key will be, so that
+adding it saves the draft (`saving`). Rows inside the content are new instances; rows that it names
+are loaded where a relationship needs the object. Instances are made by whatever `__init__` their
+classes have: SQLAlchemy's takes all attributes by name, a dataclass's only some.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from inspect import Parameter, signature
 from typing import Any, cast
 
-from sqlalchemy.orm import Session
+from sqlalchemy import inspect
+from sqlalchemy.exc import InvalidRequestError
+from sqlalchemy.orm import Mapper, RelationshipProperty, Session
 
 from alfred_refs import sqla
-from alfred_refs.conversation.draft_fields import class_of, record_of
+from alfred_refs.conversation.draft_fields import Record, class_of, record_of
 from alfred_refs.conversation.entries import Draft
 from alfred_refs.conversation.view import SessionConversation
-from alfred_refs.errors import DraftContentError, DraftRefError, ForeignRowError
+from alfred_refs.errors import DraftContentError, DraftRefError, ForeignRowError, SetupError
 from alfred_refs.mapping.refs import draft_named
 
-from .building import Builder
+
+def instance_of(model: type[Any], record: Mapping[str, Any]) -> Any:
+    """Return a new instance: `__init__` is given what it takes, the rest is set.
+
+    Raises:
+        SetupError: `__init__` needs something that is no attribute of the class.
+    """
+    parameters = signature(model).parameters
+    if any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values()):
+        return model(**record)
+    named = {name: each for name, each in parameters.items() if each.kind in _BY_NAME}
+    given = {name: record[name] for name in named if name in record}
+    needed = [each for name, each in parameters.items() if _is_needed(each) and name not in given]
+    instance = model(**given, **{each.name: _nothing(model, each) for each in needed})
+    for name in record.keys() - given.keys():
+        setattr(instance, name, record[name])
+    return instance
+
+
+_BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+
+
+def _is_needed(parameter: Parameter) -> bool:
+    return parameter.default is Parameter.empty and parameter.kind is not Parameter.VAR_POSITIONAL
+
+
+def _nothing(model: type[Any], parameter: Parameter) -> Any:
+    """Return what stands for no value of an attribute: a default of the database, or null."""
+    mapper = inspect(model).mapper
+    if parameter.kind in _BY_NAME and parameter.name in mapper.attrs:
+        relationship = mapper.relationships.get(parameter.name)
+        is_many = relationship is not None and relationship.uselist
+        return (relationship.collection_class or list)() if is_many else None
+    raise SetupError(
+        f"class {model.__qualname__!r} cannot be made from a record: its __init__ needs "
+        f"{parameter.name!r}, which is no attribute",
+        "give it a default, or list the class in read_only",
+    )
+
+
+Named = Callable[[type[Any], str], Any]
+"""Gives the instance that a ref names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One instance that another was said to be related to.
+
+    Attributes:
+        instance: a new one.
+        name: its relationship.
+        other: what that leads to, new or not.
+        ref: by which the other was named, if it was.
+    """
+
+    instance: Any
+    name: str
+    other: Any
+    ref: str | None
+
+
+class Builder:
+    """Makes instances of records.
+
+    Args:
+        named: gives the rows that are named by their refs.
+
+    Attributes:
+        links: all that was put in so far, as it was said.
+    """
+
+    def __init__(self, named: Named) -> None:
+        self._named = named
+        self.links: list[Link] = []
+        self._made: dict[int, tuple[Record, Any]] = {}  # with the record, or its id is another's
+        self._there: set[tuple[int, str, int]] = set()  # said from either side
+
+    def build(self, record: Record, **more: Any) -> Any:
+        """Return a new instance, without what it is related to.
+
+        Args:
+            record: what it has.
+            more: values by attribute beside those; they stay, whatever `__init__` makes of them.
+        """
+        instance = instance_of(record.model, {**record.values, **more})
+        for name, value in more.items():
+            setattr(instance, name, value)  # an __init__ may make keys of its own
+        self._made[id(record)] = record, instance
+        return instance
+
+    def made_of(self, record: Record) -> Any:
+        """Return the instance that was made of a record, that of a row inside another too."""
+        return self._made[id(record)][1]
+
+    @property
+    def made(self) -> list[tuple[Record, Any]]:
+        """The records that instances were made of, with these."""
+        return [*self._made.values()]
+
+    def relate(self, instance: Any, record: Record) -> None:
+        """Put in what an instance is related to, at any depth.
+
+        Raises:
+            DraftContentError: a row lacks the value by which a collection is to find it.
+        """
+        mapper: Mapper[Any] = inspect(record.model).mapper
+        for name, rows in record.related.items():
+            target = mapper.relationships[name].mapper.class_
+            for row in rows:
+                other = self._related(target, row)
+                ref = row if isinstance(row, str) else None
+                self.links.append(Link(instance, name, other, ref))
+                self._put(instance, mapper.relationships[name], other)
+
+    def _put(self, instance: Any, relationship: RelationshipProperty[Any], other: Any) -> None:
+        """Relate two instances, once: a list of an association would have a row twice."""
+        name = relationship.key
+        if relationship.uselist and (id(instance), name, id(other)) in self._there:
+            return
+        _put(instance, name, other)
+        self._there.add((id(instance), name, id(other)))
+        backs = sqla.reverse_of(relationship)
+        self._there.update((id(other), back, id(instance)) for back in backs)
+
+    def _related(self, target: type[Any], row: Record | str) -> Any:
+        if isinstance(row, str):
+            return self._named(target, row)
+        child = self.build(row)
+        self.relate(child, row)
+        return child
+
+
+def _put(instance: Any, name: str, other: Any) -> None:
+    try:
+        sqla.put_related(instance, name, other)
+    except InvalidRequestError as error:
+        if "is not populated" not in str(error):
+            raise
+        raise DraftContentError(
+            f"a row in field {name!r} of a draft lacks the value that tells it apart there",
+            "give it that value",
+        ) from None
 
 
 class DraftObjects:

@@ -27,10 +27,9 @@ from alfred_refs import sqla
 from alfred_refs.conversation.entries import Draft
 from alfred_refs.conversation.new_keys import check_made, new_keys
 from alfred_refs.errors import CircularDraftsError, DraftTwiceError, SavedDraftError
-from alfred_refs.mapping.key_column import KeyColumn
+from alfred_refs.mapping.key_column import KeyColumn, texts_in
 from alfred_refs.mapping.keys import EntityKey, Key
 from alfred_refs.mapping.refs import draft_named
-from alfred_refs.mapping.values import texts_in
 from alfred_refs.session.alternate_keys import Held
 from alfred_refs.session.instances.boundary import Boundary
 from alfred_refs.session.transactions import Outcome

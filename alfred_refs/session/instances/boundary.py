@@ -19,22 +19,17 @@ from sqlalchemy.orm import InstanceState, Session
 from alfred_refs import sqla
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.conversation.view import SessionConversation
-from alfred_refs.mapping.key_column import KeyColumn
+from alfred_refs.mapping.key_column import KeyColumn, keys_in, texts_in
 from alfred_refs.mapping.keys import EntityKey
 from alfred_refs.mapping.refs import draft_named
-from alfred_refs.mapping.values import keys_in, texts_in
 from alfred_refs.session.alternate_keys import Alternates, Held, forget_reloaded
 from alfred_refs.sqla import Rows
 from alfred_refs.statements.rendering import shower
 
-from .attributes import BOUNDARY, RefAttribute, UuidAttribute, instrument
-from .given import Given, wanted
-from .labelled import Labelled
-from .listing import RefList
-from .loaded import LoadedInstances, states_of
-from .pending import Unresolved, names_of_texts
+from .attributes import BOUNDARY, RefAttribute, RefList, UuidAttribute, instrument
+from .pending import Given, Unresolved, names_of_texts, wanted
 from .pickling import Carried, is_set
-from .tracking import HeldKeys
+from .tracking import HeldKeys, Labelled, LoadedInstances, states_of
 
 State = InstanceState[Any]
 

@@ -14,7 +14,7 @@ from sqlalchemy import JSON, Column, inspect
 
 from alfred_refs.errors import KeyColumnError
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.references import column_named, key_table, primary_key
+from alfred_refs.mapping.foreign_keys import column_named, key_table, primary_key
 
 Places = Mapping[str | None, str]
 """The entity of integers in members of a name; under `None`, of all others."""
