@@ -1,7 +1,6 @@
 """The one door to SQLAlchemy's internals: every private name we lean on is used here only.
 
-Each function says which behaviour it leans on; `tests/test_sqla.py` pins them on both supported
-series.
+Each function says which behaviour it leans on; `tests/sqla` pins them on both supported series.
 """
 
 from .cache_keys import weakly as weakly

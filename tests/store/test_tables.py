@@ -89,7 +89,7 @@ def test_a_table_that_was_renamed_is_told_to_the_registry(engine: Engine) -> Non
     store = PostgresStore(engine)
     old = Address("chat-7", table_of={"recipe": "recipes"}.get)
     store.refer(old, [("recipe", 7)])
-    page = Path(__file__).parents[1].joinpath("docs", "registry.md").read_text("utf-8")
+    page = Path(__file__).parents[2].joinpath("docs", "registry.md").read_text("utf-8")
     [statement] = re.findall(r"^update alfred_refs_counter .*;$", page, re.MULTILINE)
     with engine.begin() as connection:
         connection.exec_driver_sql(statement)

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, text
 
 from alfred_refs import RefRegistry, UnknownConversationError
 from alfred_refs.cli.commands import alfred_refs
-from tests.commands.seed import KEYS, UNUSED, run, seed
+from tests.cli.seed import KEYS, UNUSED, run, seed
 
 pytestmark = [pytest.mark.tables, pytest.mark.once]
 

@@ -16,7 +16,7 @@ from alfred_refs import Ownership, RefSession
 from tests import owned
 from tests.owned import Line, Plan, Recipe, User
 
-PAGE = Path(__file__).parent.parent / "docs" / "owner.md"
+PAGE = Path(__file__).parents[2] / "docs" / "owner.md"
 ANN, BOB = uuid.UUID(int=1), uuid.UUID(int=2)
 
 

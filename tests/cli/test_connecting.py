@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from sqlalchemy import Engine
 
 from alfred_refs.cli.commands import alfred_refs
-from tests.commands import seed
+from tests.cli import seed
 
 pytestmark = pytest.mark.once
 

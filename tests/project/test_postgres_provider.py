@@ -127,7 +127,14 @@ def test_unreachable_url_fails_the_tests(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delenv(BACKEND_VARIABLE, raising=False)
     monkeypatch.setenv(URL_VARIABLE, UNREACHABLE)
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "tests/test_fix_postgres.py", "-p", "no:cacheprovider"],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "tests/project/test_fix_postgres.py",
+            "-p",
+            "no:cacheprovider",
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,

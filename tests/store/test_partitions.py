@@ -21,7 +21,7 @@ from alfred_refs.store.tables import metadata
 from tests.explained import FILL, OF_ALL_CONVERSATIONS, Plan, client, run, statements
 from tests.fix_postgres import connected, database_like
 from tests.partitions import partition, recipe, recipe_of
-from tests.test_migrations import _application
+from tests.store.test_migrations import _application
 
 PLANS = get_args(Plan)
 REVISIONS = [script.revision for script in ScriptDirectory(str(schema.scripts())).walk_revisions()]

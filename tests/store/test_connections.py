@@ -16,7 +16,7 @@ from sqlalchemy.util import greenlet_spawn
 
 from alfred_refs import PostgresStore
 from alfred_refs.store import Address
-from tests.test_store_postgres import (
+from tests.store.test_postgres import (
     by_default,
     connections_beside_one_of,
     cut_others,

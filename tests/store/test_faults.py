@@ -30,7 +30,7 @@ from alfred_refs.store.connections import OwnEngine
 from alfred_refs.store.tables import metadata
 from tests.faults.proxy import proxy_to
 from tests.postgres.server import crashing_server
-from tests.test_store_postgres import in_threads, numbers
+from tests.store.test_postgres import in_threads, numbers
 
 pytestmark = pytest.mark.tables
 

@@ -22,7 +22,7 @@ from alfred_refs import PostgresStore, RefRegistry, RegistryTablesError
 from alfred_refs.mapping.keys import Key
 from alfred_refs.store import Address, NewDraft, migrate as schema
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ALEMBIC = Path(sys.executable).with_name("alembic")
 
 TABLES = [

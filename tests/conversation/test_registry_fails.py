@@ -23,7 +23,7 @@ from tests.fix_asyncio import AsyncSessions
 from tests.fix_postgres import database_like
 from tests.fix_session import TravelLog
 from tests.models import MealPlan, Recipe
-from tests.test_store_faults import FAIL, run
+from tests.store.test_faults import FAIL, run
 
 pytestmark = pytest.mark.tables
 

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from alfred_refs import RefRegistry
-from tests.commands.seed import KEYS, run, seed
+from tests.cli.seed import KEYS, run, seed
 
 pytestmark = [pytest.mark.tables, pytest.mark.once]
 

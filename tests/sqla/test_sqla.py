@@ -76,10 +76,10 @@ from sqlalchemy.util import greenlet_spawn
 
 from alfred_refs import sqla
 from alfred_refs.session.instances.attributes import boundary_of
+from tests.mapping.test_lineage import Opaque
 from tests.models import Base, Cook, Guest, MealPlan, Person, Recipe, devices, recipe_tags
-from tests.test_exposure import Opaque
-from tests.test_keyed import Drawer, Thing
-from tests.test_model_unions import Vehicle
+from tests.session.test_collections import Drawer, Thing
+from tests.statements.test_model_unions import Vehicle
 
 ONE, TWO = uuid.uuid4(), uuid.uuid4()
 

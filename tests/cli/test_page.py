@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from alfred_refs.cli.commands import alfred_refs
 from alfred_refs.store import migrate as schema
-from tests.commands.seed import run, seed
+from tests.cli.seed import run, seed
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 BLOCKS = re.compile(r"```console\n(.*?)```", re.DOTALL)

@@ -1,0 +1,1 @@
+"""Tests of the map of one conversation, and its drafts."""

@@ -1,0 +1,1 @@
+"""Tests of the repository itself: its public names, README, commands and tools."""

@@ -1,0 +1,1 @@
+"""Tests of SQLAlchemy's internals, pinned on both series."""
