@@ -90,9 +90,12 @@ class RefCache:
     def look_up(self, wanted: Iterable[Wanted]) -> tuple[dict[Wanted, Key], list[Wanted]]:
         """Return the keys of those refs that are here, and the other refs."""
         keys, missing = {}, []
+        known = {} if self.forgotten else self._keys
         for want in wanted:
             text, entity = want
-            key = self.key_of(_entity_of(text) if entity is None else entity, text)
+            # as `key_of` does: this is asked for every ref
+            of_entity = known.get(_entity_of(text) if entity is None else entity)
+            key = None if of_entity is None else of_entity.get(text)
             if key is None and text in self._saved:
                 key = self._key_of_saved(text, entity)
             if key is None:

@@ -47,6 +47,7 @@ class RefMap:
         owner: on whose behalf it is held, as text; `None` without one.
         plans: what the application's statements and tables mean.
         schemas: the `schema_translate_map` under which the tables are read.
+        tombstones: which rows this process knows to be gone.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class RefMap:
         self._work_under(schemas)
         self._store = store
         self._caches = caches
+        self.tombstones = caches.gone
         self._telemetry = telemetry
         self._rows: Rows = StoredRows(address, store, plans.entities)
         self._noted_until = monotonic() + NOTED_EVERY.total_seconds()
@@ -252,14 +254,6 @@ class RefMap:
         """
         return list(self._cache.names_of(key).values())
 
-    @property
-    def lost(self) -> tuple[Mapping[Any, str], Mapping[EntityKey, Gone]]:
-        """What this process knows to be gone: live views, empty as long as all rows are there.
-
-        The first has rows that were shown, the second those that an instance may yet show.
-        """
-        return self._caches.gone.refs, self._caches.gone.unshown
-
     def note_gone(
         self,
         pairs: Collection[EntityKey],
@@ -283,7 +277,7 @@ class RefMap:
 
     def note_read(self, pairs: Iterable[EntityKey]) -> None:
         """Note that these keys were read from the database or flushed to it: no round trip."""
-        if any(self.lost):
+        if self.tombstones.refs or self.tombstones.unshown:
             for pair in pairs:
                 self._caches.find(*pair)
 

@@ -119,6 +119,7 @@ class SessionConversation(DraftMap):
         self._work_under(schemas)
         self._outside = self._whole.under(schemas)
         self._caches = self._shared.under(schemas)
+        self.tombstones = self._caches.gone
         self._mine = self._caches.current
         self._is_used = False
 

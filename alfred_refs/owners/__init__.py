@@ -4,7 +4,7 @@
 by a dialect that adds the criteria as it compiles; `flush` and `writes` look at what is written.
 """
 
-from .confinement import ConfinedSession as ConfinedSession, Confinement as Confinement
+from .confinement import Confinement as Confinement
 from .flush import OwnedFlush as OwnedFlush
 from .ownership import Owner as Owner, Ownership as Ownership
 from .writes import (

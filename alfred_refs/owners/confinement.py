@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 from weakref import WeakSet
@@ -23,12 +23,15 @@ from sqlalchemy import Column, Connection, func, select
 from sqlalchemy.orm import InstanceState, Mapper, ORMExecuteState, Session
 
 from alfred_refs import sqla
-from alfred_refs.errors import UnconfinedError
 
 from .belongings import Belonging, as_column_has
 from .ownership import Owner
 
 State = InstanceState[Any]
+
+
+Named = Callable[[Any, Any], str | None]
+"""Returns the ref of the row that a value of a column names, `None` where it is not known."""
 
 
 @dataclass(slots=True)
@@ -70,6 +73,7 @@ class Confinement:
 
     Args:
         owner: on whose behalf the session works.
+        named: returns the ref of the row that a value of a column names, for errors.
 
     Attributes:
         owner: the same.
@@ -77,11 +81,11 @@ class Confinement:
         waiting: what waited for a flush when trusted code began: it is the owner's to write.
     """
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: Owner, named: Named = lambda *_: None) -> None:
         self.owner = owner
         self.ownership = owner.ownership
+        self.named = named
         self.doubtful = False
-        self.named: Callable[[Any, Any], str | None] = lambda *_: None
         self._parameters: Mapping[str, Any] | None = None
         self._connections: list[_Joined] = []
         self._walls: list[_Wall] = []  # the innermost decides
@@ -192,6 +196,33 @@ class Confinement:
         finally:
             self._lifts -= 1
 
+    @contextmanager
+    def executing(
+        self, session: Session, statement: Any, options: Mapping[str, Any]
+    ) -> Iterator[None]:
+        """Confine a statement inside the `with`, unless trusted code is at work."""
+        asks = sqla.asks("unconfined", statement, options)
+        self.doubtful |= asks
+        is_up = not (asks or self.lifted)
+        with self.walls(up=is_up, executes=True):
+            yield
+        if not (is_up or getattr(statement, "is_select", False)):
+            # it may have given rows away
+            self.outlive(session.identity_map.all_states())
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Confine what is flushed inside the `with`, unless trusted code is at work."""
+        return self.walls(up=not self.lifted)
+
+    @contextmanager
+    def trusted(self, session: Session) -> Iterator[None]:
+        """Confine nothing inside the `with`; what waits for a flush is the owner's as before."""
+        if not self.lifted:
+            waits = (*session.new, *session.dirty, *session.deleted)
+            self.waiting.update(map(sqla.state_of, waits))
+        with self.lift():
+            yield
+
     def holds(self, execution: ORMExecuteState) -> bool:
         """Tell whether a statement is to be confined."""
         asks = sqla.asks("unconfined", execution.statement, execution.execution_options)
@@ -199,9 +230,14 @@ class Confinement:
 
     # What is in the identity map
 
-    def sees(self, session: Session, instance: object) -> bool:
-        """Tell whether the owner may read the row of an instance: a query if it is not known."""
-        return not self.hidden(session, [sqla.state_of(instance)], writing=False)
+    def finds(self, session: Session, found: Any) -> bool:
+        """Tell whether what the identity map has is to be found: a query if that is not known.
+
+        An instance is, if the owner may read its row.
+        """
+        if self.lifted or not self.doubtful or not hasattr(found, "_sa_instance_state"):
+            return True
+        return not self.hidden(session, [sqla.state_of(found)], writing=False)
 
     def hidden(self, session: Session, states: Iterable[State], *, writing: bool) -> list[State]:
         """Return those instances whose rows the owner may not read, or may not write.
@@ -296,83 +332,3 @@ class Confinement:
 def attribute_of(mapper: Mapper[Any], column: Any) -> str:
     """Return the name of the attribute that has a column."""
     return mapper.get_property_by_column(column).key
-
-
-class ConfinedSession(sqla.WatchedSession):
-    """A `Session` that keeps to the rows of its owner, if it has one."""
-
-    _confinement: Confinement | None = None
-
-    @contextmanager
-    def unconfined(self) -> Iterator[None]:
-        """Confine nothing to the owner's rows inside the `with`: for trusted application code.
-
-        What is changed inside must be flushed inside. What waits for a flush by then is the
-        owner's as before, whenever it is flushed.
-        """
-        if self._confinement is None:
-            yield
-            return
-        if not self._confinement.lifted:
-            waits = (*self.new, *self.dirty, *self.deleted)
-            self._confinement.waiting.update(map(sqla.state_of, waits))
-        with self._confinement.lift():
-            yield
-
-    def lift_quietly(self) -> AbstractContextManager[None]:
-        """Confine nothing that we look up for ourselves; no instances are loaded by it."""
-        return nullcontext() if self._confinement is None else self._confinement.lift(loads=False)
-
-    def _execute_internal(self, statement: Any, *args: Any, **options: Any) -> Any:
-        confinement = self._confinement
-        if confinement is None:
-            return super()._execute_internal(statement, *args, **options)
-        given = options.get("execution_options") or {}
-        asks = sqla.asks("unconfined", statement, given)
-        confinement.doubtful |= asks
-        is_up = not (asks or confinement.lifted)
-        with confinement.walls(up=is_up, executes=True):
-            result = super()._execute_internal(statement, *args, **options)
-        if not (is_up or getattr(statement, "is_select", False)):
-            # it may have given rows away
-            confinement.outlive(self.identity_map.all_states())
-        return result
-
-    def _flush(self, objects: Any = None) -> None:
-        confinement = self._confinement
-        if confinement is None:
-            super()._flush(objects)
-            return
-        with confinement.walls(up=not confinement.lifted):
-            super()._flush(objects)
-
-    def _bulk_save_mappings(self, *args: Any, **options: Any) -> None:
-        confinement = self._confinement
-        if confinement is None:
-            super()._bulk_save_mappings(*args, **options)
-            return
-        with confinement.walls(up=not confinement.lifted):
-            super()._bulk_save_mappings(*args, **options)
-
-    def connection(self, *args: Any, **options: Any) -> Connection:
-        """See `Session.connection`; not for a session that has an owner.
-
-        Raises:
-            UnconfinedError: what is executed on the connection itself cannot be confined.
-        """
-        if self._confinement is not None and not self._confinement.lifted:
-            raise UnconfinedError("what is executed on session.connection()")
-        return super().connection(*args, **options)
-
-    def _identity_lookup(self, *args: Any, **options: Any) -> Any:
-        confinement = self._confinement
-        if confinement is None:
-            return super()._identity_lookup(*args, **options)
-        found = super()._identity_lookup(*args, **options)
-        if (
-            confinement.lifted
-            or not confinement.doubtful
-            or not hasattr(found, "_sa_instance_state")
-        ):
-            return found
-        return found if confinement.sees(self, found) else None

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from sqlalchemy import Connection, event, select
+from sqlalchemy import Connection, select
 from sqlalchemy.orm import InstanceState, Session
 
 from alfred_refs import sqla
@@ -70,6 +70,9 @@ class Alternates:
     Args:
         conversation: where the rows have refs.
         session: on whose connection they are looked up; without one, none is.
+
+    Attributes:
+        rows: the primary keys that were looked up, by the token of the value, for each `space`.
     """
 
     def __init__(self, conversation: SessionConversation, session: Session | None) -> None:
@@ -77,22 +80,21 @@ class Alternates:
         self._session = None if session is None else weakref.ref(session)
         self._entities = conversation.plans.entities
         self._known: Mapping[str, AlternateKey] = self._entities.alternates
-        self._rows: dict[str, dict[Any, Key]] = {}
+        self.rows: dict[str, dict[Any, Key]] = {}
         self._values: dict[str, dict[Any, Key | None]] = {}
 
     def forget(self) -> None:
         """Forget which value names which row: it may be another from now on."""
-        self._rows, self._values = {}, {}
+        self.rows, self._values = {}, {}
 
-    def begin(self, *, reads: bool) -> None:
-        """Note that a statement begins: any but one that reads may change what values name."""
-        if not reads:
+    def trim(self) -> None:
+        """Forget what was looked up if it is too much: nothing of it need be taken along."""
+        if self.rows and sum(map(len, self.rows.values())) > _MANY:
             self.forget()
 
     def make_room(self) -> bool:
-        """See `Conversation.make_room`; of what was looked up, nothing need be taken along."""
-        if self._rows and sum(map(len, self._rows.values())) > _MANY:
-            self.forget()
+        """See `SessionConversation.make_room`."""
+        self.trim()
         return self._conversation.make_room()
 
     def at(self, bind_arguments: Mapping[str, Any]) -> Alternates:
@@ -123,7 +125,7 @@ class Alternates:
         by = self._known.get(space)
         if by is None:
             return self._conversation.refs_of(space)
-        rows = self._rows.setdefault(space, {})
+        rows = self.rows.setdefault(space, {})
         return AlternateRefs(by, rows, self._conversation.refs_of(by.rows.entity))
 
     def refs_met(self, key: Key) -> Collection[str]:
@@ -170,7 +172,7 @@ class Alternates:
         for (state, name, *_), pairs in new:
             kept = _kept(state).setdefault(name, {})
             for space, key in pairs:
-                row = self._rows.get(space, {}).get(token_of(key))
+                row = self.rows.get(space, {}).get(token_of(key))
                 if row is not None or self._session is None:
                     # `None`: looked up later, it might be found in the wrong place
                     kept[token_of(key)] = row
@@ -201,7 +203,7 @@ class Alternates:
         by = self._known.get(space)
         if by is None:
             return space, key
-        row = self._rows.get(space, {}).get(token_of(key))
+        row = self.rows.get(space, {}).get(token_of(key))
         return None if row is None else (by.rows.entity, row)
 
     def _key(self, text: str, space: str | None, key: Key) -> Key:
@@ -221,7 +223,7 @@ class Alternates:
 
     def _look_up(self, pairs: Iterable[EntityKey]) -> None:
         """Look up the rows of values that are not known in this transaction."""
-        for by, keys in self._new(pairs, self._rows):
+        for by, keys in self._new(pairs, self.rows):
             values = [by.values.from_key(key) for key in keys]
             self._ask(by, by.column, values)
 
@@ -263,7 +265,7 @@ class Alternates:
         self._values.setdefault(by.space, {})[token_of(row)] = key
         if key is None:
             return
-        if self._rows.setdefault(by.space, {}).setdefault(token_of(key), row) != row:
+        if self.rows.setdefault(by.space, {}).setdefault(token_of(key), row) != row:
             raise UntranslatableError(
                 f"{by.column} has one value for several rows, and should be unique", _ASK_RAW
             )
@@ -301,19 +303,16 @@ class _Remembered:
         return self._conversation.refs_met(key)
 
 
-def forget_reloaded(class_: type[Any]) -> None:
-    """Have instances of a class forget which rows their alternate keys name, once loaded anew."""
-    if not event.contains(class_, "refresh", _refreshed):
-        event.listen(class_, "refresh", _refreshed, raw=True)
+def forget_rows(state: State, names: Iterable[str] | None) -> None:
+    """Have an instance forget which rows its alternate keys name: it is loaded anew.
 
-
-def _refreshed(state: State, _: object, names: Iterable[str] | None) -> None:
+    Args:
+        state: of the instance.
+        names: of the attributes that are loaded; `None` for all.
+    """
     kept = _kept(state)
     for name in list(kept) if names is None else list(names):
         kept.pop(name, None)
-    wait = getattr(getattr(state, "alfred_refs", None), "wait_for_rows", None)
-    if wait is not None:
-        wait(state)
 
 
 def _kept(state: State) -> dict[str, dict[Any, Key | None]]:

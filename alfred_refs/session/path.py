@@ -1,64 +1,122 @@
-"""The refs that one execution brings become keys: at most one round trip.
+"""A statement on its way through a session: prepared, executed, finished.
 
-An execution comes in with its statement's plan and leaves with keys in the statement and in its
-parameters; what the refs named goes out. Where a ref cannot be used, nothing has been changed.
+    prepare   refs in the statement and in its parameters become keys: at most one round trip
+    execute   is SQLAlchemy's, on keys alone
+    finish    keys in its rows, and in what else it tells, are shown as refs
+
+`plans` says where refs go into statements of one shape and where they come out, `criteria` puts
+keys into one, `rows` puts refs into its rows.
+Where a ref cannot be used, nothing has been changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
-from sqlalchemy import BindParameter, ClauseElement, update
+from sqlalchemy import BindParameter, ClauseElement, Result, update
 from sqlalchemy.orm import InstanceState, ORMExecuteState
 
 from alfred_refs import sqla
-from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.mapping.key_column import KeyColumn
+from alfred_refs.mapping.keys import EntityKey, Key
 from alfred_refs.mapping.refs import DRAFT
-from alfred_refs.session.instances.boundary import Boundary, holds_key
-from alfred_refs.statements import criteria
-from alfred_refs.statements.criteria import Single
+from alfred_refs.statements import criteria, origins, rows, write_results
+from alfred_refs.statements.assignments import check_loaded
 from alfred_refs.statements.plans import Plan
 from alfred_refs.statements.targets import Slot, swapped, takes_keys
 
 from .alternate_keys import Alternates
+from .instances.boundary import Boundary, holds_key
+from .missing_rows import Fates, Identity
+from .translation import Translation
 
 Named = Iterable[tuple[KeyColumn, Any]]
 """The keys that the refs in a statement name, each with the column that it meets."""
 
 
-def put_keys(
-    execution: ORMExecuteState, plan: Plan, values: Sequence[Any], boundary: Boundary
-) -> Named:
-    """Put keys in place of the refs of one execution, and return them.
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A statement with keys in place of its refs, and what is to be done with what it answers.
+
+    Attributes:
+        plan: where refs come out.
+        values: the statement's parameters as they were given.
+        named: the keys that its refs name.
+    """
+
+    plan: Plan
+    values: Sequence[BindParameter[Any]]
+    named: Named
+
+
+def prepare(execution: ORMExecuteState, translation: Translation) -> Prepared | None:
+    """Put keys in place of the refs of one execution.
+
+    Returns:
+        what `finish` needs; `None` if nothing is to be done once it is executed.
 
     Raises:
         BadRefError: a ref cannot be used.
+        UntranslatableError: the statement would show keys in a way that cannot be rewritten.
     """
+    boundary = translation.boundary
+    execution.statement, plan, values = boundary.conversation.plans.of(execution.statement)
     named = None
-    if plan.single is not None:
-        named = _put_one(execution, plan.single, values, boundary.conversation)
-    return _put_all(execution, plan, values, boundary) if named is None else named
+    if plan.single is not None and not execution.parameters:
+        named = _put_one(execution, plan.single, values, boundary)
+    if named is None:
+        named = _put_all(execution, plan, values, boundary)
+    if named and not execution.is_insert:
+        translation.sought = partial(_look_for, execution, named, translation)
+    is_write = execution.is_insert or execution.is_update or execution.is_delete
+    # a sequence or DDL loads no instances
+    loads = execution.is_select or isinstance(execution.statement, ClauseElement)
+    is_awaited = is_write or (boundary.looks_ahead and loads)
+    if plan.answers or is_awaited or (named and execution.parameters):
+        return Prepared(plan, values, named)
+    return None
+
+
+def finish(
+    execution: ORMExecuteState, result: Result[Any], prepared: Prepared, translation: Translation
+) -> Result[Any]:
+    """Return the result of an execution with refs in place of keys, whoever reads it and when."""
+    if not execution.is_select:
+        _wrote(execution, result, prepared.named, translation)
+    return met(execution, _shown(execution, result, prepared, translation.boundary), translation)
+
+
+def met(execution: ORMExecuteState, result: Result[Any], translation: Translation) -> Result[Any]:
+    """Have the keys of a result minted as its rows are fetched, if the session wants that."""
+    boundary = translation.boundary
+    if not boundary.looks_ahead or not sqla.yields_chunks(result):
+        return result
+    now = bool(execution.execution_options.get("prebuffer_rows"))
+    look = partial(boundary.met, alternates=_alternates_of(execution, boundary))
+    return sqla.rewrite_rows(result, look, now=now)
+
+
+# Refs in
 
 
 def _put_one(
-    execution: ORMExecuteState,
-    single: Single,
-    values: Sequence[Any],
-    conversation: SessionConversation,
+    execution: ORMExecuteState, single: criteria.Single, values: Sequence[Any], boundary: Boundary
 ) -> Named | None:
     """Put a key in place of the only ref, the common way; `None` if there is more to look at."""
     statement = execution.statement
-    text = None if execution.parameters else single.text_in(statement, values)
+    text = single.text_in(statement, values)
     if text is None:
         return None
     if text.startswith(DRAFT):
         _flush(execution)
-    [key] = conversation.resolve_wanted([(text, single.column.entity)])
-    value = single.column.from_key(key)
-    execution.statement = single.with_key(statement, values, value)
-    return [(single.column, value)]
+    column = single.column
+    [key] = boundary.conversation.resolve_wanted([(text, column.entity)])
+    value = column.from_key(key)
+    execution.statement = sqla.with_values_in_where(statement, {values[single.place].key: value})
+    return [(column, value)]
 
 
 def _put_all(
@@ -76,7 +134,7 @@ def _put_all(
         return ()
     if any(column.by or text.startswith(DRAFT) for text, column in texts):
         _flush(execution)
-    keys = _Keys(alternates_of(execution, boundary))
+    keys = _Keys(_alternates_of(execution, boundary))
     keys.resolve(texts)
     in_where = plan.in_where and all(map(takes_keys, late.values()))
     execution.statement, execution.parameters = criteria.with_keys(
@@ -171,6 +229,108 @@ def _flush(execution: ORMExecuteState) -> None:
         sqla.autoflush(execution.session)
 
 
-def alternates_of(execution: ORMExecuteState, boundary: Boundary) -> Alternates:
+def _alternates_of(execution: ORMExecuteState, boundary: Boundary) -> Alternates:
     """Return the conversation in which a statement's alternate keys are keys like others."""
     return boundary.alternates.at(execution.bind_arguments)
+
+
+# Refs out
+
+
+def _shown(
+    execution: ORMExecuteState, result: Result[Any], prepared: Prepared, boundary: Boundary
+) -> Result[Any]:
+    """Return a result that shows refs in place of keys."""
+    plan, entities = prepared.plan, boundary.conversation.plans.entities
+    if plan.by_text:
+        origins.check_filled_by_text(result, execution.statement, entities)
+        keys = {*plan.outputs.columns, *plan.outputs.made}
+        look = partial(check_loaded, keys=keys, entities=entities)
+        result = sqla.rewrite_rows(result, partial(map, look))
+    if not plan.outputs or not getattr(result, "returns_rows", True):
+        return result
+    alternates = _alternates_of(execution, boundary)
+    outputs = plan.outputs.named(prepared.values)
+    if outputs.unknown:
+        outputs = origins.traced(outputs, result, entities)
+    read = Reading(
+        alternates,
+        {column.space for column in outputs.key_columns() if not column.array},
+        partial(boundary.new_keys, alternates) if boundary.eager else tuple,
+    )
+    rewrite = partial(rows.with_refs, outputs=outputs, conversation=read)
+    return sqla.rewrite_rows(result, partial(map, rewrite))
+
+
+def _wrote(
+    execution: ORMExecuteState, result: Result[Any], named: Named, translation: Translation
+) -> None:
+    """Cover what a write tells beside its rows, and note which rows it deleted."""
+    boundary = translation.boundary
+    boundary.alternates.forget()
+    entities = boundary.conversation.plans.entities
+    read = Reading(_alternates_of(execution, boundary), ())
+    write_results.cover(result, execution.statement, entities, read, now=boundary.eager)
+    cursor = sqla.cursor_result_of(result)
+    if named and execution.is_delete and (cursor is None or cursor.rowcount):
+        _note_deleted(execution, named, translation)
+
+
+def _note_deleted(execution: ORMExecuteState, named: Named, translation: Translation) -> None:
+    """Note which of the rows that a DELETE names by their refs are gone: one more statement.
+
+    Other criteria may have spared some, and a row that was not found may be hidden.
+    """
+    primary = list(cast(Any, execution.statement).table.primary_key)
+    names = [str(column) for column in primary]
+    pairs = [(column, value) for column, value in named if [column.name] == names]
+    if not pairs:
+        return
+    identity = Identity(primary, [pairs[0][0]])
+    fates = Fates(execution.session, translation.conversation, execution.bind_arguments)
+    gone = fates.deleted(identity, {column.to_key(value) for column, value in pairs})
+    values = [value for key in gone for value in identity.values_of(key)]
+    translation.transactions.deleted_rows(primary[0], values)
+
+
+def _look_for(execution: ORMExecuteState, named: Named, translation: Translation) -> None:
+    """Look whether the rows are there that a statement names by their refs: it has found none.
+
+    Raises:
+        GoneRefError: one is not.
+    """
+    fates = Fates(execution.session, translation.conversation, execution.bind_arguments)
+    fates.check_named(named)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A conversation as the rows of one result see it: a key that stands in a row is there.
+
+    Attributes:
+        conversation: where the keys have refs.
+        entities: those whose keys are read from columns of their own. An element of an array may
+            outlive its row, as no foreign key guards it.
+        also: gives keys that are met together with those of the rows, before them.
+    """
+
+    conversation: Alternates
+    entities: Collection[str]
+    also: Callable[[], Collection[EntityKey]] = tuple
+
+    def make_room(self) -> bool:
+        """See `SessionConversation.make_room`."""
+        return self.conversation.make_room()
+
+    def meet(self, pairs: Collection[EntityKey]) -> None:
+        """Make sure that all these keys have refs; rows that were gone are back."""
+        self.conversation.note_read(pair for pair in pairs if pair[0] in self.entities)
+        self.conversation.meet([*self.also(), *pairs])
+
+    def refs_of(self, entity: str) -> Mapping[Any, str]:
+        """See `Conversation.refs_of`."""
+        return self.conversation.refs_of(entity)
+
+    def refs_met(self, key: Key) -> Collection[str]:
+        """See `Conversation.refs_met`."""
+        return self.conversation.refs_met(key)

@@ -20,35 +20,29 @@ server tells its column.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import ClauseElement, Column, Result, event, inspect
-from sqlalchemy.orm import InstanceState, ORMExecuteState, Session
+from sqlalchemy import Connection, event, inspect
+from sqlalchemy.orm import InstanceState, Session
 
 from alfred_refs import sqla
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.conversation.registry import RefRegistry
 from alfred_refs.conversation.view import SessionConversation
-from alfred_refs.errors import OwnershipError, SetupError
-from alfred_refs.mapping.naming import root_of
-from alfred_refs.owners import OwnedFlush, Owner, confine_write, confined_records
-from alfred_refs.session.instances.boundary import Boundary
-from alfred_refs.statements import origins, rows, write_results as written
-from alfred_refs.statements.assignments import check_loaded
-from alfred_refs.statements.plans import Plan
+from alfred_refs.errors import OwnershipError, SetupError, UnconfinedError
+from alfred_refs.owners import Confinement, OwnedFlush, Owner, confined_records
 
-from .events import InterpretedSession, Interpreter
-from .missing_rows import Fates, Identity
-from .path import Named, alternates_of, put_keys, put_keys_in_assigned
-from .transactions import reading
+from .events import TranslatedSession, confine
+from .instances.boundary import Boundary
+from .translation import Translation
+from .visible_refs import Offered
 
 T = TypeVar("T")
 
 
-class RefSession(InterpretedSession):
+class RefSession(TranslatedSession):
     """A `Session` in which a language model's refs stand for keys.
 
     Args:
@@ -90,15 +84,32 @@ class RefSession(InterpretedSession):
             held_for = None if owner is None else str(owner.value)
             conversation = registry.conversation(conversation, owner=held_for)
         self._conversation = conversation
-        self._interpret(conversation)
+        if conversation is not None:
+            self._translation = Translation(conversation, self)
+            self._translation.watch_identities(self)
         if owner is not None:
             self._confine(owner)
-            # after `translate`; of this session only, because each listener costs each statement
-            event.listen(self, "do_orm_execute", confine)
+
+    def _confine(self, owner: Owner) -> None:
+        translation = self._translation
+        if translation is None:
+            self._confinement = Confinement(owner)
+        else:
+            held_for = translation.conversation.owner
+            if held_for != str(owner.value):
+                whose = "nobody in particular" if held_for is None else "another owner"
+                raise OwnershipError(
+                    f"the conversation of a session that has an owner is held for {whose}",
+                    "give its id and registry=..., which holds it for that owner, or open it with "
+                    "registry.conversation(id, owner=...)",
+                )
+            self._confinement = Confinement(owner, translation.named)
+            translation.conversation.offers = Offered(self, self._confinement)
+        event.listen(self, "do_orm_execute", confine)
 
     @property
     def _boundary(self) -> Boundary | None:
-        return None if self._interpreter is None else self._interpreter.boundary
+        return None if self._translation is None else self._translation.boundary
 
     @property
     def conversation(self) -> Conversation | None:
@@ -112,7 +123,7 @@ class RefSession(InterpretedSession):
         The refs of drafts that its transaction has saved name their rows here, and nowhere else
         before it is committed.
         """
-        return None if self._boundary is None else self._boundary.conversation
+        return None if self._translation is None else self._translation.conversation
 
     @property
     def owner(self) -> Owner | None:
@@ -130,24 +141,53 @@ class RefSession(InterpretedSession):
     @mint_when_fetched.setter
     def mint_when_fetched(self, eager: bool) -> None:
         if self._boundary is not None:
-            self._boundary.eager = eager
+            self._boundary.mint_when_fetched(eager)
 
     @contextmanager
     def raw_keys(self) -> Iterator[None]:
         """Show and accept keys as they are inside the `with`: for trusted application code."""
-        interpreter = self._interpreter
-        if interpreter is None:
+        translation = self._translation
+        if translation is None:
             yield
             return
-        boundary = interpreter.boundary
-        before, boundary.raw = boundary.raw, True
+        before = translation.boundary.raw
+        translation.boundary.show_keys(True)
         try:
             yield
         finally:
-            boundary.raw = before
+            translation.boundary.show_keys(before)
             if not before:
                 # SQLAlchemy tells the error of a flush again, to whoever goes on without rollback
-                sqla.replace_flush_error(self, interpreter.failures.retold)
+                sqla.replace_flush_error(self, translation.failures.retold)
+
+    @contextmanager
+    def unconfined(self) -> Iterator[None]:
+        """Confine nothing to the owner's rows inside the `with`: for trusted application code.
+
+        What is changed inside must be flushed inside. What waits for a flush by then is the
+        owner's as before, whenever it is flushed.
+        """
+        if self._confinement is None:
+            yield
+            return
+        with self._confinement.trusted(self):
+            yield
+
+    def connection(self, *args: Any, **options: Any) -> Connection:
+        """See `Session.connection`; not for a session that has an owner.
+
+        Raises:
+            UnconfinedError: what is executed on the connection itself cannot be confined.
+        """
+        if self._confinement is not None and not self._confinement.lifted:
+            raise UnconfinedError("what is executed on session.connection()")
+        return super().connection(*args, **options)
+
+    def expunge_all(self) -> None:
+        """See `Session.expunge_all`."""
+        super().expunge_all()
+        if self._translation is not None:
+            self._translation.watch_identities(self)
 
     def hide_keys(self, error: Exception) -> None:
         """Put refs in place of keys in an exception, and in all that hangs on it.
@@ -158,57 +198,13 @@ class RefSession(InterpretedSession):
         >>> str(error)
         'no stock for recipe_1'
         """
-        if self._interpreter is not None:
-            self._interpreter.failures.hide(error)
+        if self._translation is not None:
+            self._translation.hide(error)
 
     if TYPE_CHECKING:
 
         def get(self, entity: Any, ident: Any, **options: Any) -> Any:
             """See `Session.get`: for a type checker, key attributes are those of the mapping."""
-
-    def _identify(self, entity: Any, identity: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Have refs in an identity stand for keys; that of a draft gives an object of its content.
-
-        The object is in no session yet: adding it saves the draft. Until then it is the same
-        object each time, as long as the program keeps it and nobody edits the draft.
-
-        Raises:
-            BadRefError: a ref in the identity cannot be used.
-            DraftContentError: a draft is of another class, or what it has does not fit any more.
-        """
-        mapper = getattr(inspect(entity, raiseerr=False), "mapper", None)
-        asked = {**getattr(self, "execution_options", {}), **options.get("execution_options", {})}
-        if self._interpreter is None or mapper is None or asked.get("raw_keys"):
-            return None, identity
-        boundary = self._interpreter.boundary
-        if boundary.raw:
-            return None, identity
-        made = self._interpreter.objects.get(mapper.class_, identity, options)
-        if made is not None:
-            return made, identity
-        keys = boundary.identity(mapper.class_, identity)
-        given = options.get("options")
-        boundary.conversation.plans.check(given if isinstance(given, Iterable) else ())
-        return None, keys
-
-    def _missed(self, entity: Any, given: Any, identity: Any, options: Mapping[str, Any]) -> None:
-        """Look whether the row of a ref is there, of which nothing was found.
-
-        Raises:
-            GoneRefError: it is not.
-        """
-        named, values = _parts_of(given), _parts_of(identity)
-        if given is identity or len(named) != 1 or not isinstance(named[0], str):
-            return
-        conversation = cast(Boundary, self._boundary).conversation
-        entities = conversation.plans.entities
-        mapper = root_of(inspect(entity).mapper)
-        keys = entities.of_class(mapper.class_)
-        if keys.own is None and len(values) == 1:  # the key of another entity's row
-            return
-        primary = Identity(cast("Sequence[Column[Any]]", mapper.primary_key), keys.identity)
-        fates = Fates(self, conversation, options.get("bind_arguments"))
-        fates.check(entities.name_of(mapper.class_), primary, {named[0]: primary.key_of(values)})
 
     def enable_relationship_loading(self, obj: object) -> None:
         """See `Session.enable_relationship_loading`; foreign keys of the object may be refs.
@@ -243,21 +239,21 @@ class RefSession(InterpretedSession):
 
     def _merging(self, instances: Iterable[object]) -> AbstractContextManager[None]:
         """Have key attributes of instances, and of what they lead to, hold keys meanwhile."""
-        interpreter = self._interpreter
-        if interpreter is None or interpreter.boundary.raw:
+        translation = self._translation
+        if translation is None or translation.boundary.raw:
             return nullcontext()
         found = (inspect(instance, raiseerr=False) for instance in instances)
         states = [state for state in found if isinstance(state, InstanceState)]
         cascaded = (s.mapper.cascade_iterator("merge", s) for s in states)
         every = dict.fromkeys([*states, *(each[2] for some in cascaded for each in some)])
-        return self._merging_keys(interpreter, every)
+        return self._merging_keys(translation, every)
 
     @contextmanager
     def _merging_keys(
-        self, interpreter: Interpreter, states: Iterable[InstanceState[Any]]
+        self, translation: Translation, states: Iterable[InstanceState[Any]]
     ) -> Iterator[None]:
-        lent = interpreter.boundary.lent_keys(states)
-        with interpreter.failures.hidden(), lent, self.raw_keys():
+        lent = translation.boundary.lent_keys(states)
+        with translation.failures.hidden(), lent, self.raw_keys():
             yield
 
     def bulk_save_objects(self, objects: Iterable[object], *args: Any, **options: Any) -> None:
@@ -296,160 +292,3 @@ class RefSession(InterpretedSession):
         if self._confinement is not None and not self._confinement.lifted:
             given = confined_records(self._confinement, self, mapped, given, new=new)
         return given
-
-
-@event.listens_for(RefSession, "before_flush")
-def translate_assigned(session: RefSession, *_: object) -> None:
-    """Put keys in place of the refs in SQL expressions that are assigned to attributes."""
-    boundary = session._boundary
-    if boundary is not None and not boundary.raw:
-        put_keys_in_assigned(map(sqla.state_of, (*session.new, *session.dirty)), boundary)
-
-
-@event.listens_for(RefSession, "do_orm_execute")
-def translate(execution: ORMExecuteState) -> Result[Any] | None:
-    """Execute a statement with keys in place of its refs, and return rows with refs for keys."""
-    session = cast(RefSession, execution.session)
-    if session._interpreter is None:
-        return None
-    boundary = session._interpreter.boundary
-    if session._interpreter.outcome.must_watch():
-        session._watch_rows()
-    boundary.alternates.begin(reads=execution.is_select)
-    boundary.make_room()
-    session._interpreter.failures.check_schemas()
-    if "schema_translate_map" in execution.execution_options:  # else the connection says
-        boundary.check_schemas(execution.execution_options)
-    if _is_raw(execution):
-        sqla.load_whole(execution)
-        return _met(execution, sqla.invoked(execution)) if boundary.looks_ahead else None
-    execution.statement, plan, values = boundary.conversation.plans.of(execution.statement)
-    named = put_keys(execution, plan, values, boundary)
-    if named and not execution.is_insert:
-        boundary.sought = partial(_look_for, execution, named)
-    is_looked_at = plan.outputs or plan.by_text or _is_watched(execution)
-    if not (is_looked_at or (named and execution.parameters)):
-        return None
-    result = sqla.invoked(execution)
-    if not execution.is_select:
-        _wrote(execution, result, named)
-    return _met(execution, _shown(execution, result, plan, values))
-
-
-def _look_for(execution: ORMExecuteState, named: Named) -> None:
-    """Look whether the rows are there that a statement names by their refs: it has found none.
-
-    Raises:
-        GoneRefError: one is not.
-    """
-    conversation = _interpreter(execution).boundary.conversation
-    Fates(execution.session, conversation, execution.bind_arguments).check_named(named)
-
-
-def _shown(
-    execution: ORMExecuteState, result: Result[Any], plan: Plan, values: Sequence[Any]
-) -> Result[Any]:
-    """Return a result that shows refs in place of keys."""
-    boundary = _interpreter(execution).boundary
-    entities = boundary.conversation.plans.entities
-    if plan.by_text:
-        origins.check_filled_by_text(result, execution.statement, entities)
-        keys = {*plan.outputs.columns, *plan.outputs.made}
-        look = partial(check_loaded, keys=keys, entities=entities)
-        result = sqla.rewrite_rows(result, partial(map, look))
-    if not plan.outputs or not getattr(result, "returns_rows", True):
-        return result
-    alternates = alternates_of(execution, boundary)
-    also = partial(boundary.new_keys, alternates) if boundary.eager else tuple
-    outputs = plan.outputs.named(values)
-    if outputs.unknown:
-        outputs = origins.traced(outputs, result, entities)
-    seen = reading(alternates, outputs.key_columns(), also)
-    rewrite = partial(rows.with_refs, outputs=outputs, conversation=seen)
-    return sqla.rewrite_rows(result, partial(map, rewrite))
-
-
-def confine(execution: ORMExecuteState) -> Result[Any] | None:
-    """Have what is written keep to the owner, once its refs are keys.
-
-    Which rows a statement reaches is seen to as it is compiled.
-    """
-    confinement = cast(RefSession, execution.session)._confinement
-    if confinement is None or execution.is_select or not confinement.holds(execution):
-        return None
-    given = execution.parameters
-    confine_write(confinement, execution)
-    # other parameters are heeded by SQLAlchemy 2.1 alone
-    return None if execution.parameters is given else sqla.invoked(execution)
-
-
-def _parts_of(ident: Any) -> list[Any]:
-    """Return the parts of an identity as `Session.get` takes it."""
-    if isinstance(ident, Mapping):
-        return [*ident.values()]
-    is_whole = isinstance(ident, str) or not isinstance(ident, Sequence)
-    return [ident] if is_whole else [*ident]
-
-
-def _interpreter(execution: ORMExecuteState) -> Interpreter:
-    """Return what interprets for the session of an execution, which is in a conversation."""
-    return cast(Interpreter, cast(RefSession, execution.session)._interpreter)
-
-
-def _is_watched(execution: ORMExecuteState) -> bool:
-    """Tell whether something is to be done once a statement is executed, whatever it returns."""
-    boundary = _interpreter(execution).boundary
-    if execution.is_select:  # the common way
-        return boundary.looks_ahead
-    is_write = execution.is_insert or execution.is_update or execution.is_delete
-    # a sequence or DDL loads no instances
-    return is_write or (boundary.looks_ahead and isinstance(execution.statement, ClauseElement))
-
-
-def _wrote(execution: ORMExecuteState, result: Result[Any], named: Named) -> None:
-    """Cover what a write tells beside its rows, and note which rows it deleted."""
-    boundary = _interpreter(execution).boundary
-    boundary.alternates.forget()
-    entities = boundary.conversation.plans.entities
-    seen = reading(alternates_of(execution, boundary), [])
-    written.cover(result, execution.statement, entities, seen, now=boundary.eager)
-    cursor = sqla.cursor_result_of(result)
-    if named and execution.is_delete and (cursor is None or cursor.rowcount):
-        _note_deleted(execution, named)
-
-
-def _met(execution: ORMExecuteState, result: Result[Any]) -> Result[Any]:
-    """Have the keys of a result minted as its rows are fetched, if the session wants that."""
-    boundary = _interpreter(execution).boundary
-    if not boundary.looks_ahead or not sqla.yields_chunks(result):
-        return result
-    now = bool(execution.execution_options.get("prebuffer_rows"))
-    met = partial(boundary.met, alternates=alternates_of(execution, boundary))
-    return sqla.rewrite_rows(result, met, now=now)
-
-
-def _note_deleted(execution: ORMExecuteState, named: Named) -> None:
-    """Note which of the rows that a DELETE names by their refs are gone: one more statement.
-
-    Not all that it names need be, nor those that it does not find.
-    """
-    interpreter = _interpreter(execution)
-    primary = list(cast(Any, execution.statement).table.primary_key)
-    names = [str(column) for column in primary]
-    pairs = [(column, value) for column, value in named if [column.name] == names]
-    if not pairs:
-        return
-    identity = Identity(primary, [pairs[0][0]])
-    fates = Fates(execution.session, interpreter.boundary.conversation, execution.bind_arguments)
-    gone = fates.deleted(identity, {column.to_key(value) for column, value in pairs})
-    values = [value for key in gone for value in identity.values_of(key)]
-    interpreter.outcome.deleted_rows(primary[0], values)
-
-
-def _is_raw(execution: ORMExecuteState) -> bool:
-    """Tell whether keys are wanted, or the ORM loads by keys on its own account."""
-    return (
-        _interpreter(execution).boundary.raw
-        or sqla.loads_by_itself(execution)
-        or bool(execution.execution_options.get("raw_keys"))
-    )

@@ -13,7 +13,7 @@ and needs no word from the instances, which may be gone by then.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -24,12 +24,9 @@ from sqlalchemy.orm import InstanceState
 
 from alfred_refs import sqla
 from alfred_refs.conversation.view import SessionConversation
-from alfred_refs.mapping.key_column import KeyColumn
-from alfred_refs.mapping.keys import EntityKey, Key
+from alfred_refs.mapping.keys import EntityKey
 from alfred_refs.mapping.naming import root_of
 from alfred_refs.store import Gone
-
-from .alternate_keys import Alternates
 
 _log = logging.getLogger("alfred_refs")
 
@@ -68,15 +65,16 @@ class _Record:
         self.undo += released.undo
 
 
-class Outcome:
-    """The fate of one session's rows, from flush to the end of the transaction."""
+class Transactions:
+    """The log of one session's transactions: what becomes of its rows, from flush to their end."""
 
     def __init__(self, conversation: SessionConversation) -> None:
         self._conversation = conversation
         self._entities = conversation.plans.entities
-        self._watching = False
-        # live: asked for every statement
-        self._gone_refs, self._unshown = conversation.lost
+        # whether what the transaction does not commit is rolled back, as far as is known
+        self._undone = True
+        self._autocommits = False
+        self._commits = False
         self._open: list[_Record] = []
         self._gone: dict[EntityKey, Gone] = {}
         self._labels: dict[EntityKey, str] = {}
@@ -149,43 +147,49 @@ class Outcome:
             for value in values:
                 self._open[-1].note((column.space, column.to_key(value)), there=False)
 
-    def must_watch(self) -> bool:
-        """Tell, once, that a row is gone which may be read again: `loaded` is to be called then.
+    def connected(self, *, is_own: bool, nested: bool, autocommits: bool) -> None:
+        """Note that the transaction goes on on another connection.
 
-        As long as all rows are there, nothing is done for one that is loaded.
+        Args:
+            is_own: whether the session has taken it from an engine, so that nobody else commits.
+            nested: whether it is for a savepoint.
+            autocommits: whether each statement on it commits by itself.
         """
-        if self._watching or not (self._gone_refs or self._unshown):
-            return False
-        self._watching = True
-        return True
+        self._undone = self._undone and (is_own or nested)
+        self._autocommits |= autocommits
 
-    def loaded(self, state: State) -> None:
-        """Note that a row was read: it is there, and so is what its foreign keys reference."""
-        pair = self._own_key(state)
-        self._conversation.note_read([] if pair is None else [pair])
-        for name, column in self._entities.of_class(state.class_).all.items():
-            value = state.dict.get(name)
-            [attribute, *_] = state.mapper.column_attrs[name].columns
-            if value is not None and attribute.foreign_keys and not column.array:
-                self._conversation.note_read([(column.space, column.to_key(value))])
+    def committing(self) -> None:
+        """Note that the transaction is about to be committed."""
+        self._commits = True
+
+    def rolled_back(self) -> None:
+        """Note that the transaction is rolled back."""
+        self._undone = True
 
     def committed(self) -> None:
         """Note that the innermost transaction or savepoint is committed."""
         if self._open:
             self._open[-1].committed = True
 
-    def ended(self, *, undone: bool = True) -> None:
+    def ended(self, *, nested: bool, cut: bool) -> None:
         """Note that the innermost transaction or savepoint is over, and tell the conversation.
 
+        What was not committed by then was rolled back, unless nobody knows: then whoever uses a
+        ref of it next has to look.
+
         Args:
-            undone: whether what was not committed by then was rolled back for certain; else
-                nobody knows, and whoever uses a ref of it next has to look.
+            nested: whether it is a savepoint.
+            cut: whether its connection was lost.
         """
+        is_lost = self._commits and cut
+        may_stay = self._autocommits or not (self._undone or nested)
+        if not nested:
+            self._undone, self._autocommits, self._commits = True, False, False
         if not self._open:
             return
         record = self._open.pop()
         if not record.committed:
-            self._undo(record, told=undone)
+            self._undo(record, told=not (is_lost or may_stay))
         elif self._open:
             self._open[-1].add(record)
         else:
@@ -230,51 +234,3 @@ class Outcome:
             count = len(gone) + len(saved)
             _log.warning("could not note what became of the rows of %d refs", count)
         self._instances.clear()
-
-
-def reading(
-    conversation: Alternates,
-    columns: Iterable[KeyColumn],
-    also: Callable[[], Collection[EntityKey]] = tuple,
-) -> Reading:
-    """Return the conversation as the rows of a result see it.
-
-    Args:
-        conversation: where the keys have refs.
-        columns: where the rows have keys.
-        also: gives keys that are minted in the same round trip, before those of the rows.
-    """
-    return Reading(conversation, {c.space for c in columns if not c.array}, also)
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A conversation as the rows of one result see it: a key that stands in a row is there.
-
-    Attributes:
-        conversation: where the keys have refs.
-        entities: those whose keys are read from columns of their own. An element of an array may
-            outlive its row, as no foreign key guards it.
-        also: gives keys that are met together with those of the rows, before them.
-    """
-
-    conversation: Alternates
-    entities: Collection[str]
-    also: Callable[[], Collection[EntityKey]] = tuple
-
-    def make_room(self) -> bool:
-        """See `Conversation.make_room`."""
-        return self.conversation.make_room()
-
-    def meet(self, pairs: Collection[EntityKey]) -> None:
-        """Make sure that all these keys have refs; rows that were gone are back."""
-        self.conversation.note_read(pair for pair in pairs if pair[0] in self.entities)
-        self.conversation.meet([*self.also(), *pairs])
-
-    def refs_of(self, entity: str) -> Mapping[Any, str]:
-        """See `Conversation.refs_of`."""
-        return self.conversation.refs_of(entity)
-
-    def refs_met(self, key: Key) -> Collection[str]:
-        """See `Conversation.refs_met`."""
-        return self.conversation.refs_met(key)

@@ -116,9 +116,10 @@ from .schemas import (
     schemas_of_session as schemas_of_session,
 )
 from .sessions import (
+    HookedSession as HookedSession,
     See as See,
     There as There,
-    WatchedSession as WatchedSession,
+    Translating as Translating,
     asks as asks,
     autocommits as autocommits,
     autoflush as autoflush,

@@ -12,7 +12,7 @@ from sqlalchemy.engine import ChunkedIteratorResult
 from sqlalchemy.orm import Mapper, ORMExecuteState, Session, SessionTransaction
 from sqlalchemy.schema import DefaultGenerator
 
-from .results import Rows, cursor_result_of
+from .results import Rows
 
 See = Callable[[Exception], None]
 """Is given an exception before the program is."""
@@ -27,15 +27,35 @@ class Intake(Protocol):
     Attributes:
         classes: those of whose instances it need not be told one by one.
         loaded: what has been loaded; always the same list.
-        sought: looks whether the rows are there that the statement names which is being executed.
     """
 
     classes: set[type[Any]]
     loaded: list[There]
-    sought: Callable[[], None] | None
 
     def enter(self, state: Any) -> None:
         """Take in an instance: it belongs to this, and is noted in `loaded`."""
+        ...
+
+
+class Translating(Protocol):
+    """What a `HookedSession` asks of the conversation that it works in.
+
+    Attributes:
+        sought: looks whether the rows are there that the statement names which is being executed.
+    """
+
+    sought: Callable[[], None] | None
+
+    def identify(
+        self, session: Session, entity: Any, identity: Any, options: Mapping[str, Any]
+    ) -> tuple[Any, Any]:
+        """Return the object of an identity, if none is to be loaded, and the identity as keys."""
+        ...
+
+    def missed(
+        self, session: Session, entity: Any, given: Any, identity: Any, options: Mapping[str, Any]
+    ) -> None:
+        """Look what became of the row of an identity that was not found."""
         ...
 
     def executed(self, result: CursorResult[Any]) -> None:
@@ -44,6 +64,36 @@ class Intake(Protocol):
 
     def fetched(self, rows: Rows) -> None:
         """Note that a chunk of rows was fetched, and all in it is taken in."""
+        ...
+
+    def hide(self, error: BaseException) -> None:
+        """Look at an exception before the program does."""
+        ...
+
+    def not_flushed(self, error: Exception) -> None:
+        """Raise what a flush has failed by, if that is known better than SQLAlchemy tells."""
+        ...
+
+
+class Confining(Protocol):
+    """What a `HookedSession` asks of the walls around an owner's rows."""
+
+    def executing(
+        self, session: Session, statement: Any, options: Mapping[str, Any]
+    ) -> AbstractContextManager[None]:
+        """Confine a statement inside the `with`, unless trusted code is at work."""
+        ...
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Confine what is flushed inside the `with`, unless trusted code is at work."""
+        ...
+
+    def finds(self, session: Session, found: Any) -> bool:
+        """Tell whether what the identity map has is to be found."""
+        ...
+
+    def lift(self, *, loads: bool = True) -> AbstractContextManager[None]:
+        """Confine nothing inside the `with`."""
         ...
 
 
@@ -123,8 +173,8 @@ def asks(option: str, statement: Any, given: Mapping[str, Any]) -> bool:
 
 def lifted(session: Session) -> AbstractContextManager[None]:
     """Let a look-up of our own see all rows, in a session that keeps to an owner's."""
-    lift = getattr(session, "lift_quietly", nullcontext)
-    return cast("AbstractContextManager[None]", lift())
+    confinement = session._confinement if isinstance(session, HookedSession) else None
+    return _NO_WALLS if confinement is None else confinement.lift(loads=False)
 
 
 def loads_by_itself(execution: ORMExecuteState) -> bool:
@@ -132,7 +182,8 @@ def loads_by_itself(execution: ORMExecuteState) -> bool:
 
     It does to refresh, for a relationship, for the row of an identity, and for the rows that a
     write is about to change. The first two are `is_column_load` and `is_relationship_load`, which
-    look at the same options, and look for them each time.
+    look at the same options, and look for them each time. The last leans on the listener that the
+    ORM has for this one execution, `skip_for_returning`.
     """
     options = execution._orm_compile_options()
     if options is not None:
@@ -140,7 +191,9 @@ def loads_by_itself(execution: ORMExecuteState) -> bool:
             return True
         if execution.parameters and _loads_by_identity(execution.statement):
             return True
-    return execution.is_select and _looks_up_written(execution)
+    listeners: Any = execution._events_todo
+    own = listeners[-1] if execution.is_select and type(listeners) is list and listeners else None
+    return getattr(own, "__name__", "") == "skip_for_returning"
 
 
 def _loads_by_identity(statement: Any) -> bool:
@@ -154,16 +207,6 @@ def _loads_by_identity(statement: Any) -> bool:
         return False
     mapper = statement._propagate_attrs.get("plugin_subject")
     return isinstance(mapper, Mapper) and hash(criteria[0]) == hash(mapper._get_clause[0])
-
-
-def _looks_up_written(execution: ORMExecuteState) -> bool:
-    """Tell whether the ORM looks up which rows an UPDATE or DELETE is about to change.
-
-    Leans on the listener that it has for this one execution, `skip_for_returning`.
-    """
-    listeners: Any = execution._events_todo
-    own = listeners[-1] if type(listeners) is list and listeners else None
-    return getattr(own, "__name__", "") == "skip_for_returning"
 
 
 def invoked(execution: ORMExecuteState) -> Any:
@@ -225,80 +268,99 @@ def watch_loading(session: Session, intake: Intake) -> None:
     identity_map._add_unpresent = add
 
 
-class WatchedSession(Session):
-    """A `Session` whose exceptions are seen before the program sees them, and its chunks of rows.
+_NO_WALLS = nullcontext()
 
-    All that executes, lazy loading included, goes through `_execute_internal`, what there is to
-    flush through `_flush`, and `get`, `get_one` and `Query.get` through `_get_impl`. What is
-    raised while the ORM makes rows comes out of the result, and errors at commit out of the
-    connection.
+
+class HookedSession(Session):
+    """A `Session` that has its steps looked at: each is overridden here, and nowhere else.
+
+    | step | what it is |
+    | --- | --- |
+    | `_execute_internal` | all that executes, lazy loading included |
+    | `_flush`, `_bulk_save_mappings` | all that is written for instances and records |
+    | `_get_impl` | `get`, `get_one` and `Query.get` |
+    | `_identity_lookup` | what `get` and a lazy load take from the identity map |
+
+    What is raised while the ORM makes rows comes out of the result, whose chunks are looked at,
+    and errors at commit out of the connection. Without conversation and owner all is as it was.
     """
 
-    _see: See | None = None
-    _intake: Intake | None = None
+    _translation: Translating | None = None
+    _confinement: Confining | None = None
+
+    def _execute_internal(self, statement: Any, *args: Any, **options: Any) -> Any:
+        translation, confinement = self._translation, self._confinement
+        with (
+            _NO_WALLS
+            if confinement is None
+            else confinement.executing(self, statement, options.get("execution_options") or {})
+        ):
+            if translation is None:
+                return super()._execute_internal(statement, *args, **options)
+            # one statement may be executed inside another
+            around, translation.sought = translation.sought, None
+            # of a sequence there is no result
+            is_scalar = not isinstance(statement, DefaultGenerator) and bool(
+                options.pop("_scalar_result", False)
+            )
+            try:
+                result = super()._execute_internal(statement, *args, **options)
+                is_chunked = isinstance(result, ChunkedIteratorResult)
+                cursor = getattr(result, "raw", None) if is_chunked else result
+                if isinstance(cursor, CursorResult):
+                    translation.executed(cursor)
+            except Exception as error:
+                translation.hide(error)
+                raise
+            finally:
+                translation.sought = around
+            if is_chunked:
+                _watch_chunks(result, translation)
+            return result.scalar() if is_scalar else result
 
     def _flush(self, objects: Sequence[Any] | None = None) -> None:
-        try:
-            super()._flush(objects)
-        except Exception as error:
-            if self._see is not None:
-                self._see(error)
-            raise
-
-    def _get_impl(self, entity: Any, primary_key_identity: Any, *args: Any, **options: Any) -> Any:
-        found, identity = self._identify(entity, primary_key_identity, options)
-        if found is not None:
-            return found
-        found = super()._get_impl(entity, identity, *args, **options)
-        if found is None:
-            self._missed(entity, primary_key_identity, identity, options)
-        return found
-
-    def _missed(self, entity: Any, given: Any, identity: Any, options: Mapping[str, Any]) -> None:
-        """Look what became of the row of an identity that was not found."""
-
-    def _identify(self, _: Any, identity: Any, __: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Return the object of an identity, if none is to be loaded, and the identity as keys."""
-        return None, identity
-
-    def _execute_internal(self, *args: Any, **options: Any) -> Any:
-        intake = self._intake
-        if self._see is None or intake is None:
-            return super()._execute_internal(*args, **options)
-        # one statement may be executed inside another
-        around, intake.sought = intake.sought, None
-        # of a sequence there is no result
-        is_scalar = not isinstance(args[0], DefaultGenerator) and bool(
-            options.pop("_scalar_result", False)
-        )
-        try:
-            result = super()._execute_internal(*args, **options)
-            cursor = cursor_result_of(result)
-            if cursor is not None:
-                intake.executed(cursor)
-        except Exception as error:
-            self._see(error)
-            raise
-        finally:
-            intake.sought = around
-        result = _watched_rows(result, self._see, intake)
-        return result.scalar() if is_scalar else result
-
-
-def _watched_rows(result: Any, see: See, intake: Intake) -> Any:
-    """Have seen what is raised while rows are made: by the ORM, or of keys that a type reads."""
-    if isinstance(result, ChunkedIteratorResult):
-        chunks = result.chunks
-
-        def watched(size: int | None) -> Iterator[Rows]:
+        with _NO_WALLS if self._confinement is None else self._confinement.writing():
             try:
-                for rows in chunks(size):
-                    intake.fetched(rows)
-                    yield rows
+                super()._flush(objects)
             except Exception as error:
-                see(error)
+                if self._translation is not None:
+                    self._translation.hide(error)
+                    self._translation.not_flushed(error)
                 raise
 
-        result.chunks = watched
-        result.iterator = itertools.chain.from_iterable(watched(result._yield_per))
-    return result
+    def _bulk_save_mappings(self, *args: Any, **options: Any) -> None:
+        with _NO_WALLS if self._confinement is None else self._confinement.writing():
+            super()._bulk_save_mappings(*args, **options)
+
+    def _get_impl(self, entity: Any, primary_key_identity: Any, *args: Any, **options: Any) -> Any:
+        if self._translation is None:
+            return super()._get_impl(entity, primary_key_identity, *args, **options)
+        found, identity = self._translation.identify(self, entity, primary_key_identity, options)
+        if found is None:
+            found = super()._get_impl(entity, identity, *args, **options)
+        if found is None:
+            self._translation.missed(self, entity, primary_key_identity, identity, options)
+        return found
+
+    def _identity_lookup(self, *args: Any, **options: Any) -> Any:
+        found = super()._identity_lookup(*args, **options)
+        if self._confinement is None or self._confinement.finds(self, found):
+            return found
+        return None
+
+
+def _watch_chunks(result: ChunkedIteratorResult[Any], translation: Translating) -> None:
+    """Have seen what is raised while rows are made: by the ORM, or of keys that a type reads."""
+    chunks = result.chunks
+
+    def watched(size: int | None) -> Iterator[Rows]:
+        try:
+            for rows in chunks(size):
+                translation.fetched(rows)
+                yield rows
+        except Exception as error:
+            translation.hide(error)
+            raise
+
+    result.chunks = watched
+    result.iterator = itertools.chain.from_iterable(watched(result._yield_per))

@@ -47,12 +47,6 @@ class Single:
         value = values[self.place].value
         return value if type(value) is str and not sqla.params_of(statement) else None
 
-    def with_key(
-        self, statement: Executable, values: Sequence[BindParameter[Any]], key: Any
-    ) -> Executable:
-        """Return the statement with a key, as the column has it, in place of its text."""
-        return sqla.with_values_in_where(statement, {values[self.place].key: key})
-
 
 def single_of(inputs: Inputs) -> Single | None:
     """Return the one place for a ref, of inputs that all stand in the WHERE of a statement."""

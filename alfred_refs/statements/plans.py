@@ -32,6 +32,7 @@ class Plan:
         single: the one place where a ref goes in, if that is all there is.
         outputs: where refs come out.
         by_text: whether instances are loaded that are to be looked at.
+        answers: whether there is anything to show, or to look at.
     """
 
     inputs: Inputs
@@ -39,6 +40,7 @@ class Plan:
     single: Single | None
     outputs: Outputs
     by_text: bool
+    answers: bool
 
 
 class Plans:
@@ -70,12 +72,15 @@ class Plans:
             inputs = inputs_of(statement, parameters, self.entities)
             replaced = [parameters[i] for i, slot in inputs.positions.items() if takes_keys(slot)]
             in_where = not inputs.types and sqla.stand_in_where(statement, replaced)
+            outputs = outputs_of(statement, parameters, self.entities, inputs.keys)
+            by_text = sqla.loads_by_text(statement)
             plan = Plan(
                 inputs,
                 in_where,
                 single_of(inputs) if in_where else None,
-                outputs_of(statement, parameters, self.entities, inputs.keys),
-                sqla.loads_by_text(statement),
+                outputs,
+                by_text,
+                answers=bool(outputs) or by_text,
             )
             if shape is not None:
                 self._keep(shape, plan)

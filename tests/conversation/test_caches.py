@@ -153,7 +153,8 @@ def test_a_row_that_another_process_read_again_is_there(store: TravelLog) -> Non
     here.note_read([("recipe", KEYS[0])])
     assert [here.resolve("recipe_1"), here.resolve("recipe_1")] == [KEYS[0]] * 2
     assert store.trips == ["resolve"] * 2 + ["mark"]
-    assert not any(here.lost)
+    assert not (here.tombstones.refs)
+    assert not (here.tombstones.unshown)
 
 
 def test_a_row_that_goes_while_the_store_is_asked_for_its_ref_is_gone(
@@ -257,7 +258,7 @@ def test_a_forgotten_conversation_resolves_nothing_here(memory: RefRegistry) -> 
         with pytest.raises(UnknownRefError):
             other.resolve(ref)
     assert [refs[key.int] for key in KEYS[:3]] == REFS[:3]
-    assert (chat.names_of(KEYS[0]), any(chat.lost)) == ({}, False)
+    assert (chat.names_of(KEYS[0]), chat.tombstones.refs) == ({}, {})
     assert other.refer("recipe", KEYS[2]) == "recipe_4"
 
 

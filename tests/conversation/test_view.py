@@ -156,12 +156,12 @@ def test_values_of_alternate_keys_are_let_go_too(
     """What was looked up for one chunk is not kept for ever in a transaction that goes on."""
     monkeypatch.setattr(alternates, "_MANY", 10)
     looked_up = boundary(session).alternates
-    looked_up._rows["value of a column"] = dict.fromkeys(range(10), 1)
+    looked_up.rows["value of a column"] = dict.fromkeys(range(10), 1)
     boundary(session).make_room()
-    assert looked_up._rows
-    looked_up._rows["value of a column"][10] = 1
+    assert looked_up.rows
+    looked_up.rows["value of a column"][10] = 1
     boundary(session).make_room()
-    assert not looked_up._rows
+    assert not looked_up.rows
 
 
 # Its instances

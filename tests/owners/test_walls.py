@@ -47,7 +47,14 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_col
 from sqlalchemy.orm.attributes import set_committed_value
 from sqlalchemy.orm.exc import StaleDataError
 
-from alfred_refs import ForeignRowError, Ownership, OwnershipError, RefSession, UnconfinedError
+from alfred_refs import (
+    ForeignRowError,
+    Ownership,
+    OwnershipError,
+    RefSession,
+    UnconfinedError,
+    sqla,
+)
 from alfred_refs.owners.belongings import belongings_of
 from alfred_refs.sqla.froms import settled
 from tests.fix_owned import World
@@ -526,7 +533,7 @@ def test_what_an_option_has_lifted_is_doubted(
         select(Recipe).where(Recipe.id == world.recipes["bob"]), execution_options=unconfined
     ).one()
     if quietly:
-        with ann.lift_quietly():
+        with sqla.lifted(ann):
             pass
     assert ann.get(Recipe, world.recipes["bob"]) is None
     foreign.name = "changed"
@@ -537,7 +544,7 @@ def test_what_an_option_has_lifted_is_doubted(
 def test_a_quiet_look_raises_no_doubt(ann: RefSession, world: World) -> None:
     """It loads no instance: nothing is to be asked about those that are there."""
     mine = ann.get_one(Recipe, world.recipes["ann"])
-    with ann.lift_quietly():
+    with sqla.lifted(ann):
         ann.execute(select(Recipe.__table__.c.id)).all()
     assert ann._confinement is not None
     assert not ann._confinement.doubtful

@@ -433,6 +433,21 @@ class Taking:
         self.chunks: list[int] = []
         self.sought: Callable[[], None] | None = None
         self.refused = refused
+        self.seen: list[str] = []
+
+    def hide(self, error: BaseException) -> None:
+        """Note an exception, by its class's name."""
+        self.seen.append(type(error).__name__)
+
+    def not_flushed(self, error: Exception) -> None:
+        """Know nothing better."""
+
+    def identify(self, _: Session, __: Any, identity: Any, ___: Any) -> tuple[Any, Any]:
+        """Take an identity as it is."""
+        return None, identity
+
+    def missed(self, *_: Any) -> None:
+        """Look for nothing."""
 
     def enter(self, state: Any) -> None:
         """Take in an instance of another class than the `classes`."""
@@ -950,10 +965,10 @@ def watched(
 ) -> Iterator[Session]:
     """A session whose exceptions and chunks are seen, on a database with recipes in it."""
     assert recipes
-    with sqla.WatchedSession(tables) as session:
-        session._see = lambda error: seen.append(type(error).__name__)
-        session._intake = taking
-        sqla.watch_adding(session, session._see)
+    taking.seen = seen
+    with sqla.HookedSession(tables) as session:
+        session._translation = taking
+        sqla.watch_adding(session, taking.hide)
         sqla.watch_loading(session, taking)
         yield session
 

@@ -32,7 +32,7 @@ from alfred_refs.mapping.keys import EntityKey, Key
 from alfred_refs.mapping.refs import draft_named
 from alfred_refs.session.alternate_keys import Held
 from alfred_refs.session.instances.boundary import Boundary
-from alfred_refs.session.transactions import Outcome
+from alfred_refs.session.transactions import Transactions
 from alfred_refs.sqla.driver_errors import said
 
 from .rows import SessionRows
@@ -50,13 +50,13 @@ class DraftSaving:
     Args:
         session: not kept alive.
         boundary: of the session.
-        outcome: of the session.
+        transactions: of the session.
     """
 
-    def __init__(self, session: Session, boundary: Boundary, outcome: Outcome) -> None:
+    def __init__(self, session: Session, boundary: Boundary, transactions: Transactions) -> None:
         self._session = weakref.ref(session)
         self._boundary = boundary
-        self._outcome = outcome
+        self._transactions = transactions
         self._conversation = boundary.conversation
         self._entities = boundary.conversation.plans.entities
         # the new instances of the last flush, by the refs of their drafts
@@ -86,7 +86,7 @@ class DraftSaving:
                 del saving[ref]
             raise
         self.resolved(held, keys)
-        self._outcome.labelled(self._labels(new, drafts))
+        self._transactions.labelled(self._labels(new, drafts))
         if pairs:
             sqla.save_in_order(flush, pairs)
 
@@ -103,7 +103,7 @@ class DraftSaving:
         """
         texts = [_Text.of(each) for each in held if _drafts_in(each)]
         if texts:
-            self._outcome.saving(keys, partial(self._undo, keys, texts))
+            self._transactions.saving(keys, partial(self._undo, keys, texts))
 
     def _new(self, held: Iterable[Held]) -> dict[str, State]:
         """Return the new instances that are to become the rows of drafts, by their refs."""

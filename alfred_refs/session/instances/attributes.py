@@ -11,7 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, Protocol
 
-from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy import event
+from sqlalchemy.orm import InstanceState, InstrumentedAttribute
+
+from alfred_refs import sqla
+from alfred_refs.mapping.entities import ClassKeys, Entities
+from alfred_refs.session.alternate_keys import forget_rows
 
 from .collections import key_by_refs
 from .pickling import carry_refs
@@ -58,6 +63,10 @@ class Showing(Protocol):
 
     def accept(self, attribute: Any, instance: Any, value: Any) -> Any:
         """Return what an attribute keeps when the program sets it."""
+        ...
+
+    def wait_for_rows(self, state: Any) -> None:
+        """Note that an instance was loaded anew, so that its alternate keys may name others."""
         ...
 
 
@@ -133,6 +142,35 @@ def instrument(class_: type[Any], names: Iterable[str]) -> None:
             attribute.__class__ = RefAttribute
     key_by_refs(class_)
     carry_refs(class_)
+
+
+def instrumented(class_: type[Any], entities: Entities) -> ClassKeys:
+    """Return the key attributes of a class, which show refs from now on: once an application.
+
+    Raises:
+        KeyColumnError: the class would be dumped with its keys.
+    """
+    kept = sqla.kept_with(class_, entities)
+    keys: ClassKeys | None = kept.get("instrumented")
+    if keys is None:
+        keys = entities.of_class(class_)
+        instrument(class_, keys.all)
+        for name, column in keys.all.items():
+            attribute = getattr(class_, name)
+            if type(attribute) is RefAttribute and column.has_uuids:
+                attribute.__class__ = UuidAttribute
+        if keys.alternate and not event.contains(class_, "refresh", _refreshed):
+            event.listen(class_, "refresh", _refreshed, raw=True)
+        kept["instrumented"] = keys
+    return keys
+
+
+def _refreshed(state: InstanceState[Any], _: object, names: Iterable[str] | None) -> None:
+    """Have the rows looked up anew that an instance names by alternate keys."""
+    forget_rows(state, names)
+    boundary: Showing | None = getattr(state, BOUNDARY, None)
+    if boundary is not None:
+        boundary.wait_for_rows(state)
 
 
 def boundary_of(instance: object) -> Showing | None:

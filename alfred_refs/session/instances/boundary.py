@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any, cast
 from weakref import WeakSet
 
-from sqlalchemy import BindParameter, CursorResult
+from sqlalchemy import BindParameter
 from sqlalchemy.orm import InstanceState, Session
 
 from alfred_refs import sqla
@@ -22,11 +22,11 @@ from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.mapping.key_column import KeyColumn, keys_in, texts_in
 from alfred_refs.mapping.keys import EntityKey
 from alfred_refs.mapping.refs import draft_named
-from alfred_refs.session.alternate_keys import Alternates, Held, forget_reloaded
+from alfred_refs.session.alternate_keys import Alternates, Held
 from alfred_refs.sqla import Rows
 from alfred_refs.statements.rendering import shower
 
-from .attributes import BOUNDARY, RefAttribute, RefList, UuidAttribute, instrument
+from .attributes import BOUNDARY, RefAttribute, RefList, instrument, instrumented
 from .pending import Given, Unresolved, names_of_texts, wanted
 from .pickling import Carried, is_set
 from .tracking import HeldKeys, Labelled, LoadedInstances, states_of
@@ -49,80 +49,52 @@ class Boundary:
         showers: what gives the ref of a key, for the attributes shown so far.
         numbered: the refs by the number of their UUID, for the same attributes as far as they
             have UUIDs.
+        raw: whether key attributes show and accept keys as they are.
+        looks_ahead: whether something is asked for when instances are fetched or flushed.
         classes: those that have been met and have no alternate keys.
         labelled: those that have been met and have labels.
         loaded: the instances whose keys nobody has met yet, in the order of loading.
-        sought: looks whether the rows are there that the statement names which is being executed.
     """
 
     def __init__(self, conversation: Conversation, session: Session) -> None:
         self.eager = False
-        self._raw = False
+        self.raw = False
         self._session = session.hash_key
         self.conversation = SessionConversation(conversation, self)
         self.alternates = Alternates(self.conversation, session)
         self._entities = conversation.plans.entities
-        self._by_alternate = self._entities.may_have_alternates()
+        self._by_alternate = self.looks_ahead = self._entities.may_have_alternates()
         self.showers: dict[RefAttribute, Callable[[Any], Any]] = {}
         self.numbered: dict[RefAttribute, Mapping[int, str]] = {}
         self.classes: set[type[Any]] = set()
         self._with_alternates: set[type[Any]] = set()
-        self._instrumented = WeakSet[type[Any]]()
         self._instances = LoadedInstances()
         self.loaded = self._instances.new
         self._held = HeldKeys(self._entities, self.alternates)
         self.labelled = Labelled(self._entities, self.conversation, self._held)
         self._given = Given(self._entities, self.alternates)
         self._unresolved = Unresolved(self._entities, self._given, self._session)
-        self.sought: Callable[[], None] | None = None
         self._fetching = 0
         self._fetched = 0  # of those loaded, how many were there before
         self._unsaved = WeakSet[State]()
         self._has_left = False  # some instance that was new
 
-    @property
-    def raw(self) -> bool:
-        """Whether key attributes show and accept keys as they are."""
-        return self._raw
-
-    @raw.setter
-    def raw(self, raw: bool) -> None:
-        self._raw = raw
+    def show_keys(self, raw: bool) -> None:
+        """Have key attributes show and accept keys as they are, or refs again."""
+        self.raw = raw
         self.look_anew()
 
-    @property
-    def looks_ahead(self) -> bool:
-        """Whether something is asked for when instances are fetched or flushed."""
-        return self.eager or self._by_alternate
-
-    def executed(self, result: CursorResult[Any]) -> None:
-        """Look at what a statement came to: for which schemas it was sent, and what it found.
-
-        A listener may have said for which.
-
-        Raises:
-            SetupError: for others than those in which the session's refs name rows.
-            GoneRefError: it found none of the rows that it names by their refs.
-        """
-        self.check_schemas(result.context.execution_options)
-        if self.sought is not None and result.rowcount == 0:
-            self.sought()
-
-    def check_schemas(self, options: Mapping[str, Any]) -> None:
-        """Check for which schemas a statement or a connection is, by its execution options.
-
-        Raises:
-            SetupError: for others than those in which the session's refs name rows.
-        """
-        if "schema_translate_map" in options or self.conversation.schemas:
-            self.conversation.check_schemas(sqla.schemas_in(options))
+    def mint_when_fetched(self, eager: bool) -> None:
+        """Have keys minted inside the call that fetches or flushes them, or when looked at."""
+        self.eager = eager
+        self.looks_ahead = eager or self._by_alternate
 
     # Taking in
 
     def enter(self, state: Any) -> None:
         """Take in an instance that the session loads or is given; its row may come later."""
         if state.class_ not in self.classes and state.class_ not in self._with_alternates:
-            self._instrument(state.class_)
+            self._meet_class(state.class_)
         state.alfred_refs = self
         self.loaded.append(state.obj)
         if state.class_ in self._with_alternates:
@@ -130,30 +102,24 @@ class Boundary:
         self._instances.forget_dropped()
 
     def fetched(self, rows: Rows) -> None:
-        """Note what rows are called that were just fetched, while there are instances of them.
+        """Note what rows are called that were just fetched, and that they are there.
 
         Some were there before, and have been refreshed. Those that the program has dropped are
         forgotten, once there may be many of them.
         """
-        if self.labelled:
+        gone = self.conversation.tombstones
+        if self.labelled or gone.refs or gone.unshown:
             new = states_of(self.loaded[self._fetched :])
-            self.labelled.note(dict.fromkeys([*new, *_states_in(rows)]), minted=True)
+            states = dict.fromkeys([*new, *_states_in(rows)])
+            self.conversation.note_read(self._held.of_rows(states))
+            self.labelled.note(states, minted=True)
         self._instances.forget_dropped()
         self._fetched = len(self.loaded)
 
-    def _instrument(self, class_: type[Any]) -> None:
-        keys = self._entities.of_class(class_)
-        if class_ not in self._instrumented:
-            instrument(class_, keys.all)
-            for name, column in keys.all.items():
-                attribute = getattr(class_, name)
-                if type(attribute) is RefAttribute and column.has_uuids:
-                    attribute.__class__ = UuidAttribute
-            if keys.label is not None:
-                self.labelled.add(class_)
-            if keys.alternate:
-                forget_reloaded(class_)
-            self._instrumented.add(class_)
+    def _meet_class(self, class_: type[Any]) -> None:
+        keys = instrumented(class_, self._entities)
+        if keys.label is not None:
+            self.labelled.add(class_)
         (self._with_alternates if keys.alternate else self.classes).add(class_)
 
     def forget_classes(self) -> None:
@@ -196,7 +162,7 @@ class Boundary:
         texts = names_of_texts(state) if known else None
         self.enter(state)
         self._unsaved.discard(state)
-        if self._raw:
+        if self.raw:
             return []
         if not flushing:
             self._unresolved.add_all(state, texts)
@@ -280,7 +246,7 @@ class Boundary:
         """
         column = self._column(attribute)
         state = sqla.state_of(instance)
-        if self._raw or column is None:
+        if self.raw or column is None:
             names_of_texts(state).discard(attribute.key)
             return value
         waits = self.eager or (column.by is not None and state.session_id != self._session)
@@ -308,7 +274,7 @@ class Boundary:
         so that they are numbered in the order of loading, in one round trip.
         """
         column = self._column(attribute)
-        if self._raw or column is None:
+        if self.raw or column is None:
             return value
         state = sqla.state_of(instance)
         is_text = attribute.key in names_of_texts(state) and is_set(state, attribute.key)
@@ -435,7 +401,11 @@ class Boundary:
 
     def make_room(self) -> None:
         """Let go of refs that no instance shows, if there are many; never during a fetch."""
-        if not self._fetching and self.alternates.make_room() and self.eager:
+        if self._fetching:
+            return
+        if self.alternates.rows:
+            self.alternates.trim()
+        if self.conversation.make_room() and self.eager:
             # none is new if they were taken along, all are if the conversation was forgotten
             self._meet_new([])
 

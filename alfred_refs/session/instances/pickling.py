@@ -71,6 +71,9 @@ class Carried:
         """Return what an attribute keeps: a ref stays text until a session resolves it."""
         return value
 
+    def wait_for_rows(self, _: InstanceState[Any]) -> None:
+        """Note that the instance was loaded anew: what it shows came along."""
+
 
 def is_set(state: InstanceState[Any], name: str) -> bool:
     """Tell whether the program has set an attribute since it was loaded."""

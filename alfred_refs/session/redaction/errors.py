@@ -47,13 +47,14 @@ class Failures:
         boundary: knows the conversation, and whether the program wants keys as they are.
 
     Attributes:
+        connections: those that the session works on.
         cut: whether a connection was lost, so that nobody knows what the server has done.
     """
 
     def __init__(self, boundary: Boundary) -> None:
         self.boundary = boundary
         self.cut = False
-        self._watched: list[Connection] = []
+        self.connections: list[Connection] = []
 
     def watch(self, connection: Connection) -> None:
         """Note that the session begins to work on a connection."""
@@ -62,25 +63,16 @@ class Failures:
         others = vars(connection).get(_SESSIONS, ())
         if self not in others:
             vars(connection)[_SESSIONS] = (*others, self)
-            self._watched.append(connection)
-
-    def check_schemas(self) -> None:
-        """Check in which schemas the session's connections work by now.
-
-        Raises:
-            SetupError: in others than those in which the session's refs name rows.
-        """
-        for connection in self._watched:
-            self.boundary.check_schemas(connection.get_execution_options())
+            self.connections.append(connection)
 
     def unwatch(self) -> None:
         """Note that the session's transaction is over, on all its connections."""
         self.cut = False
-        for connection in self._watched:
+        for connection in self.connections:
             # it may be the program's own, and others may use it
             sessions = vars(connection)[_SESSIONS]
             vars(connection)[_SESSIONS] = tuple(each for each in sessions if each is not self)
-        self._watched.clear()
+        self.connections.clear()
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
