@@ -69,9 +69,10 @@ class DraftSaving:
         Raises:
             BadRefError: one cannot be used; all instances stay as they are, and all drafts.
         """
-        held = [each for each in self._boundary.waiting() if _drafts_in(each)]
+        waiting = self._boundary.waiting()
+        held = [each for each in waiting if _drafts_in(each)]
         if not held:  # the common way
-            self._boundary.resolve_new()
+            self._boundary.resolve_new(waiting)
             return
         self._flushed = new = self._new(held)
         pairs = _in_order(held, new)
@@ -80,7 +81,7 @@ class DraftSaving:
         saving = self._conversation.saving
         saving.update(keys)
         try:
-            self._boundary.resolve_new()
+            self._boundary.resolve_new(waiting)
         except BaseException:
             for ref in keys:
                 del saving[ref]

@@ -188,17 +188,20 @@ class Boundary:
         self._unsaved.add(state)
         self._has_left = True
 
-    def waiting(self) -> Iterable[Held]:
+    def waiting(self) -> list[Held]:
         """See `Unresolved.waiting`."""
         return self._unresolved.waiting()
 
-    def resolve_new(self) -> None:
+    def resolve_new(self, waiting: Iterable[Held]) -> None:
         """Put keys in place of the refs that instances were made with: at most one round trip.
+
+        Args:
+            waiting: see `waiting`.
 
         Raises:
             BadRefError: one cannot be used; all instances stay as they are.
         """
-        resolved = self._unresolved.resolve()
+        resolved = self._unresolved.resolve(waiting)
         self.alternates.remember(self._held.alternate(resolved))
 
     def put_text(self, state: State, name: str, text: Any) -> None:

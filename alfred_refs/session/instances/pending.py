@@ -12,7 +12,7 @@ Text that was loaded is a key, and is left alone.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,6 +47,8 @@ class Given:
             BadRefError: one cannot be used.
         """
         found = [want for column, value in values for want in wanted(column, value)]
+        if not found:
+            return {}
         return dict(zip(found, self._alternates.resolve_wanted(found), strict=True))
 
     def value(self, column: KeyColumn, value: Any) -> Any:
@@ -143,32 +145,41 @@ class Unresolved:
             self._new[state] = None
 
     def held(self, state: State, names: Container[str] | None = None) -> list[Held]:
-        """Return what attributes of an instance hold that are text, those of these names."""
-        return [(state, *each) for each in self._in(state) if names is None or each[0] in names]
+        """Return what attributes of an instance hold that are refs as text, those of these names.
 
-    def waiting(self) -> Iterator[Held]:
-        """Yield what attributes of the session's instances hold and wait with."""
-        for state in self._new:
-            if state.session_id == self._session:
-                yield from self.held(state, names_of_texts(state))
+        So is text that the program has set: text that was loaded is a key.
+        """
+        return [
+            (state, name, column, value)
+            for name, column in self._entities.of_class(state.class_).all.items()
+            if texts_in(column, value := state.dict.get(name)) and is_set(state, name)
+            if names is None or name in names
+        ]
+
+    def waiting(self) -> list[Held]:
+        """Return what attributes of the session's instances hold and wait with."""
+        mine = [state for state in self._new if state.session_id == self._session]
+        return [each for state in mine for each in self.held(state, names_of_texts(state))]
 
     def forget_left(self) -> None:
         """Forget the instances that are not the session's any more."""
         self._new = {state: None for state in self._new if state.session_id == self._session}
 
-    def resolve(self) -> list[State]:
+    def resolve(self, waiting: Iterable[Held]) -> list[State]:
         """Put keys in place of what waits, and return the states of the session's instances.
+
+        Args:
+            waiting: see `waiting`.
 
         Raises:
             BadRefError: one cannot be used; all instances stay as they are.
         """
-        waiting = [state for state in self._new if state.session_id == self._session]
-        for state, name, value in self._resolved(waiting, names_of_texts):
-            state.dict[name] = value
-        for state in waiting:
+        self._put(self._with_keys(waiting))
+        mine = [state for state in self._new if state.session_id == self._session]
+        for state in mine:
             state.__dict__.pop(_TEXTS, None)
         self._new.clear()
-        return waiting
+        return mine
 
     def put_keys(self, states: Iterable[State], names: Container[str] | None = None) -> None:
         """Put keys in place of refs in attributes of instances, of these names, waiting or not.
@@ -176,10 +187,7 @@ class Unresolved:
         Raises:
             BadRefError: one cannot be used; all instances stay as they are.
         """
-        for state, name, value in self._resolved(
-            states, None if names is None else lambda _: names
-        ):
-            state.dict[name] = value
+        self._put(self._with_keys(each for state in states for each in self.held(state, names)))
 
     @contextmanager
     def lent_keys(self, states: Iterable[State]) -> Iterator[None]:
@@ -188,40 +196,24 @@ class Unresolved:
         Raises:
             BadRefError: one cannot be used.
         """
-        resolved = self._resolved(states)
-        before = [state.dict[name] for state, name, _ in resolved]
-        for state, name, value in resolved:
-            state.dict[name] = value
+        held = [each for state in states for each in self.held(state)]
+        self._put(self._with_keys(held))
         try:
             yield
         finally:
-            for (state, name, _), value in zip(resolved, before, strict=True):
-                state.dict[name] = value
+            self._put((state, name, value) for state, name, _, value in held)
 
-    def _resolved(
-        self, states: Iterable[State], names: Callable[[State], Container[str]] | None = None
-    ) -> list[tuple[State, str, Any]]:
-        """Return what unresolved attributes, of these names, hold once their texts are keys."""
-        found = [
-            (state, *rest)
-            for state in states
-            for rest in self._in(state)
-            if names is None or rest[0] in names(state)
-        ]
-        keys = self._given.keys_of([(column, value) for _, _, column, value in found])
+    def _with_keys(self, held: Iterable[Held]) -> list[tuple[State, str, Any]]:
+        """Return what attributes hold once their texts are keys: at most one round trip."""
+        held = list(held)
+        keys = self._given.keys_of([(column, value) for _, _, column, value in held])
         return [
-            (state, name, with_keys(column, value, keys)) for state, name, column, value in found
+            (state, name, with_keys(column, value, keys)) for state, name, column, value in held
         ]
 
-    def _in(self, state: State) -> Iterator[tuple[str, KeyColumn, Any]]:
-        """Yield the attributes that the program has set to text, which is a ref.
-
-        Text that was loaded is a key.
-        """
-        for name, column in self._entities.of_class(state.class_).all.items():
-            value = state.dict.get(name)
-            if texts_in(column, value) and is_set(state, name):
-                yield name, column, value
+    def _put(self, values: Iterable[tuple[State, str, Any]]) -> None:
+        for state, name, value in values:
+            state.dict[name] = value
 
 
 def names_of_texts(state: State) -> set[str]:
