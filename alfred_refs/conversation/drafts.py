@@ -301,7 +301,7 @@ class DraftMap(RefMap):
         record = record_of(model, content, entities)
         wanted = dict.fromkeys(record.refs(entities))
         drafts = [want for want in wanted if draft_named(want[0]) is not None]
-        self.resolve_wanted([want for want in wanted if draft_named(want[0]) is None])
+        self._resolve_wanted([want for want in wanted if draft_named(want[0]) is None])
         found = self._drafts_of([text for text, _ in drafts])
         for draft, needed in drafts:
             self._checked(draft, found, needed)
@@ -332,7 +332,7 @@ class DraftMap(RefMap):
         entity, saved, label = entry.ref.entity, None, entry.label
         if entry.state == "saved" and entry.key is not None:
             row = entry.row
-            saved = str(row.ref) if row else self.refer_pairs([(entity, entry.key)])[0]
+            saved = str(row.ref) if row else self._refer_pairs([(entity, entry.key)])[0]
             label = row.label if row and row.label is not None else label
         return Draft(
             *(str(entry.ref), entity, json.loads(entry.content), label, entry.turn),

@@ -87,7 +87,7 @@ class RefMap:
         """The cache to work in; it may be another the next time."""
         return self._caches.current
 
-    def make_room(self) -> bool:
+    def _make_room(self) -> bool:
         """Go on with another cache, if that is for this object to do; tell whether it was."""
         return False
 
@@ -112,21 +112,21 @@ class RefMap:
             BadRefError: as for `resolve`; it is about the first bad ref.
         """
         if entity is None:
-            return self.resolve_wanted([(ref, None) for ref in refs])
+            return self._resolve_wanted([(ref, None) for ref in refs])
         name, column = self._name_and_column(entity)
-        keys = self.resolve_wanted([(ref, name) for ref in refs])
+        keys = self._resolve_wanted([(ref, name) for ref in refs])
         return keys if column is None else [column.from_key(key) for key in keys]
 
     def _name_and_column(self, entity: type[Any] | Table | str) -> tuple[str, KeyColumn | None]:
         entities = self.plans.entities
         return entities.name_of(entity), entities.key_column_of(entity)
 
-    def resolve_wanted(self, wanted: Sequence[Wanted]) -> list[Key]:
+    def _resolve_wanted(self, wanted: Sequence[Wanted]) -> list[Key]:
         """Return the keys of refs that are needed for different entities, in order."""
         keys, missing = self._cache.look_up(wanted)
         if missing:
-            self.confirm_back()
-            self.make_room()
+            self._confirm_back()
+            self._make_room()
             cache = self._cache
             keys, missing = cache.look_up(wanted)
             keys |= self._fetch(cache, missing) if missing else {}
@@ -141,7 +141,7 @@ class RefMap:
         with suppress(RefError):  # a note: what is here is here
             self._store.touch(self._address)
 
-    def gone(self, ref: str, entity: str) -> GoneRefError:
+    def _gone(self, ref: str, entity: str) -> GoneRefError:
         """Return the error for a ref whose row was looked for and is not there."""
         known, _ = self._suggestions().for_text(ref, parse_ref(ref), entity)
         known.pop(ref, None)
@@ -151,7 +151,7 @@ class RefMap:
     def _suggestions(self) -> Suggestions:
         return Suggestions(self._address, self._store)
 
-    def keys_met(self, wanted: Iterable[Wanted]) -> Mapping[Wanted, Key] | None:
+    def _keys_met(self, wanted: Iterable[Wanted]) -> Mapping[Wanted, Key] | None:
         """Return the keys of refs if all are at hand, without a round trip; `None` otherwise.
 
         That is to look, not to resolve: it does not count as a use of the refs.
@@ -178,15 +178,15 @@ class RefMap:
         name, column = self._name_and_column(entity)
         if column is not None:
             keys = [_checked(column, key) for key in keys]
-        return self.refer_pairs([(name, key) for key in keys])
+        return self._refer_pairs([(name, key) for key in keys])
 
-    def refer_pairs(self, pairs: Sequence[EntityKey]) -> list[str]:
+    def _refer_pairs(self, pairs: Sequence[EntityKey]) -> list[str]:
         """Return the refs of keys of different entities, in order."""
         cache = self._cache
         self._meet(cache, pairs)
         return [cache.refs_of(entity)[token_of(key)] for entity, key in pairs]
 
-    def refs_held(self, keys: Collection[Key]) -> dict[Key, str]:
+    def _refs_held(self, keys: Collection[Key]) -> dict[Key, str]:
         """Return the ref of each key that rows have, be they gone or not: one round trip, or none.
 
         The registry decides, not what this process has met. Of several entities the first by its
@@ -196,7 +196,7 @@ class RefMap:
         rows = {key: [ref for ref in refs if ref.entity != KEY] for key, refs in found.items()}
         return {key: str(refs[0]) for key, refs in rows.items() if refs}
 
-    def keys_held(self, refs: Iterable[str]) -> dict[str, Key]:
+    def _keys_held(self, refs: Iterable[str]) -> dict[str, Key]:
         """Return the keys of those refs that are known, though their rows be gone.
 
         That is at most one round trip. What is no ref of a row is left out.
@@ -209,7 +209,7 @@ class RefMap:
             str(ref): entry.key for ref, entry in found.items()
         }
 
-    def has_met(self, pairs: Iterable[EntityKey]) -> bool:
+    def _has_met(self, pairs: Iterable[EntityKey]) -> bool:
         """Tell whether all these keys can be shown without a round trip."""
         cache = self._cache
         return all(cache.shows(*pair) for pair in pairs)
@@ -220,7 +220,7 @@ class RefMap:
         A row that this process knows to be gone stays gone. One that the store calls gone and
         that is new here was read here: it is back.
         """
-        self.confirm_back()
+        self._confirm_back()
         new = {pair: None for pair in pairs if not cache.shows(*pair)}
         if not new:
             return
@@ -237,24 +237,24 @@ class RefMap:
         self._mark([pair for pair in gone if pair not in unshown], None)
         self._keep(cache, entries)
         for reason in set(unshown.values()):
-            self.note_gone([pair for pair in unshown if unshown[pair] == reason], reason)
+            self._note_gone([pair for pair in unshown if unshown[pair] == reason], reason)
 
-    def names_of(self, key: Key) -> Mapping[str, str]:
+    def _names_of(self, key: Key) -> Mapping[str, str]:
         """Return the refs that a key has in this process, by entity; nothing is minted."""
         return self._caches.names_of(key)
 
-    def texts(self) -> list[str]:
+    def _texts(self) -> list[str]:
         """Return the keys met so far that are text."""
         return self._caches.texts()
 
-    def refs_met(self, key: Key) -> list[str]:
+    def _refs_met(self, key: Key) -> list[str]:
         """Return the refs, of any entity, that this process has met for a key whose row is there.
 
         No round trip: what the store knows beside is not asked for.
         """
         return list(self._cache.names_of(key).values())
 
-    def note_gone(
+    def _note_gone(
         self,
         pairs: Collection[EntityKey],
         reason: Gone,
@@ -275,13 +275,13 @@ class RefMap:
         for pair in pairs:
             caches.lose(pair, reason, None if instances is None else instances.get(pair))
 
-    def note_read(self, pairs: Iterable[EntityKey]) -> None:
+    def _note_read(self, pairs: Iterable[EntityKey]) -> None:
         """Note that these keys were read from the database or flushed to it: no round trip."""
         if self.tombstones.refs or self.tombstones.unshown:
             for pair in pairs:
                 self._caches.find(*pair)
 
-    def confirm_back(self) -> None:
+    def _confirm_back(self) -> None:
         """Tell the store which rows are back: one round trip, or none if there are none."""
         found = self._caches.gone.back
         if found:

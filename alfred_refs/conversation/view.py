@@ -96,10 +96,10 @@ class SessionConversation(DraftMap):
     def _address(self, address: Address) -> None:
         self._sent_to = address
 
-    def resolve_wanted(self, wanted: Sequence[Wanted]) -> list[Key]:
-        """See `RefMap.resolve_wanted`."""
+    def _resolve_wanted(self, wanted: Sequence[Wanted]) -> list[Key]:
+        """See `RefMap._resolve_wanted`."""
         self._is_used = True
-        return super().resolve_wanted(wanted)
+        return super()._resolve_wanted(wanted)
 
     def work_under(self, schemas: Schemas) -> None:
         """Use refs for the rows of these schemas from now on.
@@ -150,7 +150,7 @@ class SessionConversation(DraftMap):
         """See `Conversation.begin_turn`."""
         return self._whole.begin_turn()
 
-    def make_room(self) -> bool:
+    def _make_room(self) -> bool:
         """Go on with another cache if this one has too much in it, or was forgotten.
 
         What instances show is there too; other refs that were read before are not to be expected
@@ -184,9 +184,9 @@ class SessionConversation(DraftMap):
         """
         self._meet(self._mine, pairs)
 
-    def note_read(self, pairs: Iterable[EntityKey]) -> None:
-        """See `Conversation.note_read`; the store is told before one of these is shown."""
-        super().note_read(pairs)
+    def _note_read(self, pairs: Iterable[EntityKey]) -> None:
+        """See `Conversation._note_read`; the store is told before one of these is shown."""
+        super()._note_read(pairs)
         if self._caches.gone.back:
             self._look_anew()
 
@@ -252,7 +252,7 @@ class SessionConversation(DraftMap):
 
     def is_row(self, ref: str, entity: str) -> bool:
         """Tell whether a draft's ref names a row already, as far as is known here."""
-        return ref in self.saving or self.keys_met([(ref, entity)]) is not None
+        return ref in self.saving or self._keys_met([(ref, entity)]) is not None
 
     def edit_drafts(self, contents: Mapping[str, Mapping[str, Any]], **given: Any) -> list[Draft]:
         """See `DraftMap.edit_drafts`; a draft that the transaction saves is a row."""
@@ -273,7 +273,7 @@ class SessionConversation(DraftMap):
         """
         for ref in refs:
             if ref in self.saving:
-                error = SavedDraftError(ref, self.refer_pairs([self.saving[ref]])[0])
+                error = SavedDraftError(ref, self._refer_pairs([self.saving[ref]])[0])
                 raise self._telemetry.refused(self.id, error)
 
     def end_saving(
@@ -327,3 +327,20 @@ class SessionConversation(DraftMap):
         super()._keep(cache, entries)
         # what is read at one go must fit, or it would be asked for each time
         self._most = max(self._most, 2 * len(entries))
+
+    # What the package asks of the map, and nobody who has a conversation
+
+    gone = DraftMap._gone
+    keys_met = DraftMap._keys_met
+    refer_pairs = DraftMap._refer_pairs
+    refs_held = DraftMap._refs_held
+    keys_held = DraftMap._keys_held
+    has_met = DraftMap._has_met
+    names_of = DraftMap._names_of
+    texts = DraftMap._texts
+    refs_met = DraftMap._refs_met
+    note_gone = DraftMap._note_gone
+    note_read = _note_read
+    confirm_back = DraftMap._confirm_back
+    make_room = _make_room
+    resolve_wanted = _resolve_wanted

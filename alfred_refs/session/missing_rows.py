@@ -38,7 +38,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import Session
 
 from alfred_refs import sqla
-from alfred_refs.conversation.refmap import RefMap
+from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.mapping.key_column import KeyColumn
 from alfred_refs.mapping.keys import Key
 
@@ -98,7 +98,7 @@ class Fates:
     """
 
     session: Session
-    conversation: RefMap
+    conversation: SessionConversation
     bind_arguments: Mapping[str, Any] | None = None
 
     def check(self, entity: str, identity: Identity, sought: Mapping[str, Key]) -> list[str]:

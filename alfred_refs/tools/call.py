@@ -12,8 +12,8 @@ from sqlalchemy import ColumnElement, inspect, select
 from sqlalchemy.sql.base import ExecutableOption
 
 from alfred_refs import sqla
-from alfred_refs.conversation.drafts import DraftMap
 from alfred_refs.conversation.entries import Draft
+from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import SetupError
 from alfred_refs.mapping.keys import Key, spells_uuid
 from alfred_refs.mapping.refs import draft_named
@@ -108,7 +108,7 @@ class Call:
 
     setting: Setting
     session: RefSession
-    conversation: DraftMap
+    conversation: SessionConversation
 
     def resolved(self, wanted: Iterable[tuple[str, str]]) -> Keys:
         """Return the keys of refs that are needed for entities: at most one round trip.

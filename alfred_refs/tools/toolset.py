@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from alfred_refs.conversation.drafts import DraftMap
+from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import SavedDraftError, SetupError
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.policy import RefPolicy
@@ -218,7 +218,7 @@ class Toolset:
             return described(self.tables)
         return described([self.tables.named(name) for name in tables])
 
-    def _view_of(self, session: RefSession) -> DraftMap:
+    def _view_of(self, session: RefSession) -> SessionConversation:
         """Return the conversation of a session, as the session sees it."""
         conversation = session.own_view
         if conversation is None:

@@ -29,7 +29,7 @@ def seed(engine: Engine) -> RefRegistry:
         ("recipe", KEYS[2]): "Garlic Naan",
     }
     registry._store.label(Address("chat-7", "ann"), labels)
-    chat.note_gone([("recipe", KEYS[1])], "was deleted")
+    chat._note_gone([("recipe", KEYS[1])], "was deleted")
     registry.conversation("chat-8").refer_all("recipe", KEYS[:2])
     registry.conversation("chat-1", owner="bob").begin_turn()
     with engine.begin() as connection:

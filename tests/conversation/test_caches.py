@@ -54,8 +54,8 @@ def read_again(memory: RefRegistry) -> Conversation:
     """A conversation with a row that was gone and is read again, of which nobody was told."""
     chat = memory.conversation("chat-7")
     chat.refer("recipe", KEYS[0])
-    chat.note_gone([("recipe", KEYS[0])], "was deleted")
-    chat.note_read([("recipe", KEYS[0])])
+    chat._note_gone([("recipe", KEYS[0])], "was deleted")
+    chat._note_read([("recipe", KEYS[0])])
     return chat
 
 
@@ -110,10 +110,10 @@ def test_a_row_that_is_gone_stays_gone_when_its_cache_is_full(
 ) -> None:
     """Its mark is kept, or made when it goes: to show its ref once more calls nothing back."""
     chat.refer_all("recipe", KEYS[:2])
-    chat.note_gone([("recipe", KEYS[0])], "was deleted")
+    chat._note_gone([("recipe", KEYS[0])], "was deleted")
     for key in KEYS[2:]:
         chat.refer("recipe", key)
-    chat.note_gone([("recipe", KEYS[1])], "was never saved")
+    chat._note_gone([("recipe", KEYS[1])], "was never saved")
 
     show(chat, "recipe", KEYS[:2])
     assert chat.refer_all("recipe", KEYS[:2]) == REFS[:2]
@@ -130,11 +130,11 @@ def test_a_gone_row_that_is_read_is_back_in_every_cache(chat: Conversation) -> N
     refs = cache.refs_of("recipe")
     for key in KEYS[1 : CAPACITY + 1]:
         chat.refer("recipe", key)
-    chat.note_gone([("recipe", KEYS[0])], "was deleted")
+    chat._note_gone([("recipe", KEYS[0])], "was deleted")
     assert KEYS[0].int not in refs
     assert refs[KEYS[0].int] == "recipe_1"
 
-    chat.note_read([("recipe", KEYS[0])])
+    chat._note_read([("recipe", KEYS[0])])
     assert chat.resolve("recipe_1") == KEYS[0]
     assert KEYS[0].int in refs
     assert cache is not chat._cache
@@ -144,13 +144,13 @@ def test_a_row_that_another_process_read_again_is_there(store: TravelLog) -> Non
     """The store says so each time that it is asked, until this process reads the row too."""
     here = RefRegistry(store=store).conversation("chat-7")
     here.refer("recipe", KEYS[0])
-    here.note_gone([("recipe", KEYS[0])], "was deleted")
+    here._note_gone([("recipe", KEYS[0])], "was deleted")
     RefRegistry(store=store).conversation("chat-7").refer("recipe", KEYS[0])
     store.trips.clear()
 
     assert [here.resolve("recipe_1"), here.resolve("recipe_1")] == [KEYS[0]] * 2
     assert store.trips == ["resolve"] * 2
-    here.note_read([("recipe", KEYS[0])])
+    here._note_read([("recipe", KEYS[0])])
     assert [here.resolve("recipe_1"), here.resolve("recipe_1")] == [KEYS[0]] * 2
     assert store.trips == ["resolve"] * 2 + ["mark"]
     assert not (here.tombstones.refs)
@@ -169,7 +169,7 @@ def test_a_row_that_goes_while_the_store_is_asked_for_its_ref_is_gone(
     refer = memory._store.refer
 
     def refer_late(*asked: Any) -> Any:
-        chat.note_gone([("recipe", KEYS[0])], "was deleted")
+        chat._note_gone([("recipe", KEYS[0])], "was deleted")
         return refer(*asked)
 
     monkeypatch.setattr(memory._store, "refer", refer_late)
@@ -187,10 +187,10 @@ def test_a_row_that_is_noted_gone_while_the_store_hears_that_it_is_back_is_gone(
     def mark_late(*told: Any) -> None:
         mark(*told)
         monkeypatch.setattr(memory._store, "mark", mark)
-        read_again.note_gone([("recipe", KEYS[0])], "was deleted")
+        read_again._note_gone([("recipe", KEYS[0])], "was deleted")
 
     monkeypatch.setattr(memory._store, "mark", mark_late)
-    read_again.confirm_back()
+    read_again._confirm_back()
     with pytest.raises(GoneRefError):
         read_again.resolve("recipe_1")
 
@@ -204,11 +204,11 @@ def test_why_a_row_is_gone_once_more_is_told_again(
 
     def mark_late(*told: Any) -> None:
         monkeypatch.setattr(memory._store, "mark", mark)
-        read_again.note_gone([("recipe", KEYS[0])], reason)
+        read_again._note_gone([("recipe", KEYS[0])], reason)
         mark(*told)
 
     monkeypatch.setattr(memory._store, "mark", mark_late)
-    read_again.confirm_back()
+    read_again._confirm_back()
     with pytest.raises(GoneRefError, match=reason):
         read_again.resolve("recipe_1")
 
@@ -221,36 +221,36 @@ def test_a_row_that_two_threads_tell_to_be_back_is_there(
 
     def mark_twice(*told: Any) -> None:
         monkeypatch.setattr(memory._store, "mark", mark)
-        read_again.confirm_back()
+        read_again._confirm_back()
         mark(*told)
 
     monkeypatch.setattr(memory._store, "mark", mark_twice)
-    read_again.confirm_back()
+    read_again._confirm_back()
     assert "gone" not in read_again.export()["refs"][0]
 
 
 def test_what_was_let_go_is_not_named_in_errors(chat: Conversation) -> None:
     """Names are those of the keys that are in a cache, or gone."""
     chat.refer_all("recipe", KEYS[:3])
-    chat.note_gone([("recipe", KEYS[0])], "was deleted")
+    chat._note_gone([("recipe", KEYS[0])], "was deleted")
     cache = chat._cache
     for key in KEYS[3:]:
         chat.refer("recipe", key)
 
-    assert chat.names_of(KEYS[0]) == {"recipe": "recipe_1"}
-    assert chat.names_of(KEYS[1]) == {"recipe": "recipe_2"}
+    assert chat._names_of(KEYS[0]) == {"recipe": "recipe_1"}
+    assert chat._names_of(KEYS[1]) == {"recipe": "recipe_2"}
     del cache
     gc.collect()
-    assert chat.names_of(KEYS[1]) == {}
+    assert chat._names_of(KEYS[1]) == {}
 
 
 def test_a_forgotten_conversation_resolves_nothing_here(memory: RefRegistry) -> None:
     """Whoever has opened it, at once; who is reading shows what it showed."""
     chat, other = memory.conversation("chat-7"), memory.conversation("chat-7")
     chat.refer_all("recipe", KEYS[:3])
-    chat.note_gone([("recipe", KEYS[1])], "was deleted")
-    chat.note_gone([("recipe", KEYS[2])], "was deleted")
-    chat.note_read([("recipe", KEYS[2])])
+    chat._note_gone([("recipe", KEYS[1])], "was deleted")
+    chat._note_gone([("recipe", KEYS[2])], "was deleted")
+    chat._note_read([("recipe", KEYS[2])])
     refs = other._cache.refs_of("recipe")
     chat.forget()
 
@@ -258,7 +258,7 @@ def test_a_forgotten_conversation_resolves_nothing_here(memory: RefRegistry) -> 
         with pytest.raises(UnknownRefError):
             other.resolve(ref)
     assert [refs[key.int] for key in KEYS[:3]] == REFS[:3]
-    assert (chat.names_of(KEYS[0]), chat.tombstones.refs) == ({}, {})
+    assert (chat._names_of(KEYS[0]), chat.tombstones.refs) == ({}, {})
     assert other.refer("recipe", KEYS[2]) == "recipe_4"
 
 

@@ -266,7 +266,7 @@ def test_a_part_of_a_key_is_repeated(chat: Conversation) -> None:
 
 def test_a_row_that_is_gone_cannot_be_used_and_is_not_offered(chat: Conversation) -> None:
     """The error says what became of the row; its ref is left out of what is known."""
-    chat.note_gone([("recipe", KEYS[1])], "was deleted")
+    chat._note_gone([("recipe", KEYS[1])], "was deleted")
 
     with pytest.raises(GoneRefError) as caught:
         chat.resolve("recipe_2", Recipe)
@@ -277,7 +277,7 @@ def test_a_row_that_is_gone_cannot_be_used_and_is_not_offered(chat: Conversation
 
 def test_a_gone_row_is_still_shown_by_its_ref(chat: Conversation) -> None:
     """Showing a deleted object once more does not call its row back to life."""
-    chat.note_gone([("recipe", KEYS[1])], "was deleted")
+    chat._note_gone([("recipe", KEYS[1])], "was deleted")
 
     assert chat.refer(Recipe, KEYS[1]) == "recipe_2"
     with pytest.raises(GoneRefError):
@@ -288,7 +288,7 @@ def test_a_row_that_is_read_again_can_be_used_again(
     memory: RefRegistry, chat: Conversation
 ) -> None:
     """A process that meets the key anew has seen the row: the ref names it again."""
-    chat.note_gone([("recipe", KEYS[1])], "was deleted")
+    chat._note_gone([("recipe", KEYS[1])], "was deleted")
     again = elsewhere(memory).conversation("chat-7")
 
     assert again.refer(Recipe, KEYS[1]) == "recipe_2"
@@ -297,8 +297,8 @@ def test_a_row_that_is_read_again_can_be_used_again(
 
 def test_a_gone_row_that_was_read_is_told_once(memory: RefRegistry, chat: Conversation) -> None:
     """Reading is noted in memory; the next look or use tells the store."""
-    chat.note_gone([("recipe", key) for key in KEYS[:2]], "was deleted")
-    chat.note_read([("recipe", KEYS[1])])
+    chat._note_gone([("recipe", key) for key in KEYS[:2]], "was deleted")
+    chat._note_read([("recipe", KEYS[1])])
     again = elsewhere(memory).conversation("chat-7")
     with pytest.raises(GoneRefError):
         again.resolve("recipe_2")
@@ -311,9 +311,9 @@ def test_a_gone_row_that_was_read_is_told_once(memory: RefRegistry, chat: Conver
 
 def test_a_row_that_goes_again_before_the_store_heard_is_gone(chat: Conversation) -> None:
     """What was noted last counts."""
-    chat.note_gone([("recipe", KEYS[1])], "was deleted")
-    chat.note_read([("recipe", KEYS[1])])
-    chat.note_gone([("recipe", KEYS[1])], "was deleted")
+    chat._note_gone([("recipe", KEYS[1])], "was deleted")
+    chat._note_read([("recipe", KEYS[1])])
+    chat._note_gone([("recipe", KEYS[1])], "was deleted")
 
     assert chat.refer(Recipe, KEYS[1]) == "recipe_2"
     with pytest.raises(GoneRefError):
@@ -326,14 +326,14 @@ def test_names_that_a_model_invents_are_not_remembered(chat: Conversation) -> No
     for number in range(20):
         with pytest.raises(UnknownRefError):
             chat.resolve(f"junk{'x' * number}_1")
-    assert not chat.has_met([("junk", 1)])
+    assert not chat._has_met([("junk", 1)])
 
     assert (len(chat._cache._keys), len(chat._cache._refs)) == before
 
 
 def test_a_key_without_ref_leaves_no_trace_when_it_goes(chat: Conversation) -> None:
     """Rows that were never shown are never mentioned."""
-    chat.note_gone([("recipe", KEYS[9])], "was never saved")
+    chat._note_gone([("recipe", KEYS[9])], "was never saved")
 
     assert chat.refer(Recipe, KEYS[9]) == "recipe_4"
     assert chat.resolve("recipe_4") == KEYS[9]
@@ -374,14 +374,14 @@ def test_the_names_of_a_key_outlive_its_row(conversation: Conversation) -> None:
     """By entity, and of the key's own type: a UUID has its number in common with an integer."""
     key = uuid.UUID(int=7)
     recipe, order = conversation.refer(Recipe, key), conversation.refer(Order, 7)
-    assert conversation.names_of(key) == {"recipe": recipe}
-    assert conversation.names_of(7) == {"order": order}
+    assert conversation._names_of(key) == {"recipe": recipe}
+    assert conversation._names_of(7) == {"order": order}
 
-    conversation.note_gone([("recipe", key)], "was deleted")
-    assert conversation.names_of(key) == {"recipe": recipe}
-    conversation.note_read([("recipe", key)])
-    assert conversation.names_of(key) == {"recipe": recipe}
-    assert conversation.names_of(uuid.UUID(int=8)) == {}
+    conversation._note_gone([("recipe", key)], "was deleted")
+    assert conversation._names_of(key) == {"recipe": recipe}
+    conversation._note_read([("recipe", key)])
+    assert conversation._names_of(key) == {"recipe": recipe}
+    assert conversation._names_of(uuid.UUID(int=8)) == {}
 
 
 def test_keys_that_are_text_are_listed(conversation: Conversation) -> None:
@@ -389,7 +389,7 @@ def test_keys_that_are_text_are_listed(conversation: Conversation) -> None:
     conversation.refer("recipe", 7)
     conversation.refer("country", "Zubrowka")
 
-    assert conversation.texts() == ["Zubrowka"]
+    assert conversation._texts() == ["Zubrowka"]
 
 
 def test_the_refs_met_for_a_key_are_of_that_key(conversation: Conversation) -> None:
@@ -397,6 +397,6 @@ def test_the_refs_met_for_a_key_are_of_that_key(conversation: Conversation) -> N
     conversation.refer_all("order", [41])
     conversation.refer_all("recipe", [uuid.UUID(int=41)])
 
-    assert conversation.refs_met(41) == ["order_1"]
-    assert conversation.refs_met(uuid.UUID(int=41)) == ["recipe_1"]
-    assert conversation.refs_met(42) == []
+    assert conversation._refs_met(41) == ["order_1"]
+    assert conversation._refs_met(uuid.UUID(int=41)) == ["recipe_1"]
+    assert conversation._refs_met(42) == []

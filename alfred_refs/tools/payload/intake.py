@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from alfred_refs.conversation.drafts import DraftMap
+from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import UnknownDraftError
 from alfred_refs.mapping.guard import find_keys
 from alfred_refs.mapping.keys import Key
@@ -46,7 +46,9 @@ Leaf = Callable[[str, Any, str | None], Any]
 """Is given the name of a field, a value in it, and the entity of whose keys it is if a number."""
 
 
-def decoded(arguments: Arguments, tables: ToolTables, conversation: DraftMap) -> Arguments:
+def decoded(
+    arguments: Arguments, tables: ToolTables, conversation: SessionConversation
+) -> Arguments:
     """Return arguments with what marks stand for in their place: at most one round trip.
 
     Raises:
@@ -82,7 +84,7 @@ class _Found:
         return value
 
 
-def _keys_of(marks: Mapping[str, str], conversation: DraftMap) -> dict[str, Key]:
+def _keys_of(marks: Mapping[str, str], conversation: SessionConversation) -> dict[str, Key]:
     """Return what marks stand for, given with the fields that they stand in."""
     keys = conversation.keys_held(marks)
     for ref, field in marks.items():
@@ -93,7 +95,7 @@ def _keys_of(marks: Mapping[str, str], conversation: DraftMap) -> dict[str, Key]
     return keys
 
 
-def _key_of_draft(ref: str, field: str, conversation: DraftMap) -> Key:
+def _key_of_draft(ref: str, field: str, conversation: SessionConversation) -> Key:
     """Return the key of a draft that is a row by now.
 
     Raises:

@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from alfred_refs.conversation.drafts import DraftMap
+from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.mapping.guard import HIDDEN
 from alfred_refs.mapping.keys import Key
 from alfred_refs.mapping.marks import Mark, Spelt, cut, encode, head, keys_in
@@ -78,7 +78,7 @@ def shortened(text: str, most: int) -> str:
     return text if short == text else Cut(short, len(text) - len(short))
 
 
-def told(value: Any, conversation: DraftMap, longest: int | None = None) -> Any:
+def told(value: Any, conversation: SessionConversation, longest: int | None = None) -> Any:
     """Return a value as a model is told it.
 
     Args:
@@ -158,7 +158,7 @@ class _Outgoing:
             self._spelt |= found
         return text
 
-    def name(self, conversation: DraftMap) -> None:
+    def name(self, conversation: SessionConversation) -> None:
         """Give a ref to each key: at most two round trips."""
         sought = dict.fromkeys([*self._keys, *(k for s in self._spelt for k in _keys_of(s))])
         self._held = conversation.refs_held(sought)
