@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlalchemy import Table
 
+from alfred_refs.mapping.entities import Entities
 from alfred_refs.sqla import Schemas
-from alfred_refs.statements.plans import Plans
 from alfred_refs.store import Address, Store
 from alfred_refs.store.telemetry import Telemetry
 
@@ -28,30 +28,29 @@ class Conversation(DraftMap):
     Attributes:
         id: what the application calls it.
         owner: on whose behalf it is held, as text; `None` without one.
-        plans: what the application's statements and tables mean.
     """
 
     def __init__(
         self,
         address: Address,
         store: Store,
-        plans: Plans,
+        entities: Entities,
         caches: Caches,
         *,
         telemetry: Telemetry,
         opened: Callable[[Address], Conversation],
         schemas: Schemas = frozenset(),
     ) -> None:
-        super().__init__(address, store, plans, caches, telemetry, schemas=schemas)
+        super().__init__(address, store, entities, caches, telemetry, schemas=schemas)
         self._opened = opened
 
-    def under(self, schemas: Schemas) -> Conversation:
+    def _under(self, schemas: Schemas) -> Conversation:
         """Return the conversation for those who read the same tables in other schemas.
 
         What one of the two has met the other asks the store for, which knows the tables.
         """
         return Conversation(
-            *(self._address, self._store, self.plans, self._caches.under(schemas)),
+            *(self._address, self._store, self._entities, self._caches.under(schemas)),
             telemetry=self._telemetry,
             opened=self._opened,
             schemas=schemas,
@@ -64,14 +63,14 @@ class Conversation(DraftMap):
         Asked of the store at first use and then kept, so that all work of a turn has one number
         however many turns begin meanwhile.
         """
-        if self.working_turn is None:
-            self.working_turn = self._store.turn(self._address)
-        return self.working_turn
+        if self._turn is None:
+            self._turn = self._store.turn(self._address)
+        return self._turn
 
     def begin_turn(self) -> int:
         """Begin the next turn and return its number."""
-        self.working_turn = self._store.begin_turn(self._address)
-        return self.working_turn
+        self._turn = self._store.begin_turn(self._address)
+        return self._turn
 
     def fork(self, new_id: str) -> Conversation:
         """Make a conversation that goes on from here, for a branch of a chat, and open it.
@@ -104,7 +103,7 @@ class Conversation(DraftMap):
         """
         self._store.forget(self._address)
         self._caches.forget()
-        self.working_turn = None
+        self._turn = None
 
     def export(self) -> dict[str, Any]:
         """Return the whole conversation as JSON values, to be kept or moved.
@@ -128,7 +127,7 @@ class Conversation(DraftMap):
             keys: with their keys; for trusted code.
         """
         self._confirm_back()
-        name = None if entity is None else self.plans.entities.name_of(entity)
+        name = None if entity is None else self._entities.name_of(entity)
         for entry in self._store.entries(self._address, name):
             key = entry.key if keys else None
             ref = entry.ref

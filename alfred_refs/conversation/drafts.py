@@ -33,13 +33,14 @@ _TOGETHER = 50  # drafts whose rows are looked for at once
 
 
 class DraftMap(RefMap):
-    """What the drafts of one conversation hold, and what has become of them.
+    """What the drafts of one conversation hold, and what has become of them."""
 
-    Attributes:
-        working_turn: the turn that this object works in, once it is known.
-    """
+    _turn: int | None = None
 
-    working_turn: int | None = None
+    @property
+    def _working_turn(self) -> int | None:
+        """The turn that this object works in, once it is known."""
+        return self._turn
 
     def draft(
         self,
@@ -65,12 +66,12 @@ class DraftMap(RefMap):
             SetupError: rows of the class cannot be drafted: their keys cannot be decided before
                 they are inserted.
         """
-        name = self.plans.entities.name_of(entity)
-        model = model_of(entity, self.plans.entities)
+        name = self._entities.name_of(entity)
+        model = model_of(entity, self._entities)
         if model is not None:
-            check_draftable(model, self.plans.entities)
+            check_draftable(model, self._entities)
         new = NewDraft(name, *self._content(model, content, label))
-        [entry] = self._store.draft(self._address, [new], self.working_turn)
+        [entry] = self._store.draft(self._address, [new], self._working_turn)
         return self._shown(entry)
 
     def drafts(
@@ -96,7 +97,7 @@ class DraftMap(RefMap):
             raise SetupError(
                 f"drafts cannot be {unknown[0]!r}", f"give some of {get_args(DraftState)!r}"
             )
-        name = None if entity is None else self.plans.entities.name_of(entity)
+        name = None if entity is None else self._entities.name_of(entity)
         return self._listed(name, {*states}, keys=keys)
 
     def _listed(
@@ -129,7 +130,7 @@ class DraftMap(RefMap):
         """
         texts = list(refs)
         found = self._drafts_of(texts)
-        name = None if entity is None else self.plans.entities.name_of(entity)
+        name = None if entity is None else self._entities.name_of(entity)
         return [self._shown(self._checked(text, found, name), keys=keys) for text in texts]
 
     def edit_draft(
@@ -189,7 +190,7 @@ class DraftMap(RefMap):
         ]
         done: Mapping[Ref, DraftEntry] = {}
         if edits and len(edits) == len(contents):
-            done = self._store.edit_drafts(self._address, edits, self.working_turn)
+            done = self._store.edit_drafts(self._address, edits, self._working_turn)
         if len(done) < len(contents):
             raise self._telemetry.refused(self.id, self._uneditable([*contents], read))
         reserved = {ref: entry for ref, entry in done.items() if entry.key is not None}
@@ -201,7 +202,7 @@ class DraftMap(RefMap):
     def _edit(
         self, ref: Ref, content: Mapping[str, Any], label: str | None, version: int | None
     ) -> DraftEdit:
-        model = model_of(ref.entity, self.plans.entities)
+        model = model_of(ref.entity, self._entities)
         return DraftEdit(ref, *self._content(model, content, label), version)
 
     def _uneditable(self, refs: Sequence[str], versions: Mapping[str, int]) -> StaleDraftError:
@@ -297,7 +298,7 @@ class DraftMap(RefMap):
         if model is None or not isinstance(content, Mapping):
             return draft_content.to_text(content), called
         text = draft_content.to_text(with_class(model, content))
-        entities = self.plans.entities
+        entities = self._entities
         record = record_of(model, content, entities)
         wanted = dict.fromkeys(record.refs(entities))
         drafts = [want for want in wanted if draft_named(want[0]) is not None]

@@ -23,11 +23,11 @@ from typing import Any, cast
 from sqlalchemy import Table
 
 from alfred_refs.errors import GoneRefError, KeyTypeError, RefError
+from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_column import KeyColumn
 from alfred_refs.mapping.keys import EntityKey, Key, spells_uuid, token_of
 from alfred_refs.mapping.refs import KEY, Ref, parse_ref
 from alfred_refs.sqla import Schemas
-from alfred_refs.statements.plans import Plans
 from alfred_refs.store import NOTED_EVERY, Address, DraftEntry, Entry, Gone, Store
 from alfred_refs.store.telemetry import Telemetry
 
@@ -45,16 +45,13 @@ class RefMap:
     Attributes:
         id: what the application calls the conversation.
         owner: on whose behalf it is held, as text; `None` without one.
-        plans: what the application's statements and tables mean.
-        schemas: the `schema_translate_map` under which the tables are read.
-        tombstones: which rows this process knows to be gone.
     """
 
     def __init__(
         self,
         address: Address,
         store: Store,
-        plans: Plans,
+        entities: Entities,
         caches: Caches,
         telemetry: Telemetry,
         *,
@@ -62,21 +59,21 @@ class RefMap:
     ) -> None:
         self.id = address.id
         self.owner = address.owner
-        self.plans = plans
+        self._entities = entities
         self._address = address
         self._work_under(schemas)
         self._store = store
         self._caches = caches
-        self.tombstones = caches.gone
+        self._tombstones = caches.gone
         self._telemetry = telemetry
-        self._rows: Rows = StoredRows(address, store, plans.entities)
+        self._rows: Rows = StoredRows(address, store, entities)
         self._noted_until = monotonic() + NOTED_EVERY.total_seconds()
         self._labels: dict[EntityKey, str] = {}  # what is to be told with the next mint
 
     def _work_under(self, schemas: Schemas) -> None:
         """Use refs for the rows of these schemas: the store refuses others'."""
-        self.schemas = schemas
-        table_of = partial(self.plans.entities.table_name_of, schemas=schemas)
+        self._schemas = schemas
+        table_of = partial(self._entities.table_name_of, schemas=schemas)
         self._address = replace(self._address, table_of=table_of)
 
     def __repr__(self) -> str:
@@ -118,7 +115,7 @@ class RefMap:
         return keys if column is None else [column.from_key(key) for key in keys]
 
     def _name_and_column(self, entity: type[Any] | Table | str) -> tuple[str, KeyColumn | None]:
-        entities = self.plans.entities
+        entities = self._entities
         return entities.name_of(entity), entities.key_column_of(entity)
 
     def _resolve_wanted(self, wanted: Sequence[Wanted]) -> list[Key]:
@@ -277,7 +274,7 @@ class RefMap:
 
     def _note_read(self, pairs: Iterable[EntityKey]) -> None:
         """Note that these keys were read from the database or flushed to it: no round trip."""
-        if self.tombstones.refs or self.tombstones.unshown:
+        if self._tombstones.refs or self._tombstones.unshown:
             for pair in pairs:
                 self._caches.find(*pair)
 
@@ -328,7 +325,7 @@ class RefMap:
 
     def _keep(self, cache: RefCache, entries: Collection[Entry]) -> None:
         self._caches.keep(cache, entries)
-        self._caches.unlabelled.note(entries, self.plans.entities.has_labels)
+        self._caches.unlabelled.note(entries, self._entities.has_labels)
 
 
 def _checked(column: KeyColumn, key: Any) -> Key:

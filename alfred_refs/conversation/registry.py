@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sqlalchemy import MetaData
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-    from alfred_refs.statements.plans import Plans
+    from alfred_refs.mapping.entities import Entities
 
     from .conversation import Conversation
 
@@ -247,20 +247,19 @@ class RefRegistry(Observed):
         return self._store.stats()
 
     @cached_property
-    def _plans(self) -> Plans:
+    def _entities(self) -> Entities:
         """What is known of the tables and statements: operators open no conversation."""
-        from alfred_refs.mapping.entities import Entities  # noqa: PLC0415  # with `plans`, half of the package
-        from alfred_refs.statements.plans import Plans  # noqa: PLC0415
+        from alfred_refs.mapping.entities import Entities  # noqa: PLC0415  # half of the package
 
-        return Plans(Entities(self._policy))
+        return Entities(self._policy)
 
     def _opened(self, address: Address) -> Conversation:
-        from .conversation import Conversation  # noqa: PLC0415  # as for `_plans`
+        from .conversation import Conversation  # noqa: PLC0415  # as for `_entities`
 
         with self._opening:
-            caches, plans = self._caches.setdefault(address, Caches(CAPACITY)), self._plans
+            caches, entities = self._caches.setdefault(address, Caches(CAPACITY)), self._entities
         return Conversation(
-            *(address, self._observed, plans, caches),
+            *(address, self._observed, entities, caches),
             telemetry=self._telemetry,
             opened=self._opened,
             schemas=self._schemas,

@@ -62,22 +62,28 @@ class SessionConversation(DraftMap):
         viewer: shows the refs that are read here; not kept alive.
 
     Attributes:
+        entities: which columns hold keys.
+        schemas: the `schema_translate_map` under which the tables are read.
+        tombstones: which rows this process knows to be gone.
         saving: the drafts that the session's transaction has saved, as far as it has come, with
             the keys of their rows: to the session their refs name these.
         offers: chooses which refs of rows an error may offer; `None` for all.
     """
 
     def __init__(self, conversation: Conversation, viewer: Viewer) -> None:
-        vars(self).update(vars(conversation))
-        self._sent_to: Address = vars(self).pop("_address")
-        self._whole = conversation
+        self._whole = self._outside = conversation
         self._viewer = weakref.ref(viewer)
-        self._outside = conversation
-        self._shared = self._caches
+        self._shared = caches = conversation._caches
+        self._mine = caches.current
+        self._most = caches.capacity
+        super().__init__(
+            *(conversation._address, conversation._store, conversation._entities, caches),
+            conversation._telemetry,
+            schemas=conversation._schemas,
+        )
         self._is_used = False
-        self._labels: dict[EntityKey, str] = {}
-        self._mine = self._caches.current
-        self._most = self._caches.capacity
+        self.entities = self._entities
+        self.schemas, self.tombstones = self._schemas, self._tombstones
         self.saving: dict[str, EntityKey] = {}
         self.offers: Offers | None = None
 
@@ -107,7 +113,7 @@ class SessionConversation(DraftMap):
         Raises:
             SetupError: refs or instances of others are in use.
         """
-        if schemas == self.schemas:
+        if schemas == self._schemas:
             return
         viewer = self._viewer()
         if self._is_used or (viewer is not None and viewer.has_rows()):
@@ -117,9 +123,10 @@ class SessionConversation(DraftMap):
                 "session.connection(execution_options=...)",
             )
         self._work_under(schemas)
-        self._outside = self._whole.under(schemas)
+        self._outside = self._whole._under(schemas)
         self._caches = self._shared.under(schemas)
-        self.tombstones = self._caches.gone
+        self._tombstones = self._caches.gone
+        self.schemas, self.tombstones = self._schemas, self._tombstones
         self._mine = self._caches.current
         self._is_used = False
 
@@ -129,7 +136,7 @@ class SessionConversation(DraftMap):
         Raises:
             SetupError: they are not those of the session.
         """
-        if schemas != self.schemas:
+        if schemas != self._schemas:
             raise SetupError(
                 "a statement is for another schema_translate_map than that of its session",
                 "give it to the session's engine, or begin with "
@@ -137,9 +144,8 @@ class SessionConversation(DraftMap):
             )
 
     @property
-    def working_turn(self) -> int | None:  # type: ignore[override]
-        """See `DraftMap.working_turn`."""
-        return self._whole.working_turn
+    def _working_turn(self) -> int | None:
+        return self._whole._turn
 
     @property
     def turn(self) -> int:

@@ -8,9 +8,9 @@ for each row. No I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from sqlalchemy import Column, ColumnElement, Table, inspect
@@ -34,6 +34,8 @@ from .lineage import Exposure
 from .naming import EntityNames, root_of
 from .policy import KeyType, RefPolicy
 from .shapes import UNKNOWN, columns_in, unknowns_in
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Entities:
     def __init__(self, policy: RefPolicy) -> None:
         self.names = EntityNames(policy)
         self.policy = policy
+        self._memos: dict[Callable[[Entities], Any], Any] = {}
         self._columns = KeyColumns(policy, self.names)
         self.alternates = self._columns.alternates
         # with the tables looked at: as many as there are, until one is dropped or added
@@ -79,6 +82,12 @@ class Entities:
         self._alternates_found: tuple[WeakSet[Table], bool] = WeakSet(), False
         self._labelled: WeakKeyDictionary[Table, bool] = WeakKeyDictionary()
         self._primary: WeakValueDictionary[str, Column[Any]] = WeakValueDictionary()
+
+    def memo(self, make: Callable[[Entities], _T]) -> _T:
+        """Return what a function makes of these entities, once for all who ask."""
+        made: _T | None = self._memos.get(make)
+        # one of two threads that come at once is the first
+        return self._memos.setdefault(make, make(self)) if made is None else made
 
     def name_of(self, entity: type[Any] | Table | str) -> str:
         """Return the entity name of a mapped class or table; a name stands for itself.

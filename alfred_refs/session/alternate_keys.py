@@ -78,7 +78,7 @@ class Alternates:
     def __init__(self, conversation: SessionConversation, session: Session | None) -> None:
         self._conversation = conversation
         self._session = None if session is None else weakref.ref(session)
-        self._entities = conversation.plans.entities
+        self._entities = conversation.entities
         self._known: Mapping[str, AlternateKey] = self._entities.alternates
         self.rows: dict[str, dict[Any, Key]] = {}
         self._values: dict[str, dict[Any, Key | None]] = {}

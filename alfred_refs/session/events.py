@@ -140,7 +140,7 @@ def _flushing(session: TranslatedSession, flush: UOWTransaction, _: object) -> N
         boundary = translation.boundary
         if not boundary.raw:
             changed = map(sqla.state_of, (*session.new, *session.dirty))
-            put_keys_in_assigned(changed, boundary)
+            put_keys_in_assigned(changed, translation)
         translation.saving.resolve_new(flush)
         if boundary.looks_ahead:
             boundary.enter_all(session.dirty)

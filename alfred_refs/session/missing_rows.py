@@ -153,7 +153,7 @@ class Fates:
         return [key for key in sought.values() if key not in found.there]
 
     def _primary(self, column: KeyColumn) -> Column[Any] | None:
-        return self.conversation.plans.entities.primary_of(column.entity)
+        return self.conversation.entities.primary_of(column.entity)
 
     def _look(self, identity: Identity, sought: Mapping[str, Key]) -> _Found:
         """Look for rows, and ask in the same moment what that is worth."""

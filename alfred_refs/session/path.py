@@ -63,7 +63,7 @@ def prepare(execution: ORMExecuteState, translation: Translation) -> Prepared | 
         UntranslatableError: the statement would show keys in a way that cannot be rewritten.
     """
     boundary = translation.boundary
-    execution.statement, plan, values = boundary.conversation.plans.of(execution.statement)
+    execution.statement, plan, values = translation.plans.of(execution.statement)
     named = None
     if plan.single is not None and not execution.parameters:
         named = _put_one(execution, plan.single, values, boundary)
@@ -147,7 +147,7 @@ def _put_all(
     return keys
 
 
-def put_keys_in_assigned(states: Iterable[InstanceState[Any]], boundary: Boundary) -> None:
+def put_keys_in_assigned(states: Iterable[InstanceState[Any]], translation: Translation) -> None:
     """Put keys in place of the refs in SQL expressions that are assigned to attributes.
 
     They are looked at as an UPDATE with the same values is.
@@ -164,19 +164,17 @@ def put_keys_in_assigned(states: Iterable[InstanceState[Any]], boundary: Boundar
                 continue
             if name in state.mapper.column_attrs:
                 column = state.mapper.column_attrs[name].columns[0]
-                state.dict[name] = _with_keys(column, value, boundary)
+                state.dict[name] = _with_keys(column, value, translation)
 
 
-def _with_keys(column: Any, value: Any, boundary: Boundary) -> Any:
+def _with_keys(column: Any, value: Any, translation: Translation) -> Any:
     """Return an SQL expression for a column with keys in place of its refs."""
-    statement, plan, values = boundary.conversation.plans.of(
-        update(column.table).values({column: value})
-    )
+    statement, plan, values = translation.plans.of(update(column.table).values({column: value}))
     inputs = plan.inputs.without([i for i in plan.inputs.positions if holds_key(values[i])])
     texts = criteria.texts(inputs, statement, values, None)
     if not texts:
         return value
-    keys = _Keys(boundary.alternates)
+    keys = _Keys(translation.boundary.alternates)
     keys.resolve(texts)
     statement, _ = criteria.with_keys(inputs, statement, values, None, keys.key)
     return next(expression for _, expression in sqla.values_of(statement))
@@ -241,7 +239,7 @@ def _shown(
     execution: ORMExecuteState, result: Result[Any], prepared: Prepared, boundary: Boundary
 ) -> Result[Any]:
     """Return a result that shows refs in place of keys."""
-    plan, entities = prepared.plan, boundary.conversation.plans.entities
+    plan, entities = prepared.plan, boundary.conversation.entities
     if plan.by_text:
         origins.check_filled_by_text(result, execution.statement, entities)
         keys = {*plan.outputs.columns, *plan.outputs.made}
@@ -268,7 +266,7 @@ def _wrote(
     """Cover what a write tells beside its rows, and note which rows it deleted."""
     boundary = translation.boundary
     boundary.alternates.forget()
-    entities = boundary.conversation.plans.entities
+    entities = boundary.conversation.entities
     read = Reading(_alternates_of(execution, boundary), ())
     write_results.cover(result, execution.statement, entities, read, now=boundary.eager)
     cursor = sqla.cursor_result_of(result)

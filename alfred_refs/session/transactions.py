@@ -70,7 +70,7 @@ class Transactions:
 
     def __init__(self, conversation: SessionConversation) -> None:
         self._conversation = conversation
-        self._entities = conversation.plans.entities
+        self._entities = conversation.entities
         # whether what the transaction does not commit is rolled back, as far as is known
         self._undone = True
         self._autocommits = False

@@ -23,6 +23,7 @@ from alfred_refs import sqla
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.mapping.keys import token_of
 from alfred_refs.mapping.naming import root_of
+from alfred_refs.statements.plans import Plans
 
 from .drafts import DraftObjects, DraftSaving
 from .instances.boundary import Boundary
@@ -40,6 +41,7 @@ class Translation:
 
     Attributes:
         conversation: the same, as the session sees it.
+        plans: what is decided of the application's statements.
         sought: looks whether the rows are there that the statement names which is being executed.
         fetched: see `Boundary.fetched`.
         hide: see `Failures.hide`.
@@ -47,7 +49,7 @@ class Translation:
 
     __slots__ = (
         *("boundary", "conversation", "failures", "fetched", "hide"),
-        *("objects", "saving", "sought", "transactions"),
+        *("objects", "plans", "saving", "sought", "transactions"),
     )
 
     def __init__(self, conversation: Conversation, session: Session) -> None:
@@ -58,6 +60,7 @@ class Translation:
         self.objects = DraftObjects(session, self.conversation)
         self.saving = DraftSaving(session, self.boundary, self.transactions)
         self.failures = Failures(self.boundary)
+        self.plans = self.conversation.entities.memo(Plans)
         self.sought: Callable[[], None] | None = None
         # no calls of their own: they are asked for each chunk of rows, and each exception
         self.fetched = self.boundary.fetched
@@ -142,7 +145,7 @@ class Translation:
             return made, identity
         keys = self.boundary.identity(mapper.class_, identity)
         given = options.get("options")
-        self.conversation.plans.check(given if isinstance(given, Iterable) else ())
+        self.plans.check(given if isinstance(given, Iterable) else ())
         return None, keys
 
     def missed(
@@ -156,7 +159,7 @@ class Translation:
         named, values = _parts_of(given), _parts_of(identity)
         if given is identity or len(named) != 1 or not isinstance(named[0], str):
             return
-        entities = self.conversation.plans.entities
+        entities = self.conversation.entities
         mapper = root_of(inspect(entity).mapper)
         keys = entities.of_class(mapper.class_)
         if keys.own is None and len(values) == 1:  # the key of another entity's row
@@ -185,7 +188,7 @@ class Translation:
 
     def named(self, column: Any, value: Any) -> str | None:
         """Return the ref of the row that a value of a column names, if this process knows it."""
-        found = self.conversation.plans.entities.of_column(column)
+        found = self.conversation.entities.of_column(column)
         if found is None or found.array or found.by is not None:
             return None
         return self.conversation.refs_of(found.entity).get(token_of(found.to_key(value)))

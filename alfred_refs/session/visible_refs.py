@@ -44,7 +44,7 @@ class Offered:
             parsed = parse_ref(ref)
             if parsed is not None:
                 groups.setdefault(parsed.entity, {})[ref] = key
-        entities = conversation.plans.entities
+        entities = conversation.entities
         try:
             return [ref for of in groups.items() for ref in self._readable(*of, entities)]
         except SQLAlchemyError:  # as in a transaction that has failed

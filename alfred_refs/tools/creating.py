@@ -82,7 +82,7 @@ class Creator(Writer):
 
     @property
     def _entities(self) -> Entities:
-        return self._call.conversation.plans.entities
+        return self._call.conversation.entities
 
     # What is wanted
 

@@ -226,7 +226,7 @@ class Toolset:
                 "a tool was called on a session without conversation",
                 "make the session with conversation=...",
             )
-        if conversation.plans.entities.policy != self._policy:
+        if conversation.entities.policy != self._policy:
             raise SetupError(
                 "the toolset and the session's registry have different policies",
                 "give Toolset the registry's: Toolset(..., policy=policy)",

@@ -153,8 +153,8 @@ def test_a_row_that_another_process_read_again_is_there(store: TravelLog) -> Non
     here._note_read([("recipe", KEYS[0])])
     assert [here.resolve("recipe_1"), here.resolve("recipe_1")] == [KEYS[0]] * 2
     assert store.trips == ["resolve"] * 2 + ["mark"]
-    assert not (here.tombstones.refs)
-    assert not (here.tombstones.unshown)
+    assert not here._tombstones.refs
+    assert not here._tombstones.unshown
 
 
 def test_a_row_that_goes_while_the_store_is_asked_for_its_ref_is_gone(
@@ -258,7 +258,7 @@ def test_a_forgotten_conversation_resolves_nothing_here(memory: RefRegistry) -> 
         with pytest.raises(UnknownRefError):
             other.resolve(ref)
     assert [refs[key.int] for key in KEYS[:3]] == REFS[:3]
-    assert (chat._names_of(KEYS[0]), chat.tombstones.refs) == ({}, {})
+    assert (chat._names_of(KEYS[0]), chat._tombstones.refs) == ({}, {})
     assert other.refer("recipe", KEYS[2]) == "recipe_4"
 
 
@@ -280,7 +280,7 @@ def test_threads_that_share_a_conversation_see_the_right_refs(tables: Engine) ->
                 keys = mine.resolve_all([REFS[n] for n in some], "recipe")
                 assert keys == [KEYS[n] for n in some]
             pairs = [("recipe", KEYS[n]) for n in some[:2]]
-            chance.choice([mine.note_read, partial(mine.note_gone, reason="was deleted")])(pairs)
+            chance.choice([mine._note_read, partial(mine._note_gone, reason="was deleted")])(pairs)
             rounds += 1
         return rounds
 

@@ -134,7 +134,7 @@ def chat() -> Conversation:
 
 def record(chat: Conversation, content: dict[str, Any], model: type[Any] = Pot) -> Record:
     """Return what content is of."""
-    return record_of(model, content, chat.plans.entities)
+    return record_of(model, content, chat._entities)
 
 
 def uses(chat: Conversation, draft: Draft, content: dict[str, Any]) -> list[Callable[[], Draft]]:
@@ -186,7 +186,7 @@ def test_related_rows_are_inside_or_named(chat: Conversation) -> None:
         {"number": 2, "name": "left"},
     ]
     wanted = [("pot_1", "pot"), ("lid_1", "lid")]
-    assert list(found.refs(chat.plans.entities)) == wanted
+    assert list(found.refs(chat._entities)) == wanted
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def test_a_registry_that_is_dropped_is_forgotten_by_the_classes(tables: Engine) 
         session.scalars(select(Recipe)).all()
         session.add(Recipe(name="a"))
         session.flush()
-    entities = weakref.ref(registry._plans.entities)
+    entities = weakref.ref(registry._entities)
     del registry, session
     gc.collect()
 

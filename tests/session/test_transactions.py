@@ -364,12 +364,12 @@ def test_a_dropped_object_leaves_nothing_behind(
     session.add(lost)
     session.flush()
     session.rollback()
-    assert conversation.tombstones.refs or conversation.tombstones.unshown
+    assert conversation._tombstones.refs or conversation._tombstones.unshown
     del lost
     gc.collect()
 
-    assert not (conversation.tombstones.refs)
-    assert not (conversation.tombstones.unshown)
+    assert not conversation._tombstones.refs
+    assert not conversation._tombstones.unshown
 
 
 # What was deleted

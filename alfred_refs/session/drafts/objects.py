@@ -184,7 +184,7 @@ class DraftObjects:
     def __init__(self, session: Session, conversation: SessionConversation) -> None:
         self._session = weakref.ref(session)
         self._conversation = conversation
-        self._entities = conversation.plans.entities
+        self._entities = conversation.entities
         # by their refs and versions
         self._built: weakref.WeakValueDictionary[tuple[str, int], Any]
         self._built = weakref.WeakValueDictionary()

@@ -58,7 +58,7 @@ class DraftSaving:
         self._boundary = boundary
         self._transactions = transactions
         self._conversation = boundary.conversation
-        self._entities = boundary.conversation.plans.entities
+        self._entities = boundary.conversation.entities
         # the new instances of the last flush, by the refs of their drafts
         self._flushed: Mapping[str, State] = {}
         self._conversation.look_in(SessionRows(session, self._entities))

@@ -62,7 +62,7 @@ class Boundary:
         self._session = session.hash_key
         self.conversation = SessionConversation(conversation, self)
         self.alternates = Alternates(self.conversation, session)
-        self._entities = conversation.plans.entities
+        self._entities = self.conversation.entities
         self._by_alternate = self.looks_ahead = self._entities.may_have_alternates()
         self.showers: dict[RefAttribute, Callable[[Any], Any]] = {}
         self.numbered: dict[RefAttribute, Mapping[int, str]] = {}

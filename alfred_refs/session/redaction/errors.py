@@ -21,7 +21,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import SQLAlchemyError, StatementError
 
 from alfred_refs import sqla
-from alfred_refs.conversation.refmap import RefMap
+from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import RefError
 from alfred_refs.mapping.keys import Key
 from alfred_refs.session.instances.boundary import Boundary
@@ -129,7 +129,7 @@ def hide_keys(context: ExceptionContext) -> None:
 def _hide(
     errors: Iterable[BaseException | None],
     names: Names,
-    conversation: RefMap,
+    conversation: SessionConversation,
     positions: Sequence[str] | None = None,
     *,
     sent: bool = False,
@@ -137,7 +137,7 @@ def _hide(
     chain = _chain(errors)
     if all(_WORDED in vars(error) for error in chain):
         return
-    wording = Wording(names, Catalogue(conversation.plans.entities), _fault(chain))
+    wording = Wording(names, Catalogue(conversation.entities), _fault(chain))
     statements = [error for error in chain if isinstance(error, StatementError)]
     for statement in statements:
         _word_statement(statement, wording, positions)
