@@ -34,10 +34,10 @@ CATALOGUE = """
 select
     (select array_agg(row(attrelid, attname, attnotnull)::text order by attrelid, attnum)
      from pg_attribute where attrelid > 16383),
-    (select array_agg(row(oid, relname, relnamespace, relrowsecurity, relacl)::text order by oid)
+    (select array_agg(row(oid, relname, relnamespace, relrowsecurity)::text order by oid)
      from pg_class where oid > 16383),
     (select array_agg(oid order by oid) from pg_constraint where oid > 16383),
-    (select array_agg(row(oid, nspname, nspacl)::text order by oid)
+    (select array_agg(row(oid, nspname)::text order by oid)
      from pg_namespace where nspname !~ '^pg_'),
     (select array_agg(oid order by oid) from pg_extension),
     (select count(*) from pg_trigger),
@@ -75,6 +75,7 @@ begin
         from pg_class
         where oid > {highest} and relkind in ('r', 'p', 'v', 'm', 'f', 'S')
             and relnamespace = 'public'::regnamespace
+        order by relkind = 'S'  -- most go with their tables
     loop
         if exists (select from pg_class where oid = each.oid) then
             execute format('drop %s %s cascade', each.kind, each.oid::regclass);
@@ -238,21 +239,29 @@ class PreparedDatabases:
     def _copy(self) -> str:
         made = self._stack.enter_context(ExitStack())
         url = made.enter_context(database_like(self._administration, self._template))
-        kept = made.enter_context(client(url))
-        kept.execute(f"set application_name = '{BETWEEN_TESTS}'; set lock_timeout = '5s'")
-        self._kept[url], self._made[url] = kept, made
+        self._made[url] = made
+        self._connect(url)
         return url
+
+    def _connect(self, url: str) -> psycopg.Connection[Any]:
+        self._kept[url] = kept = self._made[url].enter_context(client(url))
+        kept.execute(f"set application_name = '{BETWEEN_TESTS}'; set lock_timeout = '5s'")
+        return kept
 
     def _is_restored(self, url: str) -> bool:
         kept = self._kept[url]
         try:
             kept.execute(CUT)
+        except psycopg.OperationalError:  # the test has cut all connections
+            kept = self._connect(url)
+        try:
             if catalogue(kept) != self._catalogue:
                 kept.execute(self._drop)
+                kept.execute(f"alter database {make_url(url).database} reset all")
                 if catalogue(kept) != self._catalogue:
                     return False
             kept.execute(EMPTY)
-        except psycopg.Error:  # the test has cut all connections, or has the last word on a table
+        except psycopg.Error:  # what is there cannot be dropped, or is locked
             return False
         return True
 
