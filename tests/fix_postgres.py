@@ -34,15 +34,68 @@ CATALOGUE = """
 select
     (select array_agg(row(attrelid, attname, attnotnull)::text order by attrelid, attnum)
      from pg_attribute where attrelid > 16383),
-    (select array_agg(row(oid, relname, relnamespace)::text order by oid)
+    (select array_agg(row(oid, relname, relnamespace, relrowsecurity)::text order by oid)
      from pg_class where oid > 16383),
     (select array_agg(oid order by oid) from pg_constraint where oid > 16383),
+    (select array_agg(row(oid, nspname)::text order by oid)
+     from pg_namespace where nspname !~ '^pg_'),
+    (select array_agg(oid order by oid) from pg_extension),
     (select count(*) from pg_trigger),
+    (select count(*) from pg_policy),
     (select count(*) from pg_proc),
     (select count(*) from pg_type),
     (select count(*) from pg_db_role_setting s join pg_database d on d.oid = s.setdatabase
      where d.datname = current_database()),
     (select count(*) from pg_prepared_xacts where database = current_database())
+"""
+
+HIGHEST = """
+select greatest(16383, (select max(oid) from pg_class), (select max(oid) from pg_type),
+    (select max(oid) from pg_proc), (select max(oid) from pg_namespace))
+"""
+
+# what was made in a copy has a higher identifier than all that its template has; what goes along
+# with something else is not there any more when its turn comes
+DROP = """
+do $$
+declare
+    each record;
+begin
+    set local client_min_messages = error;
+    for each in select nspname as name from pg_namespace
+        where oid > {highest} and nspname !~ '^pg_'
+    loop
+        execute format('drop schema %I cascade', each.name);
+    end loop;
+    for each in select extname as name from pg_extension where oid > {highest} loop
+        execute format('drop extension %I cascade', each.name);
+    end loop;
+    for each in select oid, case relkind when 'v' then 'view' when 'm' then 'materialized view'
+            when 'f' then 'foreign table' when 'S' then 'sequence' else 'table' end as kind
+        from pg_class
+        where oid > {highest} and relkind in ('r', 'p', 'v', 'm', 'f', 'S')
+            and relnamespace = 'public'::regnamespace
+        order by relkind = 'S'  -- most go with their tables
+    loop
+        if exists (select from pg_class where oid = each.oid) then
+            execute format('drop %s %s cascade', each.kind, each.oid::regclass);
+        end if;
+    end loop;
+    for each in select oid from pg_proc
+        where oid > {highest} and pronamespace = 'public'::regnamespace
+    loop
+        if exists (select from pg_proc where oid = each.oid) then
+            execute format('drop routine %s cascade', each.oid::regprocedure);
+        end if;
+    end loop;
+    for each in select oid from pg_type
+        where oid > {highest} and typnamespace = 'public'::regnamespace and typtype <> 'b'
+    loop
+        if exists (select from pg_type where oid = each.oid) then
+            execute format('drop type %s cascade', each.oid::regtype);
+        end if;
+    end loop;
+end $$
 """
 
 EMPTY = """
@@ -94,15 +147,22 @@ def database_like(administration: Engine, template: str = "template1") -> Iterat
 
 @pytest.fixture
 def database_url(
-    request: pytest.FixtureRequest, administration: Engine, prepared: PreparedDatabases
+    request: pytest.FixtureRequest, prepared: PreparedDatabases, empty: PreparedDatabases
 ) -> Iterator[str]:
     """The URL, password included, of a database that is the test's alone.
 
     It is empty, unless the test asks for `tables`, or is marked so.
     """
     has_tables = "tables" in request.fixturenames or request.node.get_closest_marker("tables")
-    with prepared.lent() if has_tables else database_like(administration) as url:
+    with (prepared if has_tables else empty).lent() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def empty(administration: Engine) -> Iterator[PreparedDatabases]:
+    """Databases with nothing."""
+    with databases_prepared(administration, lambda _: None) as databases:
+        yield databases
 
 
 @pytest.fixture(scope="session")
@@ -149,9 +209,9 @@ def databases_prepared(
 class PreparedDatabases:
     """Copies of a template, which are emptied and lent again: making one takes longer than a test.
 
-    A test may leave anything behind. What it did to the catalogue is found by comparing it with
-    the template's; such a copy is dropped. Each copy keeps a connection of ours, named
-    `BETWEEN_TESTS`: on a new one the same takes five times as long.
+    A test may leave anything behind: what it made is dropped. What else it did to the catalogue is
+    found by comparing it with the template's; such a copy is dropped. Each copy keeps a connection
+    of ours, named `BETWEEN_TESTS`: on a new one the same takes five times as long.
     """
 
     def __init__(self, administration: Engine, template: str, stack: ExitStack) -> None:
@@ -164,6 +224,7 @@ class PreparedDatabases:
         self._free: list[str] = []
         with client(template) as connection:
             self._catalogue = catalogue(connection)
+            self._drop = DROP.format(highest=connection.execute(HIGHEST).fetchone()[0])  # type: ignore[index]
 
     @contextmanager
     def lent(self) -> Iterator[str]:
@@ -178,19 +239,29 @@ class PreparedDatabases:
     def _copy(self) -> str:
         made = self._stack.enter_context(ExitStack())
         url = made.enter_context(database_like(self._administration, self._template))
-        kept = made.enter_context(client(url))
-        kept.execute(f"set application_name = '{BETWEEN_TESTS}'")
-        self._kept[url], self._made[url] = kept, made
+        self._made[url] = made
+        self._connect(url)
         return url
+
+    def _connect(self, url: str) -> psycopg.Connection[Any]:
+        self._kept[url] = kept = self._made[url].enter_context(client(url))
+        kept.execute(f"set application_name = '{BETWEEN_TESTS}'; set lock_timeout = '5s'")
+        return kept
 
     def _is_restored(self, url: str) -> bool:
         kept = self._kept[url]
         try:
             kept.execute(CUT)
-            if catalogue(kept) != self._catalogue:
-                return False
-            kept.execute(EMPTY)
         except psycopg.OperationalError:  # the test has cut all connections
+            kept = self._connect(url)
+        try:
+            if catalogue(kept) != self._catalogue:
+                kept.execute(self._drop)
+                kept.execute(f"alter database {make_url(url).database} reset all")
+                if catalogue(kept) != self._catalogue:
+                    return False
+            kept.execute(EMPTY)
+        except psycopg.Error:  # what is there cannot be dropped, or is locked
             return False
         return True
 

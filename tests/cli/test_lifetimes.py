@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -261,16 +262,22 @@ def test_all_of_an_owner_are_forgotten(engine: Engine, registry: RefRegistry) ->
     assert [each["id"] for each in json.loads(coded.stdout)["conversations"]] == ["chat-1"]
 
 
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Have something done by somebody else while the user is asked, who says yes."""
+
+    def meanwhile(do: Callable[[], object]) -> None:
+        monkeypatch.setattr("click.confirm", lambda *_, **__: do())
+
+    return meanwhile
+
+
 @pytest.mark.usefixtures("hers")
 def test_of_several_those_that_are_gone_by_then_are_left_out(
-    engine: Engine, registry: RefRegistry, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, registry: RefRegistry, meanwhile: Callable[[Callable[[], object]], None]
 ) -> None:
     """Somebody else has forgotten one of them, which is what was wanted; one alone is an error."""
-
-    def meanwhile(*_: object, **__: object) -> None:
-        registry.conversation("chat-7", owner="ann").forget()
-
-    monkeypatch.setattr("click.confirm", meanwhile)
+    meanwhile(registry.conversation("chat-7", owner="ann").forget)
 
     assert run(engine, "forget", "--owner", "ann").stdout == (
         "forgot 'chat-2' of owner 'ann', with 1 ref\n"
@@ -283,14 +290,10 @@ def test_of_several_those_that_are_gone_by_then_are_left_out(
 
 @pytest.mark.usefixtures("hers")
 def test_of_several_those_that_are_begun_meanwhile_are_left(
-    engine: Engine, registry: RefRegistry, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, registry: RefRegistry, meanwhile: Callable[[Callable[[], object]], None]
 ) -> None:
     """Nobody was asked about them."""
-
-    def meanwhile(*_: object, **__: object) -> None:
-        registry.conversation("chat-9", owner="ann").begin_turn()
-
-    monkeypatch.setattr("click.confirm", meanwhile)
+    meanwhile(registry.conversation("chat-9", owner="ann").begin_turn)
 
     assert "chat-9" not in run(engine, "forget", "--owner", "ann").stdout
     assert ids(registry) == ["chat-1", "chat-8", "chat-9"]

@@ -38,6 +38,7 @@ from alfred_refs.testing import MemoryStore
 from tests.ways import awaited, events, sessions  # noqa: F401  # they are noted as they are read
 from tests.ways.awaited import Awaiting, waited
 from tests.ways.listed import AWAITED, TRIED, WAYS, surface
+from tests.ways.mistakes import LEFT_OUT, MISTAKES
 from tests.ways.otherwise import OTHERWISE
 from tests.ways.world import A, B, Base, Way, World, fill, outcome
 
@@ -93,6 +94,15 @@ def expected(ways: dict[str, Way], driver: str = "psycopg") -> Different:
 def test_a_session_has_the_ways_of_a_plain_one(rows: Engine) -> None:
     """Outcomes differ as `OTHERWISE` says, and nowhere else."""
     assert compared(WAYS, rows, rows, lambda w: w.made()) == expected(WAYS)
+
+
+def test_a_session_takes_mistakes_as_a_plain_one(rows: Engine) -> None:
+    """Classes and texts of errors, to the letter but for values that the database repeats."""
+    different = compared(MISTAKES, rows, rows, lambda w: w.made())
+    plain, active = different.pop("after a failed flush")["said"]
+
+    assert plain.replace(*LEFT_OUT) == active
+    assert different == {}
 
 
 def test_a_scoped_session_has_the_ways_of_a_plain_one(rows: Engine) -> None:

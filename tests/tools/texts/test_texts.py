@@ -4,143 +4,38 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings, strategies as st
-from sqlalchemy import ARRAY, JSON, Engine, ForeignKey, Integer, Text, Uuid, delete, select
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import JSON, Engine, delete
 from sqlalchemy.ext.asyncio import create_async_engine
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from alfred_refs import (
-    AsyncRefSession,
-    Conversation,
-    EntityNameError,
-    RefRegistry,
-    RefSession,
-    sqla,
-)
+from alfred_refs import AsyncRefSession, EntityNameError, RefRegistry, RefSession
 from alfred_refs.errors import KeyColumnError, UnknownRefError
 from alfred_refs.mapping.guard import find_keys
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset, Writing
 from tests.fix_session import TravelLog
-from tests.spellings import texts
-
-Answer = dict[str, Any]
-
-
-class Base(DeclarativeBase):
-    """Declarative base of these tests alone."""
-
-
-class Order(Base):
-    """Has integer keys."""
-
-    __tablename__ = "orders_of_notes"
-    __ref_name__ = "order"
-
-    id: Mapped[Any] = mapped_column(Integer, primary_key=True)
-    name: Mapped[str | None]
-
-
-class Note(Base):
-    """Has texts and documents of every kind."""
-
-    __tablename__ = "notes"
-    __ref_label__ = "title"
-
-    id: Mapped[Any] = mapped_column(Uuid, primary_key=True, default=uuid.uuid4)
-    title: Mapped[str | None]
-    tags: Mapped[Any] = mapped_column(ARRAY(Text), nullable=True)
-    extra: Mapped[Any] = mapped_column(JSONB, nullable=True)
-    orders: Mapped[Any] = mapped_column(JSON, nullable=True, info={"ref": Order})
-    basket: Mapped[Any] = mapped_column(
-        JSONB, nullable=True, info={"ref": {"order_id": Order, "lines": "orders_of_notes.id"}}
-    )
-    devices: Mapped[Any] = mapped_column(ARRAY(Uuid), nullable=True)
-    device: Mapped[Any] = mapped_column(Uuid, nullable=True)
-    about_id: Mapped[Any] = mapped_column(Uuid, ForeignKey("notes.id"), nullable=True)
-
-    about: Mapped[Note | None] = relationship(remote_side="Note.id", back_populates="inside")
-    inside: Mapped[list[Note]] = relationship(back_populates="about")
-
-
-WRITTEN = ("title", "tags", "extra", "orders", "basket", "devices", "device", "about_id")
-KEYS = [uuid.uuid5(uuid.NAMESPACE_URL, f"note {n}") for n in range(4)]
-FIRST, SECOND, THIRD, OTHER = KEYS
-
-toolset = Toolset([Note, Order])
-
-
-@pytest.fixture(autouse=True)
-def one_base(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One declarative base in the process, as applications have: others have notes, too."""
-    monkeypatch.setattr(sqla, "mappers", lambda: sqla.mappers_of(Base.registry))
-
-
-@pytest.fixture
-def notes(tables: Engine) -> Engine:
-    """The engine, with the tables of notes and some orders in its database."""
-    Base.metadata.create_all(tables)
-    with Session(tables) as plain:
-        plain.add_all([Order(id=n, name=f"order {n}") for n in range(1, 4)])
-        plain.commit()
-    return tables
-
-
-@pytest.fixture
-def chat(notes: Engine) -> RefSession:
-    """A session in a conversation."""
-    return RefSession(notes, conversation=RefRegistry(notes).conversation("chat-7"))
-
-
-def keep(engine: Engine, *notes: Note) -> None:
-    """Have these notes in the table, and no others."""
-    with Session(engine) as plain:
-        plain.execute(delete(Note))
-        for note in notes:
-            plain.add(note)
-            plain.flush()
-        plain.commit()
-
-
-def stored(engine: Engine) -> dict[Any, Answer]:
-    """Return what the table has, by key."""
-    with Session(engine) as plain:
-        return {
-            n.id: {name: getattr(n, name) for name in WRITTEN} for n in plain.scalars(select(Note))
-        }
-
-
-def by_id(ref: str) -> Answer:
-    """Return the filter for a row."""
-    return {"field": "id", "op": "=", "value": ref}
-
-
-def done(session: RefSession, tool: str, /, tools: Toolset = toolset, **arguments: Any) -> Answer:
-    """Call a tool that is to succeed."""
-    answer = tools.call(session, tool, arguments)
-    assert "error" not in answer, answer
-    return answer
-
-
-def read(session: RefSession, *filters: Answer, tools: Toolset = toolset) -> list[Answer]:
-    """Return rows of notes as they are shown."""
-    return list(done(session, "db_read", tools, table="notes", filters=[*filters])["rows"])
-
-
-def refused(session: RefSession, **data: Any) -> Answer:
-    """Return why the first note cannot have these values."""
-    assert session.conversation is not None
-    ref = session.conversation.refer(Note, FIRST)
-    asked = {"table": "notes", "filters": [by_id(ref)], "data": data}
-    return dict(toolset.call(session, "db_update", asked)["error"])
-
-
-# What is shown
+from tests.tools.texts.notes import (
+    FIRST,
+    KEYS,
+    OTHER,
+    SECOND,
+    THIRD,
+    WRITTEN,
+    Answer,
+    Note,
+    Order,
+    by_id,
+    chat_of,
+    done,
+    keep,
+    read,
+    refused,
+    stored,
+    toolset,
+)
 
 
 def test_a_key_with_a_ref_is_shown_by_it_and_others_are_numbered(
@@ -296,9 +191,6 @@ def test_forks_and_exports_have_the_same_marks(notes: Engine, chat: RefSession) 
         with pytest.raises(UnknownRefError) as caught:
             conversation.resolve("keys_1")
         assert caught.value.known == ("note_1",)
-
-
-# What comes in
 
 
 def test_a_mark_of_a_row_that_is_gone_can_be_written_back(notes: Engine, chat: RefSession) -> None:
@@ -511,9 +403,6 @@ def test_a_cursor_has_no_key_and_stays_as_it_is(notes: Engine, chat: RefSession)
     assert titles == [f"of {n} <key_1>" for n in range(3)]
 
 
-# Hooks, drafts, cuts
-
-
 def test_hooks_have_texts_as_they_are_stored(notes: Engine, chat: RefSession) -> None:
     """In arguments, records and rows; what they make of them is shown as all else."""
     seen: list[Any] = []
@@ -602,129 +491,3 @@ async def test_an_asynchronous_session_does_the_same(notes: Engine) -> None:
     await engine.dispose()
 
     assert stored(notes) == before
-
-
-# The property
-
-contents = texts(st.sampled_from(KEYS))
-leaves = st.one_of(
-    contents, st.integers(-3, 9), st.booleans(), st.none(), st.floats(-1, 1, width=16)
-)
-documents = st.recursive(
-    leaves,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.dictionaries(
-            st.one_of(contents, st.sampled_from(["order_id", "lines"])), inner, max_size=3
-        ),
-    ),
-    max_leaves=6,
-)
-values = st.fixed_dictionaries(
-    {
-        "title": st.none() | contents,
-        "tags": st.none() | st.lists(st.none() | contents, max_size=3),
-        "extra": documents,
-        "orders": documents,
-        "basket": documents,
-        "devices": st.none() | st.lists(st.sampled_from(KEYS), max_size=2),
-        "device": st.none() | st.sampled_from(KEYS),
-    }
-)
-
-
-def texts_in(value: Any) -> Iterator[str]:
-    """Yield the texts in a JSON value, and the names of fields."""
-    if isinstance(value, dict):
-        yield from value
-        value = list(value.values())
-    if isinstance(value, list):
-        for each in value:
-            yield from texts_in(each)
-    elif isinstance(value, str):
-        yield value
-
-
-def shown_keys(rows: list[Answer]) -> list[str]:
-    """Return the keys in rows but for the column of UUIDs that are none."""
-    shown = [text for row in rows for text in texts_in({**row, "device": None})]
-    return [key for text in shown for key in find_keys(text)]
-
-
-@settings(
-    max_examples=60,
-    deadline=None,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to shrink rows takes minutes
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(
-    given=st.lists(values, min_size=3, max_size=3),
-    met=st.lists(st.sampled_from(KEYS), max_size=3),
-    more=st.lists(
-        st.tuples(st.sampled_from(["note", "author"]), st.sampled_from(KEYS)), max_size=3
-    ),
-    number=st.uuids(),
-)
-@pytest.mark.once
-def test_what_is_shown_can_be_written_back(
-    notes: Engine, store: TravelLog, given: list[Answer], **others: Any
-) -> None:
-    """All of it: row by row, after others have minted more, into other rows, and into drafts."""
-    about = [None, FIRST, SECOND]
-    keep(
-        notes, *(Note(id=k, about_id=a, **v) for k, a, v in zip(KEYS, about, given, strict=False))
-    )
-    before = stored(notes)
-
-    def process() -> RefSession:
-        """Return a session in a process that has met nothing."""
-        conversation = RefRegistry(store=store).conversation(f"chat-{others['number']}")
-        return RefSession(notes, conversation=conversation)
-
-    chat_of(process()).refer_all(Note, others["met"])
-    rows = read(process())
-    assert shown_keys(rows) == []
-    chat_of(process())._refer_pairs(others["more"])
-    for row in rows:
-        write_back(process(), row)
-    assert stored(notes) == before
-    new = copies(process(), rows)
-    keys = [chat_of(process()).resolve_all([row["id"] for row in each]) for each in (new, rows)]
-    after = stored(notes)
-    assert [after[key] for key in keys[0]] == [before[key] for key in keys[1]]
-    draft = chat_of(process()).draft(Note, as_json(given[0]))
-    [row] = read(process(), by_id(draft.ref))
-    write_back(process(), {name: row[name] for name in ["id", *given[0]]})
-    [kept] = chat_of(process()).read_drafts([draft.ref])
-    assert kept.content == draft.content
-
-
-def chat_of(session: RefSession) -> Conversation:
-    """Return the conversation of a session."""
-    assert session.conversation is not None
-    return session.conversation
-
-
-def write_back(session: RefSession, row: Answer) -> None:
-    """Give a row what it was shown with, expecting that, and found by that."""
-    data = {name: row[name] for name in WRITTEN if name in row}
-    filters = [by_id(row["id"])]
-    if row["title"] is not None:
-        filters.append({"field": "title", "op": "=", "value": row["title"]})
-    asked: Answer = {"table": "notes", "filters": filters, "data": data, "expect": data}
-    assert done(session, "db_update", **asked)["count"] == 1
-
-
-def copies(session: RefSession, rows: list[Answer]) -> list[Answer]:
-    """Make rows of what others were shown with."""
-    data = [{name: row[name] for name in WRITTEN} for row in rows]
-    return list(done(session, "db_create", table="notes", data=data)["rows"])
-
-
-def as_json(content: Answer) -> Answer:
-    """Return what a draft has in the place of UUIDs."""
-    device, devices = content["device"], content["devices"]
-    return content | {
-        "device": None if device is None else str(device),
-        "devices": None if devices is None else [str(each) for each in devices],
-    }

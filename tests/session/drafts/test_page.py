@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from tests import readme
 
-PAGE = Path(__file__).parents[2] / "docs" / "drafts.md"
+PAGE = Path(__file__).parents[3] / "docs" / "drafts.md"
 BLOCK = re.compile(r"```python\n(.*?)```(?:\s+```text\n(.*?)```)?", re.DOTALL)
 
 

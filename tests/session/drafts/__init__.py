@@ -1,0 +1,1 @@
+"""Drafts in a session: objects that become rows, once, or drafts again."""

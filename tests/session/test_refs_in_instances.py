@@ -1,0 +1,180 @@
+"""Refs in: new objects, attributes, merges and bulk methods take refs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, func, select
+from sqlalchemy.exc import InvalidRequestError
+from sqlalchemy.orm import Session, sessionmaker
+
+from alfred_refs import RefRegistry, RefSession, UnknownRefError
+from tests.fix_session import TravelLog
+from tests.models import MealPlan, Order, OrderLine, Recipe
+from tests.session.conftest import DAY, by_name
+
+pytestmark = pytest.mark.usefixtures("recipes")
+
+
+@pytest.mark.usefixtures("known")
+def test_constructors_take_refs(session: RefSession, store: TravelLog) -> None:
+    """Refs in a new object are resolved at the flush, and read as refs before and after."""
+    plan = MealPlan(recipe_id="recipe_2", instead_of="recipe_3")
+    session.add(plan)
+    assert (plan.recipe_id, plan.instead_of) == ("recipe_2", "recipe_3")
+    session.commit()
+
+    assert (plan.recipe_id, plan.recipe.name, plan.instead_of) == ("recipe_2", "B", "recipe_3")
+    assert "resolve" not in store.trips
+
+
+def test_many_new_objects_are_resolved_in_one_trip(
+    sessions: sessionmaker[RefSession], registry: RefRegistry, store: TravelLog, tables: Engine
+) -> None:
+    """A process that has met none of the refs asks once for all objects of a flush."""
+    with sessions(conversation=registry.conversation("chat-7")) as session:
+        assert {recipe.id for recipe in by_name(session).values()} >= {"recipe_3"}
+    store.trips.clear()
+    fresh = RefRegistry(store=store).conversation("chat-7")
+    with sessions(conversation=fresh) as session:
+        session.add_all([MealPlan(recipe_id=f"recipe_{n}") for n in (1, 2, 3, 2)])
+        session.commit()
+
+    assert store.trips == ["resolve"]
+    with Session(tables) as plain:
+        assert len(plain.scalars(select(MealPlan)).all()) == 4
+
+
+def test_attributes_take_refs(session: RefSession, plan: MealPlan) -> None:
+    """Setting a ref on a loaded object changes its row, and its relationship follows."""
+    plan.recipe_id = "recipe_4"
+
+    assert plan.recipe_id == "recipe_4"
+    session.commit()
+    assert (plan.recipe_id, plan.recipe.name) == ("recipe_4", "D")
+    plan.instead_of = None
+    session.commit()
+    assert plan.instead_of is None
+
+
+def test_a_bad_ref_on_an_attribute_changes_nothing(session: RefSession, plan: MealPlan) -> None:
+    """The object keeps what it had, and the session goes on."""
+    with pytest.raises(UnknownRefError):
+        plan.recipe_id = "recipe_9"
+
+    assert plan.recipe_id == "recipe_1"
+    assert plan not in session.dirty
+
+
+@pytest.mark.usefixtures("known")
+def test_a_bad_ref_in_a_new_object_stops_the_flush_and_loses_nothing(
+    session: RefSession, sent: list[str]
+) -> None:
+    """Nothing is sent, the other objects stay pending, and a corrected ref is saved."""
+    good, bad = MealPlan(recipe_id="recipe_1"), MealPlan(recipe_id="recipe_9")
+    session.add_all([good, bad])
+    sent.clear()
+    with pytest.raises(UnknownRefError, match="'recipe_9' is not a known recipe"):
+        session.commit()
+    assert (sent, bad.recipe_id, good in session.new) == ([], "recipe_9", True)
+
+    bad.recipe_id = "recipe_2"
+    session.commit()
+    assert (good.recipe_id, bad.recipe_id) == ("recipe_1", "recipe_2")
+
+
+@pytest.mark.parametrize("end", [Session.rollback, Session.expunge_all])
+@pytest.mark.usefixtures("known")
+def test_a_new_object_that_was_given_up_does_not_trouble_the_next(
+    session: RefSession, end: Callable[[Session], None]
+) -> None:
+    """After a refused flush and a rollback the session saves other objects, and later this one."""
+    bad = MealPlan(recipe_id="recpie_1")
+    session.add(bad)
+    with pytest.raises(UnknownRefError):
+        session.commit()
+    end(session)
+    good = MealPlan(recipe_id="recipe_1")
+    session.add(good)
+    session.commit()
+
+    assert (good.recipe_id, bad.recipe_id) == ("recipe_1", "recpie_1")
+    bad.recipe_id = "recipe_2"
+    session.add(bad)
+    session.commit()
+    assert bad.recipe_id == "recipe_2"
+
+
+def test_relationships_and_cascades_save_children(session: RefSession) -> None:
+    """Children reach the database through their parent as in any session."""
+    recipe = Recipe(name="new", plans=[MealPlan(day=DAY), MealPlan(day=DAY)])
+    session.add(recipe)
+    session.commit()
+
+    assert {plan.recipe_id for plan in recipe.plans} == {recipe.id}
+    session.delete(recipe)
+    session.commit()
+    assert session.scalars(select(func.count(MealPlan.id))).one() == 0
+
+
+def test_merge_takes_refs(session: RefSession, known: dict[str, Recipe]) -> None:
+    """A detached copy with refs is merged into the row they name."""
+    merged = session.merge(Recipe(id="recipe_2", name="b", parent_recipe_id="recipe_1"))
+    session.commit()
+
+    assert merged is known["B"]
+    assert (merged.id, merged.name, merged.parent_recipe_id) == ("recipe_2", "b", "recipe_1")
+
+
+def test_merge_leaves_the_given_object_as_it_was(
+    session: RefSession, known: dict[str, Recipe], tables: Engine, recipes: list[Recipe]
+) -> None:
+    """An object of another session goes on showing what it showed there."""
+    with Session(tables) as plain:
+        theirs = plain.get_one(Recipe, recipes[0].id)
+        assert session.merge(theirs) is known["A"]
+        assert theirs.id == recipes[0].id
+    given = Recipe(id="recipe_2", parent_recipe_id="recipe_1")
+    merged = session.merge(given)
+    assert (given.id, given.parent_recipe_id) == ("recipe_2", "recipe_1")
+    if hasattr(Session, "merge_all"):  # since SQLAlchemy 2.1
+        assert session.merge_all([given, merged]) == [merged, merged]
+
+
+@pytest.mark.usefixtures("known")
+def test_an_identity_is_counted_by_sqlalchemy(session: RefSession) -> None:
+    """Too many parts are an error as in any session; a row is as good as a tuple."""
+    session.add(Order(id=1, number=7))
+    session.flush()
+    session.add(OrderLine(order_id=1, position=2))
+    session.commit()
+    [row] = session.execute(select(OrderLine.order_id, OrderLine.position)).all()
+
+    assert session.get_one(OrderLine, row).position == 2
+    assert session.get_one(OrderLine, ["order_1", 2]).position == 2
+    for identity in (("recipe_1", "recipe_2"), ("recipe_1", None)):
+        with pytest.raises(InvalidRequestError, match="Incorrect number of values"):
+            session.get(Recipe, identity)
+
+
+@pytest.mark.usefixtures("known")
+def test_legacy_bulk_methods_take_refs_and_return_them(session: RefSession) -> None:
+    """Mappings and objects are saved with keys; what comes back are refs."""
+    records: list[dict[str, Any]] = [{"recipe_id": "recipe_1"}, {"recipe_id": "recipe_2"}]
+    session.bulk_insert_mappings(MealPlan, records, return_defaults=True)
+    assert [record["id"] for record in records] == ["meal_plan_1", "meal_plan_2"]
+    session.bulk_update_mappings(MealPlan, [{"id": "meal_plan_1", "recipe_id": "recipe_3"}])
+    plan = MealPlan(recipe_id="recipe_4")
+    session.bulk_save_objects([plan], return_defaults=True)
+
+    assert (plan.id, plan.recipe_id) == ("meal_plan_3", "recipe_4")
+    rows = session.execute(select(MealPlan.id, MealPlan.recipe_id))
+    assert sorted(map(tuple, rows)) == [
+        ("meal_plan_1", "recipe_3"),
+        ("meal_plan_2", "recipe_2"),
+        ("meal_plan_3", "recipe_4"),
+    ]
+    with pytest.raises(UnknownRefError):
+        session.bulk_insert_mappings(MealPlan, [{"recipe_id": "recipe_99"}])

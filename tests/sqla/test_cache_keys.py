@@ -1,0 +1,113 @@
+"""Cache keys of statements, and the parameters that they list, pinned on both series."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    column,
+    exists,
+    func,
+    insert,
+    select,
+    values as sa_values,
+)
+from sqlalchemy.dialects.postgresql import insert as pg_insert
+from sqlalchemy.orm import DeclarativeBase, Mapped, aliased, mapped_column
+
+from alfred_refs import sqla
+from tests.models import Recipe
+from tests.sqla.statements import ONE, STATEMENTS, TWO, values
+
+
+@pytest.mark.parametrize("make", STATEMENTS.values(), ids=STATEMENTS)
+def test_statements_that_differ_in_values_have_one_shape(make: Any) -> None:
+    """The shape leaves the values out, and lists the parameters in one order."""
+    (shape, one), (same, two) = sqla.shape_of(make(ONE)), sqla.shape_of(make(TWO))
+
+    assert shape == same
+    assert shape is not None
+    assert [type(p.type) for p in one] == [type(p.type) for p in two]
+    assert values(make(ONE)) != values(make(TWO))
+
+
+def test_a_statement_that_is_not_cached_lists_its_parameters_too() -> None:
+    """A custom element may forbid caching: there is no shape, and nothing is missed."""
+
+    class Custom(ColumnElement[bool]):
+        inherit_cache = False
+
+    statement = select(Recipe).where(Recipe.name == "x", Custom())
+
+    shape, parameters = sqla.shape_of(statement)
+    assert (shape, [sqla.parameter_value(p) for p in parameters]) == (None, ["x"])
+
+
+@pytest.mark.parametrize("make", STATEMENTS.values(), ids=STATEMENTS)
+def test_elements_are_found_everywhere(make: Any) -> None:
+    """Every parameter is met in a traversal, in subqueries and values too."""
+    statement = make(ONE)
+    met = {id(element) for element in sqla.elements_of(statement)}
+
+    assert {id(p) for p in sqla.shape_of(statement)[1]} <= met
+
+
+def test_what_a_traversal_passes_over_is_found() -> None:
+    """Expressions in lists of records, in `values()`, and at the end of an upsert."""
+    upsert = (
+        pg_insert(Recipe)
+        .values(name="x")
+        .on_conflict_do_update(
+            index_elements=["id"],
+            set_={"name": func.lower("set")},
+            where=Recipe.name == "where",
+            index_where=Recipe.name == "index",
+        )
+    )
+    listed = sa_values(column("x"), name="v").data([(func.lower("in values"),)])
+
+    def texts(statement: Any) -> set[Any]:
+        return {e.value for e in sqla.elements_of(statement) if isinstance(e, BindParameter)}
+
+    assert texts(upsert) >= {"set", "where", "index"}
+    assert texts(insert(Recipe).values([{"name": func.lower("in list")}])) == {"in list"}
+    assert texts(select(listed)) == {"in values"}
+    assert [p.value for p in sqla.shape_of(select(listed))[1]] == []
+    assert {p.value for p in sqla.shape_of(upsert)[1]} >= {"set", "where", "index"}
+
+
+def test_a_weak_shape_is_equal_to_the_shape_until_its_classes_are_gone() -> None:
+    """And to no other: the same statement on another class is another."""
+
+    def declared() -> type[Any]:
+        class Own(DeclarativeBase):
+            pass
+
+        class Thing(Own):
+            __tablename__ = "things"
+
+            id: Mapped[int] = mapped_column(primary_key=True)
+
+        return Thing
+
+    def shape(thing: Any) -> Any:
+        some = select(thing).where(thing.id.in_([1]), exists(select(aliased(thing).id)))
+        return sqla.shape_of(some)[0]
+
+    first, second = declared(), declared()
+    kept = {sqla.weakly(shape(first)): "first", sqla.weakly(shape(second)): "second"}
+    assert [kept.get(shape(each)) for each in (first, second, declared())] == (
+        ["first", "second", None]
+    )
+
+    there = weakref.ref(first)
+    del first
+    gc.collect()
+    assert there() is None
+    assert (len(kept), kept.get(shape(second)), kept.get(shape(declared()))) == (2, "second", None)
+    assert None not in kept

@@ -1,0 +1,117 @@
+"""What SQLAlchemy's sessions execute by themselves, pinned on both series."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, Result, Uuid, bindparam, event, select, text, update
+from sqlalchemy.orm import (
+    ORMExecuteState,
+    Session,
+    joinedload,
+    lazyload,
+    selectinload,
+    subqueryload,
+)
+
+from alfred_refs import sqla
+from tests.models import MealPlan, Recipe
+
+
+@pytest.mark.usefixtures("recipes")
+@pytest.mark.parametrize("loader", [joinedload, selectinload, subqueryload, lazyload, None])
+def test_the_statements_of_the_orm_itself_are_told_from_the_programs(
+    tables: Engine, loader: Any
+) -> None:
+    """By one look at what `is_column_load` and `is_relationship_load` look at."""
+    told: list[tuple[bool, bool]] = []
+    with Session(tables) as session:
+        session.add(MealPlan(recipe=session.scalars(select(Recipe)).first()))
+        session.commit()
+        event.listen(session, "do_orm_execute", lambda each: told.append(_both_ways(each)))
+        options = [] if loader is None else [loader(MealPlan.recipe).defer(Recipe.name)]
+        [plan] = session.scalars(select(MealPlan).options(*options))
+        _ = plan.recipe.name
+        session.refresh(plan)
+        session.execute(update(Recipe).values(name="x"))
+        session.execute(text("select 1"))
+
+    assert [ours for ours, _ in told] == [theirs for _, theirs in told]
+    assert [theirs for _, theirs in told].count(False) == 3
+    assert len(told) > 4
+
+
+def _both_ways(execution: ORMExecuteState) -> tuple[bool, bool]:
+    theirs = execution.is_column_load or execution.is_relationship_load
+    return sqla.loads_by_itself(execution), theirs
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_an_eager_loader_loads_the_whole_for_a_chunk_of_rows(tables: Engine, within: bool) -> None:
+    """Also where a listener invokes its statement, to which the size of chunks leaks."""
+
+    def invoke(execution: ORMExecuteState) -> Result[Any]:
+        sqla.load_whole(execution)
+        return execution.invoke_statement()
+
+    loader = selectinload(Recipe.plans)
+    if within:  # a collection of one row each: the loader asks that rows be unique
+        loader = loader.joinedload(MealPlan.recipe).joinedload(Recipe.plans)
+    with Session(tables) as session:
+        session.add_all([Recipe(name="Soup", plans=[MealPlan(), MealPlan()]) for _ in range(3)])
+        session.commit()
+        session.expunge_all()
+        event.listen(session, "do_orm_execute", invoke, retval=True)
+        chunks = select(Recipe).where(Recipe.name == "Soup").options(loader)
+        read = session.scalars(chunks.execution_options(yield_per=2))
+
+        assert [len(recipe.plans) for recipe in read] == [2, 2, 2]
+
+
+@pytest.mark.tables
+@pytest.mark.filterwarnings("ignore:The Query.get")
+def test_what_the_orm_looks_up_for_itself_is_told(engine: Engine) -> None:
+    """The row of an identity, and the rows that a write is about to change; nothing else."""
+    by_itself: list[bool] = []
+    # of no keys of its own, but by the parameter's name and the class the same
+    alike = select(Recipe).where(Recipe.id == bindparam("pk_1", type_=Uuid()))
+    renamed = update(Recipe).values(name="B").execution_options(synchronize_session="fetch")
+    with Session(engine) as session:
+
+        @event.listens_for(session, "do_orm_execute")
+        def note(execution: ORMExecuteState) -> None:
+            by_itself.append(sqla.loads_by_itself(execution))
+
+        key = uuid.uuid4()
+        session.get(Recipe, key)
+        session.query(Recipe).get(key)
+        session.scalars(alike, {"pk_1": key})
+        assert by_itself == [True, True, False]
+        by_itself.clear()
+        session.execute(renamed)
+        session.execute(renamed.where(Recipe.id == key))
+        session.scalars(select(Recipe.id))
+        assert by_itself == [False, True, False, True, False]
+
+
+@pytest.mark.tables
+def test_what_a_listener_invokes_gets_no_argument_more(engine: Engine) -> None:
+    """A `get_bind` as in SQLAlchemy's documentation takes no others than it has without."""
+
+    class Routing(Session):
+        def get_bind(self, mapper: Any = None, clause: Any = None) -> Engine:  # type: ignore[override]
+            assert (mapper, clause) != (None, None)
+            return engine
+
+    seen: list[Any] = []
+
+    def invoke(execution: ORMExecuteState) -> Any:
+        return sqla.invoked(execution)
+
+    with Routing() as session:
+        event.listen(session, "do_orm_execute", invoke)
+        event.listen(session, "do_orm_execute", lambda each: seen.append(each.bind_arguments))
+        assert session.scalars(select(Recipe.name)).all() == []
+        assert [sorted(each) for each in seen] == [["clause", "mapper"]]

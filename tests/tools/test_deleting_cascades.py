@@ -1,0 +1,335 @@
+"""Where a delete ends that goes from table to table, by rules of the schema and the mapping."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, ForeignKey
+from sqlalchemy.orm import Mapped, Session, mapped_column, relationship
+
+from alfred_refs import RefSession
+from alfred_refs.tools import Toolset
+from tests.tools.families import (
+    FAMILIES,
+    Animal,
+    Base,
+    Bear,
+    Den,
+    Pair,
+    SeenBy,
+    delete,
+    made,
+    make,
+    rows,
+)
+from tests.tools.models import Cuisine, Dish
+
+
+class Grand(Base):
+    """Refers to a part that goes by a rule of the database."""
+
+    __tablename__ = "grands"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    part_id: Mapped[int] = mapped_column(ForeignKey("gone_parts.id", ondelete="CASCADE"))
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_rules_of_the_database_are_followed_to_their_end(
+    tables: Engine, session: RefSession, listed: bool
+) -> None:
+    """Through rows that no model may use, to such as are not its to change."""
+    each = FAMILIES["gone"]
+    made(tables, each)
+    make(tables, Grand)
+    with Session(tables) as plain:
+        plain.add_all([Grand(id=5, part_id=1), Grand(id=6, part_id=3)])
+        plain.commit()
+    models: list[type[Any]] = [each.top, Grand, *([each.part] if listed else [])]
+
+    refused = delete(session, Toolset(models, read_only=[Grand]), each.top, "a")["error"]
+    assert (refused["code"], refused["referring"]) == ("still_referenced", "grands")
+    assert refused["refs"] == ["grand_1"]
+    assert "not yours to change" in refused["message"]
+    told = delete(session, Toolset(models), each.top, "a")
+    parts = {"gone_part_1", "gone_part_2"} if listed else set()
+    assert {*told["deleted_with"]} == {"grand_1", *parts}
+    assert [*rows(tables, Grand)[0]] == [(6,)]
+
+
+class Owner(Base):
+    """Goes with the last of what refers to it, as a cascade the other way says."""
+
+    __tablename__ = "owners"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+
+
+class Ticket(Base):
+    """Takes its owner along."""
+
+    __tablename__ = "tickets"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    note: Mapped[str]
+    owner_id: Mapped[int] = mapped_column(ForeignKey("owners.id"))
+
+    owner: Mapped[Owner] = relationship(cascade="all")
+
+
+def test_a_cascade_to_what_is_referred_to_is_held(tables: Engine, session: RefSession) -> None:
+    """A row may take along that which it refers to."""
+    make(tables, Owner, Ticket)
+    with Session(tables) as plain:
+        plain.add(Ticket(id=1, note="a", owner=Owner(id=7)))
+        plain.commit()
+
+    toolset = Toolset([Ticket, Owner], read_only=[Owner])
+    error = delete(session, toolset, Ticket, "a")["error"]
+    assert (error["code"], error["refs"]) == ("still_referenced", ["owner_1"])
+    told = delete(session, Toolset([Ticket, Owner]), Ticket, "a")
+    assert told["deleted_with"] == ["owner_1"]
+
+
+class Link(Base):
+    """Between two classes; some toolsets list it."""
+
+    __tablename__ = "links"
+
+    left_id: Mapped[int] = mapped_column(ForeignKey("lefts.id"), primary_key=True)
+    right_id: Mapped[int] = mapped_column(ForeignKey("rights.id"), primary_key=True)
+
+
+class Right(Base):
+    """What is linked."""
+
+    __tablename__ = "rights"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    note: Mapped[str]
+
+
+class Left(Base):
+    """Has links."""
+
+    __tablename__ = "lefts"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    note: Mapped[str]
+
+    rights: Mapped[list[Right]] = relationship(secondary="links")
+
+
+def test_links_go_with_their_row(tables: Engine, session: RefSession) -> None:
+    """What they lead to stays; where the links are read only they keep their row."""
+    make(tables, Left, Right, Link)
+    with Session(tables) as plain:
+        right = Right(id=1, note="r")
+        plain.add_all([Left(id=1, note="a", rights=[right]), Left(id=2, note="b", rights=[right])])
+        plain.commit()
+    before = rows(tables, Left, Right, Link)
+
+    error = delete(session, Toolset([Left, Right, Link], read_only=[Link]), Left, "a")["error"]
+    assert (error["referring"], error["refs"]) == ("links", ["link_1"])
+    assert rows(tables, Left, Right, Link) == before
+    told = delete(session, Toolset([Left, Right, Link]), Left, "a")
+    assert (told["deleted_with"], told.get("unlinked")) == (["link_1"], None)
+    told = delete(session, Toolset([Left, Right], read_only=[Right]), Left, "b")
+    assert told == {
+        "table": "lefts",
+        "deleted": ["left_2"],
+        "count": 1,
+        "unlinked": ["right_1"],
+    }
+    assert [len(each) for each in rows(tables, Left, Right, Link)] == [0, 1, 0]
+
+
+class Chapter(Base):
+    """Goes with a part by a rule of the database, whatever the relationship does."""
+
+    __tablename__ = "chapters"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    volume_id: Mapped[int | None] = mapped_column(ForeignKey("volumes.id", ondelete="CASCADE"))
+
+
+class Volume(Base):
+    """Goes with a set by a rule of the database: the unit of work is not asked."""
+
+    __tablename__ = "volumes"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    set_id: Mapped[int] = mapped_column(ForeignKey("sets.id", ondelete="CASCADE"))
+
+    chapters: Mapped[list[Chapter]] = relationship()
+
+
+class Edition(Base):
+    """Has volumes."""
+
+    __tablename__ = "sets"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    note: Mapped[str]
+
+
+def test_what_the_database_takes_along_goes_by_its_rules_alone(
+    tables: Engine, session: RefSession
+) -> None:
+    """A relationship of its class would unlink there, and nobody asks it."""
+    make(tables, Edition, Volume, Chapter)
+    with Session(tables) as plain:
+        plain.add(Edition(id=1, note="a"))
+        plain.flush()
+        plain.add(Volume(id=1, set_id=1))
+        plain.flush()
+        plain.add(Chapter(id=1, volume_id=1))
+        plain.commit()
+    models = [Edition, Volume, Chapter]
+
+    updating = Toolset(models, verbs={Chapter: ["update"]})
+    assert delete(session, updating, Edition, "a")["error"]["refs"] == ["chapter_1"]
+    told = delete(session, Toolset(models), Edition, "a")
+    assert (told["deleted_with"], "unlinked" in told) == (["volume_1", "chapter_1"], False)
+    assert rows(tables, *models) == [{}, {}, {}]
+
+
+class Lamp(Base):
+    """Stands on a desk, or nowhere."""
+
+    __tablename__ = "lamps"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    desk_id: Mapped[int | None] = mapped_column(ForeignKey("desks.id"))
+
+
+class Desk(Base):
+    """Goes with its firm by a rule of the database, and with its room by the unit of work."""
+
+    __tablename__ = "desks"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    firm_id: Mapped[int] = mapped_column(ForeignKey("firms.id", ondelete="CASCADE"))
+    room_id: Mapped[int] = mapped_column(ForeignKey("rooms.id"))
+
+    lamps: Mapped[list[Lamp]] = relationship()
+
+
+class Room(Base):
+    """Goes with its firm."""
+
+    __tablename__ = "rooms"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    firm_id: Mapped[int] = mapped_column(ForeignKey("firms.id"))
+
+    desks: Mapped[list[Desk]] = relationship(cascade="all, delete-orphan")
+
+
+class Firm(Base):
+    """Has rooms and desks."""
+
+    __tablename__ = "firms"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    note: Mapped[str]
+
+    rooms: Mapped[list[Room]] = relationship(cascade="all, delete-orphan")
+
+
+def test_what_the_unit_of_work_deletes_goes_by_the_mapping(
+    tables: Engine, session: RefSession
+) -> None:
+    """Though the database would take it along as well, and is found to by a shorter way."""
+    models = [Firm, Room, Desk, Lamp]
+    make(tables, *models)
+    with Session(tables) as plain:
+        for row in (
+            Firm(id=1, note="a"),
+            Room(id=1, firm_id=1),
+            Desk(id=1, firm_id=1, room_id=1),
+            Lamp(id=1, desk_id=1),
+        ):
+            plain.add(row)
+            plain.flush()
+        plain.commit()
+
+    told = delete(session, Toolset(models), Firm, "a")
+    assert {*told["deleted_with"]} == {"room_1", "desk_1"}
+    assert told["unlinked"] == ["lamp_1"]
+    assert rows(tables, *models) == [{}, {}, {}, {(1,): (1, None)}]
+
+
+@pytest.mark.parametrize("fixed", [Pair.one_id, Pair.two_id])
+def test_all_references_that_a_row_loses_are_held(
+    tables: Engine, session: RefSession, fixed: Any
+) -> None:
+    """Not the first alone; hooks are asked of all of them at once."""
+    make(tables, Den, Animal, Bear, Pair)
+    with Session(tables) as plain:
+        plain.add(Den(id=1, note="a"))
+        plain.flush()
+        plain.add(Pair(id=1, one_id=1, two_id=1))
+        plain.commit()
+
+    error = delete(session, Toolset([Den, Pair], read_only=[fixed]), Den, "a")["error"]
+    assert (error["code"], error["refs"]) == ("still_referenced", ["pair_1"])
+    hooks = SeenBy()
+    told = delete(session, Toolset([Den, Pair], hooks={Pair: [hooks]}), Den, "a")
+    assert told["unlinked"] == ["pair_1"]
+    assert hooks.seen == [(["pair_1"], {"one_id": None, "two_id": None})]
+
+
+@pytest.mark.parametrize("fixed", ["cuisine_id", "second_cuisine_id", None])
+def test_a_remedy_is_one_for_all_rows_in_the_way(
+    tables: Engine, session: RefSession, fixed: str | None
+) -> None:
+    """Where one of them may not be changed, none is said to be, though another may."""
+    with Session(tables) as plain:
+        thai = Cuisine(name="Thai")
+        plain.add(thai)
+        plain.flush()
+        plain.add_all([Dish(cuisine_id=thai.id), Dish(second_cuisine_id=thai.id)])
+        plain.commit()
+    toolset = Toolset([Dish, Cuisine], read_only=[] if fixed is None else [getattr(Dish, fixed)])
+    filters = [{"field": "name", "op": "=", "value": "Thai"}]
+    asked = {"table": "cuisines", "filters": filters}
+    error = toolset.call(session, "db_delete", asked)["error"]
+
+    assert (error["code"], len(error["refs"])) == ("still_referenced", 2)
+    assert ("let those refer to something else" in error["message"]) is (fixed is None)
+
+
+class Ware(Base):
+    """Is had by one stall in two ways."""
+
+    __tablename__ = "wares"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    stall_id: Mapped[int | None] = mapped_column(ForeignKey("stalls.id"))
+
+
+class Stall(Base):
+    """Takes along by one relationship what it would unlink by others."""
+
+    __tablename__ = "stalls"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    note: Mapped[str | None]
+
+    before: Mapped[list[Ware]] = relationship()
+    wares: Mapped[list[Ware]] = relationship(cascade="all", overlaps="before")
+    after: Mapped[list[Ware]] = relationship(overlaps="before, wares")
+
+
+def test_a_cascade_goes_before_other_relationships(tables: Engine, session: RefSession) -> None:
+    """Whichever is declared first, rows are deleted, and need not be for the model to change."""
+    make(tables, Stall, Ware)
+    with Session(tables) as plain:
+        plain.add(Stall(id=1, note="a", wares=[Ware(id=1)]))
+        plain.commit()
+    told = delete(session, Toolset([Stall, Ware], verbs={Ware: ["delete"]}), Stall, "a")
+
+    assert told["deleted_with"] == ["ware_1"]
+    assert rows(tables, Stall, Ware) == [{}, {}]

@@ -1,0 +1,1 @@
+"""Tests of keys in texts and documents, shown by marks."""
