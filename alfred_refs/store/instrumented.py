@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from functools import partial, wraps
+from functools import wraps
 from time import perf_counter
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 

@@ -29,7 +29,6 @@ class MemoryStore(DraftMemory):
         keys: Sequence[EntityKey],
         labels: Mapping[EntityKey, str] = NO_LABELS,
     ) -> list[Entry]:
-        """See `Store.refer`."""
         if not keys:
             return []
         with self._lock:
@@ -39,7 +38,6 @@ class MemoryStore(DraftMemory):
             return [conversation.refer(key, labels.get(key)) for key in keys]
 
     def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:
-        """See `Store.resolve`."""
         with self._lock:
             self._use(address)
             self._seen(address).check(address, {ref.entity for ref in refs})
@@ -47,7 +45,6 @@ class MemoryStore(DraftMemory):
             return {ref: known[ref] for ref in refs if ref in known}
 
     def refs_of(self, address: Address, keys: Collection[Key]) -> Mapping[Key, Sequence[Ref]]:
-        """See `Store.refs_of`."""
         with self._lock:
             conversation = self._seen(address)
             found = {
@@ -61,7 +58,6 @@ class MemoryStore(DraftMemory):
         return {key: refs for key, refs in found.items() if refs}
 
     def known(self, address: Address, near: Ref, limit: int) -> Mapping[Ref, str | None]:
-        """See `Store.known`."""
         with self._lock:
             entries = self._mine(address).of(near.entity)
         there = {entry.ref: entry.label for entry in entries if entry.gone is None}
@@ -69,20 +65,17 @@ class MemoryStore(DraftMemory):
         return {ref: there[ref] for ref in nearest[:limit]}
 
     def labelled(self, address: Address, entity: str, limit: int) -> Mapping[Ref, str]:
-        """See `Store.labelled`."""
         with self._lock:
             entries = self._mine(address).of(entity)
         last = sorted(entries, key=lambda entry: -entry.ref.number)[:limit]
         return {e.ref: e.label for e in last if e.label is not None and e.gone is None}
 
     def entities(self, address: Address) -> Mapping[str, int]:
-        """See `Store.entities`."""
         with self._lock:
             conversation = self._seen(address)
             return {name: conversation.last[name] for name in conversation.counts()}
 
     def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
-        """See `Store.mark`."""
         with self._lock:
             conversation = self._mine(address)
             saved = conversation.keys_saved() if gone == "was never saved" else set()
@@ -92,7 +85,6 @@ class MemoryStore(DraftMemory):
                 conversation.by_ref[ref] = replace(conversation.by_ref[ref], gone=gone)
 
     def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
-        """See `Store.label`."""
         with self._lock:
             conversation = self._mine(address)
             known = labels.keys() & conversation.by_key.keys()
@@ -101,24 +93,20 @@ class MemoryStore(DraftMemory):
                 conversation.by_ref[ref] = replace(conversation.by_ref[ref], label=labels[key])
 
     def begin_turn(self, address: Address) -> int:
-        """See `Store.begin_turn`."""
         with self._lock:
             conversation = self._begun(address)
             conversation.turn += 1
             return conversation.turn
 
     def turn(self, address: Address) -> int:
-        """See `Store.turn`."""
         with self._lock:
             return self._seen(address).turn
 
     def touch(self, address: Address) -> None:
-        """See `Store.touch`."""
         with self._lock:
             self._use(address)
 
     def fork(self, address: Address, new_id: str) -> None:
-        """See `Store.fork`."""
         with self._lock:
             source = self._there(address)
             self._use(address)
@@ -133,13 +121,11 @@ class MemoryStore(DraftMemory):
             self._make(Address(new_id).id, fork)
 
     def forget(self, address: Address) -> None:
-        """See `Store.forget`."""
         with self._lock:
             self._there(address)
             self._forget(address.id)
 
     def prune(self, unused_for: timedelta, batch: int) -> Iterator[int]:
-        """See `Store.prune`."""
         while chosen := self._prune(unused_for, batch):
             yield chosen
         with self._lock:
@@ -148,14 +134,12 @@ class MemoryStore(DraftMemory):
                     del self._left[id_]
 
     def entries(self, address: Address, entity: str | None = None) -> Iterator[Entry]:
-        """See `Store.entries`."""
         with self._lock:
             entries = list(self._seen(address).by_ref.values())
         entries.sort(key=lambda entry: entry.ref)
         return (entry for entry in entries if entity in (None, entry.ref.entity))
 
     def export(self, address: Address) -> Exported:
-        """See `Store.export`."""
         with self._lock:
             there = self._there(address)
             entries = sorted(there.by_ref.values(), key=lambda entry: entry.ref)
@@ -168,7 +152,6 @@ class MemoryStore(DraftMemory):
             )
 
     def restore(self, address: Address, exported: Exported) -> None:
-        """See `Store.restore`."""
         with self._lock:
             conversation = Remembered(address.owner, exported.turn, dict(exported.last))
             conversation.tables = dict(exported.tables)
@@ -180,7 +163,6 @@ class MemoryStore(DraftMemory):
             self._make(address.id, conversation, again=exported.id == address.id)
 
     def describe(self, id: str) -> ConversationInfo:  # noqa: A002  # as everyone calls it
-        """See `Store.describe`."""
         id = Address(id).id  # noqa: A001
         with self._lock:
             if id not in self._conversations:
@@ -193,7 +175,6 @@ class MemoryStore(DraftMemory):
         owner: str | EllipsisType | None = ...,
         limit: int | None = None,
     ) -> Iterator[ConversationInfo]:
-        """See `Store.conversations`."""
         with self._lock:
             infos = [each.info(id_) for id_, each in self._conversations.items()]
         latest = None if unused_for is None else now() - unused_for
@@ -205,11 +186,9 @@ class MemoryStore(DraftMemory):
     def count_conversations(
         self, unused_for: timedelta | None = None, owner: str | EllipsisType | None = ...
     ) -> int:
-        """See `Store.count_conversations`."""
         return sum(1 for _ in self.conversations(unused_for, owner))
 
     def stats(self) -> RegistryStats:
-        """See `Store.stats`."""
         with self._lock:
             each = list(self._conversations.values())
             refs = sum((Counter(conversation.counts()) for conversation in each), Counter())

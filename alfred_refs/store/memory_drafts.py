@@ -22,7 +22,6 @@ class DraftMemory(Memory):
     def draft(
         self, address: Address, new: Sequence[NewDraft], turn: int | None = None
     ) -> list[DraftEntry]:
-        """See `Store.draft`."""
         if not new:
             return []
         with self._lock:
@@ -33,7 +32,6 @@ class DraftMemory(Memory):
             return [conversation.draft(each, now) for each in new]
 
     def read_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
-        """See `Store.read_drafts`."""
         with self._lock:
             conversation = self._seen(address)
             conversation.check(address, {ref.entity for ref in refs})
@@ -42,7 +40,6 @@ class DraftMemory(Memory):
     def drafts(
         self, address: Address, entity: str | None, states: Collection[DraftState]
     ) -> Iterator[DraftEntry]:
-        """See `Store.drafts`."""
         with self._lock:
             conversation = self._seen(address)
             found = [conversation.drafted(ref) for ref in sorted(conversation.drafts)]
@@ -60,13 +57,11 @@ class DraftMemory(Memory):
         column: Column[Any],  # noqa: ARG002
         values: Sequence[Any],  # noqa: ARG002
     ) -> Collection[Any]:
-        """See `Store.values_there`: there are no tables here."""
-        return ()
+        return ()  # there are no tables here
 
     def edit_drafts(
         self, address: Address, edits: Sequence[DraftEdit], turn: int | None = None
     ) -> Mapping[Ref, DraftEntry]:
-        """See `Store.edit_drafts`."""
         with self._lock:
             conversation = self._mine(address)
             now = conversation.turn if turn is None else turn
@@ -80,7 +75,6 @@ class DraftMemory(Memory):
             return drafts
 
     def discard_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
-        """See `Store.discard_drafts`."""
         with self._lock:
             conversation = self._seen(address)
             self._use(address)
@@ -92,7 +86,6 @@ class DraftMemory(Memory):
             return _known(conversation, refs)
 
     def reserve_keys(self, address: Address, keys: Mapping[Ref, Key]) -> Mapping[Ref, DraftEntry]:
-        """See `Store.reserve_keys`."""
         with self._lock:
             conversation = self._seen(address)
             self._use(address)
@@ -108,7 +101,6 @@ class DraftMemory(Memory):
             return _known(conversation, list(keys))
 
     def confirm_drafts(self, address: Address, refs: Sequence[Ref]) -> None:
-        """See `Store.confirm_drafts`."""
         with self._lock:
             conversation = self._mine(address)
             self._use(address)
