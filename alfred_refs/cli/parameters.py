@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from alfred_refs.conversation.registry import RefRegistry
     from alfred_refs.store import ConversationInfo
 
-_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _AGE = re.compile(r"([0-9]{1,6})([hdw])", re.ASCII)
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _OLDEST = timedelta(days=36_500)  # PostgreSQL's clock does not go back for ever
@@ -33,22 +32,11 @@ def of_owner(help_: str) -> Callable[[_C], _C]:
     return click.option("--owner", metavar="OWNER", help=help_)
 
 
-def limited(default: int) -> Callable[[_C], _C]:
-    """Return an option that says how many to print at most; `None` is all."""
-    return click.option(
-        "--limit",
-        metavar="N",
-        default=str(default),
-        callback=_limit,
-        help=f"At most so many, or all. Default: {default}.",
-    )
-
-
-def _limit(_: click.Context, __: click.Parameter, given: str) -> int | None:
-    """Return how many that is."""
+def at_most(_: click.Context, __: click.Parameter, given: str) -> int | None:
+    """Return how many `--limit` says to print; `None` is all."""
     if given == "all":
         return None
-    if _NUMBER.fullmatch(given) is None or int(given) == 0:
+    if re.fullmatch("[0-9]{1,9}", given) is None or int(given) == 0:
         raise click.BadParameter(f"{given!r} is no limit; write a number from 1, or all.")
     return int(given)
 

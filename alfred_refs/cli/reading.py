@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast, get_args
 import click
 
 from .connecting import on_registry
-from .parameters import conversation_argument, limited, of_owner, older_than, opened
+from .parameters import at_most, conversation_argument, of_owner, older_than, opened
 from .printing import Printer, Row, document_of
 
 if TYPE_CHECKING:
@@ -26,14 +26,19 @@ _LISTED = {
     "begun_at": "begun",
     "used_at": "used",
 }
-_LIMIT = 50  # a screen or two
 _SHOWN = {"ref": "ref", "label": "label", "gone": "row"}
 
 
 @click.command("list")
 @older_than(required=False)
 @of_owner("Those of this owner.")
-@limited(_LIMIT)
+@click.option(
+    "--limit",
+    metavar="N",
+    default="50",
+    callback=at_most,
+    help="At most so many, or all. Default: 50.",
+)
 @on_registry
 def list_(
     registry: RefRegistry,
@@ -80,13 +85,7 @@ def show(registry: RefRegistry, printer: Printer, conversation: str, *, keys: bo
 
 def _rows(entries: Iterator[RefEntry], printer: Printer, *, keys: bool) -> Iterator[Row]:
     for entry in entries:
-        row = {
-            "ref": entry.ref,
-            "entity": entry.entity,
-            "number": entry.number,
-            "label": entry.label,
-            "gone": entry.gone,
-        }
+        row = {n: getattr(entry, n) for n in ("ref", "entity", "number", "label", "gone")}
         if keys and entry.key is not None:
             row["key"] = printer.key(entry.key)
         yield row
@@ -119,8 +118,7 @@ def resolve(
     """Print the keys of refs, one a line.
 
     They come in the order of the refs. One that cannot be used refuses them all; `show --keys`
-    has the keys of rows that are gone
-    too.
+    has the keys of rows that are gone too.
     """
     keys = opened(registry, registry.describe(conversation)).resolve_all(refs)
     rows = [{"ref": ref, "key": printer.key(key)} for ref, key in zip(refs, keys, strict=True)]
