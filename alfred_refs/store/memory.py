@@ -13,7 +13,7 @@ from alfred_refs.mapping.keys import EntityKey, Key
 from alfred_refs.mapping.refs import Ref
 
 from .memory_drafts import DraftMemory
-from .memory_state import Left, Remembered, now
+from .memory_state import Remembered, now
 from .values import NO_LABELS, Address, ConversationInfo, Entry, Exported, Gone, RegistryStats
 
 
@@ -47,15 +47,10 @@ class MemoryStore(DraftMemory):
     def refs_of(self, address: Address, keys: Collection[Key]) -> Mapping[Key, Sequence[Ref]]:
         with self._lock:
             conversation = self._seen(address)
-            found = {
-                key: [
-                    conversation.by_key[entity, key]
-                    for entity in sorted(conversation.last)
-                    if (entity, key) in conversation.by_key
-                ]
-                for key in keys
-            }
-        return {key: refs for key, refs in found.items() if refs}
+            entities, by_key = sorted(conversation.last), conversation.by_key
+            found = {key: [by_key.get((name, key)) for name in entities] for key in keys}
+        there = {key: [ref for ref in refs if ref] for key, refs in found.items()}
+        return {key: refs for key, refs in there.items() if refs}
 
     def known(self, address: Address, near: Ref, limit: int) -> Mapping[Ref, str | None]:
         with self._lock:
@@ -130,7 +125,7 @@ class MemoryStore(DraftMemory):
             yield chosen
         with self._lock:
             for id_, left in list(self._left.items()):
-                if left.at <= now() - unused_for:
+                if left.begun_at <= now() - unused_for:
                     del self._left[id_]
 
     def entries(self, address: Address, entity: str | None = None) -> Iterator[Entry]:
@@ -204,7 +199,7 @@ class MemoryStore(DraftMemory):
 
     def _forget(self, id_: str) -> None:
         forgotten = self._conversations.pop(id_)
-        self._left[id_] = Left(forgotten.last, forgotten.last_drafts)
+        self._left[id_] = Remembered(None, last=forgotten.last, last_drafts=forgotten.last_drafts)
 
     def _prune(self, unused_for: timedelta, batch: int) -> int:
         with self._lock:

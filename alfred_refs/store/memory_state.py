@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -61,10 +61,8 @@ class Remembered:
 
     def refer(self, entity_key: EntityKey, label: str | None) -> Entry:
         """Return the entry of a key; one that is new gets the next number."""
-        ref = self.by_key.get(entity_key)
-        return self._mint(entity_key, label) if ref is None else self.by_ref[ref]
-
-    def _mint(self, entity_key: EntityKey, label: str | None) -> Entry:
+        if entity_key in self.by_key:
+            return self.by_ref[self.by_key[entity_key]]
         entity, key = entity_key
         self.last[entity] = number = self.last.get(entity, 0) + 1
         entry = Entry(Ref(entity, number), key, label=label)
@@ -112,25 +110,15 @@ class Remembered:
         return {*self.last, *self.last_drafts}
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
-    """The counters of a conversation that was forgotten, and when it was."""
-
-    last: Mapping[str, int]
-    last_drafts: Mapping[str, int]
-    at: datetime = field(default_factory=now)
-
-    def numbered(self) -> set[str]:
-        """Return the entities that have counters, of refs or of drafts."""
-        return {*self.last, *self.last_drafts}
-
-
 class Memory:
-    """Conversations by their ids, each for its owner alone; `_lock` is held by who looks."""
+    """Conversations by their ids, each for its owner alone; `_lock` is held by who looks.
+
+    Of one that was forgotten the counters are left, as of a conversation begun at that moment.
+    """
 
     def __init__(self) -> None:
         self._conversations: dict[str, Remembered] = {}
-        self._left: dict[str, Left] = {}
+        self._left: dict[str, Remembered] = {}
         self._lock = threading.Lock()
 
     def _begun(self, address: Address) -> Remembered:
@@ -152,14 +140,15 @@ class Memory:
             conversation: its numbers must not have been given, unless it is there `again`.
             again: its numbers go on from the highest that was given.
         """
-        left = self._left.get(id_, Left({}, {}))
+        left = self._left.get(id_, Remembered(None))
         given = left.numbered() & conversation.numbered()
         if id_ in self._conversations or (given and not again):
             raise ConversationExistsError(id_)
-        for entity, last in left.last.items():
-            conversation.last[entity] = max(last, conversation.last.get(entity, 0))
-        for entity, last in left.last_drafts.items():
-            conversation.last_drafts[entity] = max(last, conversation.last_drafts.get(entity, 0))
+        for ours, theirs in (
+            (conversation.last, left.last),
+            (conversation.last_drafts, left.last_drafts),
+        ):
+            ours |= {entity: max(last, ours.get(entity, 0)) for entity, last in theirs.items()}
         self._left.pop(id_, None)
         self._conversations[id_] = conversation
 
