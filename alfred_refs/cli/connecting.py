@@ -25,13 +25,7 @@ VARIABLE = "ALFRED_REFS_DATABASE_URL"
 
 
 class Failure(click.ClickException):
-    """A command was refused or failed: exit code 1.
-
-    Args:
-        code: the name of the error's class, for programs.
-        message: what it says.
-        as_json: whether to say it in JSON.
-    """
+    """A command was refused or failed: exit code 1."""
 
     def __init__(self, code: str, message: str, *, as_json: bool) -> None:
         super().__init__(inert(message))

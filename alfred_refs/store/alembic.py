@@ -117,10 +117,6 @@ def hand_over(revision: str, *, schema: str | None = None) -> None:
         alfred_refs.store.alembic.hand_over("0004")
     ```
 
-    Args:
-        revision: as for `upgrade`.
-        schema: as for `upgrade`.
-
     Raises:
         RegistryMigrationError: this version has no such revision.
     """

@@ -94,12 +94,7 @@ def _handed_on(
 
 
 class ObservedStore:
-    """A `Store` in front of another.
-
-    Args:
-        store: what keeps the map.
-        telemetry: is told of each call.
-    """
+    """A `Store` in front of another."""
 
     def __init__(self, store: Store, telemetry: Telemetry) -> None:
         self._store = store

@@ -98,12 +98,7 @@ def current(url: str | URL) -> Current | None:
 
 
 def noted(connection: Connection, schema: str | None = None) -> str | None:
-    """Return the revision of tables that are ours to migrate; `None`: there are none.
-
-    Args:
-        connection: to their database.
-        schema: where they are, if that is not the connection's default.
-    """
+    """Return the revision of tables that are ours to migrate; `None`: there are none."""
     from alembic.runtime.migration import MigrationContext  # noqa: PLC0415
 
     options = {"version_table": VERSION_TABLE, "version_table_schema": schema}
@@ -111,12 +106,7 @@ def noted(connection: Connection, schema: str | None = None) -> str | None:
 
 
 def made(connection: Connection, schema: str | None = None) -> str | None:
-    """Return the revision that the tables themselves show, whoever has made them.
-
-    Args:
-        connection: to their database.
-        schema: as for `noted`.
-    """
+    """Return the revision that the tables themselves show, whoever has made them."""
     inspector = inspect(connection)
     for script in reversed(revisions()):
         table, column = script.module.adds
@@ -202,10 +192,6 @@ def connect(url: str | URL) -> Iterator[Connection]:
 
 def engine_for(url: str | URL, **options: Any) -> Engine:
     """Return an engine on the database at `url`, which hides parameters.
-
-    Args:
-        url: as for `migrate`.
-        options: as for `create_engine`.
 
     Raises:
         SetupError: the URL is not one of PostgreSQL, or its driver is not installed.

@@ -23,11 +23,7 @@ _Row = TypeVar("_Row", bound=Sequence[Any])
 
 
 class Sending:
-    """The part of `PostgresStore` that has the connections.
-
-    Args:
-        engine: the application's engine, or any other on the database where the registry is.
-    """
+    """The part of `PostgresStore` that has the connections."""
 
     def __init__(self, engine: Engine) -> None:
         self._application = engine

@@ -146,11 +146,7 @@ class RegistryEvents(event.Events[Observed]):
 
 
 class Telemetry:
-    """Counts for one registry, and tells those who listen to it.
-
-    Args:
-        dispatch: the registry's listeners.
-    """
+    """Counts for one registry, and tells those who listen to it."""
 
     def __init__(self, dispatch: Any) -> None:
         self._dispatch = dispatch
