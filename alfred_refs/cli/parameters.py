@@ -32,13 +32,13 @@ def of_owner(help_: str) -> Callable[[_C], _C]:
     return click.option("--owner", metavar="OWNER", help=help_)
 
 
-def at_most(_: click.Context, __: click.Parameter, given: str) -> int | None:
+def at_most(_: click.Context, __: click.Parameter, text: str) -> int | None:
     """Return how many `--limit` says to print; `None` is all."""
-    if given == "all":
+    if text == "all":
         return None
-    if re.fullmatch("[0-9]{1,9}", given) is None or int(given) == 0:
-        raise click.BadParameter(f"{given!r} is no limit; write a number from 1, or all.")
-    return int(given)
+    if re.fullmatch("[0-9]{1,9}", text) is None or int(text) == 0:
+        raise click.BadParameter(f"{text!r} is no limit; write a number from 1, or all.")
+    return int(text)
 
 
 def older_than(*, required: bool) -> Callable[[_C], _C]:
@@ -52,14 +52,14 @@ def older_than(*, required: bool) -> Callable[[_C], _C]:
     )
 
 
-def _age(_: click.Context, __: click.Parameter, given: str | None) -> timedelta | None:
+def _age(_: click.Context, __: click.Parameter, text: str | None) -> timedelta | None:
     """Return how long that is; anything but more than nothing is misuse."""
-    if given is None:
+    if text is None:
         return None
-    found = _AGE.fullmatch(given)
+    found = _AGE.fullmatch(text)
     age = int(found[1]) * _UNITS[found[2]] if found else timedelta()
     if not timedelta() < age <= _OLDEST:
-        raise click.BadParameter(f"{given!r} is no age; write 12h, 90d or 2w, up to 36500d.")
+        raise click.BadParameter(f"{text!r} is no age; write 12h, 90d or 2w, up to 36500d.")
     return age
 
 

@@ -13,7 +13,7 @@ from alfred_refs.mapping.keys import EntityKey, Key
 from alfred_refs.mapping.refs import Ref
 
 from .memory_drafts import DraftMemory
-from .memory_state import Remembered, now
+from .memory_state import ConversationState, now
 from .values import NO_LABELS, Address, ConversationInfo, Entry, Exported, Gone, RegistryStats
 
 
@@ -32,21 +32,21 @@ class MemoryStore(DraftMemory):
         if not keys:
             return []
         with self._lock:
-            self._seen(address).check(address, {entity for entity, _ in keys})
-            conversation = self._begun(address)
+            self._open(address).check(address, {entity for entity, _ in keys})
+            conversation = self._begin(address)
             conversation.begin(address, {entity for entity, _ in keys})
             return [conversation.refer(key, labels.get(key)) for key in keys]
 
     def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:
         with self._lock:
             self._use(address)
-            self._seen(address).check(address, {ref.entity for ref in refs})
-            known = self._seen(address).by_ref
+            self._open(address).check(address, {ref.entity for ref in refs})
+            known = self._open(address).by_ref
             return {ref: known[ref] for ref in refs if ref in known}
 
     def refs_of(self, address: Address, keys: Collection[Key]) -> Mapping[Key, Sequence[Ref]]:
         with self._lock:
-            conversation = self._seen(address)
+            conversation = self._open(address)
             entities, by_key = sorted(conversation.last), conversation.by_key
             found = {key: [by_key.get((name, key)) for name in entities] for key in keys}
         there = {key: [ref for ref in refs if ref] for key, refs in found.items()}
@@ -54,25 +54,25 @@ class MemoryStore(DraftMemory):
 
     def known(self, address: Address, near: Ref, limit: int) -> Mapping[Ref, str | None]:
         with self._lock:
-            entries = self._mine(address).of(near.entity)
+            entries = self._own(address).of(near.entity)
         there = {entry.ref: entry.label for entry in entries if entry.gone is None}
         nearest = sorted(there, key=lambda ref: (abs(ref.number - near.number), ref.number))
         return {ref: there[ref] for ref in nearest[:limit]}
 
     def labelled(self, address: Address, entity: str, limit: int) -> Mapping[Ref, str]:
         with self._lock:
-            entries = self._mine(address).of(entity)
+            entries = self._own(address).of(entity)
         last = sorted(entries, key=lambda entry: -entry.ref.number)[:limit]
         return {e.ref: e.label for e in last if e.label is not None and e.gone is None}
 
     def entities(self, address: Address) -> Mapping[str, int]:
         with self._lock:
-            conversation = self._seen(address)
+            conversation = self._open(address)
             return {name: conversation.last[name] for name in conversation.counts()}
 
     def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
         with self._lock:
-            conversation = self._mine(address)
+            conversation = self._own(address)
             saved = conversation.keys_saved() if gone == "was never saved" else set()
             there = [key for key in keys if key in conversation.by_key and key not in saved]
             there = [key for key in there if conversation.is_of(address, key[0])]
@@ -81,7 +81,7 @@ class MemoryStore(DraftMemory):
 
     def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
         with self._lock:
-            conversation = self._mine(address)
+            conversation = self._own(address)
             known = labels.keys() & conversation.by_key.keys()
             for key in (key for key in known if conversation.is_of(address, key[0])):
                 ref = conversation.by_key[key]
@@ -89,13 +89,13 @@ class MemoryStore(DraftMemory):
 
     def begin_turn(self, address: Address) -> int:
         with self._lock:
-            conversation = self._begun(address)
+            conversation = self._begin(address)
             conversation.turn += 1
             return conversation.turn
 
     def turn(self, address: Address) -> int:
         with self._lock:
-            return self._seen(address).turn
+            return self._open(address).turn
 
     def touch(self, address: Address) -> None:
         with self._lock:
@@ -103,9 +103,9 @@ class MemoryStore(DraftMemory):
 
     def fork(self, address: Address, new_id: str) -> None:
         with self._lock:
-            source = self._there(address)
+            source = self._existing(address)
             self._use(address)
-            fork = Remembered(source.owner, source.turn, dict(source.last))
+            fork = ConversationState(source.owner, source.turn, dict(source.last))
             fork.tables = dict(source.tables)
             fork.by_ref, fork.by_key = dict(source.by_ref), dict(source.by_key)
             fork.last_drafts = dict(source.last_drafts)
@@ -117,7 +117,7 @@ class MemoryStore(DraftMemory):
 
     def forget(self, address: Address) -> None:
         with self._lock:
-            self._there(address)
+            self._existing(address)
             self._forget(address.id)
 
     def prune(self, unused_for: timedelta, batch: int) -> Iterator[int]:
@@ -130,13 +130,13 @@ class MemoryStore(DraftMemory):
 
     def entries(self, address: Address, entity: str | None = None) -> Iterator[Entry]:
         with self._lock:
-            entries = list(self._seen(address).by_ref.values())
+            entries = list(self._open(address).by_ref.values())
         entries.sort(key=lambda entry: entry.ref)
         return (entry for entry in entries if entity in (None, entry.ref.entity))
 
     def export(self, address: Address) -> Exported:
         with self._lock:
-            there = self._there(address)
+            there = self._existing(address)
             entries = sorted(there.by_ref.values(), key=lambda entry: entry.ref)
             last = dict(sorted(there.last.items()))
             return Exported(
@@ -148,7 +148,7 @@ class MemoryStore(DraftMemory):
 
     def restore(self, address: Address, exported: Exported) -> None:
         with self._lock:
-            conversation = Remembered(address.owner, exported.turn, dict(exported.last))
+            conversation = ConversationState(address.owner, exported.turn, dict(exported.last))
             conversation.tables = dict(exported.tables)
             conversation.begun_at = exported.begun_at
             conversation.last_drafts = dict(exported.last_drafts)
@@ -199,7 +199,9 @@ class MemoryStore(DraftMemory):
 
     def _forget(self, id_: str) -> None:
         forgotten = self._conversations.pop(id_)
-        self._left[id_] = Remembered(None, last=forgotten.last, last_drafts=forgotten.last_drafts)
+        self._left[id_] = ConversationState(
+            None, last=forgotten.last, last_drafts=forgotten.last_drafts
+        )
 
     def _prune(self, unused_for: timedelta, batch: int) -> int:
         with self._lock:

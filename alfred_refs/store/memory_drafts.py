@@ -12,7 +12,7 @@ from alfred_refs.errors import DraftKeyError
 from alfred_refs.mapping.keys import Key
 from alfred_refs.mapping.refs import Ref
 
-from .memory_state import Memory, Remembered
+from .memory_state import ConversationState, Memory
 from .values import Address, DraftEdit, DraftEntry, DraftState, NewDraft
 
 
@@ -25,15 +25,15 @@ class DraftMemory(Memory):
         if not new:
             return []
         with self._lock:
-            self._seen(address).check(address, {each.entity for each in new})
-            conversation = self._begun(address)
+            self._open(address).check(address, {each.entity for each in new})
+            conversation = self._begin(address)
             conversation.begin(address, {each.entity for each in new})
             now = conversation.turn if turn is None else turn
             return [conversation.draft(each, now) for each in new]
 
     def read_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
         with self._lock:
-            conversation = self._seen(address)
+            conversation = self._open(address)
             conversation.check(address, {ref.entity for ref in refs})
             return _known(conversation, refs)
 
@@ -41,7 +41,7 @@ class DraftMemory(Memory):
         self, address: Address, entity: str | None, states: Collection[DraftState]
     ) -> Iterator[DraftEntry]:
         with self._lock:
-            conversation = self._seen(address)
+            conversation = self._open(address)
             found = [conversation.drafted(ref) for ref in sorted(conversation.drafts)]
             asked = {d.ref.entity for d in found if entity in (None, d.ref.entity)}
             conversation.check(address, asked)
@@ -63,7 +63,7 @@ class DraftMemory(Memory):
         self, address: Address, edits: Sequence[DraftEdit], turn: int | None = None
     ) -> Mapping[Ref, DraftEntry]:
         with self._lock:
-            conversation = self._mine(address)
+            conversation = self._own(address)
             now = conversation.turn if turn is None else turn
             mine = [each for each in edits if conversation.is_of(address, each.ref.entity)]
             edited = [_edited(conversation.drafts.get(each.ref), each, now) for each in mine]
@@ -76,7 +76,7 @@ class DraftMemory(Memory):
 
     def discard_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
         with self._lock:
-            conversation = self._seen(address)
+            conversation = self._open(address)
             self._use(address)
             conversation.check(address, {ref.entity for ref in refs})
             found = _known(conversation, refs)
@@ -87,7 +87,7 @@ class DraftMemory(Memory):
 
     def reserve_keys(self, address: Address, keys: Mapping[Ref, Key]) -> Mapping[Ref, DraftEntry]:
         with self._lock:
-            conversation = self._seen(address)
+            conversation = self._open(address)
             self._use(address)
             conversation.check(address, {ref.entity for ref in keys})
             reserved = dict(conversation.drafts)
@@ -102,7 +102,7 @@ class DraftMemory(Memory):
 
     def confirm_drafts(self, address: Address, refs: Sequence[Ref]) -> None:
         with self._lock:
-            conversation = self._mine(address)
+            conversation = self._own(address)
             self._use(address)
             mine = [ref for ref in refs if conversation.is_of(address, ref.entity)]
             for ref in _known(conversation, mine):
@@ -113,7 +113,7 @@ class DraftMemory(Memory):
                         conversation.keep(replace(row, gone=None))
 
 
-def _known(conversation: Remembered, refs: Sequence[Ref]) -> dict[Ref, DraftEntry]:
+def _known(conversation: ConversationState, refs: Sequence[Ref]) -> dict[Ref, DraftEntry]:
     return {ref: conversation.drafted(ref) for ref in refs if ref in conversation.drafts}
 
 

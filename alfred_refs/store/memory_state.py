@@ -21,7 +21,7 @@ def now() -> datetime:
 
 
 @dataclass(slots=True)
-class Remembered:
+class ConversationState:
     """One conversation: its refs both ways, its counters and its times."""
 
     owner: str | None
@@ -117,22 +117,22 @@ class Memory:
     """
 
     def __init__(self) -> None:
-        self._conversations: dict[str, Remembered] = {}
-        self._left: dict[str, Remembered] = {}
+        self._conversations: dict[str, ConversationState] = {}
+        self._left: dict[str, ConversationState] = {}
         self._lock = threading.Lock()
 
-    def _begun(self, address: Address) -> Remembered:
+    def _begin(self, address: Address) -> ConversationState:
         """Return the conversation, which is used; begin it if need be."""
-        self._seen(address)
+        self._open(address)
         if address.id not in self._conversations:
-            self._make(address.id, Remembered(address.owner))
+            self._make(address.id, ConversationState(address.owner))
         self._use(address)
         return self._conversations[address.id]
 
     def _use(self, address: Address) -> None:
-        self._mine(address).used_at = now()
+        self._own(address).used_at = now()
 
-    def _make(self, id_: str, conversation: Remembered, *, again: bool = False) -> None:
+    def _make(self, id_: str, conversation: ConversationState, *, again: bool = False) -> None:
         """Add a conversation, and the counters that one of its id has left behind.
 
         Args:
@@ -140,7 +140,7 @@ class Memory:
             conversation: its numbers must not have been given, unless it is there `again`.
             again: its numbers go on from the highest that was given.
         """
-        left = self._left.get(id_, Remembered(None))
+        left = self._left.get(id_, ConversationState(None))
         given = left.numbered() & conversation.numbered()
         if id_ in self._conversations or (given and not again):
             raise ConversationExistsError(id_)
@@ -152,22 +152,22 @@ class Memory:
         self._left.pop(id_, None)
         self._conversations[id_] = conversation
 
-    def _there(self, address: Address) -> Remembered:
+    def _existing(self, address: Address) -> ConversationState:
         """Return the conversation, if it was begun and is of this owner."""
         if address.id not in self._conversations:
             raise UnknownConversationError(address.id)
-        return self._seen(address)
+        return self._open(address)
 
-    def _seen(self, address: Address) -> Remembered:
+    def _open(self, address: Address) -> ConversationState:
         """Return the conversation, an empty one if it was not begun; refuse another owner's."""
         conversation = self._conversations.get(address.id)
         if conversation is not None and conversation.owner != address.owner:
             raise UnknownConversationError(address.id)
-        return conversation or Remembered(address.owner)
+        return conversation or ConversationState(address.owner)
 
-    def _mine(self, address: Address) -> Remembered:
+    def _own(self, address: Address) -> ConversationState:
         """Return the conversation, an empty one in place of another owner's."""
         conversation = self._conversations.get(address.id)
         if conversation is None or conversation.owner != address.owner:
-            return Remembered(address.owner)
+            return ConversationState(address.owner)
         return conversation

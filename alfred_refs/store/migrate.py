@@ -208,7 +208,7 @@ def engine_for(url: str | URL, **options: Any) -> Engine:
         raise _malformed() from None
 
 
-def postgres_url(given: str | URL) -> URL:
+def postgres_url(url: str | URL) -> URL:
     """Return a URL with the driver that migrations connect with.
 
     That is the one it names, or psycopg 3 if it names none, or one that only asyncio can use.
@@ -217,7 +217,7 @@ def postgres_url(given: str | URL) -> URL:
         SetupError: it is not a URL of PostgreSQL; the message does not repeat it.
     """
     try:
-        url = make_url(given)
+        url = make_url(url)
     # ValueError: what follows the last colon is not a port, but perhaps a password
     except (ArgumentError, ValueError):
         raise _malformed() from None

@@ -12,6 +12,7 @@ connection.execute(turn, named(address))
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from textwrap import dedent
 from typing import Any
 
@@ -34,43 +35,23 @@ from sqlalchemy.sql.selectable import TextualSelect
 
 from .values import NOTED_EVERY, Address
 
-_TEXTS, _INTEGERS = ARRAY(Text), ARRAY(Integer)
-
-_PARAMETERS: dict[str, Any] = {
-    "p_conversation": Uuid,
-    "p_id": Text,
-    "p_owner": Text,
-    "p_entity": Text,
-    "p_number": Integer,
-    "p_limit": Integer,
-    "p_gone": Text,
-    "p_turn": Integer,
-    "p_tables": Text,  # JSON: the table of each entity, as far as that is known
-    "p_entities": _TEXTS,
-    "p_keys": ARRAY(LargeBinary),
-    "p_labels": _TEXTS,
-    "p_numbers": _INTEGERS,
-    "p_contents": _TEXTS,
-    "p_versions": _INTEGERS,
-    "p_after_entity": Text,
-    "p_states": _TEXTS,
-    "p_new": Uuid,
-    "p_taken": SmallInteger,
-    "p_begun_at": DateTime(timezone=True),
-    "p_after": Uuid,
-    "p_of_any": Boolean,
-    "p_unused_for": Interval,
-    "p_chosen": ARRAY(Uuid),
-    "p_counts": _INTEGERS,
-    "p_gones": _TEXTS,
-    "p_last_drafts": _INTEGERS,
-    "p_turns": _INTEGERS,
-    "p_edits": _INTEGERS,
-    "p_relations": _TEXTS,
+_TYPES: Mapping[Any, str] = {
+    Uuid: "p_conversation p_new p_after",
+    Text: "p_id p_owner p_entity p_after_entity p_gone p_tables",
+    Integer: "p_number p_limit p_turn",
+    SmallInteger: "p_taken",
+    Boolean: "p_of_any",
+    Interval: "p_unused_for",
+    DateTime(timezone=True): "p_begun_at",
+    ARRAY(Uuid): "p_chosen",
+    ARRAY(Text): "p_entities p_labels p_contents p_states p_gones p_relations",
+    ARRAY(LargeBinary): "p_keys",
+    ARRAY(Integer): "p_numbers p_versions p_counts p_last_drafts p_turns p_edits",
 }
+_PARAMETERS = {name: type_ for type_, names in _TYPES.items() for name in names.split()}
 
 # psycopg2 returns memory and text for them
-_COLUMNS: dict[str, Any] = {"key": LargeBinary, "conversation": Uuid}
+_COLUMNS: Mapping[str, Any] = {"key": LargeBinary, "conversation": Uuid}
 
 MINE = (
     "EXISTS (SELECT 1 FROM alfred_refs_conversation"

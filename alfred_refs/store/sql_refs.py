@@ -2,8 +2,9 @@
 
 Statements take their values as parameters: `p_conversation` and `p_owner` always; `p_id` where a
 conversation may be begun; `p_entities` with `p_keys` or `p_numbers` as parallel arrays, so that a
-statement has one shape for one row and for a thousand. What is about drafts is in `sql_drafts`,
-what is about a conversation as a whole in `sql_conversations`.
+statement has one shape for one row and for a thousand; `p_tables` as a JSON object, the table of
+each entity as far as that is known. What is about drafts is in `sql_drafts`, what is about a
+conversation as a whole in `sql_conversations`.
 """
 
 from __future__ import annotations
