@@ -81,7 +81,8 @@ _NAMES = (
 )
 
 # the draft of that number or the next higher one, for each: see `sql_refs.resolve`
-_NAMED_AND_FOUND = f"""unnest(:p_entities, :p_numbers) AS named (entity, number)
+_NAMED = "unnest(:p_entities, :p_numbers) AS named (entity, number)"
+_NAMED_AND_FOUND = f"""{_NAMED}
     LEFT JOIN alfred_refs_counter AS counters
         ON counters.conversation = :p_conversation AND counters.entity = named.entity
     LEFT JOIN LATERAL (
@@ -142,68 +143,61 @@ page_of_drafts = statement(
     _NAMES,
 )
 
+# the drafts to write: counters, drafts and named are joined by it
+_DRAFT_OF_NAMED = f"""drafts.conversation = :p_conversation
+        AND drafts.kind = counters.kind
+        AND drafts.number = named.number
+        AND counters.conversation = :p_conversation
+        AND counters.entity = named.entity
+        AND {OF_TABLE}
+        AND {MINE}
+"""
+
 # Edit, all or none. What was done already, by a caller who was not told, is done again.
-_NEW = (
+_EDITS = (
     "unnest(:p_entities, :p_numbers, :p_contents, :p_labels, :p_versions)"
-    " AS new (entity, number, content, label, version)"
+    " AS named (entity, number, content, label, version)"
 )
 edit_drafts = statement(
     f"""
     UPDATE alfred_refs_draft AS drafts SET
-        content = CAST(new.content AS json),
-        label = coalesce(new.label, drafts.label),
+        content = CAST(named.content AS json),
+        label = coalesce(named.label, drafts.label),
         edited = {_TURN},
-        version = coalesce(new.version, drafts.version) + 1
-    FROM alfred_refs_counter AS counters, {_NEW}
-    WHERE counters.conversation = :p_conversation
-        AND counters.entity = new.entity
-        AND {OF_TABLE}
-        AND drafts.conversation = :p_conversation
-        AND drafts.kind = counters.kind
-        AND drafts.number = new.number
-        AND {MINE}
+        version = coalesce(named.version, drafts.version) + 1
+    FROM alfred_refs_counter AS counters, {_EDITS}
+    WHERE {_DRAFT_OF_NAMED}
         AND NOT EXISTS (
-            SELECT 1 FROM {_NEW}
+            SELECT 1 FROM {_EDITS}
             LEFT JOIN alfred_refs_counter AS counters
-                ON counters.conversation = :p_conversation AND counters.entity = new.entity
+                ON counters.conversation = :p_conversation AND counters.entity = named.entity
             LEFT JOIN alfred_refs_draft AS drafts
-                ON {OF_TABLE}
-                AND drafts.conversation = :p_conversation
+                ON drafts.conversation = :p_conversation
                 AND drafts.kind = counters.kind
-                AND drafts.number = new.number
+                AND drafts.number = named.number
+                AND {OF_TABLE}
             WHERE (
                 drafts.state = 'pending'
                 AND (
-                    new.version IS NULL
-                    OR drafts.version = new.version
-                    OR drafts.version = new.version + 1
-                        AND CAST(drafts.content AS text) = new.content
-                        AND drafts.label IS NOT DISTINCT FROM coalesce(new.label, drafts.label)
+                    named.version IS NULL
+                    OR drafts.version = named.version
+                    OR drafts.version = named.version + 1
+                        AND CAST(drafts.content AS text) = named.content
+                        AND drafts.label IS NOT DISTINCT FROM coalesce(named.label, drafts.label)
                 )
             ) IS NOT true
         )
     RETURNING
-        new.entity, drafts.number, CAST(drafts.content AS text), drafts.label, drafts.turn,
+        named.entity, drafts.number, CAST(drafts.content AS text), drafts.label, drafts.turn,
         drafts.edited, drafts.version, drafts.state, drafts.key
     """,
     "entity number content label turn edited version state key",
 )
 
-_DRAFT_OF_NAMED = f"""counters.conversation = :p_conversation
-        AND counters.entity = named.entity
-        AND {OF_TABLE}
-        AND drafts.conversation = :p_conversation
-        AND drafts.kind = counters.kind
-        AND drafts.number = named.number
-        AND {MINE}
-"""
-
 # Discard, all or none. A key that is reserved stays: the row may yet be saved with it.
 discard_drafts = statement(f"""
     UPDATE alfred_refs_draft AS drafts SET state = 'discarded'
-    FROM
-        alfred_refs_counter AS counters,
-        unnest(:p_entities, :p_numbers) AS named (entity, number)
+    FROM alfred_refs_counter AS counters, {_NAMED}
     WHERE {_DRAFT_OF_NAMED}
         AND drafts.state = 'pending'
         AND NOT EXISTS (
@@ -215,26 +209,20 @@ discard_drafts = statement(f"""
 # Save. The key is there before the row is: whoever comes second inserts the same one.
 reserve_keys = statement(f"""
     UPDATE alfred_refs_draft AS drafts SET key = named.key
-    FROM
-        alfred_refs_counter AS counters,
+    FROM alfred_refs_counter AS counters,
         unnest(:p_entities, :p_numbers, :p_keys) AS named (entity, number, key)
     WHERE {_DRAFT_OF_NAMED} AND drafts.state = 'pending' AND drafts.key IS NULL
 """)
 confirm_drafts = statement(f"""
     UPDATE alfred_refs_draft AS drafts SET state = 'saved'
-    FROM
-        alfred_refs_counter AS counters,
-        unnest(:p_entities, :p_numbers) AS named (entity, number)
+    FROM alfred_refs_counter AS counters, {_NAMED}
     WHERE {_DRAFT_OF_NAMED} AND drafts.state <> 'saved' AND drafts.key IS NOT NULL
 """)
 
 # What an earlier attempt left: its row was rolled back, under the key that this one has.
 bring_back = statement(f"""
     UPDATE alfred_refs_mapping AS mappings SET gone = NULL
-    FROM
-        alfred_refs_counter AS counters,
-        unnest(:p_entities, :p_numbers) AS named (entity, number),
-        alfred_refs_draft AS drafts
+    FROM alfred_refs_counter AS counters, {_NAMED}, alfred_refs_draft AS drafts
     WHERE {_DRAFT_OF_NAMED}
         AND mappings.conversation = :p_conversation
         AND mappings.kind = drafts.kind
