@@ -18,7 +18,10 @@ from .values import NO_LABELS, Address, ConversationInfo, Entry, Exported, Gone,
 
 
 class MemoryStore(DraftMemory):
-    """A `Store` without a database; threads of one process may share it."""
+    """A `Store` without a database; its methods do what `Store` says.
+
+    Threads of one process may share it.
+    """
 
     def create_tables(self) -> None:
         """Do nothing: there are no tables."""

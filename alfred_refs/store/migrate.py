@@ -128,11 +128,7 @@ def note_newest(connection: Connection) -> None:
 
 
 def check_ours(connection: Connection) -> None:
-    """Refuse to migrate what the application's own Alembic environment migrates.
-
-    Raises:
-        RegistryMigrationError: it has made the tables.
-    """
+    """Refuse to migrate tables that the application's own Alembic environment has made."""
     revision = made(connection)
     if revision is not None and noted(connection) is None:
         raise RegistryMigrationError(
@@ -161,11 +157,7 @@ def configuration(connection: Connection) -> Config:
 
 
 def scripts() -> Path:
-    """Return the directory of the migration scripts.
-
-    Raises:
-        SetupError: they are not where they were installed.
-    """
+    """Return the directory of the migration scripts."""
     for place in _PLACES:
         if (place / "env.py").is_file():
             return place

@@ -41,7 +41,7 @@ _READ_ONLY = (
 
 
 class PostgresStore(PostgresDrafts, PostgresConversations):
-    """A `Store` in the database of an engine.
+    """A `Store` in the database of an engine; its methods do what `Store` says.
 
     Args:
         engine: the application's engine, or any other on the database where the registry is.
@@ -83,7 +83,7 @@ class PostgresStore(PostgresDrafts, PostgresConversations):
         if not keys:
             return []
         values = begun(address) | _arrays(address, keys, labels)
-        rows = self._minted(values)
+        rows = self._mint(values)
         if len(rows) < len(keys):  # of another owner, or forgotten between the two statements
             rows = self._write([sql_refs.lock_always, sql_refs.refer], values)
         if len(rows) < len(keys):
@@ -96,7 +96,7 @@ class PostgresStore(PostgresDrafts, PostgresConversations):
             for number, *rest in (found[position],)
         ]
 
-    def _minted(self, values: Mapping[str, Any]) -> Sequence[Any]:
+    def _mint(self, values: Mapping[str, Any]) -> Sequence[Any]:
         """Mint where need be, and return the rows of `refer`: too few if that was not possible."""
         try:
             return self._write([sql_refs.lock, sql_refs.refer], values)

@@ -37,7 +37,7 @@ class Sending:
     def _rows(
         self, statement: Executable, address: Address, **parameters: Any
     ) -> Sequence[Row[Any]]:
-        """Run one reading statement, alone: that takes no BEGIN and no COMMIT."""
+        """Run one reading statement about a conversation."""
         return self._alone(statement, named(address) | parameters)
 
     def _check_tables(self, address: Address) -> None:
