@@ -1,8 +1,12 @@
 """The `alfred-refs` command, for operators: the registry's tables, and the conversations in them.
 
-    $ alfred-refs migrate
-    $ alfred-refs show chat-7
+    $ alfred-refs migrate postgresql://localhost/app
+    the registry's tables are at revision 0005
+    $ alfred-refs resolve chat-7 recipe_1
+    a508000d-9b55-40f0-8886-dbdd88bd2de2
 
-`main` runs it, or says how to get the extra `cli`; `commands` has one click command a verb, which
-are written out in `revisions`, `reading` and `lifetimes`. None of it is imported by the package.
+`main` runs the group of `commands`, or says how to get the extra `cli`. A command is written out
+in `revisions`, `reading` or `lifetimes`; `connecting` gives it a registry and makes one line of an
+error, `parameters` reads what else it is given, and `printing` prints tables or JSON. The package
+imports none of it.
 """

@@ -34,8 +34,8 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
-            told = without_passwords(error.format_message())
-            raise click.UsageError(told, error.ctx) from None
+            message = without_passwords(error.format_message())
+            raise click.UsageError(message, error.ctx) from None
 
 
 @click.group(cls=_Commands, epilog=_EXIT_CODES)

@@ -25,13 +25,7 @@ VARIABLE = "ALFRED_REFS_DATABASE_URL"
 
 
 class Failure(click.ClickException):
-    """A command was refused or failed: exit code 1.
-
-    Args:
-        code: the name of the error's class, for programs.
-        message: what it says.
-        as_json: whether to say it in JSON.
-    """
+    """A command was refused or failed: exit code 1."""
 
     def __init__(self, code: str, message: str, *, as_json: bool) -> None:
         super().__init__(inert(message))
@@ -66,7 +60,8 @@ def at_url(command: Callable[..., object]) -> Callable[..., None]:
     @_json
     @functools.wraps(command)
     def run(argument: str | None, url: str | None, *, as_json: bool) -> None:
-        if argument is not None and _is_given("url"):
+        source = click.get_current_context().get_parameter_source("url")
+        if argument is not None and source is ParameterSource.COMMANDLINE:
             raise click.UsageError("The URL is given twice.")
         with errors_on_one_line(as_json=as_json):
             command(_checked(argument or url), Printer(as_json=as_json))
@@ -80,17 +75,11 @@ def on_registry(command: Callable[..., object]) -> Callable[..., None]:
     @_url
     @_json
     @functools.wraps(command)
-    def run(url: str | None, *, as_json: bool, **given: Any) -> None:
+    def run(url: str | None, *, as_json: bool, **parameters: Any) -> None:
         with errors_on_one_line(as_json=as_json), registry_at(_checked(url)) as registry:
-            command(registry, Printer(as_json=as_json), **given)
+            command(registry, Printer(as_json=as_json), **parameters)
 
     return run
-
-
-def _is_given(name: str) -> bool:
-    """Tell whether an option stands on the command line, and not in the environment."""
-    source = click.get_current_context().get_parameter_source(name)
-    return source is ParameterSource.COMMANDLINE
 
 
 def _checked(url: str | None) -> str:
@@ -127,20 +116,17 @@ def errors_on_one_line(*, as_json: bool) -> Iterator[None]:
 
     try:
         yield
-    except RegistryUnreachableError as error:
-        raise _failure(error, f"{error} ({_said(error.__cause__)})", as_json=as_json) from error
-    except SetupError as error:
-        raise _failure(error, str(error), as_json=as_json) from error
-    except RefError as error:
-        raise _failure(error, without_passwords(str(error)), as_json=as_json) from error
-    except DBAPIError as error:
-        raise _failure(error, _said(error), as_json=as_json) from error
+    except (RefError, DBAPIError) as error:
+        if isinstance(error, RegistryUnreachableError):
+            message = f"{error} ({_first_line(error.__cause__)})"
+        elif isinstance(error, DBAPIError):
+            message = _first_line(error)
+        else:
+            is_ours = isinstance(error, SetupError)
+            message = str(error) if is_ours else without_passwords(str(error))
+        raise Failure(type(error).__name__, message, as_json=as_json) from error
 
 
-def _failure(error: Exception, message: str, *, as_json: bool) -> Failure:
-    return Failure(type(error).__name__, message, as_json=as_json)
-
-
-def _said(error: BaseException | None) -> str:
-    """Return what the driver said, less the lines that quote the statement or a row."""
+def _first_line(error: BaseException | None) -> str:
+    """Return the driver's message, less the lines that quote the statement or a row."""
     return str(getattr(error, "orig", error)).partition("\n")[0]

@@ -75,10 +75,13 @@ def import_(registry: RefRegistry, printer: Printer, file: BinaryIO, new_id: str
     FILE is - for standard input. Each has the owner that it had. All are checked before the first
     is made; one that cannot be made then ends the command, and those before it stay.
     """
+    from alfred_refs.conversation.export_reader import from_json
+
     documents = _read(file)
     if new_id is not None and len(documents) > 1:
         raise click.UsageError("--as is for one conversation, and FILE has several.")
-    _check(documents)
+    for each in documents if len(documents) > 1 else ():  # one is checked as it is made
+        from_json(each)
     made = (registry.import_conversation(each, id=new_id) for each in documents)
     infos = (registry.describe(each.id) for each in made)
     _tell_all(printer, "imported", infos, together=True)
@@ -94,7 +97,7 @@ def fork(registry: RefRegistry, printer: Printer, conversation: str, new_id: str
     It has the same owner and refs, and goes on with numbers of its own.
     """
     made = opened(registry, registry.describe(conversation)).fork(new_id)
-    _tell(printer, "made", registry.describe(made.id))
+    _tell_all(printer, "made", [registry.describe(made.id)], together=False)
 
 
 @click.command()
@@ -202,10 +205,6 @@ def _each(
             yield done
 
 
-def _tell(printer: Printer, verb: str, info: ConversationInfo) -> None:
-    printer.say(document_of(info), f"{verb} {_named(info)}")
-
-
 def _tell_all(
     printer: Printer, verb: str, infos: Iterable[ConversationInfo], *, together: bool
 ) -> None:
@@ -214,7 +213,7 @@ def _tell_all(
         printer.print({}, "conversations", map(document_of, infos), {})
     else:
         for info in infos:
-            _tell(printer, verb, info)
+            printer.say(document_of(info), f"{verb} {_named(info)}")
 
 
 def _named(*infos: ConversationInfo) -> str:
@@ -255,15 +254,3 @@ def _read(file: BinaryIO) -> list[Any]:
         raise ExportFormatError(
             "the file is not JSON", "give what `alfred-refs export` wrote, unchanged"
         ) from error
-
-
-def _check(documents: Sequence[Any]) -> None:
-    """Check several exports before the first is made a conversation of; one is checked as it is.
-
-    Raises:
-        ExportFormatError: one is foreign, malformed, or of a newer version.
-    """
-    from alfred_refs.conversation.export_reader import from_json
-
-    for each in documents if len(documents) > 1 else ():
-        from_json(each)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from alfred_refs.conversation.registry import RefRegistry
     from alfred_refs.store import ConversationInfo
 
-_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _AGE = re.compile(r"([0-9]{1,6})([hdw])", re.ASCII)
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 _OLDEST = timedelta(days=36_500)  # PostgreSQL's clock does not go back for ever
@@ -33,24 +32,13 @@ def of_owner(help_: str) -> Callable[[_C], _C]:
     return click.option("--owner", metavar="OWNER", help=help_)
 
 
-def limited(default: int) -> Callable[[_C], _C]:
-    """Return an option that says how many to print at most; `None` is all."""
-    return click.option(
-        "--limit",
-        metavar="N",
-        default=str(default),
-        callback=_limit,
-        help=f"At most so many, or all. Default: {default}.",
-    )
-
-
-def _limit(_: click.Context, __: click.Parameter, given: str) -> int | None:
-    """Return how many that is."""
-    if given == "all":
+def at_most(_: click.Context, __: click.Parameter, text: str) -> int | None:
+    """Return how many `--limit` says to print; `None` is all."""
+    if text == "all":
         return None
-    if _NUMBER.fullmatch(given) is None or int(given) == 0:
-        raise click.BadParameter(f"{given!r} is no limit; write a number from 1, or all.")
-    return int(given)
+    if re.fullmatch("[0-9]{1,9}", text) is None or int(text) == 0:
+        raise click.BadParameter(f"{text!r} is no limit; write a number from 1, or all.")
+    return int(text)
 
 
 def older_than(*, required: bool) -> Callable[[_C], _C]:
@@ -64,14 +52,14 @@ def older_than(*, required: bool) -> Callable[[_C], _C]:
     )
 
 
-def _age(_: click.Context, __: click.Parameter, given: str | None) -> timedelta | None:
+def _age(_: click.Context, __: click.Parameter, text: str | None) -> timedelta | None:
     """Return how long that is; anything but more than nothing is misuse."""
-    if given is None:
+    if text is None:
         return None
-    found = _AGE.fullmatch(given)
+    found = _AGE.fullmatch(text)
     age = int(found[1]) * _UNITS[found[2]] if found else timedelta()
     if not timedelta() < age <= _OLDEST:
-        raise click.BadParameter(f"{given!r} is no age; write 12h, 90d or 2w, up to 36500d.")
+        raise click.BadParameter(f"{text!r} is no age; write 12h, 90d or 2w, up to 36500d.")
     return age
 
 

@@ -31,13 +31,9 @@ Row = Mapping[str, Any]
 
 def inert(text: str) -> str:
     """Return text that does nothing but show, in the encoding of standard output."""
-    shown = "".join(c if c.isprintable() else _escaped(c) for c in text)
+    escaped = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     encoding = sys.stdout.encoding or "ascii"
-    return shown.encode(encoding, "backslashreplace").decode(encoding)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    return "".join(escaped).encode(encoding, "backslashreplace").decode(encoding)
 
 
 def document_of(value: DataclassInstance) -> dict[str, Any]:
@@ -95,21 +91,14 @@ class Printer:
     def progress(self, of_what: str) -> Iterator[Callable[[int], object]]:
         """Show on a terminal how far something has come, by what is given to the function."""
         from rich.console import Console
-        from rich.progress import (
-            Progress,
-            SpinnerColumn,
-            TextColumn,
-            TimeElapsedColumn,
-        )
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         console = Console(stderr=True)
-        columns = (SpinnerColumn(), TextColumn("{task.completed:.0f} {task.description}"))
-        shown = Progress(
-            *columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal
-        )
-        with shown:
-            task = shown.add_task(of_what, total=None)
-            yield lambda number: shown.advance(task, number)
+        done = TextColumn("{task.completed:.0f} {task.description}")
+        columns = (SpinnerColumn(), done, TimeElapsedColumn())
+        with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+            task = progress.add_task(of_what, total=None)
+            yield lambda number: progress.advance(task, number)
 
     def print(self, head: Row, name: str, rows: Iterable[Row], columns: Mapping[str, str]) -> None:
         """Print facts and rows, read as they are printed.
@@ -159,8 +148,10 @@ def _write(
 ) -> None:
     """Lay out lines in columns; on a terminal what is too wide is folded in its column."""
     if not sys.stdout.isatty():
-        every = lines if title is None else itertools.chain([title], lines)
-        sys.stdout.writelines(_aligned(line, widths) + "\n" for line in every)
+        for line in lines if title is None else itertools.chain([title], lines):
+            cells = zip(line, widths, strict=True)
+            padded = [text + " " * (width - cell_len(text)) for text, width in cells]
+            sys.stdout.write("  ".join(padded).rstrip() + "\n")
         return
     from rich.console import Console
     from rich.table import Table
@@ -172,11 +163,6 @@ def _write(
     for line in lines:
         table.add_row(*map(Text, line))
     Console(highlight=False).print(table)
-
-
-def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
-    padded = [text + " " * (n - cell_len(text)) for text, n in zip(line, widths, strict=True)]
-    return "  ".join(padded).rstrip()
 
 
 def _text_of(value: Any) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast, get_args
 import click
 
 from .connecting import on_registry
-from .parameters import conversation_argument, limited, of_owner, older_than, opened
+from .parameters import at_most, conversation_argument, of_owner, older_than, opened
 from .printing import Printer, Row, document_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from alfred_refs.conversation.registry import RefRegistry
     from alfred_refs.mapping.refs import Ref
 
-_LISTED = {
+_COLUMNS = {
     "id": "conversation",
     "owner": "owner",
     "turn": "turn",
@@ -26,14 +26,19 @@ _LISTED = {
     "begun_at": "begun",
     "used_at": "used",
 }
-_LIMIT = 50  # a screen or two
-_SHOWN = {"ref": "ref", "label": "label", "gone": "row"}
+_REF_COLUMNS = {"ref": "ref", "label": "label", "gone": "row"}
 
 
 @click.command("list")
 @older_than(required=False)
 @of_owner("Those of this owner.")
-@limited(_LIMIT)
+@click.option(
+    "--limit",
+    metavar="N",
+    default="50",
+    callback=at_most,
+    help="At most so many, or all. Default: 50.",
+)
 @on_registry
 def list_(
     registry: RefRegistry,
@@ -51,7 +56,7 @@ def list_(
     total = registry.count_conversations(unused_for=older_than, owner=whose)
     infos = registry.conversations(unused_for=older_than, owner=whose, limit=limit)
     head = {"total": total} if printer.as_json else {}
-    printer.print(head, "conversations", map(document_of, infos), _LISTED)
+    printer.print(head, "conversations", map(document_of, infos), _COLUMNS)
     if limit is not None and limit < total:
         printer.remark(f"{total - limit:,} more; --limit all lists all {total:,}")
 
@@ -69,31 +74,25 @@ def show(registry: RefRegistry, printer: Printer, conversation: str, *, keys: bo
     from alfred_refs.store import DraftState
 
     info = registry.describe(conversation)
-    shown = opened(registry, info)
+    chat = opened(registry, info)
     rows = chain(
-        _rows(shown.entries(keys=keys), printer, keys=keys),
-        _draft_rows(shown.drafts(states=get_args(DraftState), keys=keys), printer, keys=keys),
+        _rows(chat.entries(keys=keys), printer, keys=keys),
+        _draft_rows(chat.drafts(states=get_args(DraftState), keys=keys), printer, keys=keys),
     )
-    columns = _SHOWN | ({"key": "key"} if keys else {})
+    columns = _REF_COLUMNS | ({"key": "key"} if keys else {})
     printer.print(document_of(info), "entries", rows, columns)
 
 
 def _rows(entries: Iterator[RefEntry], printer: Printer, *, keys: bool) -> Iterator[Row]:
     for entry in entries:
-        row = {
-            "ref": entry.ref,
-            "entity": entry.entity,
-            "number": entry.number,
-            "label": entry.label,
-            "gone": entry.gone,
-        }
+        row = {n: getattr(entry, n) for n in ("ref", "entity", "number", "label", "gone")}
         if keys and entry.key is not None:
             row["key"] = printer.key(entry.key)
         yield row
 
 
 def _draft_rows(drafts: Iterator[Draft], printer: Printer, *, keys: bool) -> Iterator[Row]:
-    """Yield drafts as rows beside those of refs; what they hold may be long, and is not shown."""
+    """Yield drafts as rows beside those of refs; what they hold may be long, and is not chat."""
     from alfred_refs.mapping.refs import parse_ref
 
     for draft in drafts:
@@ -119,8 +118,7 @@ def resolve(
     """Print the keys of refs, one a line.
 
     They come in the order of the refs. One that cannot be used refuses them all; `show --keys`
-    has the keys of rows that are gone
-    too.
+    has the keys of rows that are gone too.
     """
     keys = opened(registry, registry.describe(conversation)).resolve_all(refs)
     rows = [{"ref": ref, "key": printer.key(key)} for ref, key in zip(refs, keys, strict=True)]
@@ -136,8 +134,8 @@ def stats(registry: RefRegistry, printer: Printer) -> None:
     """
     from rich.filesize import decimal
 
-    kept = document_of(registry.stats())
+    document = document_of(registry.stats())
     on_disk = {"table_bytes": "tables", "index_bytes": "indexes"}
-    facts = {on_disk.get(name, name): value for name, value in kept.items()}
+    facts = {on_disk.get(name, name): value for name, value in document.items()}
     sizes = {name: decimal(facts[name]) for name in on_disk.values() if facts[name] is not None}
-    printer.tell(kept, facts | sizes)
+    printer.tell(document, facts | sizes)

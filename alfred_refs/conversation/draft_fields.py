@@ -145,7 +145,8 @@ def seen_by_labels(record: Record) -> dict[str, Any]:
     their refs are not loaded, and so is what relates to some.
     """
     mapper = _mapper(record.model)
-    needed = {each.key for each in mapper.column_attrs if not _may_be_null(each.columns[0])}
+    columns = ((each.key, each.columns[0]) for each in mapper.column_attrs)
+    needed = {name for name, one in columns if isinstance(one, Column) and not one.nullable}
     seen = {n: each for n, each in record.values.items() if each is not None or n not in needed}
     for name, rows in record.related.items():
         inside = [each for each in rows if isinstance(each, Record)]
@@ -154,10 +155,6 @@ def seen_by_labels(record: Record) -> dict[str, Any]:
             is_list = mapper.relationships[name].uselist
             seen[name] = made if is_list else next(iter(made), None)
     return seen
-
-
-def _may_be_null(column: Any) -> bool:
-    return not isinstance(column, Column) or bool(column.nullable)
 
 
 def class_of(model: type[Any], content: Mapping[str, Any]) -> type[Any]:
@@ -184,9 +181,9 @@ def said_class(model: type[Any], content: Mapping[str, Any]) -> type[Any] | None
 
 def no_such_class(model: type[Any]) -> DraftContentError:
     """Return the error for content that says it is of a class that there is not."""
+    name = _discriminator(_mapper(model))
     return DraftContentError(
-        f"field {_discriminator(_mapper(model))!r} of a draft names no class of "
-        f"{model.__name__!r}",
+        f"field {name!r} of a draft names no class of {model.__name__!r}",
         "give the discriminator of one, or leave it out",
     )
 
@@ -219,18 +216,14 @@ def _fields(entities: Entities, mapper: Mapper[Any]) -> Mapping[str, Values]:
     """Return what the column attributes take that a draft may give: read once a class."""
     kept = entities.kept_with(mapper.class_)
     if "fields" not in kept:
-        kept["fields"] = _read_fields(entities, mapper)
+        keys = entities.of_class(mapper.class_)
+        own = keys.primary if keys.own is not None else {}
+        kept["fields"] = {
+            attribute.key: _values_of(attribute.columns[0].type, keys.all.get(attribute.key))
+            for attribute in mapper.column_attrs
+            if attribute.key not in own and _is_given(attribute.columns[0], mapper)
+        }
     return cast("Mapping[str, Values]", kept["fields"])
-
-
-def _read_fields(entities: Entities, mapper: Mapper[Any]) -> Mapping[str, Values]:
-    keys = entities.of_class(mapper.class_)
-    own = keys.primary if keys.own is not None else {}
-    return {
-        attribute.key: _values_of(attribute.columns[0].type, keys.all.get(attribute.key))
-        for attribute in mapper.column_attrs
-        if attribute.key not in own and _is_given(attribute.columns[0], mapper)
-    }
 
 
 def _values_of(type_: TypeEngine[Any], key: KeyColumn | None = None) -> Values:
@@ -269,7 +262,19 @@ def _related(
             f"field {_named(where)} of a draft has related rows", f"give {wanted}, or refs"
         )
     rows = given if isinstance(given, list) else [] if given is None else [given]
-    return [_row(relationship.mapper.class_, row, entities, where) for row in rows]
+    model = relationship.mapper.class_
+    related: list[Record | str] = []
+    for row in rows:
+        if isinstance(row, str):
+            related.append(row)
+        elif isinstance(row, Mapping):
+            related.append(record_of(model, row, entities, f"{where}."))
+        else:
+            raise DraftContentError(
+                f"field {_named(where)} of a draft has something else than related rows",
+                "give an object for a new one, or the ref of one that is there",
+            )
+    return related
 
 
 def _foreign_key(relationship: RelationshipProperty[Any], entities: Entities) -> str | None:
@@ -280,17 +285,6 @@ def _foreign_key(relationship: RelationshipProperty[Any], entities: Entities) ->
     mapper = relationship.parent
     name = mapper.get_property_by_column(local[0]).key
     return name if name in entities.of_class(mapper.class_).all else None
-
-
-def _row(model: type[Any], given: Any, entities: Entities, where: str) -> Record | str:
-    if isinstance(given, str):
-        return given
-    if not isinstance(given, Mapping):
-        raise DraftContentError(
-            f"field {_named(where)} of a draft has something else than related rows",
-            "give an object for a new one, or the ref of one that is there",
-        )
-    return record_of(model, given, entities, f"{where}.")
 
 
 def _unknown(where: str, mapper: Mapper[Any], values: Mapping[str, Values]) -> DraftContentError:

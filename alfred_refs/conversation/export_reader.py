@@ -1,4 +1,4 @@
-"""A conversation read back from JSON: what `exports` has written, and nothing else.
+"""A conversation read back from JSON: what `export` has written, and nothing else.
 
 What comes in is checked, whole, before any of it is used. An error names fields and refs; keys,
 and what may be one, it does not repeat.
@@ -10,6 +10,7 @@ import re
 import uuid
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -48,22 +49,21 @@ def from_json(data: Any) -> Exported:
     """
     _check_version(data)
     try:
-        head = _Head.model_validate(data)
+        read = _Export.model_validate(data)
     except ValidationError as error:
         raise _malformed(error) from None
-    entries = [_entry(value, position) for position, value in enumerate(head.refs)]
-    _check_numbers([entry.ref for entry in entries], head.last)
-    _check_keys([(entry.ref, entry.key) for entry in entries])
-    drafts = [_draft(value, position) for position, value in enumerate(head.drafts)]
-    _check_numbers([draft.ref for draft in drafts], head.last_drafts)
-    _check_keys([(draft.ref, draft.key) for draft in drafts if draft.key is not None])
-    for entity in head.tables.keys() - head.last.keys() - head.last_drafts.keys():
+    entries = [Entry(each.ref, each.key, each.gone, each.label) for each in read.refs]
+    drafts = [each.entry() for each in read.drafts]
+    for found, last in ((entries, read.last), (drafts, read.last_drafts)):
+        _check_numbers([each.ref for each in found], last)
+        _check_keys([(each.ref, each.key) for each in found if each.key is not None])
+    for entity in read.tables.keys() - read.last.keys() - read.last_drafts.keys():
         raise ExportFormatError(
             f"the export has a table of entity {entity!r}, and no number", _REMEDY
         )
     return Exported(
-        *(head.id, head.owner, head.turn, head.begun_at, head.last, entries),
-        *(head.last_drafts, drafts, head.tables),
+        *(read.id, read.owner, read.turn, read.begun_at, read.last, entries),
+        *(read.last_drafts, drafts, read.tables),
     )
 
 
@@ -81,17 +81,10 @@ def _key_from_json(value: Any, depth: int = 0) -> Key:
     raise ValueError("not a key")
 
 
-def _ref_from_json(text: Any) -> Ref:
+def _ref_from_json(text: Any, *, draft: bool = False) -> Ref:
     ref = parse_ref(text) if isinstance(text, str) else None
-    if ref is None or ref.draft or not is_entity_name(ref.entity):
+    if ref is None or ref.draft is not draft or not is_entity_name(ref.entity):
         raise ValueError("not a ref")
-    return ref
-
-
-def _draft_ref_from_json(text: Any) -> Ref:
-    ref = parse_ref(text) if isinstance(text, str) else None
-    if ref is None or not ref.draft or not is_entity_name(ref.entity):
-        raise ValueError("not a draft's ref")
     return ref
 
 
@@ -129,20 +122,6 @@ class _Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class _Head(_Strict):
-    format: Literal["alfred_refs.conversation"]
-    version: Annotated[int, Field(ge=_OLDEST, le=VERSION)]
-    id: str
-    owner: str | None
-    turn: _Turn
-    begun_at: Annotated[AwareDatetime, BeforeValidator(_moment)]
-    last: dict[_Name, _Count]
-    refs: list[Any]
-    last_drafts: dict[_Name, _Count] = {}
-    tables: dict[_Name, Annotated[str, AfterValidator(_table_name)]] = {}
-    drafts: list[Any] = []
-
-
 class _Ref(_Strict):
     ref: Annotated[Any, BeforeValidator(_ref_from_json)]
     key: Annotated[Any, BeforeValidator(_key_from_json)]
@@ -151,7 +130,7 @@ class _Ref(_Strict):
 
 
 class _Draft(_Strict):
-    ref: Annotated[Any, BeforeValidator(_draft_ref_from_json)]
+    ref: Annotated[Any, BeforeValidator(partial(_ref_from_json, draft=True))]
     content: Annotated[Any, BeforeValidator(_content_from_json)]
     turn: _Turn
     edited: _Turn
@@ -159,6 +138,27 @@ class _Draft(_Strict):
     state: DraftState
     label: Annotated[str, AfterValidator(clean)] | None = None
     key: Annotated[Any, BeforeValidator(_key_from_json)] = None
+
+    def entry(self) -> DraftEntry:
+        if self.state == "saved" and self.key is None:
+            raise ExportFormatError(
+                f"the export has {str(self.ref)!r} saved without a key", _REMEDY
+            )
+        return DraftEntry(**dict(self))
+
+
+class _Export(_Strict):
+    format: Literal["alfred_refs.conversation"]
+    version: Annotated[int, Field(ge=_OLDEST, le=VERSION)]
+    id: str
+    owner: str | None
+    turn: _Turn
+    begun_at: Annotated[AwareDatetime, BeforeValidator(_moment)]
+    last: dict[_Name, _Count]
+    refs: list[_Ref]
+    last_drafts: dict[_Name, _Count] = {}
+    tables: dict[_Name, Annotated[str, AfterValidator(_table_name)]] = {}
+    drafts: list[_Draft] = []
 
 
 def _check_version(data: Any) -> None:
@@ -172,27 +172,6 @@ def _check_version(data: Any) -> None:
             f"package knows those up to {VERSION}",
             "install a newer alfred-refs",
         )
-
-
-def _entry(value: Any, position: int) -> Entry:
-    try:
-        read = _Ref.model_validate(value)
-    except ValidationError as error:
-        raise _malformed(error, f"refs[{position}]") from None
-    return Entry(read.ref, read.key, read.gone, read.label)
-
-
-def _draft(value: Any, position: int) -> DraftEntry:
-    try:
-        read = _Draft.model_validate(value)
-    except ValidationError as error:
-        raise _malformed(error, f"drafts[{position}]") from None
-    if (read.state == "saved") > (read.key is not None):
-        raise ExportFormatError(f"the export has {str(read.ref)!r} saved without a key", _REMEDY)
-    turns = read.turn, read.edited
-    return DraftEntry(
-        read.ref, read.content, read.label, *turns, read.version, read.state, read.key
-    )
 
 
 def _check_numbers(refs: Iterable[Ref], last: Mapping[str, int]) -> None:
@@ -220,11 +199,10 @@ def _check_keys(pairs: Iterable[tuple[Ref, Key]]) -> None:
         met[token] = ref
 
 
-def _malformed(error: ValidationError, where: str = "") -> ExportFormatError:
+def _malformed(error: ValidationError) -> ExportFormatError:
     """Return what is said of the first thing wrong: where it is, never what it is."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    names = [name for name in (where, *map(_named, first["loc"])) if name]
-    place = ".".join(names) or "the whole"
+    place = "".join(map(_named, first["loc"])).removeprefix(".") or "the whole"
     if first["type"] == "extra_forbidden":
         return ExportFormatError(f"the export has a field that is not known: {place}", _REMEDY)
     if first["type"] == "missing":
@@ -234,4 +212,6 @@ def _malformed(error: ValidationError, where: str = "") -> ExportFormatError:
 
 def _named(part: Any) -> str:
     """Return a part of a place, unless it is text that nobody knows, which may be a key."""
-    return part if isinstance(part, str) and _FIELD.fullmatch(part) else "(unnamed)"
+    if isinstance(part, int):
+        return f"[{part}]"
+    return f".{part}" if _FIELD.fullmatch(part) else ".(unnamed)"

@@ -3,6 +3,16 @@
 Two families hang under one root. A *bad ref* is a mistake the model can correct from the message
 alone; a *bad set-up* is one the developer must correct. A message states the fact, then the
 remedy, and never shows a key.
+
+```python
+try:
+    session.get(Recipe, "recipe_9")
+except BadRefError as error:
+    answer = {"error": str(error)}  # 'recipe_9' is not a known recipe; known: 'recipe_1'
+```
+
+`root` has the class that all inherit from, `bad_refs` and `drafts` what a model is told, `setup`,
+`owners` and `registry` what a developer or an operator is.
 """
 
 from .bad_refs import (

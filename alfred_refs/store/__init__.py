@@ -1,8 +1,23 @@
-"""Where the map between refs and keys is kept.
+"""Where the map between refs and keys is kept: in PostgreSQL, or in this process's memory.
 
-`Store` is the protocol, `PostgresStore` keeps the map in a database for many processes, and
-`MemoryStore` in this process for tests and scripts. Both pass the same contract tests.
-Each is imported when it is first asked for: a process uses one of them.
+`Store` says what every store promises; `PostgresStore` shares the map between processes,
+`MemoryStore` is for tests and scripts. Both pass the same tests.
+
+```python
+store = MemoryStore()
+chat = Address("chat-7", owner="ann")
+[entry] = store.refer(chat, [("recipe", 4711)])  # mints recipe_1
+store.resolve(chat, [entry.ref])[entry.ref].key  # 4711
+```
+
+A call of `PostgresStore` goes from `postgres` (refs), `drafts` or `conversations`, which read
+values into parameters and rows into values, through `sending`, which chooses one statement alone
+or a transaction in one trip, to `connections`, which has a pool of our own; the SQL is in `sql_*`,
+and `faults` says what an error of the driver means. Beside it stand `tables` and `migrate`, which
+makes them, `alembic` for applications that do so themselves, `memory`, and `instrumented`, which
+counts the calls of any store for `telemetry`.
+
+A process uses one store: each is imported when it is first asked for.
 """
 
 from .protocol import Store as Store

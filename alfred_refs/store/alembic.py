@@ -6,7 +6,7 @@ revisions call `upgrade` where one of ours rewrites rows. Autogenerate that woul
 lose rows, is refused from the moment this module is imported. Nothing here connects to a database.
 
 ```python
-from alfred_refs.alembic import include_name
+from alfred_refs.store.alembic import include_name
 
 context.configure(connection, target_metadata=Base.metadata, include_name=include_name)
 ```
@@ -32,8 +32,6 @@ from .migrate import VERSION_TABLE, made, noted, revisions
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
     from alembic.script import Script
-
-_PREFIX = "alfred_refs_"
 
 _COPY = "SELECT set_config('{}', current_setting('{}'), true)"
 
@@ -117,10 +115,6 @@ def hand_over(revision: str, *, schema: str | None = None) -> None:
         alfred_refs.store.alembic.hand_over("0004")
     ```
 
-    Args:
-        revision: as for `upgrade`.
-        schema: as for `upgrade`.
-
     Raises:
         RegistryMigrationError: this version has no such revision.
     """
@@ -142,11 +136,7 @@ def _upgrade(revision: str) -> None:
 
 
 def _up_to(revision: str) -> list[Script]:
-    """Return our revisions from the first up to one.
-
-    Raises:
-        RegistryMigrationError: there is none of this number.
-    """
+    """Return our revisions from the first up to one, which must be known."""
     found = revisions()
     numbers = [script.revision for script in found]
     if revision not in numbers:
@@ -174,7 +164,7 @@ def _inside(schema: str | None) -> Iterator[None]:
 
 
 def _is_ours(name: str | None) -> bool:
-    return (name or "").startswith(_PREFIX)
+    return (name or "").startswith("alfred_refs_")
 
 
 # for all environments: plugins with a name, which one may choose from, begin with Alembic 1.18
@@ -182,8 +172,7 @@ def _is_ours(name: str | None) -> bool:
 def _check(context: AutogenContext, _: object, __: object) -> None:
     """Refuse to compare the registry's tables where what comes of it would harm them.
 
-    Raises:
-        RegistryMigrationError: somebody else migrates them, or their rows are to be rewritten.
+    That is where somebody else migrates them, or their rows are to be rewritten.
     """
     listed = [table for table in context.sorted_tables if _is_ours(table.name)]
     if not listed or context.migration_context.version_table == VERSION_TABLE:
@@ -208,11 +197,7 @@ def _check(context: AutogenContext, _: object, __: object) -> None:
 
 
 def _check_rows(current: str | None) -> None:
-    """Refuse to compare tables whose rows are to be rewritten by later revisions of ours.
-
-    Raises:
-        RegistryMigrationError: they are.
-    """
+    """Refuse to compare tables whose rows are to be rewritten by later revisions of ours."""
     later = [] if current is None else revisions()[len(_up_to(current)) :]
     rewriting = [script.revision for script in later if script.module.rewrites_rows]
     if rewriting:

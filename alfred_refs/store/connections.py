@@ -191,7 +191,7 @@ def in_one_trip(
     driver = cast(Any, connection.connection.driver_connection)
     driver_error = connection.dialect.loaded_dbapi.Error
     is_async = connection.dialect.is_async
-    come = sqla.wait_for if is_async else _as_it_is
+    come = sqla.wait_for if is_async else (lambda result: result)
     pipeline = _awaited(driver.pipeline()) if is_async else driver.pipeline()
     with _closed_on_failure(connection):
         try:
@@ -209,10 +209,6 @@ def in_one_trip(
             raise DBAPIError.instance(
                 None, None, error, driver_error, connection_invalidated=lost
             ) from None
-
-
-def _as_it_is(result: Any) -> Any:
-    return result
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,12 +23,11 @@ from alfred_refs.errors import (
 from alfred_refs.mapping.keys import decode, encode
 from alfred_refs.mapping.refs import Ref
 
-from . import sql_conversations
+from . import sql_conversations as sql, sql_refs
 from .connections import snapshot, transaction
 from .drafts import PAGE, Fetch, listed
-from .sending import UNIQUE_VIOLATION, Sending
+from .sending import UNIQUE_VIOLATION, Sending, only_mine
 from .sql_parameters import begun, named
-from .sql_refs import lock_begun
 from .tables import metadata
 from .values import (
     Address,
@@ -52,50 +50,40 @@ _STATES: Sequence[DraftState] = get_args(DraftState)
 _T = TypeVar("_T")
 
 
-class Lifetimes(Sending, ABC):
+class PostgresConversations(Sending):
     """The part of `PostgresStore` that is about conversations as a whole."""
 
-    @abstractmethod
     def entities(self, address: Address) -> Mapping[str, int]:
-        """See `Store.entities`."""
+        rows = only_mine(self._rows(sql_refs.entities, address), address)
+        return {row.entity: row.last for row in rows if row.entity is not None}
 
     def fork(self, address: Address, new_id: str) -> None:
-        """See `Store.fork`."""
         new = Address(new_id, address.owner)
-        values = begun(address) | {"p_id": new_id, "p_new": new.digest}
+        values = named(address) | {"p_id": new_id, "p_new": new.digest}
 
         def copy(connection: Connection) -> bool:
             with transaction(connection):
-                found = connection.execute(lock_begun, values).one_or_none()
+                found = connection.execute(sql_refs.lock_begun, values).one_or_none()
                 if found is not None:
-                    connection.execute(sql_conversations.fork_conversation, values)
-                    taken = connection.scalar(sql_conversations.kinds_taken, values)
-                    connection.execute(
-                        sql_conversations.fork_counters, values | {"p_taken": taken}
-                    )
-                    connection.execute(
-                        sql_conversations.fork_mappings, values | {"p_taken": taken}
-                    )
-                    connection.execute(sql_conversations.fork_drafts, values | {"p_taken": taken})
-                    connection.execute(sql_conversations.touch, values)
+                    connection.execute(sql.fork_conversation, values)
+                    taken = connection.scalar(sql.kinds_taken, values)
+                    for statement in (sql.fork_counters, sql.fork_mappings, sql.fork_drafts):
+                        connection.execute(statement, values | {"p_taken": taken})
+                    connection.execute(sql.touch, values)
             return found is not None
 
         if not self._make(new_id, copy):
             raise UnknownConversationError(address.id)
 
     def forget(self, address: Address) -> None:
-        """See `Store.forget`."""
         values = named(address)
 
         def forget(connection: Connection) -> bool:
             with transaction(connection):
-                found = connection.execute(
-                    sql_conversations.forget_conversation, values
-                ).one_or_none()
+                found = connection.execute(sql.forget_conversation, values).one_or_none()
                 if found is not None:
-                    connection.execute(sql_conversations.forget_mappings, values)
-                    connection.execute(sql_conversations.forget_drafts, values)
-                    connection.execute(sql_conversations.leave_counters, values)
+                    for statement in (sql.forget_mappings, sql.forget_drafts, sql.leave_counters):
+                        connection.execute(statement, values)
             return found is not None
 
         # not tried again when the connection is lost: it may be forgotten
@@ -103,39 +91,39 @@ class Lifetimes(Sending, ABC):
             raise UnknownConversationError(address.id)
 
     def prune(self, unused_for: timedelta, batch: int) -> Iterator[int]:
-        """See `Store.prune`."""
         values = {"p_unused_for": unused_for, "p_limit": batch}
-        for chosen in self._batches(_prune_conversations, values):
-            yield len(chosen)
-        for _ in self._batches(_prune_counters, values):
+        leave = (sql.prune_mappings, sql.prune_drafts, sql.leave_pruned, sql.prune_conversations)
+        yield from self._pruned(sql.choose_unused, leave, values)
+        for _ in self._pruned(sql.choose_left, [sql.prune_counters], values):
             pass
 
-    def _batches(
-        self, work: Callable[[Connection, Mapping[str, Any]], _Digests], values: dict[str, Any]
-    ) -> Iterator[_Digests]:
-        """Do work on one batch after the other, in order of digests, each in a transaction."""
-        after: uuid.UUID | None = _FIRST
-        while after is not None:
-            here = values | {"p_after": after}
+    def _pruned(
+        self, choose: Executable, remove: Sequence[Executable], values: Mapping[str, Any]
+    ) -> Iterator[int]:
+        """Remove one batch after the other, in order of digests, each in a transaction.
 
-            def step(connection: Connection, values: Mapping[str, Any] = here) -> _Digests:
-                with transaction(connection):
-                    return work(connection, values)
+        Yields:
+            how many conversations were in the batch.
+        """
+        after = _FIRST
 
-            chosen = self._own.run(step)
-            after = chosen[-1] if chosen else None
-            if chosen:
-                yield chosen
+        def step(connection: Connection) -> Sequence[uuid.UUID]:
+            with transaction(connection):
+                chosen = connection.scalars(choose, {**values, "p_after": after}).all()
+                for statement in remove if chosen else ():
+                    connection.execute(statement, {**values, "p_chosen": chosen})
+                return chosen
+
+        while chosen := self._own.run(step):
+            yield len(chosen)
+            after = chosen[-1]
 
     def entries(self, address: Address, entity: str | None = None) -> Iterator[Entry]:
-        """See `Store.entries`."""
         entities = self.entities(address)
         for name in sorted(entities) if entity is None else [entity]:
             yield from _entries(self._alone, address, name)
 
     def export(self, address: Address) -> Exported:
-        """See `Store.export`."""
-
         def read(connection: Connection) -> Exported | None:
             with snapshot(connection):
                 return _read(connection, address)
@@ -146,8 +134,6 @@ class Lifetimes(Sending, ABC):
         return exported
 
     def restore(self, address: Address, exported: Exported) -> None:
-        """See `Store.restore`."""
-
         def write(connection: Connection) -> None:
             with transaction(connection):
                 _write(connection, address, exported)
@@ -155,8 +141,7 @@ class Lifetimes(Sending, ABC):
         self._make(address.id, write)
 
     def describe(self, id: str) -> ConversationInfo:  # noqa: A002  # as everyone calls it
-        """See `Store.describe`."""
-        rows = self._alone(sql_conversations.describe, named(Address(id)))
+        rows = self._alone(sql.describe, named(Address(id)))
         if not rows:
             raise UnknownConversationError(id)
         return _info(rows[0])
@@ -167,30 +152,37 @@ class Lifetimes(Sending, ABC):
         owner: str | EllipsisType | None = ...,
         limit: int | None = None,
     ) -> Iterator[ConversationInfo]:
-        """See `Store.conversations`."""
         values = _listed(unused_for, owner) | {"p_limit": limit}
-        found = self._alone(sql_conversations.choose_last_used, values)
+        found = self._alone(sql.choose_last_used, values)
         for start in range(0, len(found), _PAGE):
             chosen = [row.conversation for row in found[start : start + _PAGE]]
-            rows = self._alone(
-                sql_conversations.page_of_conversations, {"p_chosen": chosen, "p_owner": None}
-            )
+            values = {"p_chosen": chosen, "p_owner": None}
+            rows = self._alone(sql.page_of_conversations, values)
             by_digest = {row.conversation: row for row in rows}
             yield from (_info(by_digest[each]) for each in chosen if each in by_digest)
 
     def count_conversations(
         self, unused_for: timedelta | None = None, owner: str | EllipsisType | None = ...
     ) -> int:
-        """See `Store.count_conversations`."""
-        [[number]] = self._alone(sql_conversations.count_listed, _listed(unused_for, owner))
+        [[number]] = self._alone(sql.count_listed, _listed(unused_for, owner))
         return int(number)
 
     def stats(self) -> RegistryStats:
-        """See `Store.stats`."""
-
         def count(connection: Connection) -> RegistryStats:
             with snapshot(connection):
-                return _stats(connection)
+                refs = connection.execute(sql.count_refs)
+                drafts = connection.execute(sql.count_drafts)
+                tables = {"p_relations": list(metadata.tables)}
+                in_tables, in_indexes = connection.execute(sql.room, tables).one()
+                return RegistryStats(
+                    conversations=connection.scalar(sql.count_conversations) or 0,
+                    refs={entity: count for entity, count in sorted(refs) if count},
+                    gone=connection.scalar(sql.count_gone) or 0,
+                    left_counters=connection.scalar(sql.count_left) or 0,
+                    drafts={row.state: row.drafts for row in drafts},
+                    table_bytes=in_tables,
+                    index_bytes=in_indexes,
+                )
 
         return self._own.run(count)
 
@@ -207,35 +199,14 @@ class Lifetimes(Sending, ABC):
             raise
 
 
-_Digests = Sequence[uuid.UUID]
-
-
-def _prune_conversations(connection: Connection, values: Mapping[str, Any]) -> _Digests:
-    chosen = connection.scalars(sql_conversations.choose_unused, values).all()
-    if chosen:
-        these = {"p_chosen": chosen}
-        connection.execute(sql_conversations.prune_mappings, these)
-        connection.execute(sql_conversations.prune_drafts, these)
-        connection.execute(sql_conversations.leave_pruned, these)
-        connection.execute(sql_conversations.prune_conversations, these)
-    return chosen
-
-
-def _prune_counters(connection: Connection, values: Mapping[str, Any]) -> _Digests:
-    chosen = connection.scalars(sql_conversations.choose_left, values).all()
-    if chosen:
-        connection.execute(sql_conversations.prune_counters, {**values, "p_chosen": chosen})
-    return chosen
-
-
 def _read(connection: Connection, address: Address) -> Exported | None:
     def fetch(statement: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
         return connection.execute(statement, values).all()
 
-    rows = fetch(sql_conversations.describe, named(address))
+    rows = fetch(sql.describe, named(address))
     if not rows or not rows[0].mine:
         return None
-    counters = fetch(sql_conversations.last_numbers, named(address))
+    counters = fetch(sql.last_numbers, named(address))
     last = {row.entity: row.last for row in counters if row.last}
     entries = [entry for name in sorted(last) for entry in _entries(fetch, address, name)]
     return Exported(
@@ -251,7 +222,7 @@ def _entries(fetch: Fetch, address: Address, entity: str) -> Iterator[Entry]:
     values = named(address) | {"p_entity": entity, "p_limit": _PAGE}
     number: int | None = 0
     while number is not None:
-        rows = fetch(sql_conversations.page_of_entries, values | {"p_number": number})
+        rows = fetch(sql.page_of_entries, values | {"p_number": number})
         yield from (
             Entry(Ref(entity, row.number), decode(row.key), row.gone, row.label) for row in rows
         )
@@ -260,7 +231,7 @@ def _entries(fetch: Fetch, address: Address, entity: str) -> Iterator[Entry]:
 
 def _write(connection: Connection, address: Address, exported: Exported) -> None:
     values = begun(address) | {"p_turn": exported.turn, "p_begun_at": exported.begun_at}
-    connection.execute(sql_conversations.restore_conversation, values)
+    connection.execute(sql.restore_conversation, values)
     kept = Counter(entry.ref.entity for entry in exported.entries)
     entities = sorted(exported.last.keys() | exported.last_drafts.keys())
     numbers = {
@@ -270,10 +241,8 @@ def _write(connection: Connection, address: Address, exported: Exported) -> None
         "p_last_drafts": [exported.last_drafts.get(entity, 0) for entity in entities],
         "p_tables": json.dumps(dict(exported.tables)),
     }
-    its_own = exported.id == address.id
-    restore = (
-        sql_conversations.continue_counters if its_own else sql_conversations.restore_counters
-    )
+    is_again = exported.id == address.id
+    restore = sql.continue_counters if is_again else sql.restore_counters
     connection.execute(restore, values | numbers)
     for start in range(0, len(exported.entries), _PAGE):
         page = exported.entries[start : start + _PAGE]
@@ -284,10 +253,10 @@ def _write(connection: Connection, address: Address, exported: Exported) -> None
             "p_gones": [entry.gone for entry in page],
             "p_labels": [entry.label for entry in page],
         }
-        connection.execute(sql_conversations.restore_mappings, values | arrays)
+        connection.execute(sql.restore_mappings, values | arrays)
     for start in range(0, len(exported.drafts), PAGE):
         page_of_drafts = _arrays_of(exported.drafts[start : start + PAGE])
-        connection.execute(sql_conversations.restore_drafts, values | page_of_drafts)
+        connection.execute(sql.restore_drafts, values | page_of_drafts)
 
 
 def _arrays_of(drafts: Sequence[DraftEntry]) -> dict[str, Any]:
@@ -314,23 +283,3 @@ def _listed(unused_for: timedelta | None, owner: str | EllipsisType | None) -> d
 def _info(row: Row[Any]) -> ConversationInfo:
     refs = sorted(zip(row.entities or (), row.counts or (), strict=True))
     return ConversationInfo(row.id, row.owner, row.turn, row.begun_at, row.used_at, dict(refs))
-
-
-def _stats(connection: Connection) -> RegistryStats:
-    tables = {"p_relations": list(metadata.tables)}
-    in_tables, in_indexes = connection.execute(sql_conversations.room, tables).one()
-    return RegistryStats(
-        conversations=connection.scalar(sql_conversations.count_conversations) or 0,
-        refs={
-            entity: count
-            for entity, count in sorted(connection.execute(sql_conversations.count_refs))
-            if count
-        },
-        gone=connection.scalar(sql_conversations.count_gone) or 0,
-        left_counters=connection.scalar(sql_conversations.count_left) or 0,
-        drafts={
-            row.state: row.drafts for row in connection.execute(sql_conversations.count_drafts)
-        },
-        table_bytes=in_tables,
-        index_bytes=in_indexes,
-    )

@@ -39,13 +39,12 @@ Fetch = Callable[["Executable", Mapping[str, Any]], Sequence["Row[Any]"]]
 """Sends a reading statement with its parameters, and returns the rows."""
 
 
-class Drafting(Sending):
+class PostgresDrafts(Sending):
     """The part of `PostgresStore` that is about drafts."""
 
     def draft(
         self, address: Address, new: Sequence[NewDraft], turn: int | None = None
     ) -> list[DraftEntry]:
-        """See `Store.draft`."""
         if not new:
             return []
         values = begun(address) | {
@@ -66,7 +65,6 @@ class Drafting(Sending):
         ]
 
     def read_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
-        """See `Store.read_drafts`."""
         return _by_ref(
             self._alone(sql_drafts.read_drafts, named(address) | _arrays(address, refs)), address
         )
@@ -74,7 +72,6 @@ class Drafting(Sending):
     def drafts(
         self, address: Address, entity: str | None, states: Collection[DraftState]
     ) -> Iterator[DraftEntry]:
-        """See `Store.drafts`."""
         return listed(self._alone, address, entity, states)
 
     def values_there(
@@ -83,7 +80,6 @@ class Drafting(Sending):
         column: Column[Any],
         values: Sequence[Any],
     ) -> Collection[Any]:
-        """See `Store.values_there`."""
         try:
             found = self._alone(select(column).where(column.in_(values)), {})
         except RegistryTablesError:
@@ -97,7 +93,6 @@ class Drafting(Sending):
     def edit_drafts(
         self, address: Address, edits: Sequence[DraftEdit], turn: int | None = None
     ) -> Mapping[Ref, DraftEntry]:
-        """See `Store.edit_drafts`."""
         values = named(address) | _arrays(address, [each.ref for each in edits])
         values |= {
             "p_contents": [each.content for each in edits],
@@ -110,12 +105,10 @@ class Drafting(Sending):
         return {entry.ref: entry for entry in entries}
 
     def discard_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
-        """See `Store.discard_drafts`."""
         batch = [sql_drafts.lock_used, sql_drafts.discard_drafts, sql_drafts.read_drafts]
         return _by_ref(self._write(batch, named(address) | _arrays(address, refs)), address)
 
     def reserve_keys(self, address: Address, keys: Mapping[Ref, Key]) -> Mapping[Ref, DraftEntry]:
-        """See `Store.reserve_keys`."""
         values = named(address) | _arrays(address, list(keys))
         values["p_keys"] = [encode(key) for key in keys.values()]
         batch = [sql_drafts.lock_used, sql_drafts.reserve_keys, sql_drafts.read_drafts]
@@ -127,7 +120,6 @@ class Drafting(Sending):
             raise
 
     def confirm_drafts(self, address: Address, refs: Sequence[Ref]) -> None:
-        """See `Store.confirm_drafts`."""
         batch = [sql_drafts.lock_used, sql_drafts.confirm_drafts, sql_drafts.bring_back]
         self._write(batch, named(address) | _arrays(address, refs))
 

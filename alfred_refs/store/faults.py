@@ -90,7 +90,7 @@ def _sqlstate(error: BaseException | None) -> str | None:
 def _reason(error: BaseException | None) -> str:
     """Return the server's message without details; they are where it prints values."""
     diagnosis = getattr(error, "diag", None)  # of psycopg and psycopg2
-    told = getattr(diagnosis, "message_primary", None)
+    message = getattr(diagnosis, "message_primary", None)
     # asyncpg's own error is the cause of the dialect's
-    told = told or getattr(getattr(error, "__cause__", None), "message", None)
-    return told or type(error).__name__
+    message = message or getattr(getattr(error, "__cause__", None), "message", None)
+    return message or type(error).__name__

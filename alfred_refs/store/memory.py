@@ -13,12 +13,15 @@ from alfred_refs.mapping.keys import EntityKey, Key
 from alfred_refs.mapping.refs import Ref
 
 from .memory_drafts import DraftMemory
-from .memory_state import Left, Remembered, now
+from .memory_state import ConversationState, now
 from .values import NO_LABELS, Address, ConversationInfo, Entry, Exported, Gone, RegistryStats
 
 
 class MemoryStore(DraftMemory):
-    """A `Store` without a database; threads of one process may share it."""
+    """A `Store` without a database; its methods do what `Store` says.
+
+    Threads of one process may share it.
+    """
 
     def create_tables(self) -> None:
         """Do nothing: there are no tables."""
@@ -29,62 +32,50 @@ class MemoryStore(DraftMemory):
         keys: Sequence[EntityKey],
         labels: Mapping[EntityKey, str] = NO_LABELS,
     ) -> list[Entry]:
-        """See `Store.refer`."""
         if not keys:
             return []
         with self._lock:
-            self._seen(address).check(address, {entity for entity, _ in keys})
-            conversation = self._begun(address)
+            self._open(address).check(address, {entity for entity, _ in keys})
+            conversation = self._begin(address)
             conversation.begin(address, {entity for entity, _ in keys})
             return [conversation.refer(key, labels.get(key)) for key in keys]
 
     def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:
-        """See `Store.resolve`."""
         with self._lock:
             self._use(address)
-            self._seen(address).check(address, {ref.entity for ref in refs})
-            known = self._seen(address).by_ref
+            self._open(address).check(address, {ref.entity for ref in refs})
+            known = self._open(address).by_ref
             return {ref: known[ref] for ref in refs if ref in known}
 
     def refs_of(self, address: Address, keys: Collection[Key]) -> Mapping[Key, Sequence[Ref]]:
-        """See `Store.refs_of`."""
         with self._lock:
-            conversation = self._seen(address)
-            found = {
-                key: [
-                    conversation.by_key[entity, key]
-                    for entity in sorted(conversation.last)
-                    if (entity, key) in conversation.by_key
-                ]
-                for key in keys
-            }
-        return {key: refs for key, refs in found.items() if refs}
+            conversation = self._open(address)
+            entities, by_key = sorted(conversation.last), conversation.by_key
+            found = {key: [by_key.get((name, key)) for name in entities] for key in keys}
+        there = {key: [ref for ref in refs if ref] for key, refs in found.items()}
+        return {key: refs for key, refs in there.items() if refs}
 
     def known(self, address: Address, near: Ref, limit: int) -> Mapping[Ref, str | None]:
-        """See `Store.known`."""
         with self._lock:
-            entries = self._mine(address).of(near.entity)
+            entries = self._own(address).of(near.entity)
         there = {entry.ref: entry.label for entry in entries if entry.gone is None}
         nearest = sorted(there, key=lambda ref: (abs(ref.number - near.number), ref.number))
         return {ref: there[ref] for ref in nearest[:limit]}
 
     def labelled(self, address: Address, entity: str, limit: int) -> Mapping[Ref, str]:
-        """See `Store.labelled`."""
         with self._lock:
-            entries = self._mine(address).of(entity)
+            entries = self._own(address).of(entity)
         last = sorted(entries, key=lambda entry: -entry.ref.number)[:limit]
         return {e.ref: e.label for e in last if e.label is not None and e.gone is None}
 
     def entities(self, address: Address) -> Mapping[str, int]:
-        """See `Store.entities`."""
         with self._lock:
-            conversation = self._seen(address)
+            conversation = self._open(address)
             return {name: conversation.last[name] for name in conversation.counts()}
 
     def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
-        """See `Store.mark`."""
         with self._lock:
-            conversation = self._mine(address)
+            conversation = self._own(address)
             saved = conversation.keys_saved() if gone == "was never saved" else set()
             there = [key for key in keys if key in conversation.by_key and key not in saved]
             there = [key for key in there if conversation.is_of(address, key[0])]
@@ -92,37 +83,32 @@ class MemoryStore(DraftMemory):
                 conversation.by_ref[ref] = replace(conversation.by_ref[ref], gone=gone)
 
     def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
-        """See `Store.label`."""
         with self._lock:
-            conversation = self._mine(address)
+            conversation = self._own(address)
             known = labels.keys() & conversation.by_key.keys()
             for key in (key for key in known if conversation.is_of(address, key[0])):
                 ref = conversation.by_key[key]
                 conversation.by_ref[ref] = replace(conversation.by_ref[ref], label=labels[key])
 
     def begin_turn(self, address: Address) -> int:
-        """See `Store.begin_turn`."""
         with self._lock:
-            conversation = self._begun(address)
+            conversation = self._begin(address)
             conversation.turn += 1
             return conversation.turn
 
     def turn(self, address: Address) -> int:
-        """See `Store.turn`."""
         with self._lock:
-            return self._seen(address).turn
+            return self._open(address).turn
 
     def touch(self, address: Address) -> None:
-        """See `Store.touch`."""
         with self._lock:
             self._use(address)
 
     def fork(self, address: Address, new_id: str) -> None:
-        """See `Store.fork`."""
         with self._lock:
-            source = self._there(address)
+            source = self._existing(address)
             self._use(address)
-            fork = Remembered(source.owner, source.turn, dict(source.last))
+            fork = ConversationState(source.owner, source.turn, dict(source.last))
             fork.tables = dict(source.tables)
             fork.by_ref, fork.by_key = dict(source.by_ref), dict(source.by_key)
             fork.last_drafts = dict(source.last_drafts)
@@ -133,31 +119,27 @@ class MemoryStore(DraftMemory):
             self._make(Address(new_id).id, fork)
 
     def forget(self, address: Address) -> None:
-        """See `Store.forget`."""
         with self._lock:
-            self._there(address)
+            self._existing(address)
             self._forget(address.id)
 
     def prune(self, unused_for: timedelta, batch: int) -> Iterator[int]:
-        """See `Store.prune`."""
         while chosen := self._prune(unused_for, batch):
             yield chosen
         with self._lock:
             for id_, left in list(self._left.items()):
-                if left.at <= now() - unused_for:
+                if left.begun_at <= now() - unused_for:
                     del self._left[id_]
 
     def entries(self, address: Address, entity: str | None = None) -> Iterator[Entry]:
-        """See `Store.entries`."""
         with self._lock:
-            entries = list(self._seen(address).by_ref.values())
+            entries = list(self._open(address).by_ref.values())
         entries.sort(key=lambda entry: entry.ref)
         return (entry for entry in entries if entity in (None, entry.ref.entity))
 
     def export(self, address: Address) -> Exported:
-        """See `Store.export`."""
         with self._lock:
-            there = self._there(address)
+            there = self._existing(address)
             entries = sorted(there.by_ref.values(), key=lambda entry: entry.ref)
             last = dict(sorted(there.last.items()))
             return Exported(
@@ -168,9 +150,8 @@ class MemoryStore(DraftMemory):
             )
 
     def restore(self, address: Address, exported: Exported) -> None:
-        """See `Store.restore`."""
         with self._lock:
-            conversation = Remembered(address.owner, exported.turn, dict(exported.last))
+            conversation = ConversationState(address.owner, exported.turn, dict(exported.last))
             conversation.tables = dict(exported.tables)
             conversation.begun_at = exported.begun_at
             conversation.last_drafts = dict(exported.last_drafts)
@@ -180,7 +161,6 @@ class MemoryStore(DraftMemory):
             self._make(address.id, conversation, again=exported.id == address.id)
 
     def describe(self, id: str) -> ConversationInfo:  # noqa: A002  # as everyone calls it
-        """See `Store.describe`."""
         id = Address(id).id  # noqa: A001
         with self._lock:
             if id not in self._conversations:
@@ -193,7 +173,6 @@ class MemoryStore(DraftMemory):
         owner: str | EllipsisType | None = ...,
         limit: int | None = None,
     ) -> Iterator[ConversationInfo]:
-        """See `Store.conversations`."""
         with self._lock:
             infos = [each.info(id_) for id_, each in self._conversations.items()]
         latest = None if unused_for is None else now() - unused_for
@@ -205,11 +184,9 @@ class MemoryStore(DraftMemory):
     def count_conversations(
         self, unused_for: timedelta | None = None, owner: str | EllipsisType | None = ...
     ) -> int:
-        """See `Store.count_conversations`."""
         return sum(1 for _ in self.conversations(unused_for, owner))
 
     def stats(self) -> RegistryStats:
-        """See `Store.stats`."""
         with self._lock:
             each = list(self._conversations.values())
             refs = sum((Counter(conversation.counts()) for conversation in each), Counter())
@@ -225,7 +202,9 @@ class MemoryStore(DraftMemory):
 
     def _forget(self, id_: str) -> None:
         forgotten = self._conversations.pop(id_)
-        self._left[id_] = Left(forgotten.last, forgotten.last_drafts)
+        self._left[id_] = ConversationState(
+            None, last=forgotten.last, last_drafts=forgotten.last_drafts
+        )
 
     def _prune(self, unused_for: timedelta, batch: int) -> int:
         with self._lock:

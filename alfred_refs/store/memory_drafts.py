@@ -12,7 +12,7 @@ from alfred_refs.errors import DraftKeyError
 from alfred_refs.mapping.keys import Key
 from alfred_refs.mapping.refs import Ref
 
-from .memory_state import Memory, Remembered
+from .memory_state import ConversationState, Memory
 from .values import Address, DraftEdit, DraftEntry, DraftState, NewDraft
 
 
@@ -22,29 +22,26 @@ class DraftMemory(Memory):
     def draft(
         self, address: Address, new: Sequence[NewDraft], turn: int | None = None
     ) -> list[DraftEntry]:
-        """See `Store.draft`."""
         if not new:
             return []
         with self._lock:
-            self._seen(address).check(address, {each.entity for each in new})
-            conversation = self._begun(address)
+            self._open(address).check(address, {each.entity for each in new})
+            conversation = self._begin(address)
             conversation.begin(address, {each.entity for each in new})
             now = conversation.turn if turn is None else turn
             return [conversation.draft(each, now) for each in new]
 
     def read_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
-        """See `Store.read_drafts`."""
         with self._lock:
-            conversation = self._seen(address)
+            conversation = self._open(address)
             conversation.check(address, {ref.entity for ref in refs})
             return _known(conversation, refs)
 
     def drafts(
         self, address: Address, entity: str | None, states: Collection[DraftState]
     ) -> Iterator[DraftEntry]:
-        """See `Store.drafts`."""
         with self._lock:
-            conversation = self._seen(address)
+            conversation = self._open(address)
             found = [conversation.drafted(ref) for ref in sorted(conversation.drafts)]
             asked = {d.ref.entity for d in found if entity in (None, d.ref.entity)}
             conversation.check(address, asked)
@@ -60,15 +57,13 @@ class DraftMemory(Memory):
         column: Column[Any],  # noqa: ARG002
         values: Sequence[Any],  # noqa: ARG002
     ) -> Collection[Any]:
-        """See `Store.values_there`: there are no tables here."""
-        return ()
+        return ()  # there are no tables here
 
     def edit_drafts(
         self, address: Address, edits: Sequence[DraftEdit], turn: int | None = None
     ) -> Mapping[Ref, DraftEntry]:
-        """See `Store.edit_drafts`."""
         with self._lock:
-            conversation = self._mine(address)
+            conversation = self._own(address)
             now = conversation.turn if turn is None else turn
             mine = [each for each in edits if conversation.is_of(address, each.ref.entity)]
             edited = [_edited(conversation.drafts.get(each.ref), each, now) for each in mine]
@@ -80,9 +75,8 @@ class DraftMemory(Memory):
             return drafts
 
     def discard_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
-        """See `Store.discard_drafts`."""
         with self._lock:
-            conversation = self._seen(address)
+            conversation = self._open(address)
             self._use(address)
             conversation.check(address, {ref.entity for ref in refs})
             found = _known(conversation, refs)
@@ -92,9 +86,8 @@ class DraftMemory(Memory):
             return _known(conversation, refs)
 
     def reserve_keys(self, address: Address, keys: Mapping[Ref, Key]) -> Mapping[Ref, DraftEntry]:
-        """See `Store.reserve_keys`."""
         with self._lock:
-            conversation = self._seen(address)
+            conversation = self._open(address)
             self._use(address)
             conversation.check(address, {ref.entity for ref in keys})
             reserved = dict(conversation.drafts)
@@ -108,9 +101,8 @@ class DraftMemory(Memory):
             return _known(conversation, list(keys))
 
     def confirm_drafts(self, address: Address, refs: Sequence[Ref]) -> None:
-        """See `Store.confirm_drafts`."""
         with self._lock:
-            conversation = self._mine(address)
+            conversation = self._own(address)
             self._use(address)
             mine = [ref for ref in refs if conversation.is_of(address, ref.entity)]
             for ref in _known(conversation, mine):
@@ -121,7 +113,7 @@ class DraftMemory(Memory):
                         conversation.keep(replace(row, gone=None))
 
 
-def _known(conversation: Remembered, refs: Sequence[Ref]) -> dict[Ref, DraftEntry]:
+def _known(conversation: ConversationState, refs: Sequence[Ref]) -> dict[Ref, DraftEntry]:
     return {ref: conversation.drafted(ref) for ref in refs if ref in conversation.drafts}
 
 

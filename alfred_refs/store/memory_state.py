@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -21,7 +21,7 @@ def now() -> datetime:
 
 
 @dataclass(slots=True)
-class Remembered:
+class ConversationState:
     """One conversation: its refs both ways, its counters and its times."""
 
     owner: str | None
@@ -61,10 +61,8 @@ class Remembered:
 
     def refer(self, entity_key: EntityKey, label: str | None) -> Entry:
         """Return the entry of a key; one that is new gets the next number."""
-        ref = self.by_key.get(entity_key)
-        return self._mint(entity_key, label) if ref is None else self.by_ref[ref]
-
-    def _mint(self, entity_key: EntityKey, label: str | None) -> Entry:
+        if entity_key in self.by_key:
+            return self.by_ref[self.by_key[entity_key]]
         entity, key = entity_key
         self.last[entity] = number = self.last.get(entity, 0) + 1
         entry = Entry(Ref(entity, number), key, label=label)
@@ -112,39 +110,29 @@ class Remembered:
         return {*self.last, *self.last_drafts}
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
-    """The counters of a conversation that was forgotten, and when it was."""
-
-    last: Mapping[str, int]
-    last_drafts: Mapping[str, int]
-    at: datetime = field(default_factory=now)
-
-    def numbered(self) -> set[str]:
-        """Return the entities that have counters, of refs or of drafts."""
-        return {*self.last, *self.last_drafts}
-
-
 class Memory:
-    """Conversations by their ids, each for its owner alone; `_lock` is held by who looks."""
+    """Conversations by their ids, each for its owner alone; `_lock` is held by who looks.
+
+    Of one that was forgotten the counters are left, as of a conversation begun at that moment.
+    """
 
     def __init__(self) -> None:
-        self._conversations: dict[str, Remembered] = {}
-        self._left: dict[str, Left] = {}
+        self._conversations: dict[str, ConversationState] = {}
+        self._left: dict[str, ConversationState] = {}
         self._lock = threading.Lock()
 
-    def _begun(self, address: Address) -> Remembered:
+    def _begin(self, address: Address) -> ConversationState:
         """Return the conversation, which is used; begin it if need be."""
-        self._seen(address)
+        self._open(address)
         if address.id not in self._conversations:
-            self._make(address.id, Remembered(address.owner))
+            self._make(address.id, ConversationState(address.owner))
         self._use(address)
         return self._conversations[address.id]
 
     def _use(self, address: Address) -> None:
-        self._mine(address).used_at = now()
+        self._own(address).used_at = now()
 
-    def _make(self, id_: str, conversation: Remembered, *, again: bool = False) -> None:
+    def _make(self, id_: str, conversation: ConversationState, *, again: bool = False) -> None:
         """Add a conversation, and the counters that one of its id has left behind.
 
         Args:
@@ -152,33 +140,34 @@ class Memory:
             conversation: its numbers must not have been given, unless it is there `again`.
             again: its numbers go on from the highest that was given.
         """
-        left = self._left.get(id_, Left({}, {}))
+        left = self._left.get(id_, ConversationState(None))
         given = left.numbered() & conversation.numbered()
         if id_ in self._conversations or (given and not again):
             raise ConversationExistsError(id_)
-        for entity, last in left.last.items():
-            conversation.last[entity] = max(last, conversation.last.get(entity, 0))
-        for entity, last in left.last_drafts.items():
-            conversation.last_drafts[entity] = max(last, conversation.last_drafts.get(entity, 0))
+        for ours, theirs in (
+            (conversation.last, left.last),
+            (conversation.last_drafts, left.last_drafts),
+        ):
+            ours |= {entity: max(last, ours.get(entity, 0)) for entity, last in theirs.items()}
         self._left.pop(id_, None)
         self._conversations[id_] = conversation
 
-    def _there(self, address: Address) -> Remembered:
+    def _existing(self, address: Address) -> ConversationState:
         """Return the conversation, if it was begun and is of this owner."""
         if address.id not in self._conversations:
             raise UnknownConversationError(address.id)
-        return self._seen(address)
+        return self._open(address)
 
-    def _seen(self, address: Address) -> Remembered:
+    def _open(self, address: Address) -> ConversationState:
         """Return the conversation, an empty one if it was not begun; refuse another owner's."""
         conversation = self._conversations.get(address.id)
         if conversation is not None and conversation.owner != address.owner:
             raise UnknownConversationError(address.id)
-        return conversation or Remembered(address.owner)
+        return conversation or ConversationState(address.owner)
 
-    def _mine(self, address: Address) -> Remembered:
+    def _own(self, address: Address) -> ConversationState:
         """Return the conversation, an empty one in place of another owner's."""
         conversation = self._conversations.get(address.id)
         if conversation is None or conversation.owner != address.owner:
-            return Remembered(address.owner)
+            return ConversationState(address.owner)
         return conversation

@@ -98,12 +98,7 @@ def current(url: str | URL) -> Current | None:
 
 
 def noted(connection: Connection, schema: str | None = None) -> str | None:
-    """Return the revision of tables that are ours to migrate; `None`: there are none.
-
-    Args:
-        connection: to their database.
-        schema: where they are, if that is not the connection's default.
-    """
+    """Return the revision of tables that are ours to migrate; `None`: there are none."""
     from alembic.runtime.migration import MigrationContext  # noqa: PLC0415
 
     options = {"version_table": VERSION_TABLE, "version_table_schema": schema}
@@ -111,12 +106,7 @@ def noted(connection: Connection, schema: str | None = None) -> str | None:
 
 
 def made(connection: Connection, schema: str | None = None) -> str | None:
-    """Return the revision that the tables themselves show, whoever has made them.
-
-    Args:
-        connection: to their database.
-        schema: as for `noted`.
-    """
+    """Return the revision that the tables themselves show, whoever has made them."""
     inspector = inspect(connection)
     for script in reversed(revisions()):
         table, column = script.module.adds
@@ -138,11 +128,7 @@ def note_newest(connection: Connection) -> None:
 
 
 def check_ours(connection: Connection) -> None:
-    """Refuse to migrate what the application's own Alembic environment migrates.
-
-    Raises:
-        RegistryMigrationError: it has made the tables.
-    """
+    """Refuse to migrate tables that the application's own Alembic environment has made."""
     revision = made(connection)
     if revision is not None and noted(connection) is None:
         raise RegistryMigrationError(
@@ -171,11 +157,7 @@ def configuration(connection: Connection) -> Config:
 
 
 def scripts() -> Path:
-    """Return the directory of the migration scripts.
-
-    Raises:
-        SetupError: they are not where they were installed.
-    """
+    """Return the directory of the migration scripts."""
     for place in _PLACES:
         if (place / "env.py").is_file():
             return place
@@ -203,10 +185,6 @@ def connect(url: str | URL) -> Iterator[Connection]:
 def engine_for(url: str | URL, **options: Any) -> Engine:
     """Return an engine on the database at `url`, which hides parameters.
 
-    Args:
-        url: as for `migrate`.
-        options: as for `create_engine`.
-
     Raises:
         SetupError: the URL is not one of PostgreSQL, or its driver is not installed.
     """
@@ -222,7 +200,7 @@ def engine_for(url: str | URL, **options: Any) -> Engine:
         raise _malformed() from None
 
 
-def postgres_url(given: str | URL) -> URL:
+def postgres_url(url: str | URL) -> URL:
     """Return a URL with the driver that migrations connect with.
 
     That is the one it names, or psycopg 3 if it names none, or one that only asyncio can use.
@@ -231,7 +209,7 @@ def postgres_url(given: str | URL) -> URL:
         SetupError: it is not a URL of PostgreSQL; the message does not repeat it.
     """
     try:
-        url = make_url(given)
+        url = make_url(url)
     # ValueError: what follows the last colon is not a port, but perhaps a password
     except (ArgumentError, ValueError):
         raise _malformed() from None

@@ -21,8 +21,8 @@ from alfred_refs.mapping.refs import Ref
 
 from . import sql_conversations, sql_refs
 from .connections import transaction
-from .conversations import Lifetimes
-from .drafts import Drafting
+from .conversations import PostgresConversations
+from .drafts import PostgresDrafts
 from .sending import UNIQUE_VIOLATION, only_mine
 from .sql_parameters import begun, named
 from .tables import conversations, metadata
@@ -40,8 +40,8 @@ _READ_ONLY = (
 )
 
 
-class PostgresStore(Drafting, Lifetimes):
-    """A `Store` in the database of an engine.
+class PostgresStore(PostgresDrafts, PostgresConversations):
+    """A `Store` in the database of an engine; its methods do what `Store` says.
 
     Args:
         engine: the application's engine, or any other on the database where the registry is.
@@ -80,11 +80,10 @@ class PostgresStore(Drafting, Lifetimes):
         keys: Sequence[EntityKey],
         labels: Mapping[EntityKey, str] = NO_LABELS,
     ) -> list[Entry]:
-        """See `Store.refer`."""
         if not keys:
             return []
         values = begun(address) | _arrays(address, keys, labels)
-        rows = self._minted(values)
+        rows = self._mint(values)
         if len(rows) < len(keys):  # of another owner, or forgotten between the two statements
             rows = self._write([sql_refs.lock_always, sql_refs.refer], values)
         if len(rows) < len(keys):
@@ -97,7 +96,7 @@ class PostgresStore(Drafting, Lifetimes):
             for number, *rest in (found[position],)
         ]
 
-    def _minted(self, values: Mapping[str, Any]) -> Sequence[Any]:
+    def _mint(self, values: Mapping[str, Any]) -> Sequence[Any]:
         """Mint where need be, and return the rows of `refer`: too few if that was not possible."""
         try:
             return self._write([sql_refs.lock, sql_refs.refer], values)
@@ -109,7 +108,6 @@ class PostgresStore(Drafting, Lifetimes):
             return []
 
     def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:
-        """See `Store.resolve`."""
         rows = self._rows(
             sql_refs.resolve,
             address,
@@ -129,7 +127,6 @@ class PostgresStore(Drafting, Lifetimes):
         return {entry.ref: entry for entry in entries}
 
     def refs_of(self, address: Address, keys: Collection[Key]) -> Mapping[Key, Sequence[Ref]]:
-        """See `Store.refs_of`."""
         sought = [encode(key) for key in keys]
         rows = only_mine(self._rows(sql_refs.refs_of, address, p_keys=sought), address)
         found: dict[Key, list[Ref]] = {}
@@ -139,34 +136,24 @@ class PostgresStore(Drafting, Lifetimes):
         return {key: sorted(refs) for key, refs in found.items()}
 
     def known(self, address: Address, near: Ref, limit: int) -> Mapping[Ref, str | None]:
-        """See `Store.known`."""
         rows = self._rows(
             sql_refs.known, address, p_entity=near.entity, p_number=near.number, p_limit=limit
         )
         return {Ref(near.entity, row.number): row.label for row in rows}
 
     def labelled(self, address: Address, entity: str, limit: int) -> Mapping[Ref, str]:
-        """See `Store.labelled`."""
         rows = self._rows(sql_refs.labelled, address, p_entity=entity, p_limit=limit)
         return {Ref(entity, row.number): row.label for row in rows}
 
-    def entities(self, address: Address) -> Mapping[str, int]:
-        """See `Store.entities`."""
-        rows = only_mine(self._rows(sql_refs.entities, address), address)
-        return {row.entity: row.last for row in rows if row.entity is not None}
-
     def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
-        """See `Store.mark`."""
         parameters = named(address) | _arrays(address, keys) | {"p_gone": gone}
         self._write([sql_refs.lock_begun, sql_refs.mark], parameters)
 
     def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
-        """See `Store.label`."""
         parameters = named(address) | _arrays(address, list(labels), labels)
         self._write([sql_refs.lock_begun, sql_refs.label], parameters)
 
     def begin_turn(self, address: Address) -> int:
-        """See `Store.begin_turn`."""
         # not tried again when the connection is lost: the turn may have begun
         rows = self._write([sql_refs.begin_turn], begun(address), again=False)
         if not rows:
@@ -174,12 +161,10 @@ class PostgresStore(Drafting, Lifetimes):
         return cast(int, rows[0][0])
 
     def turn(self, address: Address) -> int:
-        """See `Store.turn`."""
         rows = only_mine(self._rows(sql_refs.turn, address), address)
         return rows[0].turn if rows else 0
 
     def touch(self, address: Address) -> None:
-        """See `Store.touch`."""
         if time.monotonic() < self._reads_only_until:
             return
         try:

@@ -39,7 +39,6 @@ class Store(Protocol):
 
     def create_tables(self) -> None:
         """Create what the store needs and does not have yet."""
-        ...
 
     def refer(
         self,
@@ -57,7 +56,6 @@ class Store(Protocol):
             keys: without repetition.
             labels: of those keys that are new; what is known of others stays as it is.
         """
-        ...
 
     def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:
         """Return the entries of the refs that are known; the others are left out.
@@ -65,21 +63,18 @@ class Store(Protocol):
         The conversation is used, which is noted where it was not within `NOTED_EVERY`: one round
         trip more, then. A store that can only be read does not note it.
         """
-        ...
 
     def refs_of(self, address: Address, keys: Collection[Key]) -> Mapping[Key, Sequence[Ref]]:
         """Return the refs that keys have, of whatever entities, in order; the others are left out.
 
         Also those of rows that are gone. It does not count as a use of the conversation.
         """
-        ...
 
     def known(self, address: Address, near: Ref, limit: int) -> Mapping[Ref, str | None]:
         """Return refs of the same entity whose rows are not gone, nearest in number first.
 
         Each with its label.
         """
-        ...
 
     def labelled(self, address: Address, entity: str, limit: int) -> Mapping[Ref, str]:
         """Return labels of rows that are not gone, the last first.
@@ -89,19 +84,15 @@ class Store(Protocol):
             entity: of whose refs.
             limit: how many refs to look at, labelled or not.
         """
-        ...
 
     def entities(self, address: Address) -> Mapping[str, int]:
         """Return the highest number of each entity that the conversation has refs of."""
-        ...
 
     def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
         """Note that the rows of these keys are gone, or there again; skip unknown keys."""
-        ...
 
     def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
         """Note what the rows of these keys are called now; skip unknown keys."""
-        ...
 
     def draft(
         self, address: Address, new: Sequence[NewDraft], turn: int | None = None
@@ -117,11 +108,9 @@ class Store(Protocol):
             new: what was generated.
             turn: in which; `None`: the one that the conversation is in.
         """
-        ...
 
     def read_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
         """Return the drafts that are known, whatever became of them; the others are left out."""
-        ...
 
     def drafts(
         self, address: Address, entity: str | None, states: Collection[DraftState]
@@ -130,7 +119,6 @@ class Store(Protocol):
 
         They are read page by page: what is written meanwhile may be there or not.
         """
-        ...
 
     def values_there(
         self, address: Address, column: Column[Any], values: Sequence[Any]
@@ -139,7 +127,6 @@ class Store(Protocol):
 
         None of them, where the store cannot see that table.
         """
-        ...
 
     def edit_drafts(
         self, address: Address, edits: Sequence[DraftEdit], turn: int | None = None
@@ -157,7 +144,6 @@ class Store(Protocol):
             nothing where none was changed: one of them is not known, not pending, or of another
             version.
         """
-        ...
 
     def discard_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
         """Discard pending drafts, and return what `read_drafts` does then.
@@ -169,7 +155,6 @@ class Store(Protocol):
         saved: `confirm_drafts` says so, as the row is there. Nothing is lost, and no row comes
         about that no draft knows.
         """
-        ...
 
     def reserve_keys(self, address: Address, keys: Mapping[Ref, Key]) -> Mapping[Ref, DraftEntry]:
         """Set the key of each pending draft that has none; return what `read_drafts` does then.
@@ -182,7 +167,6 @@ class Store(Protocol):
         Raises:
             DraftKeyError: one of the keys is another draft's; none is set.
         """
-        ...
 
     def confirm_drafts(self, address: Address, refs: Sequence[Ref]) -> None:
         """Note that the rows of these drafts are saved; skip those without key, and unknown ones.
@@ -190,15 +174,12 @@ class Store(Protocol):
         One that was discarded in between is saved. A row that "was never saved" is there after
         all: an earlier attempt had its key.
         """
-        ...
 
     def begin_turn(self, address: Address) -> int:
         """Begin the next turn and return its number, from 1; begin the conversation if need be."""
-        ...
 
     def turn(self, address: Address) -> int:
         """Return the number of the current turn, 0 before the first."""
-        ...
 
     def touch(self, address: Address) -> None:
         """Note that the conversation is used, where it was not within `NOTED_EVERY`.
@@ -206,7 +187,6 @@ class Store(Protocol):
         It raises nothing where there is no such conversation, or where the store can only be
         read.
         """
-        ...
 
     def fork(self, address: Address, new_id: str) -> None:
         """Make a conversation of the same owner with the same refs, marks, turn and counters.
@@ -222,7 +202,6 @@ class Store(Protocol):
             ConversationExistsError: the new id is taken, or numbers of it were given before its
                 conversation was forgotten that now would name other rows.
         """
-        ...
 
     def forget(self, address: Address) -> None:
         """Remove a conversation with its mappings and drafts; keep its counters.
@@ -233,7 +212,6 @@ class Store(Protocol):
         Raises:
             UnknownConversationError: there is nothing to forget.
         """
-        ...
 
     def prune(self, unused_for: timedelta, batch: int) -> Iterator[int]:
         """Forget the conversations that were not used for so long, and yield how many at a time.
@@ -246,14 +224,12 @@ class Store(Protocol):
             unused_for: not negative; by the store's clock.
             batch: how many conversations to forget in one step, at most.
         """
-        ...
 
     def entries(self, address: Address, entity: str | None = None) -> Iterator[Entry]:
         """Yield the entries of all refs, or of one entity's, in natural order.
 
         They are read page by page: what is minted meanwhile may be there or not.
         """
-        ...
 
     def export(self, address: Address) -> Exported:
         """Return all that there is of a conversation. It does not count as used by that.
@@ -261,7 +237,6 @@ class Store(Protocol):
         Raises:
             UnknownConversationError: there is nothing to export.
         """
-        ...
 
     def restore(self, address: Address, exported: Exported) -> None:
         """Make a conversation of what was exported, at another address or the same.
@@ -277,7 +252,6 @@ class Store(Protocol):
         Raises:
             ConversationExistsError: as for `fork`.
         """
-        ...
 
     def describe(self, id: str) -> ConversationInfo:  # noqa: A002  # as everyone calls it
         """Tell about one conversation, whoever its owner is. It does not count as used by that.
@@ -285,7 +259,6 @@ class Store(Protocol):
         Raises:
             UnknownConversationError: there is none of this id.
         """
-        ...
 
     def conversations(
         self,
@@ -303,14 +276,11 @@ class Store(Protocol):
             owner: only those of this owner; `None`: of those without one; `...`: whoever has them.
             limit: not negative; at most so many.
         """
-        ...
 
     def count_conversations(
         self, unused_for: timedelta | None = None, owner: str | EllipsisType | None = ...
     ) -> int:
         """Return how many `conversations` would yield without a limit."""
-        ...
 
     def stats(self) -> RegistryStats:
         """Tell how much is kept for all conversations. This may take a while."""
-        ...

@@ -23,11 +23,7 @@ _Row = TypeVar("_Row", bound=Sequence[Any])
 
 
 class Sending:
-    """The part of `PostgresStore` that has the connections.
-
-    Args:
-        engine: the application's engine, or any other on the database where the registry is.
-    """
+    """The part of `PostgresStore` that has the connections."""
 
     def __init__(self, engine: Engine) -> None:
         self._application = engine
@@ -41,7 +37,7 @@ class Sending:
     def _rows(
         self, statement: Executable, address: Address, **parameters: Any
     ) -> Sequence[Row[Any]]:
-        """Run one reading statement, alone: that takes no BEGIN and no COMMIT."""
+        """Run one reading statement about a conversation."""
         return self._alone(statement, named(address) | parameters)
 
     def _check_tables(self, address: Address) -> None:

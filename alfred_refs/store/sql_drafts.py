@@ -1,326 +1,231 @@
 """The SQL of the Postgres store that is about drafts.
 
-Every statement names the conversation first. Parameters are as in `statements`, with `p_contents`
+Every statement names the conversation first. Parameters are as in `sql_refs`, with `p_contents`
 as JSON texts, `p_turn` null for the turn that the conversation is in, and null in `p_versions` for
 any. Whoever writes does so under the lock of the conversation's row, as those who mint.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from .sql_parameters import HIGHEST_KIND, MINE, NONE_OF_ANOTHER_TABLE, OF_TABLE, statement
 
-from sqlalchemy import (
-    ARRAY,
-    ColumnElement,
-    FromClause,
-    Integer,
-    LargeBinary,
-    Text,
-    and_,
-    bindparam,
-    case,
-    cast,
-    column,
-    exists,
-    func,
-    literal_column,
-    null,
-    or_,
-    select,
-    true,
-    update,
-)
-from sqlalchemy.dialects.postgresql import JSON, insert
-
-from . import sql_parameters as p
-from .tables import conversations, counters, drafts, mappings
-
-_after_entity = bindparam("p_after_entity", type_=Text)
-_states = bindparam("p_states", type_=ARRAY(Text))
-
-_always: ColumnElement[bool] = literal_column("true")
-_turn = func.coalesce(
-    bindparam("p_turn", type_=Integer),
-    select(conversations.c.turn).where(p.here).correlate(None).scalar_subquery(),
+_TURN = (
+    "coalesce(:p_turn, (SELECT turn FROM alfred_refs_conversation"
+    " WHERE conversation = :p_conversation))"
 )
 
 # Locks the conversation's row where it is there, and notes that it is used.
-lock_used = update(conversations).where(p.here, p.is_mine).values(used_at=func.now())
+lock_used = statement("""
+    UPDATE alfred_refs_conversation SET used_at = now()
+    WHERE conversation = :p_conversation AND owner IS NOT DISTINCT FROM :p_owner
+""")
 
-# Number. A statement of its own after the lock, as `statements.refer` is, and for its reason.
-_new = (
-    func.unnest(p.entities, p.contents, p.labels)
-    .table_valued("entity", "content", "label", with_ordinality="position")
-    .render_derived(name="new")
-)
-_number_in_batch = func.row_number().over(partition_by=_new.c.entity, order_by=_new.c.position)
-_counter_of_new = and_(
-    counters.c.conversation == p.conversation, counters.c.entity == _new.c.entity
-)
-_numbered = (
-    select(_new.c.position, _new.c.entity, _new.c.content, _new.c.label, counters.c.kind)
-    .add_columns(
-        (func.coalesce(counters.c.drafts, 0) + _number_in_batch).cast(Integer).label("number")
+# Number. A statement of its own after the lock, as `sql_refs.refer` is, and for its reason.
+draft = statement(f"""
+    WITH numbered AS (
+        SELECT
+            new.position, new.entity, new.content, new.label, counters.kind,
+            CAST(
+                coalesce(counters.drafts, 0)
+                + row_number() OVER (PARTITION BY new.entity ORDER BY new.position)
+                AS integer
+            ) AS number
+        FROM unnest(:p_entities, :p_contents, :p_labels)
+            WITH ORDINALITY AS new (entity, content, label, position)
+        LEFT JOIN alfred_refs_counter AS counters
+            ON counters.conversation = :p_conversation AND counters.entity = new.entity
+        WHERE {MINE} AND {NONE_OF_ANOTHER_TABLE}
+    ), counted AS (
+        INSERT INTO alfred_refs_counter AS counters
+            (conversation, entity, kind, last, drafts, table_name)
+        SELECT
+            :p_conversation,
+            entity,
+            coalesce(kind, CAST(
+                {HIGHEST_KIND}
+                + row_number() OVER (PARTITION BY kind IS NULL ORDER BY min(position))
+                AS smallint
+            )),
+            0,
+            max(number),
+            CAST(:p_tables AS jsonb) ->> entity
+        FROM numbered
+        GROUP BY entity, kind
+        ON CONFLICT (conversation, entity) DO UPDATE SET
+            drafts = excluded.drafts,
+            left_at = NULL,
+            table_name = coalesce(counters.table_name, excluded.table_name)
+        RETURNING entity, kind
+    ), drafted AS (
+        INSERT INTO alfred_refs_draft
+            (conversation, kind, number, turn, edited, version, state, content, label)
+        SELECT
+            :p_conversation, counted.kind, numbered.number, {_TURN}, {_TURN}, 1, 'pending',
+            CAST(numbered.content AS json), numbered.label
+        FROM numbered JOIN counted USING (entity)
     )
-    .select_from(_new)
-    .outerjoin(counters, _counter_of_new)
-    .where(p.mine, ~p.is_of_another)
-    .cte("numbered")
+    SELECT position, number, {_TURN} FROM numbered ORDER BY position
+""")
+
+# Read. The columns of a draft, and of the row that it is saved as, in the order in which `drafts`
+# makes an entry of them.
+_DRAFT = "number, CAST(content AS text) AS content, label, turn, edited, version, state, key"
+_DRAFT_AND_ROW = (
+    "found.number, found.content, found.label, found.turn, found.edited, found.version,"
+    " found.state, found.key, saved.number AS row_number, saved.gone AS row_gone,"
+    " saved.label AS row_label"
 )
-_kind_among_new = func.row_number().over(
-    partition_by=_numbered.c.kind.is_(None), order_by=func.min(_numbered.c.position)
-)
-_count = insert(counters).from_select(
-    ["conversation", "entity", "kind", "last", "drafts", "table_name"],
-    select(
-        p.conversation,
-        _numbered.c.entity,
-        func.coalesce(_numbered.c.kind, p.next_kinds(_kind_among_new)),
-        literal_column("0"),
-        func.max(_numbered.c.number),
-        p.table_of(_numbered.c.entity),
-    ).group_by(_numbered.c.entity, _numbered.c.kind),
-)
-_counted = (
-    _count.on_conflict_do_update(
-        index_elements=[counters.c.conversation, counters.c.entity],
-        set_={
-            "drafts": _count.excluded.drafts,
-            "left_at": null(),
-            "table_name": func.coalesce(counters.c.table_name, _count.excluded.table_name),
-        },
-    )
-    .returning(counters.c.entity, counters.c.kind)
-    .cte("counted")
-)
-_drafted = (
-    insert(drafts)
-    .from_select(
-        [
-            *("conversation", "number", "turn", "edited", "version"),
-            *("kind", "state", "content", "label"),
-        ],
-        select(p.conversation, _numbered.c.number, _turn, _turn, literal_column("1"))
-        .add_columns(_counted.c.kind, literal_column("'pending'"))
-        .add_columns(cast(_numbered.c.content, JSON), _numbered.c.label)
-        .select_from(_numbered)
-        .join(_counted, _counted.c.entity == _numbered.c.entity),
-    )
-    .cte("drafted")
-)
-draft = (
-    select(_numbered.c.position, _numbered.c.number, _turn.label("turn"))
-    .order_by(_numbered.c.position)
-    .add_cte(_drafted)
+_NAMES = (
+    "mine entity table_name number content label turn edited version state key"
+    " row_number row_gone row_label"
 )
 
-# Read. What is selected of each is what `drafting` makes an entry of, in this order.
-_columns = (
-    drafts.c.number,
-    cast(drafts.c.content, Text).label("content"),
-    *(drafts.c.label, drafts.c.turn, drafts.c.edited, drafts.c.version),
-    *(drafts.c.state, drafts.c.key),
-)
-_named = (
-    func.unnest(p.entities, p.numbers)
-    .table_valued("entity", "number")
-    .render_derived(name="named")
-)
-_counter_of_named = and_(
-    counters.c.conversation == p.conversation, counters.c.entity == _named.c.entity
-)
-# the draft of that number or the next higher one, for each: see `statements`
-_meant = (
-    select(*_columns)
-    .where(
-        drafts.c.conversation == p.conversation,
-        drafts.c.kind == counters.c.kind,
-        drafts.c.number >= _named.c.number,
-    )
-    .order_by(drafts.c.number)
-    .limit(literal_column("1"))
-    .correlate(_named, counters)
-    .lateral("meant")
-)
+# the draft of that number or the next higher one, for each: see `sql_refs.resolve`
+_NAMED = "unnest(:p_entities, :p_numbers) AS named (entity, number)"
+_NAMED_AND_FOUND = f"""{_NAMED}
+    LEFT JOIN alfred_refs_counter AS counters
+        ON counters.conversation = :p_conversation AND counters.entity = named.entity
+    LEFT JOIN LATERAL (
+        SELECT {_DRAFT} FROM alfred_refs_draft
+        WHERE conversation = :p_conversation AND kind = counters.kind AND number >= named.number
+        ORDER BY number
+        LIMIT 1
+    ) AS found ON found.number = named.number
+"""
 
+# what is known of the row that a draft is saved as: one probe of an index
+_SAVED = """LEFT JOIN LATERAL (
+        SELECT number, gone, label FROM alfred_refs_mapping
+        WHERE conversation = :p_conversation AND kind = counters.kind AND key = found.key
+        LIMIT 1
+    ) AS saved ON true
+"""
 
-def _row_of(found: FromClause, name: str) -> FromClause:
-    """Return what is known of the row that a draft is saved as, by one probe of an index."""
-    return (
-        select(mappings.c.number, mappings.c.gone, mappings.c.label)
-        .where(
-            mappings.c.conversation == p.conversation,
-            mappings.c.kind == counters.c.kind,
-            mappings.c.key == found.c.key,
-        )
-        .limit(literal_column("1"))
-        .correlate(counters, found)
-        .lateral(name)
-    )
-
-
-def _beside(row: FromClause) -> tuple[Any, ...]:
-    names = {"number": "row_number", "gone": "row_gone", "label": "row_label"}
-    return tuple(row.c[name].label(other) for name, other in names.items())
-
-
-_row_meant = _row_of(_meant, "row_meant")
-read_drafts = (
-    select(p.is_mine.label("mine"), _named.c.entity, counters.c.table_name)
-    .add_columns(*_meant.c, *_beside(_row_meant))
-    .select_from(conversations)
-    .join(_named, _always)
-    .outerjoin(counters, _counter_of_named)
-    .outerjoin(_meant, _meant.c.number == _named.c.number)
-    .outerjoin(_row_meant, _always)
-    .where(p.here)
+read_drafts = statement(
+    f"""
+    SELECT
+        conversations.owner IS NOT DISTINCT FROM :p_owner AS mine,
+        named.entity, counters.table_name, {_DRAFT_AND_ROW}
+    FROM alfred_refs_conversation AS conversations CROSS JOIN {_NAMED_AND_FOUND} {_SAVED}
+    WHERE conversations.conversation = :p_conversation
+    """,
+    _NAMES,
 )
 
 # In the order of bytes, whatever the database sorts by: that of Python, in which refs are sorted.
-_in_order = counters.c.entity.collate("C")
-_listed = (
-    select(*_columns)
-    .where(
-        drafts.c.conversation == p.conversation,
-        drafts.c.kind == counters.c.kind,
-        drafts.c.number > case((counters.c.entity == _after_entity, p.number), else_=0),
-        drafts.c.state == func.any(_states),
-    )
-    .order_by(drafts.c.number)
-    .limit(p.limit)
-    .correlate(counters)
-    .lateral("listed")
-)
-_row_listed = _row_of(_listed, "row_listed")
-_page = (
-    select(counters.c.entity, counters.c.table_name, *_listed.c, *_beside(_row_listed))
-    .select_from(counters)
-    .join(_listed, _always)
-    .outerjoin(_row_listed, _always)
-    .where(
-        counters.c.conversation == p.conversation,
-        counters.c.drafts > 0,
-        _in_order >= _after_entity,
-        or_(p.entity.is_(None), counters.c.entity == p.entity),
-    )
-    .order_by(_in_order, _listed.c.number)
-    .limit(p.limit)
-    .subquery("page")
-)
-page_of_drafts = (
-    select(p.is_mine.label("mine"), *_page.c)
-    .select_from(conversations)
-    .outerjoin(_page, p.is_mine)
-    .where(p.here)
-    .order_by(_page.c.entity.collate("C"), _page.c.number)
+page_of_drafts = statement(
+    f"""
+    SELECT owner IS NOT DISTINCT FROM :p_owner AS mine, page.*
+    FROM alfred_refs_conversation
+    LEFT JOIN (
+        SELECT counters.entity, counters.table_name, {_DRAFT_AND_ROW}
+        FROM alfred_refs_counter AS counters
+        CROSS JOIN LATERAL (
+            SELECT {_DRAFT} FROM alfred_refs_draft
+            WHERE conversation = :p_conversation
+                AND kind = counters.kind
+                AND number > CASE WHEN counters.entity = :p_after_entity THEN :p_number ELSE 0 END
+                AND state = ANY (:p_states)
+            ORDER BY number
+            LIMIT :p_limit
+        ) AS found
+        {_SAVED}
+        WHERE counters.conversation = :p_conversation
+            AND counters.drafts > 0
+            AND counters.entity COLLATE "C" >= :p_after_entity
+            AND (:p_entity IS NULL OR counters.entity = :p_entity)
+        ORDER BY counters.entity COLLATE "C", found.number
+        LIMIT :p_limit
+    ) AS page ON owner IS NOT DISTINCT FROM :p_owner
+    WHERE conversation = :p_conversation
+    ORDER BY page.entity COLLATE "C", page.number
+    """,
+    _NAMES,
 )
 
+# the drafts to write: counters, drafts and named are joined by it
+_DRAFT_OF_NAMED = f"""drafts.conversation = :p_conversation
+        AND drafts.kind = counters.kind
+        AND drafts.number = named.number
+        AND counters.conversation = :p_conversation
+        AND counters.entity = named.entity
+        AND {OF_TABLE}
+        AND {MINE}
+"""
+
 # Edit, all or none. What was done already, by a caller who was not told, is done again.
-_edited = (
-    func.unnest(p.entities, p.numbers, p.contents, p.labels, p.versions)
-    .table_valued("entity", "number", "content", "label", column("version", Integer))
-    .render_derived(name="edited")
+_EDITS = (
+    "unnest(:p_entities, :p_numbers, :p_contents, :p_labels, :p_versions)"
+    " AS named (entity, number, content, label, version)"
 )
-_label = func.coalesce(_edited.c.label, drafts.c.label)
-_is_done = and_(
-    drafts.c.version == _edited.c.version + 1,
-    cast(drafts.c.content, Text) == _edited.c.content,
-    drafts.c.label.is_not_distinct_from(_label),
-)
-_counter_of_edited = and_(
-    counters.c.conversation == p.conversation, counters.c.entity == _edited.c.entity
-)
-_draft_of_edited = and_(
-    p.is_of_table,
-    drafts.c.conversation == p.conversation,
-    drafts.c.kind == counters.c.kind,
-    drafts.c.number == _edited.c.number,
-)
-_may_be_edited = and_(
-    drafts.c.state == "pending",
-    or_(_edited.c.version.is_(None), drafts.c.version == _edited.c.version, _is_done),
-)
-_may_not_be_edited = (
-    exists()
-    .select_from(
-        _edited.outerjoin(counters, _counter_of_edited).outerjoin(drafts, _draft_of_edited)
-    )
-    .where(_may_be_edited.is_not(true()))
-    .correlate(None)
-)
-edit_drafts = (
-    update(drafts)
-    .where(_counter_of_edited, _draft_of_edited, p.mine, ~_may_not_be_edited)
-    .values(
-        content=cast(_edited.c.content, JSON),
-        label=_label,
-        edited=_turn,
-        version=func.coalesce(_edited.c.version, drafts.c.version) + 1,
-    )
-    .returning(_edited.c.entity, *_columns)
+edit_drafts = statement(
+    f"""
+    UPDATE alfred_refs_draft AS drafts SET
+        content = CAST(named.content AS json),
+        label = coalesce(named.label, drafts.label),
+        edited = {_TURN},
+        version = coalesce(named.version, drafts.version) + 1
+    FROM alfred_refs_counter AS counters, {_EDITS}
+    WHERE {_DRAFT_OF_NAMED}
+        AND NOT EXISTS (
+            SELECT 1 FROM {_EDITS}
+            LEFT JOIN alfred_refs_counter AS counters
+                ON counters.conversation = :p_conversation AND counters.entity = named.entity
+            LEFT JOIN alfred_refs_draft AS drafts
+                ON drafts.conversation = :p_conversation
+                AND drafts.kind = counters.kind
+                AND drafts.number = named.number
+                AND {OF_TABLE}
+            WHERE (
+                drafts.state = 'pending'
+                AND (
+                    named.version IS NULL
+                    OR drafts.version = named.version
+                    OR drafts.version = named.version + 1
+                        AND CAST(drafts.content AS text) = named.content
+                        AND drafts.label IS NOT DISTINCT FROM coalesce(named.label, drafts.label)
+                )
+            ) IS NOT true
+        )
+    RETURNING
+        named.entity, drafts.number, CAST(drafts.content AS text), drafts.label, drafts.turn,
+        drafts.edited, drafts.version, drafts.state, drafts.key
+    """,
+    "entity number content label turn edited version state key",
 )
 
 # Discard, all or none. A key that is reserved stays: the row may yet be saved with it.
-_may_not_be_discarded = (
-    exists()
-    .select_from(
-        _named.outerjoin(counters, _counter_of_named).outerjoin(
-            _meant, _meant.c.number == _named.c.number
+discard_drafts = statement(f"""
+    UPDATE alfred_refs_draft AS drafts SET state = 'discarded'
+    FROM alfred_refs_counter AS counters, {_NAMED}
+    WHERE {_DRAFT_OF_NAMED}
+        AND drafts.state = 'pending'
+        AND NOT EXISTS (
+            SELECT 1 FROM {_NAMED_AND_FOUND}
+            WHERE found.number IS NULL OR found.state = 'saved' OR NOT {OF_TABLE}
         )
-    )
-    .where(or_(_meant.c.number.is_(None), _meant.c.state == "saved", ~p.is_of_table))
-    .correlate(None)
-)
-_draft_of_named = and_(
-    _counter_of_named,
-    p.is_of_table,
-    drafts.c.conversation == p.conversation,
-    drafts.c.kind == counters.c.kind,
-    drafts.c.number == _named.c.number,
-)
-discard_drafts = (
-    update(drafts)
-    .where(_draft_of_named, drafts.c.state == "pending", p.mine, ~_may_not_be_discarded)
-    .values(state="discarded")
-)
+""")
 
 # Save. The key is there before the row is: whoever comes second inserts the same one.
-_chosen = (
-    func.unnest(p.entities, p.numbers, p.keys)
-    .table_valued("entity", "number", "key")
-    .render_derived(name="chosen")
-)
-reserve_keys = (
-    update(drafts)
-    .where(
-        counters.c.conversation == p.conversation,
-        counters.c.entity == _chosen.c.entity,
-        p.is_of_table,
-        drafts.c.conversation == p.conversation,
-        drafts.c.kind == counters.c.kind,
-        drafts.c.number == _chosen.c.number,
-        drafts.c.state == "pending",
-        drafts.c.key.is_(None),
-        p.mine,
-    )
-    .values(key=cast(_chosen.c.key, LargeBinary))
-)
-confirm_drafts = (
-    update(drafts)
-    .where(_draft_of_named, drafts.c.state != "saved", drafts.c.key.is_not(None), p.mine)
-    .values(state="saved")
-)
+reserve_keys = statement(f"""
+    UPDATE alfred_refs_draft AS drafts SET key = named.key
+    FROM alfred_refs_counter AS counters,
+        unnest(:p_entities, :p_numbers, :p_keys) AS named (entity, number, key)
+    WHERE {_DRAFT_OF_NAMED} AND drafts.state = 'pending' AND drafts.key IS NULL
+""")
+confirm_drafts = statement(f"""
+    UPDATE alfred_refs_draft AS drafts SET state = 'saved'
+    FROM alfred_refs_counter AS counters, {_NAMED}
+    WHERE {_DRAFT_OF_NAMED} AND drafts.state <> 'saved' AND drafts.key IS NOT NULL
+""")
 
 # What an earlier attempt left: its row was rolled back, under the key that this one has.
-bring_back = (
-    update(mappings)
-    .where(
-        _draft_of_named,
-        mappings.c.conversation == p.conversation,
-        mappings.c.kind == drafts.c.kind,
-        mappings.c.key == drafts.c.key,
-        mappings.c.gone == literal_column("'was never saved'"),
-        p.mine,
-    )
-    .values(gone=null())
-)
+bring_back = statement(f"""
+    UPDATE alfred_refs_mapping AS mappings SET gone = NULL
+    FROM alfred_refs_counter AS counters, {_NAMED}, alfred_refs_draft AS drafts
+    WHERE {_DRAFT_OF_NAMED}
+        AND mappings.conversation = :p_conversation
+        AND mappings.kind = drafts.kind
+        AND mappings.key = drafts.key
+        AND mappings.gone = 'was never saved'
+""")

@@ -1,92 +1,105 @@
-"""What the statements of the Postgres store share: parameters, whose conversation it is, kinds.
+"""What the SQL of the Postgres store shares: how a statement is made, its parameters, conditions.
 
-The prefix `p_` keeps parameters apart from columns, whose names SQLAlchemy reserves in inserts and
-updates.
+A statement is written as SQL, with `:p_entity` for a parameter. `statement` gives each parameter
+its type, so that every driver sends it with the same cast; `CAST(… AS …)` stands for `::`, which
+text takes for a parameter.
+
+```python
+turn = statement("SELECT turn FROM alfred_refs_conversation WHERE conversation = :p_conversation")
+connection.execute(turn, named(address))
+```
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from textwrap import dedent
 from typing import Any
 
 from sqlalchemy import (
     ARRAY,
-    ColumnElement,
+    Boolean,
+    DateTime,
     Integer,
+    Interval,
     LargeBinary,
     SmallInteger,
     Text,
+    TextClause,
     Uuid,
     bindparam,
-    cast,
-    exists,
-    false,
-    func,
-    select,
+    column,
+    text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.sql.selectable import TextualSelect
 
-from .tables import conversations, counters
 from .values import NOTED_EVERY, Address
 
-conversation = bindparam("p_conversation", type_=Uuid)
-id_ = bindparam("p_id", type_=Text)
-owner = bindparam("p_owner", type_=Text)
-entity = bindparam("p_entity", type_=Text)
-number = bindparam("p_number", type_=Integer)
-limit = bindparam("p_limit", type_=Integer)
-gone = bindparam("p_gone", type_=Text)
-entities = bindparam("p_entities", type_=ARRAY(Text))
-keys = bindparam("p_keys", type_=ARRAY(LargeBinary))
-labels = bindparam("p_labels", type_=ARRAY(Text))
-numbers = bindparam("p_numbers", type_=ARRAY(Integer))
-contents = bindparam("p_contents", type_=ARRAY(Text))
-versions = bindparam("p_versions", type_=ARRAY(Integer))
-tables = bindparam("p_tables", type_=Text)  # JSON: of each entity, as far as that is known
+_TYPES: Mapping[Any, str] = {
+    Uuid: "p_conversation p_new p_after",
+    Text: "p_id p_owner p_entity p_after_entity p_gone p_tables",
+    Integer: "p_number p_limit p_turn",
+    SmallInteger: "p_taken",
+    Boolean: "p_of_any",
+    Interval: "p_unused_for",
+    DateTime(timezone=True): "p_begun_at",
+    ARRAY(Uuid): "p_chosen",
+    ARRAY(Text): "p_entities p_labels p_contents p_states p_gones p_relations",
+    ARRAY(LargeBinary): "p_keys",
+    ARRAY(Integer): "p_numbers p_versions p_counts p_last_drafts p_turns p_edits",
+}
+_PARAMETERS = {name: type_ for type_, names in _TYPES.items() for name in names.split()}
 
-here = conversations.c.conversation == conversation
-is_mine = conversations.c.owner.is_not_distinct_from(owner)
-mine = exists().where(here, is_mine)
-is_unnoted = conversations.c.used_at < func.now() - NOTED_EVERY
+# psycopg2 returns memory and text for them
+_COLUMNS: Mapping[str, Any] = {"key": LargeBinary, "conversation": Uuid}
 
-kind = (
-    select(counters.c.kind)
-    .where(counters.c.conversation == conversation, counters.c.entity == entity)
-    .scalar_subquery()
+MINE = (
+    "EXISTS (SELECT 1 FROM alfred_refs_conversation"
+    " WHERE conversation = :p_conversation AND owner IS NOT DISTINCT FROM :p_owner)"
 )
-
-tables_of_refs = (
-    select(is_mine.label("mine"), counters.c.entity, counters.c.table_name)
-    .select_from(conversations)
-    .outerjoin(counters, counters.c.conversation == conversations.c.conversation)
-    .where(here)
-)
-
-
-def table_of(entity: ColumnElement[str]) -> ColumnElement[str]:
-    """Return the table for whose rows an entity's refs are used; null if that is not known."""
-    told: ColumnElement[str] = cast(tables, JSONB)[entity].astext
-    return told
-
 
 # whether the refs of a counter are of the table for which they are used, as far as is known
-is_of_table = (counters.c.table_name == table_of(counters.c.entity)).is_distinct_from(false())
-is_of_another = exists().where(counters.c.conversation == conversation, ~is_of_table)
-
-
-_highest_kind = (
-    select(func.coalesce(func.max(counters.c.kind), 0))
-    .where(counters.c.conversation == conversation)
-    .scalar_subquery()
+OF_TABLE = (
+    "(counters.table_name = (CAST(:p_tables AS jsonb) ->> counters.entity)) IS DISTINCT FROM false"
+)
+NONE_OF_ANOTHER_TABLE = (
+    "NOT EXISTS (SELECT 1 FROM alfred_refs_counter AS counters"
+    f" WHERE conversation = :p_conversation AND NOT {OF_TABLE})"
 )
 
+KIND = (
+    "(SELECT kind FROM alfred_refs_counter"
+    " WHERE conversation = :p_conversation AND entity = :p_entity)"
+)
 
-def next_kinds(among_new: ColumnElement[int]) -> ColumnElement[int]:
-    """Return the kinds of entities that are new to the conversation, whose row must be locked.
+# new kinds come after it; the conversation's row must be locked
+HIGHEST_KIND = (
+    "(SELECT coalesce(max(kind), 0) FROM alfred_refs_counter WHERE conversation = :p_conversation)"
+)
+
+UNNOTED = f"used_at < now() - INTERVAL '{NOTED_EVERY.total_seconds():.0f} seconds'"
+
+
+def statement(sql: str, columns: str = "") -> TextClause | TextualSelect:
+    """Make a statement of SQL.
 
     Args:
-        among_new: the number of each among those that are new together, from 1.
+        sql: with a parameter for each value.
+        columns: the names of the result's, in order. SQLAlchemy then prepares for the result
+            once, instead of at each execution, and psycopg2's own types become ours.
     """
-    return (_highest_kind + among_new).cast(SmallInteger)
+    made = text(dedent(sql))
+    names = made.compile().params
+    made = made.bindparams(*(bindparam(name, type_=_PARAMETERS[name]) for name in names))
+    found = [column(name, _COLUMNS.get(name)) for name in columns.split()]
+    return made.columns(*found) if found else made
+
+
+tables_of_refs = statement("""
+    SELECT owner IS NOT DISTINCT FROM :p_owner AS mine, entity, table_name
+    FROM alfred_refs_conversation LEFT JOIN alfred_refs_counter USING (conversation)
+    WHERE conversation = :p_conversation
+""")
 
 
 def named(address: Address) -> dict[str, Any]:

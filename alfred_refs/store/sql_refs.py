@@ -2,312 +2,260 @@
 
 Statements take their values as parameters: `p_conversation` and `p_owner` always; `p_id` where a
 conversation may be begun; `p_entities` with `p_keys` or `p_numbers` as parallel arrays, so that a
-statement has one shape for one row and for a thousand. What is about a conversation as a whole is
-in `lifetime_statements`.
+statement has one shape for one row and for a thousand; `p_tables` as a JSON object, the table of
+each entity as far as that is known. What is about drafts is in `sql_drafts`, what is about a
+conversation as a whole in `sql_conversations`.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    Integer,
-    LargeBinary,
-    and_,
-    case,
-    column,
-    exists,
-    false,
-    func,
-    literal_column,
-    null,
-    or_,
-    select,
-    true,
-    union_all,
-    update,
+from .sql_parameters import (
+    HIGHEST_KIND,
+    KIND,
+    MINE,
+    NONE_OF_ANOTHER_TABLE,
+    OF_TABLE,
+    UNNOTED,
+    statement,
 )
-from sqlalchemy.dialects.postgresql import insert
 
-from . import sql_parameters as p
-from .tables import conversations, counters, drafts, mappings
-
-# (a shorter array is filled up with nulls: where there are no labels, an empty one does)
-_wanted = (
-    func.unnest(p.entities, p.keys, p.labels)
-    .table_valued("entity", "key", "label", with_ordinality="position")
-    .render_derived(name="wanted")
-)
-_counter_of_wanted = and_(
-    counters.c.conversation == p.conversation, counters.c.entity == _wanted.c.entity
-)
-_mapping_of_wanted = and_(
-    mappings.c.conversation == p.conversation,
-    mappings.c.kind == counters.c.kind,
-    mappings.c.key == _wanted.c.key,
+# a shorter array is filled up with nulls: where there are no labels, an empty one does
+_WANTED = (
+    "unnest(:p_entities, :p_keys, :p_labels)"
+    " WITH ORDINALITY AS wanted (entity, key, label, position)"
 )
 
 # What is known of each wanted key: one probe of an index for each, because of the limit. As a
 # join, it would be planned for a conversation of average size, and read a large one whole.
-_met = (
-    select(mappings.c.number, mappings.c.gone, mappings.c.label)
-    .where(_mapping_of_wanted)
-    .limit(literal_column("1"))
-    .correlate(_wanted, counters)
-    .lateral("met")
-)
-_wanted_and_met = _wanted.outerjoin(counters, _counter_of_wanted).outerjoin(
-    _met, literal_column("true")
-)
-
+_WANTED_AND_KNOWN = f"""{_WANTED}
+    LEFT JOIN alfred_refs_counter AS counters
+        ON counters.conversation = :p_conversation AND counters.entity = wanted.entity
+    LEFT JOIN LATERAL (
+        SELECT number, gone, label FROM alfred_refs_mapping
+        WHERE conversation = :p_conversation AND kind = counters.kind AND key = wanted.key
+        LIMIT 1
+    ) AS known ON true
+"""
 
 # Lets processes that start together make the tables one after the other. The number stands for
 # them among the advisory locks of the database.
-lock_tables = select(func.pg_advisory_xact_lock(int.from_bytes(b"alf_refs")))
+lock_tables = statement(f"SELECT pg_advisory_xact_lock({int.from_bytes(b'alf_refs')})")
 
 # Locks the conversation's row, and makes it if need be, but only where some key is new: a result
 # whose keys are all known writes nothing, unless it is to be noted that the conversation is used.
-_is_new = exists().select_from(_wanted_and_met).where(_met.c.number.is_(None))
-_begun = insert(conversations).from_select(
-    ["conversation", "id", "owner"],
-    select(p.conversation, p.id_, p.owner).where(
-        or_(_is_new, exists().where(p.here, p.is_unnoted))
-    ),
-)
-lock = _begun.on_conflict_do_update(
-    index_elements=[conversations.c.conversation],
-    # the default of a new row: now, which Citus refuses to be called here
-    set_={"used_at": _begun.excluded.used_at},
-    where=p.is_mine,
-)
+# `excluded.used_at` is the default of a new row: now, which Citus refuses to be called here.
+lock = statement(f"""
+    INSERT INTO alfred_refs_conversation AS conversations (conversation, id, owner)
+    SELECT :p_conversation, :p_id, :p_owner
+    WHERE EXISTS (SELECT 1 FROM {_WANTED_AND_KNOWN} WHERE known.number IS NULL)
+        OR EXISTS (
+            SELECT 1 FROM alfred_refs_conversation
+            WHERE conversation = :p_conversation AND {UNNOTED}
+        )
+    ON CONFLICT (conversation) DO UPDATE SET used_at = excluded.used_at
+    WHERE conversations.owner IS NOT DISTINCT FROM :p_owner
+""")
 
 # Locks it in any case, for keys that `lock` found known, and that are not: meanwhile the
 # conversation was forgotten.
-_begun_always = insert(conversations).values(conversation=p.conversation, id=p.id_, owner=p.owner)
-lock_always = _begun_always.on_conflict_do_update(
-    index_elements=[conversations.c.conversation],
-    set_={"used_at": _begun_always.excluded.used_at},
-    where=p.is_mine,
-)
+lock_always = statement("""
+    INSERT INTO alfred_refs_conversation AS conversations (conversation, id, owner)
+    VALUES (:p_conversation, :p_id, :p_owner)
+    ON CONFLICT (conversation) DO UPDATE SET used_at = excluded.used_at
+    WHERE conversations.owner IS NOT DISTINCT FROM :p_owner
+""")
 
 # Numbers the new keys, and gives new entities a kind, if the conversation's row is locked, or can
 # be without waiting. Must be a statement of its own after `lock`: under READ COMMITTED a statement
 # keeps the snapshot from before it waited, so only the next one sees what was minted meanwhile.
-_lock = (
-    select(conversations.c.conversation)
-    .where(p.here, p.is_mine)
-    .with_for_update(skip_locked=True)
-    .cte("locked")
-)
-_seen = (
-    select(_wanted.c.position, _wanted.c.entity, _wanted.c.key, _met.c.number, _met.c.gone)
-    .add_columns(_met.c.label, _wanted.c.label.label("given"))
-    .add_columns(counters.c.kind, counters.c.last)
-    .select_from(_wanted_and_met)
-    .where(p.mine, ~p.is_of_another)
-    .cte("seen")
-)
-_number_in_batch = func.row_number().over(partition_by=_seen.c.entity, order_by=_seen.c.position)
-_fresh = (
-    select(
-        _seen.c.position,
-        _seen.c.entity,
-        _seen.c.kind,
-        _seen.c.key,
-        _seen.c.given,
-        (func.coalesce(_seen.c.last, 0) + _number_in_batch).cast(Integer).label("number"),
+# A CASE is evaluated row by row: the lock is not taken where no key is new.
+refer = statement(f"""
+    WITH seen AS (
+        SELECT
+            wanted.position, wanted.entity, wanted.key, wanted.label AS new_label,
+            known.number, known.gone, known.label, counters.kind, counters.last
+        FROM {_WANTED_AND_KNOWN}
+        WHERE {MINE} AND {NONE_OF_ANOTHER_TABLE}
+    ), locked AS (
+        SELECT 1 FROM alfred_refs_conversation
+        WHERE conversation = :p_conversation AND owner IS NOT DISTINCT FROM :p_owner
+        FOR UPDATE SKIP LOCKED
+    ), fresh AS (
+        SELECT
+            position, entity, kind, key, new_label AS label,
+            CAST(
+                coalesce(last, 0) + row_number() OVER (PARTITION BY entity ORDER BY position)
+                AS integer
+            ) AS number
+        FROM seen
+        WHERE CASE WHEN number IS NULL THEN EXISTS (SELECT 1 FROM locked) ELSE false END
+    ), counted AS (
+        INSERT INTO alfred_refs_counter AS counters (conversation, entity, kind, last, table_name)
+        SELECT
+            :p_conversation,
+            entity,
+            coalesce(kind, CAST(
+                {HIGHEST_KIND}
+                + row_number() OVER (PARTITION BY kind IS NULL ORDER BY min(position))
+                AS smallint
+            )),
+            max(number),
+            CAST(:p_tables AS jsonb) ->> entity
+        FROM fresh
+        GROUP BY entity, kind
+        ON CONFLICT (conversation, entity) DO UPDATE SET
+            last = excluded.last,
+            left_at = NULL,
+            table_name = coalesce(counters.table_name, excluded.table_name)
+        RETURNING entity, kind
+    ), minted AS (
+        INSERT INTO alfred_refs_mapping (conversation, number, kind, key, label)
+        SELECT :p_conversation, fresh.number, counted.kind, fresh.key, fresh.label
+        FROM fresh JOIN counted USING (entity)
     )
-    # a case is evaluated row by row: the lock is not taken where no key is new
-    .where(case((_seen.c.number.is_(None), exists(select(_lock.c.conversation))), else_=false()))
-    .cte("fresh")
-)
-_kind_among_new = func.row_number().over(
-    partition_by=_fresh.c.kind.is_(None), order_by=func.min(_fresh.c.position)
-)
-_count = insert(counters).from_select(
-    ["conversation", "entity", "kind", "last", "table_name"],
-    select(
-        p.conversation,
-        _fresh.c.entity,
-        func.coalesce(_fresh.c.kind, p.next_kinds(_kind_among_new)),
-        func.max(_fresh.c.number),
-        p.table_of(_fresh.c.entity),
-    ).group_by(_fresh.c.entity, _fresh.c.kind),
-)
-_counted = (
-    _count.on_conflict_do_update(
-        index_elements=[counters.c.conversation, counters.c.entity],
-        set_={
-            "last": _count.excluded.last,
-            "left_at": null(),
-            "table_name": func.coalesce(counters.c.table_name, _count.excluded.table_name),
-        },
-    )
-    .returning(counters.c.entity, counters.c.kind)
-    .cte("counted")
-)
-_minted = (
-    insert(mappings)
-    .from_select(
-        ["conversation", "number", "kind", "key", "label"],
-        select(p.conversation, _fresh.c.number, _counted.c.kind, _fresh.c.key, _fresh.c.given)
-        .select_from(_fresh)
-        .join(_counted, _counted.c.entity == _fresh.c.entity),
-    )
-    .cte("minted")
-)
+    SELECT position, number, gone, label, false FROM seen WHERE number IS NOT NULL
+    UNION ALL
+    SELECT position, number, NULL, label, true FROM fresh
+""")
 
-refer = union_all(
-    select(_seen.c.position, _seen.c.number, _seen.c.gone, _seen.c.label, false()).where(
-        _seen.c.number.is_not(None)
-    ),
-    select(_fresh.c.position, _fresh.c.number, null(), _fresh.c.given, true()),
-).add_cte(_minted)
-
-_named = (
-    func.unnest(p.entities, p.numbers)
-    .table_valued("entity", "number")
-    .render_derived(name="named")
-)
 # The mapping of that number or the next higher one, for each: the order leaves no choice of index,
 # which would be a guess where the server has no statistics yet.
-_meant = (
-    select(mappings.c.number, mappings.c.key, mappings.c.gone, mappings.c.label)
-    .where(
-        mappings.c.conversation == p.conversation,
-        mappings.c.kind == counters.c.kind,
-        mappings.c.number >= _named.c.number,
-    )
-    .order_by(mappings.c.number)
-    .limit(literal_column("1"))
-    .correlate(_named, counters)
-    .lateral("meant")
-)
-
-resolve = (
-    select(p.is_mine.label("mine"), p.is_unnoted.label("unnoted"))
-    .add_columns(_named.c.entity, _named.c.number, counters.c.table_name)
-    .add_columns(_meant.c.key, _meant.c.gone, _meant.c.label)
-    .select_from(conversations)
-    .join(_named, literal_column("true"))
-    .outerjoin(
-        counters,
-        and_(counters.c.conversation == p.conversation, counters.c.entity == _named.c.entity),
-    )
-    .outerjoin(_meant, _meant.c.number == _named.c.number)
-    .where(p.here)
+resolve = statement(
+    f"""
+    SELECT
+        conversations.owner IS NOT DISTINCT FROM :p_owner AS mine,
+        {UNNOTED} AS unnoted,
+        named.entity, named.number, counters.table_name, found.key, found.gone, found.label
+    FROM alfred_refs_conversation AS conversations
+    CROSS JOIN unnest(:p_entities, :p_numbers) AS named (entity, number)
+    LEFT JOIN alfred_refs_counter AS counters
+        ON counters.conversation = :p_conversation AND counters.entity = named.entity
+    LEFT JOIN LATERAL (
+        SELECT number, key, gone, label FROM alfred_refs_mapping
+        WHERE conversation = :p_conversation AND kind = counters.kind AND number >= named.number
+        ORDER BY number
+        LIMIT 1
+    ) AS found ON found.number = named.number
+    WHERE conversations.conversation = :p_conversation
+    """,
+    "mine unnoted entity number table_name key gone label",
 )
 
 # What a key names, of each entity that the conversation has: one probe of an index for each.
-_sought = (
-    func.unnest(p.keys).table_valued(column("key", LargeBinary)).render_derived(name="sought")
-)
-_number_sought = (
-    select(mappings.c.number)
-    .where(
-        mappings.c.conversation == p.conversation,
-        mappings.c.kind == counters.c.kind,
-        mappings.c.key == _sought.c.key,
-    )
-    .limit(literal_column("1"))
-    .correlate(_sought, counters)
-    .lateral("number_sought")
-)
-_found = (
-    select(_sought.c.key, counters.c.entity, _number_sought.c.number)
-    .select_from(_sought)
-    .join(counters, counters.c.conversation == p.conversation)
-    .join(_number_sought, literal_column("true"))
-    .subquery("found")
-)
-refs_of = (
-    select(p.is_mine.label("mine"), _found.c.key, _found.c.entity, _found.c.number)
-    .select_from(conversations)
-    .outerjoin(_found, literal_column("true"))
-    .where(p.here)
+refs_of = statement(
+    """
+    SELECT owner IS NOT DISTINCT FROM :p_owner AS mine, found.key, found.entity, found.number
+    FROM alfred_refs_conversation
+    LEFT JOIN (
+        SELECT sought.key, counters.entity, mappings.number
+        FROM unnest(:p_keys) AS sought (key)
+        JOIN alfred_refs_counter AS counters ON counters.conversation = :p_conversation
+        CROSS JOIN LATERAL (
+            SELECT number FROM alfred_refs_mapping
+            WHERE conversation = :p_conversation AND kind = counters.kind AND key = sought.key
+            LIMIT 1
+        ) AS mappings
+    ) AS found ON true
+    WHERE conversation = :p_conversation
+    """,
+    "mine key entity number",
 )
 
-_there = and_(
-    mappings.c.conversation == p.conversation,
-    mappings.c.kind == p.kind,
-    mappings.c.gone.is_(None),
-    p.mine,
-)
-_number_column = mappings.c.number
-_listed = select(_number_column, mappings.c.label)
-_below = _listed.where(_there, _number_column < p.number)
-_above = _listed.where(_there, _number_column >= p.number)
-_around = union_all(
-    _below.order_by(_number_column.desc()).limit(p.limit).subquery().select(),
-    _above.order_by(_number_column).limit(p.limit).subquery().select(),
-).subquery()
+_THERE = f"conversation = :p_conversation AND kind = {KIND} AND gone IS NULL AND {MINE}"
+known = statement(f"""
+    SELECT number, label FROM (
+        (
+            SELECT number, label FROM alfred_refs_mapping
+            WHERE {_THERE} AND number < :p_number
+            ORDER BY number DESC
+            LIMIT :p_limit
+        ) UNION ALL (
+            SELECT number, label FROM alfred_refs_mapping
+            WHERE {_THERE} AND number >= :p_number
+            ORDER BY number
+            LIMIT :p_limit
+        )
+    ) AS around
+    ORDER BY abs(number - :p_number), number
+    LIMIT :p_limit
+""")
 
-known = (
-    select(_around.c.number, _around.c.label)
-    .order_by(func.abs(_around.c.number - p.number), _around.c.number)
-    .limit(p.limit)
-)
+labelled = statement(f"""
+    SELECT number, label FROM (
+        SELECT number, label, gone FROM alfred_refs_mapping
+        WHERE conversation = :p_conversation AND kind = {KIND} AND {MINE}
+        ORDER BY number DESC
+        LIMIT :p_limit
+    ) AS latest
+    WHERE label IS NOT NULL AND gone IS NULL
+    ORDER BY number DESC
+""")
 
-_last = (
-    select(_number_column, mappings.c.label, mappings.c.gone)
-    .where(mappings.c.conversation == p.conversation, mappings.c.kind == p.kind, p.mine)
-    .order_by(_number_column.desc())
-    .limit(p.limit)
-    .subquery()
-)
-labelled = (
-    select(_last.c.number, _last.c.label)
-    .where(_last.c.label.is_not(None), _last.c.gone.is_(None))
-    .order_by(_last.c.number.desc())
-)
-
-entities = (
-    select(p.is_mine.label("mine"), counters.c.entity, counters.c.last)
-    .select_from(conversations)
-    .outerjoin(
-        counters,
-        and_(
-            counters.c.conversation == conversations.c.conversation,
-            counters.c.last > counters.c.forgotten,
-        ),
-    )
-    .where(p.here)
-)
+entities = statement("""
+    SELECT owner IS NOT DISTINCT FROM :p_owner AS mine, counters.entity, counters.last
+    FROM alfred_refs_conversation AS conversations
+    LEFT JOIN alfred_refs_counter AS counters
+        ON counters.conversation = conversations.conversation AND last > forgotten
+    WHERE conversations.conversation = :p_conversation
+""")
 
 # Locks the conversation's row where it is there. Whoever writes several rows of a conversation
 # does so under this lock: two that locked the rows themselves, each in an order of its own, would
 # wait for each other.
-lock_begun = select(conversations.c.conversation).where(p.here, p.is_mine).with_for_update()
+lock_begun = statement("""
+    SELECT 1 FROM alfred_refs_conversation
+    WHERE conversation = :p_conversation AND owner IS NOT DISTINCT FROM :p_owner
+    FOR UPDATE
+""")
+
+_MAPPING_OF_WANTED = f"""counters.conversation = :p_conversation
+    AND counters.entity = wanted.entity
+    AND {OF_TABLE}
+    AND mappings.conversation = :p_conversation
+    AND mappings.kind = counters.kind
+    AND mappings.key = wanted.key
+    AND {MINE}
+"""
 
 # Whoever was rolled back may say so after somebody else has saved the same draft.
-_is_saved = exists().where(
-    drafts.c.conversation == p.conversation,
-    drafts.c.kind == mappings.c.kind,
-    drafts.c.key == mappings.c.key,
-    drafts.c.state == "saved",
-)
-_may_be_marked = or_(p.gone.is_distinct_from("was never saved"), ~_is_saved)
-mark = (
-    update(mappings)
-    .where(
-        _counter_of_wanted, _mapping_of_wanted, mappings.c.gone.is_distinct_from(p.gone), p.mine
-    )
-    .where(_may_be_marked, p.is_of_table)
-    .values(gone=p.gone)
-)
+mark = statement(f"""
+    UPDATE alfred_refs_mapping AS mappings SET gone = :p_gone
+    FROM alfred_refs_counter AS counters, {_WANTED}
+    WHERE {_MAPPING_OF_WANTED}
+        AND mappings.gone IS DISTINCT FROM :p_gone
+        AND (
+            :p_gone IS DISTINCT FROM 'was never saved'
+            OR NOT EXISTS (
+                SELECT 1 FROM alfred_refs_draft AS drafts
+                WHERE drafts.conversation = :p_conversation
+                    AND drafts.kind = mappings.kind
+                    AND drafts.key = mappings.key
+                    AND drafts.state = 'saved'
+            )
+        )
+""")
 
-label = (
-    update(mappings)
-    .where(_counter_of_wanted, _mapping_of_wanted, p.mine, p.is_of_table)
-    .where(mappings.c.label.is_distinct_from(_wanted.c.label))
-    .values(label=_wanted.c.label)
-)
+label = statement(f"""
+    UPDATE alfred_refs_mapping AS mappings SET label = wanted.label
+    FROM alfred_refs_counter AS counters, {_WANTED}
+    WHERE {_MAPPING_OF_WANTED} AND mappings.label IS DISTINCT FROM wanted.label
+""")
 
-_first_turn = insert(conversations).values(
-    conversation=p.conversation, id=p.id_, owner=p.owner, turn=1
-)
-begin_turn = _first_turn.on_conflict_do_update(
-    index_elements=[conversations.c.conversation],
-    set_={"turn": conversations.c.turn + 1, "used_at": _first_turn.excluded.used_at},
-    where=p.is_mine,
-).returning(conversations.c.turn)
+begin_turn = statement("""
+    INSERT INTO alfred_refs_conversation AS conversations (conversation, id, owner, turn)
+    VALUES (:p_conversation, :p_id, :p_owner, 1)
+    ON CONFLICT (conversation) DO UPDATE SET
+        turn = conversations.turn + 1,
+        used_at = excluded.used_at
+    WHERE conversations.owner IS NOT DISTINCT FROM :p_owner
+    RETURNING turn
+""")
 
-turn = select(p.is_mine.label("mine"), conversations.c.turn).where(p.here)
+turn = statement(
+    """
+    SELECT owner IS NOT DISTINCT FROM :p_owner AS mine, turn
+    FROM alfred_refs_conversation
+    WHERE conversation = :p_conversation
+    """,
+    "mine turn",
+)

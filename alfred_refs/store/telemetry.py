@@ -146,11 +146,7 @@ class RegistryEvents(event.Events[Observed]):
 
 
 class Telemetry:
-    """Counts for one registry, and tells those who listen to it.
-
-    Args:
-        dispatch: the registry's listeners.
-    """
+    """Counts for one registry, and tells those who listen to it."""
 
     def __init__(self, dispatch: Any) -> None:
         self._dispatch = dispatch
@@ -215,9 +211,15 @@ class Telemetry:
         self.count("seconds", seconds)
         self.count("minted", minted)
         if self._dispatch.round_trip or _log.isEnabledFor(logging.DEBUG):
-            said = None if error is None else type(error).__name__
+            failed = None if error is None else type(error).__name__
             refs = dict(Counter(entities()))
-            self._arrive(RoundTrip(operation, conversation, refs, minted, seconds, said))
+            _log.debug(
+                "%s in %r: %d refs, %d new, %.1f ms, %s",
+                *(operation, conversation, sum(refs.values()), minted),
+                *(seconds * 1_000, failed or "done"),
+            )
+            trip = RoundTrip(operation, conversation, refs, minted, seconds, failed)
+            self._tell("round_trip", trip)
         if isinstance(error, UnknownConversationError):
             _log.warning(
                 "conversation %r was asked for by an owner who has none such", conversation
@@ -225,18 +227,6 @@ class Telemetry:
             self._refuse(Refusal("unknown_conversation", conversation))
         elif error is not None:
             self.count("failures")
-
-    def _arrive(self, trip: RoundTrip) -> None:
-        _log.debug(
-            "%s in %r: %d refs, %d new, %.1f ms, %s",
-            trip.operation,
-            trip.conversation,
-            sum(trip.refs.values()),
-            trip.minted,
-            trip.seconds * 1_000,
-            trip.error or "done",
-        )
-        self._tell("round_trip", trip)
 
     def _tell(self, name: str, happened: RoundTrip | Refusal) -> None:
         # a copy: another thread may begin to listen
@@ -246,15 +236,11 @@ class Telemetry:
                 listener(happened)
             except Exception as error:  # noqa: BLE001  # whatever it is, the work goes on
                 self.count("listener_failures")
-                place = "".join(traceback.format_tb(error.__traceback__)).rstrip()
                 # its text, and that of what the program was handling, may have keys
-                _log.error(
-                    "a listener to %r raised %s; the work goes on\n%s", name, _name(error), place
-                )
-
-
-def _name(error: Exception) -> str:
-    return f"{type(error).__module__}.{type(error).__qualname__}"
+                raised = f"{type(error).__module__}.{type(error).__qualname__}"
+                place = "".join(traceback.format_tb(error.__traceback__)).rstrip()
+                message = "a listener to %r raised %s; the work goes on\n%s"
+                _log.error(message, name, raised, place)
 
 
 _NAMES = tuple(field.name for field in fields(Counts))

@@ -251,13 +251,13 @@ def owner_text(owner: str | int | uuid.UUID | None) -> str | None:
     return text
 
 
-def _check(what: str, given: Any) -> None:
-    if not isinstance(given, str):
+def _check(what: str, text: Any) -> None:
+    if not isinstance(text, str):
         raise ConversationIdError(
-            f"a conversation's {what} is a {type(given).__name__}",
+            f"a conversation's {what} is a {type(text).__name__}",
             "give text, such as str(id)",
         )
-    if not 0 < len(given) <= _LONGEST or not given.isprintable():
+    if not 0 < len(text) <= _LONGEST or not text.isprintable():
         raise ConversationIdError(
             f"a conversation's {what} is empty, too long or has control characters",
             f"use 1 to {_LONGEST} printable characters",

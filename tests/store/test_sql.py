@@ -7,7 +7,8 @@ from typing import Any, cast, get_args
 
 import psycopg
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Dialect, Engine, make_url
+from sqlalchemy.sql.selectable import TextualSelect
 
 from alfred_refs.store import migrate as schema
 from tests.explained import (
@@ -24,6 +25,9 @@ from tests.explained import (
 from tests.fix_postgres import database_like
 
 PLANS = get_args(Plan)
+
+# writes parameters as psycopg takes them
+BY_NAME: Dialect = make_url("postgresql+psycopg://").get_dialect()()
 
 OF_ONE = sorted(statements().keys() - OF_ALL_CONVERSATIONS)
 
@@ -84,3 +88,19 @@ def test_an_upsert_calls_no_function_where_a_row_exists(name: str) -> None:
     sql = str(cast(Any, statements()[name]).compile(dialect=NUMBERED))
 
     assert "now()" not in sql.partition("DO UPDATE SET")[2]
+
+
+NAMED = {name: each for name, each in statements().items() if isinstance(each, TextualSelect)}
+
+
+@pytest.mark.parametrize("name", sorted(NAMED))
+def test_columns_have_the_names_that_the_server_gives_them(
+    registry: psycopg.Connection[Any], name: str
+) -> None:
+    """They are listed beside the statement, and taken by their position."""
+    compiled = NAMED[name].compile(dialect=BY_NAME)
+    with registry.transaction(force_rollback=True):
+        given = registry.execute(str(compiled).encode(), compiled.construct_params(VALUES))
+
+    names = [column.name for column in given.description or ()]
+    assert names == [column.name for column in NAMED[name].column_args]
