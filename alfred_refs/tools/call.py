@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, inspect, select
+from sqlalchemy import ColumnElement, inspect
 from sqlalchemy.sql.base import ExecutableOption
 
 from alfred_refs import sqla
@@ -117,6 +117,8 @@ class Call:
             BadRefError: one cannot be used.
         """
         distinct = list(dict.fromkeys(wanted))
+        if not distinct:
+            return {}
         keys = self.conversation.resolve_wanted(distinct)
         return dict(zip(distinct, keys, strict=True))
 
@@ -177,11 +179,10 @@ class Call:
         keys = [mapper.primary_key_from_instance(instance) for instance in instances]
         columns = [getattr(model, name) for name in shape.table.identity]
         statement = (
-            select(model)
+            shape.statement()
             .where(sqla.among(columns, keys))
-            .options(*shape.loaders(model))
             # the keys are keys, though some may be text
-            .execution_options(raw_keys=True, populate_existing=True)
+            .execution_options(raw_keys=True)
         )
         found = {sqla.state_of(each).key: each for each in self.session.scalars(statement)}
         states = [sqla.state_of(instance) for instance in instances]

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sqlalchemy import inspect
+from sqlalchemy import Select, String, Text, inspect, select
 from sqlalchemy.orm import lazyload, load_only
 from sqlalchemy.orm.strategy_options import _AbstractLoad
+from sqlalchemy.types import TypeEngine
 
 from alfred_refs.mapping.keys import spells_uuid
 from alfred_refs.tools.errors import InvalidArgumentsError, UnknownColumnError
@@ -38,6 +39,18 @@ class Shape:
     table: ToolTable
     columns: Sequence[ToolColumn]
     children: Mapping[str, Shape] = field(default_factory=dict)
+
+    def statement(self) -> Select[tuple[Any]]:
+        """Return the statement that reads all rows, as the database has them now."""
+        names = tuple(column.name for column in self.columns)
+        return self.table.statement(names, self._statement)
+
+    def _statement(self) -> Select[tuple[Any]]:
+        model = self.table.model
+        # the session may have read them before
+        return (
+            select(model).options(*self.loaders(model)).execution_options(populate_existing=True)
+        )
 
     def loaders(self, entity: Any) -> list[_AbstractLoad]:
         """Return the loader options that load the columns, and nothing else.
@@ -220,13 +233,13 @@ class Rendering:
 
     def row(self, instance: Any, shape: Shape, path: str = "") -> Row:
         """Return one row."""
-        row: Row = {}
-        if shape.table.own is None:
-            row[ROW_REF] = self.ref_of(instance, shape.table)
-        name = row.get(ROW_REF) or getattr(instance, shape.table.own or "", "")
-        path = path or str(name)
+        own = shape.table.own
+        ref = self.ref_of(instance, shape.table) if own is None else getattr(instance, own)
+        row: Row = {ROW_REF: ref} if own is None else {}
+        path = path or str(ref)
         for column in shape.columns:
-            row[column.name] = self._shown(column, getattr(instance, column.name), path)
+            value = getattr(instance, column.name)
+            row[column.name] = None if value is None else self._shown(column, value, path)
         self.shown.append((row, instance, shape))
         for name, child in shape.children.items():
             related, is_list = self.related_of(instance, child), shape.table.is_list(name)
@@ -235,7 +248,7 @@ class Rendering:
         return row
 
     def _shown(self, column: ToolColumn, value: Any, path: str) -> Any:
-        if isinstance(value, list | dict):
+        if isinstance(value, (list, dict)):  # a tuple: `list | dict` is made anew for each value
             value = self.shallow(value, f"{path}.{column.name}")
         shown = column.show(value)
         if is_plain(shown) and (shown.__class__ is not str or len(shown) <= self.limits.text):
@@ -294,6 +307,11 @@ def without_depth(value: Any, path: str, cut: list[str]) -> Any:
     return rest
 
 
+def castable(type_: TypeEngine[Any]) -> TypeEngine[Any]:
+    """Return a type as a cast can name it: without collation."""
+    return Text() if isinstance(type_, String) and type_.collation is not None else type_
+
+
 def related_rows(related: Any) -> list[Any]:
     """Return the rows that an attribute of a relationship has, of whatever kind."""
     if related is None:
@@ -321,5 +339,8 @@ def size_of(value: Any) -> int:
     if isinstance(value, list):
         return 2 + sum(map(size_of, value))
     if isinstance(value, dict):
-        return 2 + sum(len(name) + 4 + size_of(each) for name, each in value.items())
+        size = 2
+        for name, each in value.items():  # the common way is written out: there are many
+            size += len(name) + (len(each) + 6 if each.__class__ is str else size_of(each) + 4)
+        return size
     return 6

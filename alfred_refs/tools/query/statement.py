@@ -227,10 +227,3 @@ def ranks_of(attribute: Any, values: Sequence[Any]) -> Select[Any]:
     )
     value = given.c.value if collation is None else given.c.value.collate(collation)
     return select(func.dense_rank().over(order_by=value)).order_by(given.c.position)
-
-
-def statement_of(
-    table: ToolTable, conditions: Sequence[Condition], order: Order | GivenOrder, limit: int
-) -> Select[tuple[Any]]:
-    """Return the statement that reads rows, and one more than the limit."""
-    return select(table.model).where(*conditions).order_by(*order.by()).limit(limit + 1)

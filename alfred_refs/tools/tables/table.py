@@ -5,11 +5,11 @@ Read from a mapped class by `tables`; the same for all calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from sqlalchemy import Column, Table, inspect
+from sqlalchemy import Column, Select, Table, inspect
 from sqlalchemy.orm import MANYTOONE, ONETOMANY, Mapper, RelationshipProperty
 
 from alfred_refs import sqla
@@ -29,6 +29,8 @@ ROW_REF = "_ref"
 
 # strategies of relationships that are never loaded as a whole
 _UNLOADED = ("dynamic", "write_only", "noload")
+
+_MOST_STATEMENTS = 100  # of one table that are kept
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +63,7 @@ class ToolColumn:
 
     def show(self, value: Any) -> Any:
         """Return a value of the column as JSON, in which integers that are keys are told apart."""
-        shown = self.values.show(value)
+        shown = None if value is None else self.values.show_one(value)
         return mapped(shown, self.places, key_number) if self.places else shown
 
     @property
@@ -97,6 +99,7 @@ class ToolTable:
         fixed: the attributes that are shown and not written, relationships among them.
         targets: by the name of a relationship, the table of the related rows.
         kinds: the table itself and those of its subclasses, by their classes.
+        statements: that calls have in common, made once.
     """
 
     name: str
@@ -109,6 +112,7 @@ class ToolTable:
     fixed: set[str] = field(default_factory=set)
     targets: dict[str, ToolTable] = field(default_factory=dict)
     kinds: dict[type[Any], ToolTable] = field(default_factory=dict)
+    statements: dict[Hashable, Select[Any]] = field(default_factory=dict)
 
     @property
     def read_only(self) -> bool:
@@ -188,6 +192,20 @@ class ToolTable:
             for held, part in zip(self.keys.identity, parts, strict=True)
         ]
         return [sqla.key_parameter(v, c.type) for v, c in zip(values, columns, strict=True)]
+
+    def statement(self, name: Hashable, make: Callable[[], Select[Any]]) -> Select[Any]:
+        """Return a statement that calls have in common: SQLAlchemy takes long to make one.
+
+        Args:
+            name: tells it from the others of the table.
+            make: makes it.
+        """
+        found = self.statements.get(name)
+        if found is None:
+            found = make()
+            if len(self.statements) < _MOST_STATEMENTS:  # a model may name columns as it likes
+                self.statements[name] = found
+        return found
 
     def relationship(self, name: str) -> RelationshipProperty[Any]:
         """Return a relationship that leads to a table which a model may use."""
