@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, inspect, select
+from sqlalchemy import ColumnElement, inspect
 from sqlalchemy.sql.base import ExecutableOption
 
 from alfred_refs import sqla
@@ -18,7 +18,7 @@ from alfred_refs.errors import SetupError
 from alfred_refs.mapping.keys import Key, spells_uuid
 from alfred_refs.mapping.refs import draft_named
 from alfred_refs.session.session import RefSession
-from alfred_refs.tools.answers.label_lookup import Foreign, Mode, bounded, foreign_of, labelled
+from alfred_refs.tools.answers.label_lookup import Foreign, Mode, bounded, foreign_of, put_labels
 from alfred_refs.tools.answers.relatives import Relatives
 from alfred_refs.tools.answers.results import (
     Limits,
@@ -34,7 +34,6 @@ from alfred_refs.tools.tables.hooks import Hooks, Row
 from alfred_refs.tools.tables.table import ToolColumn, ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
 from alfred_refs.tools.wire.cuts import shallow
-from alfred_refs.tools.wire.texts import told
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +110,10 @@ class Call:
     conversation: SessionConversation
 
     def resolved(self, wanted: Iterable[tuple[str, str]]) -> Keys:
-        """Return the keys of refs that are needed for entities: at most one round trip.
-
-        Raises:
-            BadRefError: one cannot be used.
-        """
+        """Return the keys of refs that are needed for entities: at most one round trip."""
         distinct = list(dict.fromkeys(wanted))
+        if not distinct:
+            return {}
         keys = self.conversation.resolve_wanted(distinct)
         return dict(zip(distinct, keys, strict=True))
 
@@ -155,7 +152,10 @@ class Call:
         """
         column = table.keys.identity[0]
         if column is not None and column.key_type == "uuid":
-            given = [uuid.UUID(each) if _is_uuid(each) else each for each in given]
+            given = [
+                uuid.UUID(each) if isinstance(each, str) and spells_uuid(each) else each
+                for each in given
+            ]
         distinct = list(dict.fromkeys(given))
         if column is None or not column.holds(""):
             return distinct
@@ -177,11 +177,10 @@ class Call:
         keys = [mapper.primary_key_from_instance(instance) for instance in instances]
         columns = [getattr(model, name) for name in shape.table.identity]
         statement = (
-            select(model)
+            shape.statement()
             .where(sqla.among(columns, keys))
-            .options(*shape.loaders(model))
             # the keys are keys, though some may be text
-            .execution_options(raw_keys=True, populate_existing=True)
+            .execution_options(raw_keys=True)
         )
         found = {sqla.state_of(each).key: each for each in self.session.scalars(statement)}
         states = [sqla.state_of(instance) for instance in instances]
@@ -193,11 +192,6 @@ class Call:
         """Return what makes rows of instances: at most one round trip for all their refs.
 
         What is shown inside of them is loaded: one statement for each relationship of a level.
-
-        Args:
-            instances: that were just read.
-            shape: what is shown of them.
-            options: with which they were read.
         """
         limits = self.setting.limits
         relatives = Relatives(self.session, limits, options)
@@ -237,7 +231,7 @@ class Call:
         mode, tables = self.setting.labels, self.setting.tables
         shown = [] if rendering is None else rendering.shown
         few = bounded([*foreign_of(shown, tables), *foreign], self.setting.limits.related)
-        legend = labelled(self.session, list(few), mode)
+        legend = put_labels(self.session, list(few), mode)
         if mode == "legend":
             answer["labels"] = legend
         if notes:
@@ -245,15 +239,6 @@ class Call:
         if rendering is not None and rendering.cut:
             answer["cut"] = rendering.cut
         return answer
-
-    def told(self, value: Any, longest: int | None = None) -> Any:
-        """Return a value as the model is told it: two round trips at most, none without keys.
-
-        Args:
-            value: an answer, with texts as they are stored.
-            longest: characters of a text, if not all of it is to be told.
-        """
-        return told(value, self.conversation, longest)
 
     def shorten(self, rows: Iterable[Row], shape: Shape, cut: list[str]) -> None:
         """Leave out what hooks have put too deep into rows, if there are any, in its place.
@@ -277,10 +262,6 @@ def _shorten(row: Row, shape: Shape, path: str, cut: list[str]) -> None:
                 _shorten(each, child, within, cut)
         else:
             row[name] = without_depth(value, within, cut)
-
-
-def _is_uuid(given: Any) -> bool:
-    return isinstance(given, str) and spells_uuid(given)
 
 
 def _key_of(instance: Any, table: ToolTable) -> Key:

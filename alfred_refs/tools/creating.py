@@ -23,7 +23,7 @@ from alfred_refs.mapping.entities import Entities
 from alfred_refs.session.drafts import Builder
 from alfred_refs.tools.drafts.rows import check_of
 from alfred_refs.tools.drafts.writing import changed_content, whole_draft
-from alfred_refs.tools.payload.claims import Said, check_held, said_of
+from alfred_refs.tools.payload.claims import Claims, check_claims, claims_of
 from alfred_refs.tools.payload.payloads import check_complete, draft_changes, new_records
 from alfred_refs.tools.tables.hooks import Writing
 from alfred_refs.tools.tables.table import ToolTable
@@ -32,7 +32,7 @@ from alfred_refs.tools.wire.arguments import DbCreate, NewRows
 from .batches import Batch, check_said, together
 from .changes import Changes, put, replaced
 from .deleting import Deleter
-from .errors import ForeignRowToolError, InvalidArgumentsError, TooManyRowsError
+from .errors import foreign_row, invalid_arguments, too_many_rows
 from .fates import check_there
 from .writing import Writer
 
@@ -45,12 +45,7 @@ class Creator(Writer):
     """Creates for one call."""
 
     def create(self, arguments: DbCreate) -> dict[str, Any]:
-        """Create rows, save drafts as rows, and return all of them.
-
-        Raises:
-            ToolError: they cannot be created.
-            BadRefError: a ref in them cannot be used.
-        """
+        """Create rows, save drafts as rows, and return all of them."""
         given = [arguments, *arguments.also]
         for each in given:
             check_said(each)
@@ -61,7 +56,7 @@ class Creator(Writer):
         pairs = list(zip(given, tables, strict=True))
         contents = self._contents(pairs, drafts)
         batches = [self._batch(arguments, *pair, contents) for pair in pairs]
-        said = self._said(batches, drafts)
+        claims = self._claims(batches, drafts)
         inside = self._inside(batches)
         for batch in batches:
             self._prepare(batch)
@@ -71,7 +66,7 @@ class Creator(Writer):
         changes = Changes(self._call, arguments)
         taken = self._take(batches, drafts, changes)
         theirs, let_go = self._session.dirty, self._orphans()  # what hooks have changed
-        builder = self._build(batches, said)
+        builder = self._build(batches, claims)
         orphans = [each for each in self._orphans() if each not in let_go]
         beside = self._hold(changes, theirs.union(taken), orphans, tables[0])
         self._session.flush()
@@ -87,14 +82,10 @@ class Creator(Writer):
     # What is wanted
 
     def _drafts(self, given: Sequence[NewRows], tables: Sequence[ToolTable]) -> dict[str, Draft]:
-        """Return the drafts that are to be saved, by their refs.
-
-        Raises:
-            BadRefError: one cannot be.
-        """
+        """Return the drafts that are to be saved, by their refs."""
         refs = [ref for each in given for ref in each.drafts]
         if len(set(refs)) < len(refs):
-            raise InvalidArgumentsError("it names a draft twice", "from_draft")
+            raise invalid_arguments("it names a draft twice", "from_draft")
         found: dict[str, Draft] = {}
         for each, table in zip(given, tables, strict=True):
             if each.drafts:
@@ -117,7 +108,8 @@ class Creator(Writer):
             for draft in (drafts[ref] for ref in given.drafts):
                 if draft.saved is not None:
                     raise SavedDraftError(draft.ref, draft.saved)
-                changed = changed_content(draft, _changes(given), table)
+                data = given.data if isinstance(given.data, dict) else {}
+                changed = changed_content(draft, data, table)
                 whole = whole_draft(draft, changed, table)
                 contents[draft.ref] = draft_changes(table, changed, stored=True, whole=whole)
         return contents
@@ -136,7 +128,7 @@ class Creator(Writer):
         writing.drafts = contents
         return Batch(table, writing, rows, given.drafts, fixed=bool(given.drafts))
 
-    def _said(self, batches: Sequence[Batch], drafts: Mapping[str, Draft]) -> Said:
+    def _claims(self, batches: Sequence[Batch], drafts: Mapping[str, Draft]) -> Claims:
         """Return what new rows have, once all refs name rows, or drafts of the same call."""
         rows = [row for batch in batches for row in batch.rows]
         keys = self._call.resolved(
@@ -145,21 +137,18 @@ class Creator(Writer):
             for text, entity in row.refs(self._entities)
             if text not in drafts or drafts[text].entity != entity
         )
-        return said_of(rows, self._entities, keys)
+        return claims_of(rows, self._entities, keys)
 
     def _inside(self, batches: Sequence[Batch]) -> list[Batch]:
         """Return the rows inside others, by their tables, as far as there are hooks for them.
 
         A draft of a subclass is among them, whose hooks are asked beside those of its base.
-
-        Raises:
-            TooManyRowsError: there are too many rows in all.
         """
         pairs = [(row, batch.table) for batch in batches for row in batch.rows]
         nested = [each for row, _ in pairs for each in row.inside()]
         beside = sum(len([*_taken(row)]) + _links(row) for row, _ in pairs)
         if len(pairs) + len(nested) + beside > self._setting.max_written:
-            raise TooManyRowsError("db_create", self._setting.max_written)
+            raise too_many_rows("db_create", self._setting.max_written)
         found: dict[ToolTable, list[NewRow]] = {}
         for row, by in [*pairs, *((row, None) for row in nested)]:
             table = self._setting.tables.of_model(row.model)
@@ -250,7 +239,7 @@ class Creator(Writer):
             dirty = map(sqla.state_of, self._session.dirty)
             return IdentitySet(each for state in dirty for each in sqla.orphaned_by(state))
 
-    def _build(self, batches: Sequence[Batch], said: Said) -> Builder:
+    def _build(self, batches: Sequence[Batch], claims: Claims) -> Builder:
         """Make the instances: all of them before they are related to each other.
 
         Raises:
@@ -271,7 +260,7 @@ class Creator(Writer):
             for row in batch.rows:
                 builder.relate(builder.made_of(row), row)
                 self._session.add(builder.made_of(row))
-        check_held(builder, (pair for batch in batches for pair in batch.named()), said)
+        check_claims(builder, (pair for batch in batches for pair in batch.named()), claims)
         return builder
 
     def _row_named(self, class_: type[Any], ref: str) -> Any:
@@ -279,7 +268,7 @@ class Creator(Writer):
 
         Raises:
             BadRefError: there is none, as of a draft that the call does not save.
-            ForeignRowToolError: it is not for the session to see.
+            ToolError: it is not for the session to see.
         """
         entity = self._entities.name_of(class_)
         named = self._call.resolved([(ref, entity)])
@@ -287,7 +276,7 @@ class Creator(Writer):
             found = self._session.get(class_, ref)
         if found is None:
             check_there(self._call, named)
-            raise ForeignRowToolError(ref, None)
+            raise foreign_row(ref, None)
         return found
 
     # Answers
@@ -357,11 +346,6 @@ def _links(row: NewRow) -> int:
         for name, others in each.related.items()
         if inspect(each.model).mapper.relationships[name].secondary is not None
     )
-
-
-def _changes(given: NewRows) -> dict[str, Any]:
-    """Return what is to be changed in the draft that is saved."""
-    return given.data if isinstance(given.data, dict) else {}
 
 
 def _batch_like(batch: Batch, table: ToolTable, rows: list[NewRow]) -> Batch:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import starmap
 from typing import Any
@@ -16,65 +16,49 @@ from alfred_refs.conversation.entries import Draft
 from alfred_refs.errors import SetupError
 from alfred_refs.mapping.refs import parse_ref
 from alfred_refs.tools.answers.results import Rendering, Shape, shape_of
-from alfred_refs.tools.drafts.matching import Record, meeting
+from alfred_refs.tools.drafts.matching import Record, matching_records
 from alfred_refs.tools.drafts.merging import in_order
-from alfred_refs.tools.drafts.rows import Drafted, DraftRows, drafted, number_of
+from alfred_refs.tools.drafts.rows import DraftRecords, DraftRows, draft_records, number_of
 from alfred_refs.tools.query.budget import check_budget
-from alfred_refs.tools.query.cursors import Cursor, carried, cursor_of, question_of
+from alfred_refs.tools.query.cursors import Cursor, cursor_of, may_carry, question_of
 from alfred_refs.tools.query.filters import Condition, Conditions, Keys, chosen_refs, refs_of
 from alfred_refs.tools.query.grammar import check_filters, is_semantic
-from alfred_refs.tools.query.statement import (
-    GivenOrder,
-    Order,
-    order_of,
-    rows_asked_for,
-    statement_of,
-)
+from alfred_refs.tools.query.statement import GivenOrder, Order, order_of, rows_asked_for
 from alfred_refs.tools.tables.hooks import Reading, Row
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.wire.arguments import SEMANTIC, DbRead, FilterClause, OrGroup
 from alfred_refs.tools.wire.texts import Verbatim
 
 from .call import Call
-from .errors import InvalidCursorError, InvalidFilterError, NoSemanticSearchError
+from .errors import invalid_cursor, invalid_filter, no_semantic_search
 from .fates import check_there
 
 _MOST_KEYS = 1_000  # that a hook may give: each is a part of the statement
 
 
 class Reader:
-    """Reads for one call.
-
-    Args:
-        call: that is answered.
-    """
+    """Reads for one call."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
         self._setting = call.setting
 
     def read(self, arguments: DbRead) -> dict[str, Any]:
-        """Return the answer to a question.
-
-        Raises:
-            ToolError: it cannot be answered.
-            BadRefError: a ref in it cannot be used.
-        """
+        """Return the answer to a question."""
         table = self._setting.tables.named(arguments.table)
         asked, semantic = _without_semantic(arguments)
         cursor = cursor_of(arguments)
-        drafts = self._drafts_named(asked, table)
-        self._resolved(asked, table, drafts)
+        named = self._named(asked, table)
         reading = Reading(self._call.session, table.model, asked, semantic)
         for hooks in self._setting.hooks_of(table):
             hooks.before_read(reading)
             check_filters(reading.arguments, table)
         if semantic is not None and reading.keys is None and not reading.empty:
-            raise NoSemanticSearchError(table.name)
+            raise no_semantic_search(table.name)
         if reading.arguments is not asked:
             check_budget(reading.arguments, table, self._setting.max_written)
-            drafts = self._drafts_named(reading.arguments, table)
-        return self._answer(reading, table, arguments, cursor, drafts)
+            named = self._named(reading.arguments, table)
+        return self._answer(reading, table, arguments, cursor, named)
 
     def _answer(
         self,
@@ -82,16 +66,16 @@ class Reader:
         table: ToolTable,
         question: DbRead,
         cursor: Cursor | None,
-        drafts: Mapping[str, Draft],
+        named: _Named,
     ) -> dict[str, Any]:
         asked, most = reading.arguments, self._setting.limits.rows
         limit = most if asked.limit is None else min(asked.limit, most)
-        page = _Page(shape_of(table, asked.columns, reading.include), limit, cursor, drafts)
+        page = _Page(shape_of(table, asked.columns, reading.include), limit, cursor, named)
         instances, more = self._instances(reading, page)
-        if not more and cursor is None:
+        if page.named.keys and not (more or reading.empty):
             self._check_named(reading, page, instances)
-        found = self._drafts(reading, page)
-        entries = self._merged(reading, page, instances, found)
+        found = self._drafts(reading, page) if named.drafts else DraftRecords()
+        entries = self._merged(reading, page, instances, found) if found.records else instances
         rendering = self._call.rendering(
             _instances_of(entries[:limit]), page.shape, reading.options
         )
@@ -126,32 +110,32 @@ class Reader:
         rows = self._call.room().take(entries, render, noted)
         return list(zip(entries, rows, strict=False))
 
-    def _drafts_named(self, asked: DbRead, table: ToolTable) -> Mapping[str, Draft]:
-        """Return the drafts that filters name as rows of a table."""
-        texts = chosen_refs([*asked.filters, *asked.or_filters], table)
-        return self._call.drafts_named(texts, table.entity)
+    def _named(self, asked: DbRead, table: ToolTable) -> _Named:
+        """Return what refs in filters name: at most one round trip for drafts, one for rows."""
+        filters = [*asked.filters, *asked.or_filters]
+        if not filters:
+            return _Named()
+        drafts = self._call.drafts_named(chosen_refs(filters, table), table.entity)
+        return _Named(drafts, self._call.resolved(refs_of(filters, table, drafts)))
 
-    def _drafts(self, reading: Reading, page: _Page) -> Drafted:
+    def _drafts(self, reading: Reading, page: _Page) -> DraftRecords:
         """Return the drafts to show, on this page or a later one."""
         asked, table = reading.arguments, page.shape.table
         filters = [*asked.filters, *asked.or_filters]
-        drafts = [*page.drafts.values()]
-        if reading.semantic is not None and drafts:
-            raise InvalidFilterError(SEMANTIC, "has no answer for drafts", "leave it out")
-        if reading.empty or reading.keys is not None or not drafts:
-            return Drafted()
-        found = drafted(self._call, drafts, table, filters)
+        if reading.semantic is not None:
+            raise invalid_filter(SEMANTIC, "has no answer for drafts", "leave it out")
+        if reading.empty or reading.keys is not None:
+            return DraftRecords()
+        found = draft_records(self._call, page.named.drafts.values(), table, filters)
         either = [OrGroup(any_of=asked.or_filters)] if asked.or_filters else []
-        met = meeting(found.records, [*asked.filters, *either])
+        met = matching_records(found.records, [*asked.filters, *either])
         waiting = [each for each in met if number_of(each.name) not in page.drafts_shown]
-        return Drafted(waiting, found.labels)
+        return DraftRecords(waiting, found.labels)
 
     def _merged(
-        self, reading: Reading, page: _Page, instances: Sequence[Any], found: Drafted
+        self, reading: Reading, page: _Page, instances: Sequence[Any], found: DraftRecords
     ) -> list[Any]:
         """Return rows and drafts in the order that is asked for."""
-        if not found.records:
-            return list(instances)
         order = order_of(reading, page.shape.table)
         ranks = partial(self._call.ranks, order.table)
         return in_order([*instances, *found.records], order.columns, ranks)
@@ -160,41 +144,34 @@ class Reader:
         """Return the rows to show, and whether there are more."""
         if reading.empty:
             return [], False
-        table, cursor = page.shape.table, page.cursor
-        keys = self._resolved(reading.arguments, table, page.drafts)
-        conditions = rows_asked_for(reading, table, Conditions(keys, page.drafts))
+        table, cursor, drafts = page.shape.table, page.cursor, page.named.drafts
+        conditions = rows_asked_for(reading, table, Conditions(page.named.keys, drafts))
         if reading.keys is not None:
             return self._in_given_order(reading, page, conditions)
         order = order_of(reading, table)
-        if sqla.is_false(and_(true(), *conditions)):  # drafts alone are asked for
+        if drafts and sqla.is_false(and_(true(), *conditions)):  # they alone are asked for
             return [], False
         if cursor is not None and not (cursor.ref is None and cursor.drafts):
             conditions.append(self._beyond(cursor, order))
-        statement = statement_of(table, conditions, order, page.limit)
-        if page.drafts:  # to be put in order with the rows
+        statement = page.statement(conditions, order)
+        if drafts:  # to be put in order with the rows
             by = (getattr(table.model, column.name) for column in order.columns)
             statement = statement.options(*map(undefer, by))
-        found = self._all(statement, reading, page)
-        return found[: page.limit], len(found) > page.limit
+        return self._found(statement, reading, page)
 
     def _check_named(self, reading: Reading, page: _Page, found: Sequence[Any]) -> None:
-        """Check that rows are there which are named and not found, or where nothing is found.
-
-        Raises:
-            GoneRefError: one is not.
-        """
-        asked, table = reading.arguments, page.shape.table
-        if reading.keys is not None or reading.empty or not (asked.filters or asked.or_filters):
-            return
-        named = self._resolved(asked, table, page.drafts)
+        """Check that rows are there which are named and not found, or where nothing is found."""
+        asked, table, keys = reading.arguments, page.shape.table, page.named.keys
         if found:
+            if page.cursor is not None or reading.keys is not None:
+                return  # they may be among the others
             chosen = {*chosen_refs([*asked.filters, *asked.or_filters], table)}
             if not chosen:
                 return
             chosen.difference_update(self._call.refs_of(found, table))
-            named = {ref: key for ref, key in named.items() if ref[0] in chosen}
-        if named:
-            reading.notes += check_there(self._call, named)
+            keys = {wanted: key for wanted, key in keys.items() if wanted[0] in chosen}
+        if keys and (reading.keys is None or reading.keys):
+            reading.notes += check_there(self._call, keys)
 
     def _in_given_order(
         self, reading: Reading, page: _Page, conditions: Sequence[Condition]
@@ -205,9 +182,8 @@ class Reader:
             return [], False
         among = getattr(table.model, table.own or "").in_(keys)
         order = GivenOrder(table, keys)
-        statement = statement_of(table, [*conditions, among], order, page.limit)
-        found = self._all(statement.offset(page.start), reading, page)
-        return found[: page.limit], len(found) > page.limit
+        statement = page.statement([*conditions, among], order)
+        return self._found(statement.offset(page.start), reading, page)
 
     def _keys_given(self, reading: Reading, table: ToolTable) -> list[Any]:
         if table.own is None:
@@ -217,36 +193,32 @@ class Reader:
             )
         return self._call.keys_given(list(reading.keys or ())[:_MOST_KEYS], table)
 
-    def _resolved(self, asked: DbRead, table: ToolTable, drafts: Collection[str]) -> Keys:
-        filters = [*asked.filters, *asked.or_filters]
-        return self._call.resolved(refs_of(filters, table, drafts))
-
-    def _all(self, statement: Select[tuple[Any]], reading: Reading, page: _Page) -> list[Any]:
-        # as the database has them: the session may have read them before
-        loaders = page.shape.loaders(page.shape.table.model)
-        fresh = statement.options(*loaders, *reading.options).execution_options(
-            populate_existing=True
-        )
-        return list(self._call.session.scalars(fresh).unique())
+    def _found(
+        self, statement: Select[tuple[Any]], reading: Reading, page: _Page
+    ) -> tuple[list[Any], bool]:
+        if reading.options:
+            statement = statement.options(*reading.options)
+        found = list(self._call.session.scalars(statement).unique())
+        return found[: page.limit], len(found) > page.limit
 
     def _beyond(self, cursor: Cursor, order: Order) -> Condition:
         """Return that a row comes after the one where a read stopped, though that be gone by now.
 
         Raises:
-            InvalidCursorError: it is not the cursor of this read, or needs what that row had.
+            ToolError: it is not the cursor of this read, or needs what that row had.
         """
         ref = parse_ref(cursor.ref or "")
         known = [str(ref)] if ref is not None and ref.entity == order.table.entity else []
         keys = [*self._call.conversation.keys_held(known).values()]
         if not keys:
-            raise InvalidCursorError
+            raise invalid_cursor()
         beyond = order.beyond(cursor, keys[0])
         if cursor.after is None:
             row = self._call.session.execute(order.place(keys[0])).first()
             if row is None:
-                raise InvalidCursorError(gone=str(ref))
+                raise invalid_cursor(gone=str(ref))
             if order.seen(row[1:]) != cursor.seen:
-                raise InvalidCursorError(changed=str(ref))
+                raise invalid_cursor(changed=str(ref))
         return beyond
 
     def _next(
@@ -265,11 +237,24 @@ class Reader:
         order = order_of(reading, table)
         values = [(column.values, getattr(last, column.name)) for column in order.columns]
         [ref] = self._call.refs_of([last], table)
-        if all(starmap(carried, values)):
+        if all(starmap(may_carry, values)):
             after = [of.show(value) for of, value in values]
             return Cursor(question=asked, after=after, ref=ref, drafts=drafts)
         seen = order.seen(value for _, value in values)
         return Cursor(question=asked, after=None, seen=seen, ref=ref, drafts=drafts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What the refs in the filters of a question name.
+
+    Attributes:
+        drafts: by their refs, those that are named as rows of the table.
+        keys: of all other rows.
+    """
+
+    drafts: Mapping[str, Draft] = field(default_factory=dict)
+    keys: Keys = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,13 +265,20 @@ class _Page:
         shape: what of each.
         limit: how many.
         cursor: where the page before ended.
-        drafts: that the question names as rows, by their refs.
+        named: what the refs of the question name.
     """
 
     shape: Shape
     limit: int
     cursor: Cursor | None
-    drafts: Mapping[str, Draft]
+    named: _Named
+
+    def statement(
+        self, conditions: Sequence[Condition], order: Order | GivenOrder
+    ) -> Select[tuple[Any]]:
+        """Return the statement that reads rows, and one more: it tells whether there are more."""
+        met = self.shape.statement().where(*conditions)
+        return met.order_by(*order.by()).limit(self.limit + 1)
 
     @property
     def start(self) -> int:
@@ -311,7 +303,7 @@ def _without_semantic(arguments: DbRead) -> tuple[DbRead, str | None]:
     [clause, *others] = found
     text = clause.value if isinstance(clause, FilterClause) else None
     if others or not isinstance(text, str) or not text.strip():
-        raise InvalidFilterError(
+        raise invalid_filter(
             SEMANTIC, "needs one text to be similar to", "give it once, with the text as value"
         )
     rest = [each for each in arguments.filters if not is_semantic(each)]

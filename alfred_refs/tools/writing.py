@@ -18,7 +18,7 @@ from alfred_refs.tools.drafts.writing import DraftWriter
 from alfred_refs.tools.payload.expected import differences, expected_loaders
 from alfred_refs.tools.payload.payloads import Record, changes, refs_of_records
 from alfred_refs.tools.query.filters import Condition, Conditions, Keys, chosen_refs, refs_of
-from alfred_refs.tools.reach.telling import Reached
+from alfred_refs.tools.reach.telling import ReachReport
 from alfred_refs.tools.tables.hooks import Row, Writing
 from alfred_refs.tools.tables.permits import Verb
 from alfred_refs.tools.tables.table import ToolTable
@@ -27,7 +27,7 @@ from alfred_refs.tools.wire.arguments import DbCreate, DbDelete, DbUpdate
 from .call import Call
 from .changes import Changes, check_update, put
 from .deleting import Deleter
-from .errors import ForeignRowToolError, TooManyRowsError, UnexpectedRowError
+from .errors import foreign_row, too_many_rows, unexpected_row
 from .fates import check_there
 
 _NOTHING = "no row matches the filters; nothing was changed"
@@ -35,11 +35,7 @@ _MOST_NAMED = 10  # rows that an error names, of those that cannot be changed
 
 
 class Writer:
-    """Writes for one call.
-
-    Args:
-        call: that is done.
-    """
+    """Writes for one call."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -48,12 +44,7 @@ class Writer:
         self._room = call.room()  # for the rows of all tables
 
     def update(self, arguments: DbUpdate) -> dict[str, Any]:
-        """Change rows, and return them as they are then.
-
-        Raises:
-            ToolError: they cannot be changed.
-            BadRefError: a ref cannot be used.
-        """
+        """Change rows, and return them as they are then."""
         table = self._setting.tables.named(arguments.table, "update")
         drafts = self._drafts_named(table, arguments)
         if drafts:
@@ -74,19 +65,14 @@ class Writer:
             if nearest is not table:  # of a subclass, which has rules of its own
                 given = dict(writing.records[0])
                 values[nearest] = rows, beside.update(nearest, rows, given, arguments.data)
-        others = Reached(self._call, beside).changed(values)
+        others = ReachReport(self._call, beside).changed(values)
         for rows, record in values.values():
             put(rows, record)
         self._session.flush()
         return self._shown(table, instances, writing, beside) | others
 
     def delete(self, arguments: DbDelete) -> dict[str, Any]:
-        """Delete rows, and return their refs.
-
-        Raises:
-            ToolError: they cannot be deleted.
-            BadRefError: a ref cannot be used.
-        """
+        """Delete rows, and return their refs."""
         table = self._setting.tables.named(arguments.table, "delete")
         drafts = self._drafts_named(table, arguments)
         if drafts:
@@ -175,11 +161,11 @@ class Writer:
         )
         instances = list(self._session.scalars(statement))
         if len(instances) > self._setting.max_written:
-            raise TooManyRowsError(tool, self._setting.max_written)
+            raise too_many_rows(tool, self._setting.max_written)
         for instance in instances if expect is not None else ():
             for column, expected, actual in differences(table, instance, expect):
                 [ref] = self._call.refs_of([instance], table)
-                raise UnexpectedRowError(ref, column, actual, expected)
+                raise unexpected_row(ref, column, actual, expected)
         return instances
 
     def _nothing(
@@ -194,7 +180,7 @@ class Writer:
 
         Raises:
             GoneRefError: a row that is named is not there.
-            ForeignRowToolError: there are some to be read, and none to be changed.
+            ToolError: there are some to be read, and none to be changed.
         """
         hidden = check_there(self._call, named)
         if self._call.writable(table):
@@ -207,6 +193,6 @@ class Writer:
             )
             refs = self._call.refs_of(list(self._session.scalars(readable)), table)
             if refs:
-                raise ForeignRowToolError(refs[0], None, refs)
+                raise foreign_row(refs[0], None, refs)
         answer: dict[str, Any] = {"table": table.name, name: [], "count": 0}
         return self._call.finished(answer, [*writing.notes, *hidden, _NOTHING])

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from sqlalchemy import Engine, func, select
 from sqlalchemy.orm import Session
 
-from alfred_refs import RefSession
+from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import Hooks, Limits, Reading, ToolError, Toolset
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish, Part
@@ -412,3 +412,30 @@ def test_no_search_by_meaning_without_a_hook(call: Call) -> None:
     assert inside["error"]["code"] == "invalid_filter"
     written = call("db_delete", table="dishes", filters=[similar])
     assert written["error"]["code"] == "invalid_filter"
+
+
+# What it counts
+
+
+@pytest.mark.parametrize(
+    ("filters", "count"),
+    [
+        ([{"field": "id", "op": "=", "value": "dish_1"}], 1),
+        ([{"field": "id", "op": "in", "value": ["dish_1", "dish_2"]}], 2),
+        ([{"field": "id", "op": "not_in", "value": ["dish_1"]}], 1),
+        ([{"field": "parent.id", "op": "!=", "value": "dish_1"}], 1),
+        ([{"field": "alike", "op": "contains", "value": ["dish_1"]}], 1),
+        ([], 0),
+    ],
+)
+@pytest.mark.usefixtures("dishes")
+def test_each_ref_of_a_read_counts_once(
+    call: Call, registry: RefRegistry, filters: list[Any], count: int
+) -> None:
+    """It is resolved before hooks are asked, and not once more by the statement."""
+    call("db_read", table="dishes", columns=["id"])
+    before = registry.counts.resolved
+
+    assert "error" not in call("db_read", table="dishes", filters=filters)
+
+    assert registry.counts.resolved == before + count

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import Column, inspect, select
-from sqlalchemy.orm import lazyload
+from sqlalchemy import ARRAY, Column, Select, any_, bindparam, cast, inspect, select
+from sqlalchemy.orm import InstrumentedAttribute, lazyload
 
 from alfred_refs import sqla
 from alfred_refs.mapping.key_column import KeyColumn
@@ -21,12 +21,12 @@ from alfred_refs.tools.tables.hooks import Row
 from alfred_refs.tools.tables.table import ToolColumn, ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
 
-from .results import Shape
+from .results import Shape, castable
 
 Mode = Literal["inline", "legend", "none"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # one for each ref of each row: frozen ones are slow to make
 class Foreign:
     """One ref in a row.
 
@@ -65,7 +65,7 @@ class Foreign:
         labels[self.place] = label
 
 
-def labelled(session: RefSession, found: Sequence[Foreign], mode: Mode) -> dict[str, str]:
+def put_labels(session: RefSession, found: Sequence[Foreign], mode: Mode) -> dict[str, str]:
     """Put labels beside the refs in rows, or return them by ref: as the mode says.
 
     Returns:
@@ -90,9 +90,12 @@ def bounded(found: Iterable[Foreign], most: int) -> Iterator[Foreign]:
     """Yield refs, those in lists only as far as they name few rows: lists may be long."""
     named: set[tuple[str, Any]] = set()
     for each in found:
+        if each.place is None:
+            yield each
+            continue
         row = (each.target.name, each.ref if each.key is None else each.key)
-        if each.place is None or row in named or len(named) < most:
-            named |= set() if each.place is None else {row}
+        if row in named or len(named) < most:
+            named.add(row)
             yield each
 
 
@@ -166,18 +169,40 @@ def _read(
         attribute: that is the label; `None` where a function makes it of instances.
         keys: of the rows.
     """
-    model = one.target.model
-    mapper = inspect(model).mapper
-    column = mapper.primary_key[0] if one.by is None else one.by
-    name = mapper.get_property_by_column(column).key
+    dialect = session.get_bind(one.target.model).dialect.name
+    statement = one.target.statement(
+        (one.by, dialect), lambda: _statement(one, attribute, dialect)
+    )
     # the keys are keys, though some may be text
-    key, raw = getattr(model, name), {"raw_keys": True}
-    if attribute is None:
-        rows = select(model).where(key.in_(keys)).options(lazyload("*"))
-        for instance in session.scalars(rows, execution_options=raw):
-            loaded = sqla.state_of(instance).dict
-            yield loaded[name], loaded
+    rows = session.execute(statement, {"keys": keys}, execution_options={"raw_keys": True})
+    if attribute is not None:
+        yield from ((key, {attribute: value}) for key, value in rows)
         return
-    columns = select(key, getattr(model, attribute)).select_from(model).where(key.in_(keys))
-    for found, value in session.execute(columns, execution_options=raw):
-        yield found, {attribute: value}
+    name = _keyed_by(one).key
+    for instance in rows.scalars():
+        loaded = sqla.state_of(instance).dict
+        yield loaded[name], loaded
+
+
+def _statement(one: Foreign, attribute: str | None, dialect: str) -> Select[Any]:
+    model, key = one.target.model, _keyed_by(one)
+    read = (
+        select(model).options(lazyload("*"))
+        if attribute is None
+        else select(key, getattr(model, attribute)).select_from(model)
+    )
+    if dialect != "postgresql":
+        return read.where(key.in_(bindparam("keys", expanding=True)))
+    # one parameter: what has as many as there are keys is slow to send
+    given = cast(bindparam("keys"), ARRAY(castable(key.type)))
+    return read.where(key == any_(given))
+
+
+def _keyed_by(one: Foreign) -> InstrumentedAttribute[Any]:
+    """Return the attribute of the target that has the keys of refs like one."""
+    mapper = inspect(one.target.model).mapper
+    column = mapper.primary_key[0] if one.by is None else one.by
+    found: InstrumentedAttribute[Any] = getattr(
+        one.target.model, mapper.get_property_by_column(column).key
+    )
+    return found

@@ -17,9 +17,7 @@ from sqlalchemy import (
     ColumnElement,
     FromClause,
     Select,
-    String,
     TableValuedAlias,
-    Text,
     and_,
     cast,
     column,
@@ -33,18 +31,16 @@ from sqlalchemy.orm import InstanceState, RelationshipProperty, Session, aliased
 from sqlalchemy.orm.strategy_options import _AbstractLoad
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.base import ExecutableOption
-from sqlalchemy.types import TypeEngine
 
 from alfred_refs import sqla
 
-from .results import Limits, Related, Shape, related_rows
+from .results import Limits, Related, Shape, castable, related_rows
 
 
 class Relatives:
     """What is shown inside of the rows of one answer.
 
     Args:
-        session: that loads it.
         limits: how much of it is shown.
         options: of the statement that has read the rows: those that hold wherever a class is read
             hold for related rows too, and what others have loaded is shown as they have left it.
@@ -112,7 +108,7 @@ def _holds_everywhere(option: ExecutableOption) -> bool:
 
 def _numbered(columns: Sequence[Column[Any]], keys: Sequence[Sequence[Any]]) -> TableValuedAlias:
     """Return a table of keys, with `place`, counted from 1: one parameter for each column."""
-    types = [_castable(each.type) for each in columns]
+    types = [castable(each.type) for each in columns]
     given = [
         cast(list(values), ARRAY(type_))
         for values, type_ in zip(zip(*keys, strict=True), types, strict=True)
@@ -120,11 +116,6 @@ def _numbered(columns: Sequence[Column[Any]], keys: Sequence[Sequence[Any]]) -> 
     named = [column(f"key_{n}", type_) for n, type_ in enumerate(types)]
     values = func.unnest(*given).table_valued(*named, with_ordinality="place")
     return values.render_derived(name="given")
-
-
-def _castable(type_: TypeEngine[Any]) -> TypeEngine[Any]:
-    # a cast cannot name a collation
-    return Text() if isinstance(type_, String) and type_.collation is not None else type_
 
 
 def _statement(shape: Shape, name: str, given: TableValuedAlias, limits: Limits) -> Select[Any]:

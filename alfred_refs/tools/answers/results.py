@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sqlalchemy import inspect
+from sqlalchemy import Select, String, Text, inspect, select
 from sqlalchemy.orm import lazyload, load_only
 from sqlalchemy.orm.strategy_options import _AbstractLoad
+from sqlalchemy.types import TypeEngine
 
 from alfred_refs.mapping.keys import spells_uuid
-from alfred_refs.tools.errors import InvalidArgumentsError, UnknownColumnError
+from alfred_refs.tools.errors import invalid_arguments, unknown_column
 from alfred_refs.tools.tables.hooks import Row
 from alfred_refs.tools.tables.table import ROW_REF, ToolColumn, ToolTable
 from alfred_refs.tools.wire.cuts import DEEPEST_SHOWN, shallow
@@ -39,6 +40,18 @@ class Shape:
     columns: Sequence[ToolColumn]
     children: Mapping[str, Shape] = field(default_factory=dict)
 
+    def statement(self) -> Select[tuple[Any]]:
+        """Return the statement that reads all rows, as the database has them now."""
+        names = tuple(column.name for column in self.columns)
+        return self.table.statement(names, self._statement)
+
+    def _statement(self) -> Select[tuple[Any]]:
+        model = self.table.model
+        # the session may have read them before
+        return (
+            select(model).options(*self.loaders(model)).execution_options(populate_existing=True)
+        )
+
     def loaders(self, entity: Any) -> list[_AbstractLoad]:
         """Return the loader options that load the columns, and nothing else.
 
@@ -59,7 +72,7 @@ def shape_of(table: ToolTable, names: Sequence[str] | None, include: Iterable[st
         include: more paths of relationships.
 
     Raises:
-        UnknownColumnError: a name is none that a model may use.
+        ToolError: a name is none that a model may use.
     """
     own = [c for c in (table.columns.get(n) for n in table.identity) if c is not None]
     paths = [path.split(".") for path in include]
@@ -78,18 +91,19 @@ def _children(table: ToolTable, paths: Iterable[Sequence[str]]) -> dict[str, Sha
     within: dict[str, list[str]] = {}
     for name, *rest in paths:
         if name in table.columns:
-            raise InvalidArgumentsError(
+            raise invalid_arguments(
                 f"{name!r} is a column and leads to no rows", "columns", "name it without a path"
             )
         if name not in table.included:
-            raise UnknownColumnError(table.name, name, [*table.columns, *table.included])
+            raise unknown_column(table.name, name, [*table.columns, *table.included])
         within.setdefault(name, []).extend([".".join(rest)] if rest else [])
-    return {name: _child(table.targets[name], rest) for name, rest in within.items()}
-
-
-def _child(table: ToolTable, rest: Sequence[str]) -> Shape:
-    columns = [name for name in rest if name in table.columns]
-    return shape_of(table, columns or None, [name for name in rest if name not in columns])
+    children = {}
+    for name, rest in within.items():
+        target = table.targets[name]
+        columns = [each for each in rest if each in target.columns]
+        beyond = [each for each in rest if each not in columns]
+        children[name] = shape_of(target, columns or None, beyond)
+    return children
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,13 +234,13 @@ class Rendering:
 
     def row(self, instance: Any, shape: Shape, path: str = "") -> Row:
         """Return one row."""
-        row: Row = {}
-        if shape.table.own is None:
-            row[ROW_REF] = self.ref_of(instance, shape.table)
-        name = row.get(ROW_REF) or getattr(instance, shape.table.own or "", "")
-        path = path or str(name)
+        own = shape.table.own
+        ref = self.ref_of(instance, shape.table) if own is None else getattr(instance, own)
+        row: Row = {ROW_REF: ref} if own is None else {}
+        path = path or str(ref)
         for column in shape.columns:
-            row[column.name] = self._shown(column, getattr(instance, column.name), path)
+            value = getattr(instance, column.name)
+            row[column.name] = None if value is None else self._shown(column, value, path)
         self.shown.append((row, instance, shape))
         for name, child in shape.children.items():
             related, is_list = self.related_of(instance, child), shape.table.is_list(name)
@@ -235,8 +249,8 @@ class Rendering:
         return row
 
     def _shown(self, column: ToolColumn, value: Any, path: str) -> Any:
-        if isinstance(value, list | dict):
-            value = self.shallow(value, f"{path}.{column.name}")
+        if isinstance(value, (list, dict)):  # a tuple: `list | dict` is made anew for each value
+            value = without_depth(value, f"{path}.{column.name}", self.cut)
         shown = column.show(value)
         if is_plain(shown) and (shown.__class__ is not str or len(shown) <= self.limits.text):
             return shown
@@ -260,10 +274,6 @@ class Rendering:
             self.cut.append(f"{path}: {related.total - len(rows)} more rows")
         return rows
 
-    def shallow(self, value: Any, path: str) -> Any:
-        """Return a value without what is nested too deep, which is told."""
-        return without_depth(value, path, self.cut)
-
     def fitting(self, value: Any, column: ToolColumn, path: str) -> Any:
         """Return a value of a column as JSON with no text in it that is too long."""
         if column.values.family == "uuid" and isinstance(value, str) and spells_uuid(value):
@@ -272,18 +282,15 @@ class Rendering:
 
     def _short(self, value: Any, path: str) -> Any:
         if isinstance(value, str):
-            return self._text(value, path)
+            short = shortened(value, self.limits.text)
+            if isinstance(short, Cut):
+                self.cut.append(f"{path}: {short.more} more characters")
+            return short
         if isinstance(value, list):
             return [self._short(each, path) for each in value]
         if isinstance(value, dict):
             return {name: self._short(each, f"{path}.{name}") for name, each in value.items()}
         return value
-
-    def _text(self, text: str, path: str) -> str:
-        short = shortened(text, self.limits.text)
-        if isinstance(short, Cut):
-            self.cut.append(f"{path}: {short.more} more characters")
-        return short
 
 
 def without_depth(value: Any, path: str, cut: list[str]) -> Any:
@@ -292,6 +299,11 @@ def without_depth(value: Any, path: str, cut: list[str]) -> Any:
     if is_cut:
         cut.append(f"{path}: more than {DEEPEST_SHOWN} levels")
     return rest
+
+
+def castable(type_: TypeEngine[Any]) -> TypeEngine[Any]:
+    """Return a type as a cast can name it: without collation."""
+    return Text() if isinstance(type_, String) and type_.collation is not None else type_
 
 
 def related_rows(related: Any) -> list[Any]:
@@ -321,5 +333,8 @@ def size_of(value: Any) -> int:
     if isinstance(value, list):
         return 2 + sum(map(size_of, value))
     if isinstance(value, dict):
-        return 2 + sum(len(name) + 4 + size_of(each) for name, each in value.items())
+        size = 2
+        for name, each in value.items():  # the common way is written out: there are many
+            size += len(name) + (len(each) + 6 if each.__class__ is str else size_of(each) + 4)
+        return size
     return 6

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from alfred_refs.tools.errors import InvalidFilterError, InvalidValueError
+from alfred_refs.tools.errors import invalid_filter, invalid_value
 from alfred_refs.tools.query.operands import COMPARISONS, checked
 from alfred_refs.tools.query.patterns import Pattern
 from alfred_refs.tools.tables.table import ROW_REF, ToolColumn, ToolTable, accepted
@@ -40,14 +40,10 @@ class Work:
         self._wanted: dict[tuple[int, int], Any] = {}
 
     def spend(self, amount: int, field: str) -> None:
-        """Count what is to be done for a filter.
-
-        Raises:
-            InvalidFilterError: that is too much.
-        """
+        """Count what is to be done for a filter."""
         self._left -= amount
         if self._left < 0:
-            raise InvalidFilterError(
+            raise invalid_filter(
                 field,
                 "takes more comparisons in drafts than one call may make",
                 "name fewer drafts, or give fewer values or patterns",
@@ -107,7 +103,7 @@ class Record:
         """Return what a column has.
 
         Raises:
-            InvalidValueError: the content does not fit the column, which was another once.
+            ToolError: the content does not fit the column, which was another once.
         """
         given = self.given(column)
         if column.values.family == "opaque":
@@ -134,7 +130,7 @@ class Record:
         given = held if isinstance(held, list) else [] if held is None else [held]
         path, target = f"{self.name}.{name}", self.table.targets[name]
         if not all(isinstance(each, dict | str) for each in given):
-            raise InvalidValueError(path, "objects: values by column")
+            raise invalid_value(path, "objects: values by column")
         return [
             self.named(each)
             if isinstance(each, str)
@@ -152,20 +148,12 @@ class Record:
         return any(self.content.get(each, nothing) is not None for each in names)
 
 
-def meeting(records: Iterable[Record], filters: Sequence[Filter]) -> list[Record]:
-    """Return the records that meet all filters.
-
-    Raises:
-        ToolError: a filter cannot be decided.
-    """
+def matching_records(records: Iterable[Record], filters: Sequence[Filter]) -> list[Record]:
+    """Return the records that meet all filters."""
     work = Work()
-    return [record for record in records if _meets(record, filters, work)]
-
-
-def _meets(record: Record, filters: Iterable[Filter], work: Work) -> bool:
     # all are looked at: a mistake in the second is told though the first does not hold
-    held = [_holds(each, record, work) for each in filters]
-    return all(each is True for each in held)
+    held = [(record, [_holds(each, record, work) for each in filters]) for record in records]
+    return [record for record, parts in held if all(parts)]
 
 
 def _holds(given: Filter, record: Record, work: Work) -> bool | None:
@@ -229,7 +217,7 @@ def _related(clause: FilterClause, path: Sequence[str], record: Record, work: Wo
     records = record.related(name)
     nested = [each for each in records or () if isinstance(each, Record)]
     if records is None or len(nested) < len(records):
-        raise InvalidFilterError(
+        raise invalid_filter(
             clause.field,
             f"asks for {name!r}, which is not all part of the draft {record.name!r}",
             "leave it out, or read the draft by its ref alone",

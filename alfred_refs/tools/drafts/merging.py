@@ -29,22 +29,21 @@ def in_order(
         ranks: asks for places in the order of a column; not called for less than two values.
 
     Raises:
-        InvalidValueError: what a draft has does not fit its column.
+        ToolError: what a draft has does not fit its column.
     """
     found = list(entries)
     # sorting keeps what is equal as it is: the last column first
     for column, descending in reversed([*columns.items()]):
-        values = [_value(each, column) for each in found]
+        values = [
+            each.value(column) if isinstance(each, Record) else getattr(each, column.name)
+            for each in found
+        ]
         there = [n for n, value in enumerate(values) if value is not None]
         keys = dict(zip(there, _keys(column, [values[n] for n in there], ranks), strict=True))
         there.sort(key=keys.__getitem__, reverse=descending)
         places = [*there, *(n for n, value in enumerate(values) if value is None)]
         found = [found[n] for n in places]
     return found
-
-
-def _value(entry: Any, column: ToolColumn) -> Any:
-    return entry.value(column) if isinstance(entry, Record) else getattr(entry, column.name)
 
 
 def _keys(column: ToolColumn, values: Sequence[Any], ranks: Ranks) -> list[Any]:

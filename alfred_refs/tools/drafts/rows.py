@@ -20,9 +20,9 @@ from alfred_refs.mapping.guard import HIDDEN
 from alfred_refs.mapping.keys import Key, spells_uuid
 from alfred_refs.mapping.refs import draft_named, parse_ref
 from alfred_refs.tools.answers.label_lookup import Foreign, bounded, places_of, referring
-from alfred_refs.tools.answers.results import Rendering, Shape, shape_of
+from alfred_refs.tools.answers.results import Rendering, Shape, shape_of, without_depth
 from alfred_refs.tools.call import Call
-from alfred_refs.tools.errors import DraftContentToolError
+from alfred_refs.tools.errors import draft_content
 from alfred_refs.tools.query.operands import texts_in
 from alfred_refs.tools.tables.hooks import Row
 from alfred_refs.tools.tables.table import ROW_REF, ToolColumn, ToolTable
@@ -41,7 +41,7 @@ P = TypeVar("P")
 
 
 @dataclass(frozen=True, slots=True)
-class Drafted:
+class DraftRecords:
     """Drafts that a call is about.
 
     Attributes:
@@ -53,9 +53,9 @@ class Drafted:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def drafted(
+def draft_records(
     call: Call, drafts: Iterable[Draft], table: ToolTable, filters: Iterable[Filter] = ()
-) -> Drafted:
+) -> DraftRecords:
     """Return pending drafts as a call needs them: at most one round trip for all they refer to.
 
     Args:
@@ -75,19 +75,15 @@ def drafted(
     saved = {text: draft.saved for text, draft in known.items() if draft.saved is not None}
     records = [Record(table, each.content, each.ref, each.ref, saved) for each in listed]
     labels = {text: draft.label for text, draft in known.items() if draft.label is not None}
-    return Drafted(records, labels)
+    return DraftRecords(records, labels)
 
 
 def check_of(table: ToolTable, drafts: Iterable[Draft], tables: ToolTables) -> None:
-    """Check that drafts of an entity become rows of a table: each is saved as what it is.
-
-    Raises:
-        DraftContentToolError: one is of another class.
-    """
+    """Check that drafts of an entity become rows of a table: each is saved as what it is."""
     for draft in drafts:
         if not _is_of(table, draft):
             own = tables.of_model(class_of(table.model, draft.content))
-            raise DraftContentToolError(
+            raise draft_content(
                 f"{draft.ref!r} is no draft of a row of {table.name!r}; nothing was changed",
                 "leave it as it is" if own is None else f"save it as a row of {own.name!r}",
             )
@@ -119,7 +115,6 @@ class DraftRows:
     """The rows of drafts in one answer.
 
     Args:
-        call: that is answered.
         rendering: of the rows in the same answer: they are limited together.
         labels: of other drafts that these refer to, by ref.
         whole: whether all is shown that is nested in the content, and not only what is named.
@@ -153,7 +148,7 @@ class DraftRows:
         if column.key is not None:
             return self._refs(value)
         where = f"{record.name}.{column.name}"
-        value = self._rendering.shallow(value, where)
+        value = without_depth(value, where, self._rendering.cut)
         value = mapped(value, column.places, key_number) if column.places else value
         return self._rendering.fitting(value, column, where)
 
@@ -193,7 +188,9 @@ class DraftRows:
             return []
         every = (each for entry in self.shown for each in self._foreign(*entry))
         found = list(bounded(every, self._rendering.limits.related))
-        keys = self._keys({(each.ref, each.target.entity) for each in found})
+        wanted = {(each.ref, each.target.entity) for each in found}
+        rows = sorted(each for each in wanted if parse_ref(each[0]) and not draft_named(each[0]))
+        keys = _usable(self._call.conversation.resolve_wanted, rows, lambda pair: pair[0])
         foreign = []
         for each in found:
             label, key = self._labels.get(each.ref), keys.get((each.ref, each.target.entity))
@@ -210,10 +207,6 @@ class DraftRows:
                 yield Foreign(row, column.name, target)
             for place in places_of(shown) if isinstance(shown, list) else ():
                 yield Foreign(row, column.name, target, place=place)
-
-    def _keys(self, wanted: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Key]:
-        rows = sorted((t, entity) for t, entity in wanted if parse_ref(t) and not draft_named(t))
-        return _usable(self._call.conversation.resolve_wanted, rows, lambda pair: pair[0])
 
 
 def _as_column(key: Key, target: ToolTable) -> Any:

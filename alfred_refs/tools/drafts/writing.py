@@ -19,10 +19,10 @@ from alfred_refs.mapping.labels import clean
 from alfred_refs.tools.answers.results import shape_of
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.errors import (
-    InvalidArgumentsError,
-    MixedDraftsError,
-    TooManyRowsError,
-    UnexpectedRowError,
+    invalid_arguments,
+    mixed_drafts,
+    too_many_rows,
+    unexpected_row,
 )
 from alfred_refs.tools.payload.expected import values_otherwise
 from alfred_refs.tools.payload.payloads import draft_changes, table_said
@@ -31,8 +31,8 @@ from alfred_refs.tools.tables.permits import Verb
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.wire.arguments import DbDelete, DbUpdate
 
-from .matching import Record, meeting
-from .rows import DraftRows, drafted
+from .matching import Record, matching_records
+from .rows import DraftRows, draft_records
 
 _NOTHING = "no draft matches the filters; nothing was changed"
 
@@ -41,7 +41,6 @@ class DraftWriter:
     """Writes drafts for one call.
 
     Args:
-        call: that is done.
         table: of whose rows the drafts are.
         named: the pending drafts that its filters name as rows of the table, by their refs.
     """
@@ -52,12 +51,7 @@ class DraftWriter:
         self._named = named
 
     def update(self, arguments: DbUpdate) -> dict[str, Any]:
-        """Change drafts, and return them as they are then.
-
-        Raises:
-            ToolError: they cannot be changed.
-            BadRefError: a ref cannot be used.
-        """
+        """Change drafts, and return them as they are then."""
         hit = self._hit("db_update", arguments)
         self._check_own(hit, "update")
         if not hit:
@@ -67,7 +61,7 @@ class DraftWriter:
         }
         versions = {draft.ref: draft.version for draft in hit}
         kept = self._call.conversation.edit_drafts(contents, versions=versions)
-        found = drafted(self._call, kept, self._table)
+        found = draft_records(self._call, kept, self._table)
         rendering = self._call.rendering([], shape := shape_of(self._table, None))
         rows = DraftRows(self._call, rendering, found.labels, whole=True)
         shown = self._call.room().fill(
@@ -81,12 +75,7 @@ class DraftWriter:
         return self._call.finished(answer, notes, rendering, rows.foreign())
 
     def delete(self, arguments: DbDelete) -> dict[str, Any]:
-        """Discard drafts, and return their refs.
-
-        Raises:
-            ToolError: they cannot be discarded.
-            BadRefError: a ref cannot be used.
-        """
+        """Discard drafts, and return their refs."""
         hit = self._hit("db_delete", arguments)
         self._check_own(hit, "delete")
         refs = [draft.ref for draft in hit]
@@ -98,7 +87,7 @@ class DraftWriter:
         """Check that a model may do something to rows of the classes that drafts are of.
 
         Raises:
-            ReadOnlyTableError: it may not, though to those of a class that one inherits from.
+            ToolError: it may not, though to those of a class that one inherits from.
         """
         for draft in drafts:
             class_ = class_of(self._table.model, draft.content)
@@ -116,15 +105,15 @@ class DraftWriter:
         keys = self._call.resolved(refs_of(filters, table, self._named))
         conditions = Conditions(keys, self._named).all_of(filters, table)
         if not sqla.is_false(and_(true(), *conditions)):
-            raise MixedDraftsError(tool, list(self._named))
-        records = drafted(self._call, self._named.values(), table, filters).records
-        hit = meeting(records, filters)
+            raise mixed_drafts(tool, list(self._named))
+        records = draft_records(self._call, self._named.values(), table, filters).records
+        hit = matching_records(records, filters)
         most = self._call.setting.max_written
         if len(hit) > most:
-            raise TooManyRowsError(tool, most)
+            raise too_many_rows(tool, most)
         for record in hit:
             for column, expected, actual in self._differences(record, arguments.expect):
-                raise UnexpectedRowError(record.name, column, actual, expected)
+                raise unexpected_row(record.name, column, actual, expected)
         return [self._named[record.name] for record in hit]
 
     def _differences(
@@ -135,7 +124,7 @@ class DraftWriter:
         elif expect is not None:
             label = self._named[record.name].label
             if label is None and self._table.keys.label is None:
-                raise InvalidArgumentsError(
+                raise invalid_arguments(
                     f"{record.name!r} has no label: give values by column", "expect"
                 )
             if label not in (expect, clean(expect)):  # kept without keys

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from alfred_refs.conversation.draft_fields import no_such_class, said_class
 from alfred_refs.mapping.refs import draft_named
 from alfred_refs.tools.errors import (
-    DraftContentToolError,
-    InvalidValueError,
-    MissingValueError,
     ToolError,
+    draft_content,
+    invalid_value,
+    missing_value,
 )
 from alfred_refs.tools.tables.table import ToolColumn, ToolTable
 
@@ -27,28 +27,20 @@ Record = dict[str, Any]
 
 
 def new_records(table: ToolTable, payloads: Sequence[Mapping[str, Any]]) -> list[Record]:
-    """Return the records of new rows.
-
-    Raises:
-        ToolError: a payload cannot be stored.
-    """
+    """Return the records of new rows."""
     usable = {column.name: column for column in table.columns.values() if column.creatable}
     return _each(payloads, lambda payload: _record(table, payload, usable))
 
 
 def check_complete(table: ToolTable, records: Sequence[Record]) -> None:
-    """Check that new rows have what they must have, once hooks have enriched them.
-
-    Raises:
-        MissingValueError: one lacks a value.
-    """
+    """Check that new rows have what they must have, once hooks have enriched them."""
     required = [column for column in table.columns.values() if column.required]
 
     def check(record: Record) -> None:
         missing = [column for column in required if record.get(column.name) is None]
         if missing:
             is_given = all(column.creatable for column in missing)
-            raise MissingValueError(table.name, [c.name for c in missing], is_given=is_given)
+            raise missing_value(table.name, [c.name for c in missing], is_given=is_given)
 
     _each(records, check)
 
@@ -65,18 +57,12 @@ def _each(rows: Sequence[T], do: Callable[[T], R]) -> list[R]:
 
 
 def changes(table: ToolTable, payload: Mapping[str, Any]) -> Record:
-    """Return the record of what is to be changed.
-
-    Raises:
-        ToolError: it cannot be stored.
-    """
+    """Return the record of what is to be changed."""
     usable = {column.name: column for column in table.columns.values() if column.updatable}
     record = _record(table, payload, usable)
-    emptied = [
-        name for name, value in record.items() if value is None and not _may_be_null(table, name)
-    ]
+    emptied = [n for n, value in record.items() if value is None and not usable[n].nullable]
     if emptied:
-        raise MissingValueError(table.name, emptied)
+        raise missing_value(table.name, emptied)
     return record
 
 
@@ -107,7 +93,8 @@ def draft_changes(
     whole = payload if whole is None else whole
     usable = {column.name: column for column in table.columns.values() if column.creatable}
     related = _relationships(table, usable)
-    kind = [table.discriminator] if stored or _may_be_said(table) else []
+    may_be_said = table.discriminator in table.columns and table.discriminator not in table.fixed
+    kind = [table.discriminator] if stored or may_be_said else []
     for name in payload:  # before anything is told of those that are not for the model to know
         if stored and name not in (*table.fields, *kind):
             raise _not_to_write(table, "holds something")
@@ -125,7 +112,7 @@ def draft_changes(
             accepted = _record(table, {name: value}, usable)[name]
             changed[name] = None if accepted is None else value  # no ref may be given as ""
             if accepted is None and not usable[name].nullable:
-                raise MissingValueError(table.name, [name])
+                raise missing_value(table.name, [name])
     return changed
 
 
@@ -134,8 +121,8 @@ def table_said(table: ToolTable, content: Mapping[str, Any], *, stored: bool = F
 
     Raises:
         DraftContentError: there is no such class.
-        DraftContentToolError: it was stored so, and is none that the model may use.
-        ReadOnlyTableError: rows of it are not for the model to create.
+        ToolError: it was stored so, and is none that the model may use.
+        ToolError: rows of it are not for the model to create.
     """
     class_ = said_class(table.model, content)
     if class_ is None:
@@ -150,36 +137,29 @@ def _check_said_once(table: ToolTable, payload: Mapping[str, Any]) -> None:
     """Check that a reference that is said by a relationship and in its column is the same.
 
     A new row has no ref yet: no value in the column agrees with it.
-
-    Raises:
-        InvalidValueError: they are two.
     """
     by_columns: dict[tuple[str, ...], str] = {}
     for name, columns in table.references().items():
         if payload.get(name) is not None:
             other = by_columns.setdefault(tuple(columns), name)
             if payload[other] != payload[name]:
-                raise InvalidValueError(
+                raise invalid_value(
                     name, f"what {other!r} says: give one of the two, without the other"
                 )
         if name in payload and len(columns) == 1 and columns[0] in payload:
             said, column = payload[name] or None, payload[columns[0]] or None
             if said != column and not (isinstance(said, dict) and column is None):
-                raise InvalidValueError(
+                raise invalid_value(
                     columns[0], f"what {name!r} says: give one of the two, without the other"
                 )
 
 
-def _not_to_write(table: ToolTable, fact: str) -> DraftContentToolError:
+def _not_to_write(table: ToolTable, fact: str) -> ToolError:
     """Return the error for what an application has stored, and a model may not know."""
-    return DraftContentToolError(
+    return draft_content(
         f"a draft of {table.name!r} {fact} that is not for you to write; nothing was changed",
         "leave it as it is, or create a row with values of your own",
     )
-
-
-def _may_be_said(table: ToolTable) -> bool:
-    return table.discriminator in table.columns and table.discriminator not in table.fixed
 
 
 def _relationships(table: ToolTable, usable: Collection[str]) -> list[str]:
@@ -199,7 +179,7 @@ def _related(table: ToolTable, name: str, given: Any, *, stored: bool) -> Any:
     is_list = bool(table.relationship(name).uselist)
     if given is not None and isinstance(given, list) is not is_list:
         wanted = "a list of objects or refs" if is_list else "an object, or a ref"
-        raise InvalidValueError(name, wanted)
+        raise invalid_value(name, wanted)
     if isinstance(given, list):
         return [_nested(table, name, each, stored=stored) for each in given]
     return None if given is None else _nested(table, name, given, stored=stored)
@@ -213,10 +193,10 @@ def _nested(table: ToolTable, name: str, given: Any, *, stored: bool) -> Any:
         if taken and not is_draft:  # the row is changed
             target.check("update")
         if not all(c and (c.creatable if is_draft else c.updatable) for c in taken):
-            raise InvalidValueError(name, "objects for new rows: others cannot be moved there")
+            raise invalid_value(name, "objects for new rows: others cannot be moved there")
         return given
     if not isinstance(given, dict):
-        raise InvalidValueError(name, "objects with values by column, or refs")
+        raise invalid_value(name, "objects with values by column, or refs")
     target.check("create")
     return draft_changes(target, given, stored=stored)
 
@@ -231,9 +211,6 @@ def _check_belonging(table: ToolTable, name: str, given: Any, whole: Mapping[str
         name: of the relationship.
         given: what is nested.
         whole: what the row that they are nested in holds.
-
-    Raises:
-        InvalidValueError: one does.
     """
     taking = table.taking(name)
     allowed: dict[str, tuple[Any, ...]] = {
@@ -246,11 +223,7 @@ def _check_belonging(table: ToolTable, name: str, given: Any, whole: Mapping[str
         for field in allowed.keys() & row.keys() if isinstance(row, dict) else ():
             if row[field] not in allowed[field]:
                 wanted = f"no value in {name!r}: rows there belong to the row that they are in"
-                raise InvalidValueError(field, wanted)
-
-
-def _may_be_null(table: ToolTable, name: str) -> bool:
-    return table.columns[name].nullable
+                raise invalid_value(field, wanted)
 
 
 def _record(

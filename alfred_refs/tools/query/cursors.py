@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from alfred_refs.mapping.column_types import UnfitValueError, Values
 from alfred_refs.mapping.guard import find_keys
-from alfred_refs.tools.errors import InvalidCursorError, ToolError
+from alfred_refs.tools.errors import ToolError, invalid_cursor
 from alfred_refs.tools.wire.arguments import DbRead
 from alfred_refs.tools.wire.repair import repaired
 
@@ -30,7 +30,7 @@ class Cursor(BaseModel):
     Attributes:
         question: a digest of what was asked.
         after: what the last row had in the columns of the order, as JSON; `None` where one of
-            these is not to be `carried`: they are looked up then.
+            these is not to be `may_carry`: they are looked up then.
         seen: a digest of what the last row had, where that is looked up.
         ref: the last row's ref.
         shown: how many rows were shown, where a hook gave the order.
@@ -52,7 +52,7 @@ class Cursor(BaseModel):
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def carried(values: Values, value: Any) -> bool:
+def may_carry(values: Values, value: Any) -> bool:
     """Tell whether a cursor may have a value, and gives it back as the database has it.
 
     It may be short, and have no key in it. Of days at the ends of the calendar nobody knows: some
@@ -87,7 +87,7 @@ def cursor_of(read: DbRead) -> Cursor | None:
     """Return the cursor that a read goes on from.
 
     Raises:
-        InvalidCursorError: it is none, or belongs to another question.
+        ToolError: it is none, or belongs to another question.
     """
     if read.cursor is None:
         return None
@@ -95,7 +95,7 @@ def cursor_of(read: DbRead) -> Cursor | None:
         text = base64.urlsafe_b64decode(read.cursor + "=" * (-len(read.cursor) % 4))
         cursor = Cursor.model_validate(repaired(json.loads(text)))
     except (ValueError, RecursionError, ToolError):
-        raise InvalidCursorError from None
+        raise invalid_cursor() from None
     if cursor.question != question_of(read):
-        raise InvalidCursorError
+        raise invalid_cursor()
     return cursor

@@ -37,9 +37,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import INTERVAL, JSONB
 from sqlalchemy.orm import aliased
 
+from alfred_refs import sqla
 from alfred_refs.mapping.keys import Key
 from alfred_refs.mapping.stored_values import is_interval
-from alfred_refs.tools.errors import InvalidFilterError
+from alfred_refs.tools.errors import invalid_filter
 from alfred_refs.tools.tables.table import ROW_REF, ToolColumn, ToolTable
 from alfred_refs.tools.wire.arguments import (
     NEGATIONS,
@@ -51,7 +52,7 @@ from alfred_refs.tools.wire.arguments import (
     signed_clauses,
 )
 
-from .operands import COMPARISONS, checked, texts_in
+from .operands import COMPARISONS, NULLS, checked, texts_in
 
 _MORE_DAYS = dt.timedelta(5)  # of a year
 
@@ -64,7 +65,9 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     **COMPARISONS,
     "ilike": lambda attribute, pattern: attribute.ilike(pattern),
     # every ARRAY has the operator, though only the dialect's has the method
-    "contains": lambda attribute, part: attribute.bool_op("@>")(literal(part, attribute.type)),
+    "contains": lambda attribute, part: attribute.bool_op("@>")(
+        part if isinstance(part, ColumnElement) else literal(part, attribute.type)
+    ),
 }
 
 
@@ -83,11 +86,7 @@ class Conditions:
         self._negated = negated
 
     def all_of(self, filters: Iterable[Filter], table: ToolTable) -> list[Condition]:
-        """Return one condition for each filter on rows of a table.
-
-        Raises:
-            ToolError: a filter cannot be decided.
-        """
+        """Return one condition for each filter on rows of a table."""
         return [self._condition(each, table, table.model) for each in filters]
 
     def _condition(self, given: Filter, table: ToolTable, entity: Any) -> Condition:
@@ -115,8 +114,33 @@ class Conditions:
             clause = of_rows
         if name == ROW_REF and table.own is None:
             return self._is_row(clause, table, entity)
-        column, attribute = table.column(name), getattr(entity, name)
-        return compared(clause, column, attribute, negated=self._negated)
+        return self._compared(clause, table.column(name), getattr(entity, name))
+
+    def _compared(self, clause: FilterClause, column: ToolColumn, attribute: Any) -> Condition:
+        """Return that a column's value is as a clause says: of the class, or of an alias."""
+        wanted = checked(clause, column)
+        if column.values.family == "json":
+            document = cast(attribute, JSONB)
+            return _of_document(clause.op, document, wanted, negated=self._negated)
+        attribute = comparable(attribute)
+        if clause.op in NULLS:
+            return _is_null(attribute, wanted=wanted)
+        if column.entity is not None:
+            wanted = self._keys_of(wanted, column)
+        if clause.op in ("in", "not_in"):
+            return _is_in(attribute, wanted, column, negated=clause.op == "not_in")
+        if wanted is None:
+            return _is_null(attribute, wanted=clause.op == "=")
+        met: Condition = _COMPARISONS[clause.op](attribute, _operand(attribute, wanted, column))
+        return met
+
+    def _keys_of(self, refs: Any, column: ToolColumn) -> Any:
+        """Return the keys that refs name, or one does, as a column has them."""
+        if isinstance(refs, list):
+            return [self._keys_of(each, column) for each in refs]
+        if refs is None or column.key is None:
+            return refs
+        return column.key.from_key(self._keys[refs, column.key.entity])
 
     def _related(
         self, clause: FilterClause, name: str, rest: Sequence[str], table: ToolTable, entity: Any
@@ -136,7 +160,7 @@ class Conditions:
         """Return that a row with several key columns is, or is not, one of those named."""
         named = [table.parts_of(self._keys[ref, table.entity]) for ref in texts_in(clause)]
         if not all(named):  # a ref of the same entity, in a column of the key
-            raise InvalidFilterError(
+            raise invalid_filter(
                 clause.field,
                 "names something else than rows",
                 f"give the _ref of a row, such as '{table.entity}_1'",
@@ -216,35 +240,6 @@ def _entity_at(path: Sequence[str], table: ToolTable) -> str | None:
     return column.entity if column is not None else None
 
 
-def compared(
-    clause: FilterClause, column: ToolColumn, attribute: Any, *, negated: bool = False
-) -> Condition:
-    """Return that a column's value is as a clause says.
-
-    Args:
-        clause: that says it.
-        column: whose value.
-        attribute: the column, of the class or an alias.
-        negated: whether the condition is to be negated: where it is not known, so is that.
-
-    Raises:
-        ToolError: the clause cannot be decided of such values.
-    """
-    wanted = checked(clause, column)
-    if column.values.family == "json":
-        return _of_document(clause.op, cast(attribute, JSONB), wanted, negated=negated)
-    attribute = comparable(attribute)
-    match clause.op:
-        case "is_null" | "is_not_null":
-            return _is_null(attribute, wanted=wanted)
-        case "in" | "not_in":
-            return _is_in(attribute, wanted, negated=clause.op == "not_in")
-    if wanted is None:
-        return _is_null(attribute, wanted=clause.op == "=")
-    met: Condition = _COMPARISONS[clause.op](attribute, operand(attribute, wanted))
-    return met
-
-
 def _of_document(op: str, document: Any, wanted: Any, *, negated: bool) -> Condition:
     """Return what is asked of JSON, in which null is no value, as rows show it."""
     value = func.nullif(document, cast(literal("null", Text), JSONB), type_=JSONB)
@@ -284,12 +279,23 @@ def _is_null(attribute: Any, *, wanted: bool) -> Condition:
     return met
 
 
-def _is_in(attribute: Any, values: Sequence[Any], *, negated: bool) -> Condition:
-    given = [operand(attribute, value) for value in values if value is not None]
-    has_null = len(given) < len(values)
+def _operand(attribute: Any, value: Any, column: ToolColumn) -> Any:
+    """Return a value as an attribute is compared with it; keys are not to be taken for refs."""
+    is_key = column.entity is not None
+    return sqla.key_parameter(value, attribute.type) if is_key else operand(attribute, value)
+
+
+def _is_in(
+    attribute: Any, values: Sequence[Any], column: ToolColumn, *, negated: bool
+) -> Condition:
+    found = [value for value in values if value is not None]
+    has_null = len(found) < len(values)
+    listed: Any = [operand(attribute, value) for value in found]
+    if column.entity is not None:  # one parameter stands for all of them
+        listed = sqla.key_parameter(found, attribute.type)
     if not negated:
-        choices = [attribute.in_(given)] if given else []
+        choices = [attribute.in_(listed)] if found else []
         return or_(*choices, *([attribute.is_(null())] if has_null else []))
     # SQL's NOT IN holds for no row at all if there is a null in the list
-    others = [attribute.not_in(given)] if given else []
+    others = [attribute.not_in(listed)] if found else []
     return and_(*others, *([attribute.is_not(null())] if has_null else []))

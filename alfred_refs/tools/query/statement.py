@@ -30,11 +30,11 @@ from sqlalchemy.orm import aliased
 
 from alfred_refs.mapping.keys import Key
 from alfred_refs.tools.errors import (
-    InvalidArgumentsError,
-    InvalidCursorError,
-    InvalidOrderError,
     ToolError,
-    UnknownColumnError,
+    invalid_arguments,
+    invalid_cursor,
+    invalid_order,
+    unknown_column,
 )
 from alfred_refs.tools.tables.hooks import Reading
 from alfred_refs.tools.tables.table import ToolColumn, ToolTable
@@ -71,11 +71,11 @@ class Order:
         """Return that a row comes after the one where a read stopped.
 
         Raises:
-            InvalidCursorError: the cursor has not what this order needs.
+            ToolError: the cursor has not what this order needs.
         """
         parts = self.table.parts_of(key)
         if not parts:
-            raise InvalidCursorError
+            raise invalid_cursor()
         model = self.table.model
         beyond: Condition = self._after_all(
             [getattr(model, name) for name in self.table.identity], parts
@@ -85,7 +85,10 @@ class Order:
             for column, descending in order:
                 last = self._looked_up(column, parts)
                 attribute = comparable(getattr(model, column.name))
-                beyond = _after_looked_up(attribute, last, beyond, descending=descending)
+                further = attribute < last if descending else attribute > last
+                without = and_(attribute.is_(null()), last.is_not(null()))
+                same = and_(attribute.is_not_distinct_from(last), beyond)
+                beyond = or_(further, without, same)
             return beyond
         values = reversed(self._values(cursor.after))
         for (column, descending), value in zip(order, values, strict=True):
@@ -117,13 +120,13 @@ class Order:
 
     def _values(self, after: Sequence[Any]) -> list[Any]:
         if len(after) != len(self.columns):
-            raise InvalidCursorError
+            raise invalid_cursor()
         try:
             return [
                 column.accept(value) for column, value in zip(self.columns, after, strict=True)
             ]
         except ToolError:
-            raise InvalidCursorError from None
+            raise invalid_cursor() from None
 
     def _after_all(self, attributes: Sequence[Any], parts: Sequence[Any]) -> Condition:
         first, *others = attributes
@@ -147,12 +150,6 @@ def _after(attribute: Any, value: Any, rest: Condition, *, descending: bool) -> 
     return or_(further, attribute.is_(null()), and_(attribute == last, rest))
 
 
-def _after_looked_up(attribute: Any, last: Any, rest: Condition, *, descending: bool) -> Condition:
-    further = attribute < last if descending else attribute > last
-    without = and_(attribute.is_(null()), last.is_not(null()))
-    return or_(further, without, and_(attribute.is_not_distinct_from(last), rest))
-
-
 @dataclass(frozen=True, slots=True)
 class GivenOrder:
     """The order of keys or refs that a hook gave; decided by the database, as is what is shown."""
@@ -170,16 +167,13 @@ def order_of(read: Reading, table: ToolTable) -> Order:
     """Return the order that a model asked for.
 
     What comes after a row's own ref orders nothing: no two rows have the same.
-
-    Raises:
-        ToolError: rows cannot be ordered so.
     """
     asked, directions = read.arguments.order_by or [], read.arguments.order_dir
     names = [asked] if isinstance(asked, str) else asked
     if not isinstance(directions, list):
         directions = [directions] * max(len(names), 1)
     elif len(directions) != len(names):
-        raise InvalidArgumentsError("it has not one direction for each of order_by", "order_dir")
+        raise invalid_arguments("it has not one direction for each of order_by", "order_dir")
     columns: dict[ToolColumn, bool] = {}
     for name, direction in zip(names, directions, strict=False):
         if name == table.own:
@@ -192,19 +186,15 @@ def _orderable(name: str, table: ToolTable) -> ToolColumn:
     usable = [each.name for each in table.columns.values() if each.values.ordered]
     column = table.columns.get(name)
     if column is None:
-        raise UnknownColumnError(table.name, name, usable)
+        raise unknown_column(table.name, name, usable)
     if not column.values.ordered:
         fact = "holds refs" if column.values.family == "ref" else "has values without an order"
-        raise InvalidOrderError(name, fact, usable)
+        raise invalid_order(name, fact, usable)
     return column
 
 
 def rows_asked_for(read: Reading, table: ToolTable, conditions: Conditions) -> list[Condition]:
-    """Return what rows must meet: filters, or-filters, and what hooks added.
-
-    Raises:
-        ToolError: a filter cannot be decided.
-    """
+    """Return what rows must meet: filters, or-filters, and what hooks added."""
     arguments = read.arguments
     asked = conditions.all_of(arguments.filters, table)
     if arguments.or_filters:
@@ -227,10 +217,3 @@ def ranks_of(attribute: Any, values: Sequence[Any]) -> Select[Any]:
     )
     value = given.c.value if collation is None else given.c.value.collate(collation)
     return select(func.dense_rank().over(order_by=value)).order_by(given.c.position)
-
-
-def statement_of(
-    table: ToolTable, conditions: Sequence[Condition], order: Order | GivenOrder, limit: int
-) -> Select[tuple[Any]]:
-    """Return the statement that reads rows, and one more than the limit."""
-    return select(table.model).where(*conditions).order_by(*order.by()).limit(limit + 1)

@@ -5,11 +5,11 @@ Read from a mapped class by `tables`; the same for all calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from sqlalchemy import Column, Table, inspect
+from sqlalchemy import Column, Select, Table, inspect
 from sqlalchemy.orm import MANYTOONE, ONETOMANY, Mapper, RelationshipProperty
 
 from alfred_refs import sqla
@@ -17,7 +17,7 @@ from alfred_refs.mapping.column_types import UnfitValueError, Values
 from alfred_refs.mapping.entities import ClassKeys
 from alfred_refs.mapping.key_column import KeyColumn
 from alfred_refs.mapping.keys import Key
-from alfred_refs.tools.errors import InvalidValueError, ReadOnlyTableError, UnknownColumnError
+from alfred_refs.tools.errors import ToolError, invalid_value, read_only_table, unknown_column
 from alfred_refs.tools.wire.documents import Places, mapped
 from alfred_refs.tools.wire.texts import key_number
 
@@ -29,6 +29,8 @@ ROW_REF = "_ref"
 
 # strategies of relationships that are never loaded as a whole
 _UNLOADED = ("dynamic", "write_only", "noload")
+
+_MOST_STATEMENTS = 100  # of one table that are kept
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +63,7 @@ class ToolColumn:
 
     def show(self, value: Any) -> Any:
         """Return a value of the column as JSON, in which integers that are keys are told apart."""
-        shown = self.values.show(value)
+        shown = None if value is None else self.values.show_one(value)
         return mapped(shown, self.places, key_number) if self.places else shown
 
     @property
@@ -75,9 +77,6 @@ class ToolColumn:
         Args:
             given: a JSON value.
             new: whether it is to be stored, and not only compared.
-
-        Raises:
-            InvalidValueError: it does not fit.
         """
         return accepted(self.values.accept_new if new else self.values.accept, self.name, given)
 
@@ -97,6 +96,7 @@ class ToolTable:
         fixed: the attributes that are shown and not written, relationships among them.
         targets: by the name of a relationship, the table of the related rows.
         kinds: the table itself and those of its subclasses, by their classes.
+        statements: that calls have in common, made once.
     """
 
     name: str
@@ -109,6 +109,7 @@ class ToolTable:
     fixed: set[str] = field(default_factory=set)
     targets: dict[str, ToolTable] = field(default_factory=dict)
     kinds: dict[type[Any], ToolTable] = field(default_factory=dict)
+    statements: dict[Hashable, Select[Any]] = field(default_factory=dict)
 
     @property
     def read_only(self) -> bool:
@@ -116,13 +117,9 @@ class ToolTable:
         return not self.verbs
 
     def check(self, verb: Verb) -> None:
-        """Check that a model may do something to rows.
-
-        Raises:
-            ReadOnlyTableError: it may not.
-        """
+        """Check that a model may do something to rows."""
         if verb not in self.verbs:
-            raise ReadOnlyTableError(self.name, [each for each in VERBS if each in self.verbs])
+            raise read_only_table(self.name, [each for each in VERBS if each in self.verbs])
 
     @property
     def own(self) -> str | None:
@@ -163,16 +160,16 @@ class ToolTable:
         """Return a column.
 
         Raises:
-            UnknownColumnError: there is none that a model may use.
+            ToolError: there is none that a model may use.
         """
         found = self.columns.get(name)
         if found is None:
-            raise UnknownColumnError(self.name, name, list(self.columns))
+            raise unknown_column(self.name, name, list(self.columns))
         return found
 
-    def not_written(self, name: str, writable: Iterable[str]) -> UnknownColumnError:
+    def not_written(self, name: str, writable: Iterable[str]) -> ToolError:
         """Return what a model is told of a column that it may not write, or that is not there."""
-        return UnknownColumnError(self.name, name, [*writable], is_read=name in self.fields)
+        return unknown_column(self.name, name, [*writable], is_read=name in self.fields)
 
     def parts_of(self, key: Key) -> list[Any]:
         """Return the key of a row as a statement takes it, column by column.
@@ -188,6 +185,20 @@ class ToolTable:
             for held, part in zip(self.keys.identity, parts, strict=True)
         ]
         return [sqla.key_parameter(v, c.type) for v, c in zip(values, columns, strict=True)]
+
+    def statement(self, name: Hashable, make: Callable[[], Select[Any]]) -> Select[Any]:
+        """Return a statement that calls have in common: SQLAlchemy takes long to make one.
+
+        Args:
+            name: tells it from the others of the table.
+            make: makes it.
+        """
+        found = self.statements.get(name)
+        if found is None:
+            found = make()
+            if len(self.statements) < _MOST_STATEMENTS:  # a model may name columns as it likes
+                self.statements[name] = found
+        return found
 
     def relationship(self, name: str) -> RelationshipProperty[Any]:
         """Return a relationship that leads to a table which a model may use."""
@@ -228,12 +239,8 @@ class ToolTable:
 
 
 def accepted(accept: Callable[[Any], Any], field: str, given: Any) -> Any:
-    """Return what a model gave for a field, as `accept` of its `Values` returns it.
-
-    Raises:
-        InvalidValueError: it does not fit.
-    """
+    """Return what a model gave for a field, as `accept` of its `Values` returns it."""
     try:
         return accept(given)
     except UnfitValueError as error:
-        raise InvalidValueError(field, error.wanted) from None
+        raise invalid_value(field, error.wanted) from None
