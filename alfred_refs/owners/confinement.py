@@ -369,10 +369,6 @@ class ConfinedSession(sqla.WatchedSession):
         if confinement is None:
             return super()._identity_lookup(*args, **options)
         found = super()._identity_lookup(*args, **options)
-        if (
-            confinement.lifted
-            or not confinement.doubtful
-            or not hasattr(found, "_sa_instance_state")
-        ):
+        if confinement.lifted or not confinement.doubtful or not sqla.is_instance(found):
             return found
         return found if confinement.sees(self, found) else None

@@ -27,6 +27,7 @@ from .clauses import (
     selected_into as selected_into,
     shape_of as shape_of,
     unlisted as unlisted,
+    update_on_conflict as update_on_conflict,
     values_of as values_of,
     written_by as written_by,
 )
@@ -64,12 +65,14 @@ from .loaded_columns import (
     names_filled as names_filled,
 )
 from .mappers import (
+    STATE as STATE,
     added_to as added_to,
     attributes_of as attributes_of,
     classes_called as classes_called,
     columns_by_getter as columns_by_getter,
     columns_of_keys as columns_of_keys,
     flushed_states as flushed_states,
+    is_instance as is_instance,
     is_type_bound as is_type_bound,
     is_unpopulated as is_unpopulated,
     kept_with as kept_with,

@@ -162,10 +162,15 @@ def unlisted(value: Any) -> BindParameter[Any]:
     return BindParameter(None, value, unique=True)
 
 
+def update_on_conflict(statement: Executable) -> Any:
+    """Return what an upsert does to rows that are there; `None` where it does nothing to them."""
+    clause = getattr(statement, "_post_values_clause", None)
+    return clause if hasattr(clause, "update_values_to_set") else None
+
+
 def conflict_values_of(statement: Executable) -> Iterator[tuple[Any, Any]]:
     """Yield the (column, value) pairs of an upsert's `set_`: a list in 2.0, a mapping in 2.1."""
-    clause = getattr(statement, "_post_values_clause", None)
-    pairs = getattr(clause, "update_values_to_set", None) or ()
+    pairs = getattr(update_on_conflict(statement), "update_values_to_set", ())
     return iter(pairs.items() if isinstance(pairs, Mapping) else pairs)
 
 

@@ -86,7 +86,7 @@ def check_loaded(rows: Sequence[Any], keys: Container[int], entities: Entities) 
     """
     for row in rows:
         for place, value in enumerate(row):
-            if hasattr(value, "_sa_instance_state"):
+            if sqla.is_instance(value):
                 _check_instance(value, entities)
             elif place not in keys and _may_be_key(value):
                 raise _refused("a value loaded by text")

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import inspect
 from sqlalchemy.orm import lazyload, load_only
-from sqlalchemy.orm.strategy_options import _AbstractLoad
+from sqlalchemy.sql.base import ExecutableOption
 
 from alfred_refs.mapping.keys import spells_uuid
 from alfred_refs.tools.errors import InvalidArgumentsError, UnknownColumnError
@@ -39,7 +39,7 @@ class Shape:
     columns: Sequence[ToolColumn]
     children: Mapping[str, Shape] = field(default_factory=dict)
 
-    def loaders(self, entity: Any) -> list[_AbstractLoad]:
+    def loaders(self, entity: Any) -> list[ExecutableOption]:
         """Return the loader options that load the columns, and nothing else.
 
         Args:
