@@ -9,7 +9,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,22 +20,30 @@ from sqlalchemy import (
     NCHAR,
     BindParameter,
     Boolean,
+    Case,
     Cast,
     ColumnClause,
     ColumnElement,
     Enum,
     FunctionElement,
+    FunctionFilter,
+    Label,
     Null,
+    Over,
     String,
     Table,
     TextClause,
     TypeCoerce,
+    UnaryExpression,
 )
+from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.sql import operators
-from sqlalchemy.sql.elements import ClauseList
+from sqlalchemy.sql.elements import ClauseList, Grouping
 
+from alfred_refs import sqla
 from alfred_refs.errors import UntranslatableError
 
+from .functions import CHOOSING, JSON_MAKERS
 from .key_column import KeyColumn, is_text_uuid, key_type_of
 from .shapes import (
     Listed,
@@ -64,6 +72,54 @@ def function_name(function: FunctionElement[Any]) -> str:
     packages = tuple(getattr(function, "packagenames", ()))
     name = getattr(function, "name", "")
     return str(name).lower() if packages in ((), ("pg_catalog",)) else ""
+
+
+def arguments_of(function: FunctionElement[Any]) -> list[Any]:
+    """Return the arguments of a function: a sequence's next value has none."""
+    return list(getattr(function, "clauses", ()))
+
+
+def wrapped_in(element: Any) -> Any:
+    """Return the expression whose value another one has, such as a label; `None`: it has its own.
+
+    What is left out is which rows an aggregate or a window is over, and in which order.
+    """
+    match element:
+        case Label() | Grouping() | Over() | UnaryExpression(operator=operators.distinct_op):
+            return element.element
+        case FunctionFilter():
+            return element.func
+        case aggregate_order_by():
+            return element.target
+        case _:
+            return sqla.ordered_aggregate(element)
+
+
+def choices_of(element: Any) -> Sequence[Any]:
+    """Return the expressions of which one gives an expression its value, unchanged.
+
+    case((x, Recipe.id), else_=None)     Recipe.id, None
+    coalesce(Recipe.id, other.id)        Recipe.id, other.id
+    max(Recipe.id).over()                max(Recipe.id)
+    lower(Recipe.name)                   none: it makes another value
+    """
+    match element:
+        case Case():
+            return [*(result for _, result in element.whens), element.else_]
+        case FunctionElement():
+            chosen = CHOOSING.get(function_name(element))
+            return [] if chosen is None else arguments_of(element)[chosen]
+        case _:
+            inner = wrapped_in(element)
+            return [] if inner is None else [inner]
+
+
+def is_document(element: Any) -> bool:
+    """Tell whether a value is a JSON document, or one of several to choose from."""
+    if isinstance(element, FunctionElement) and function_name(element) in JSON_MAKERS:
+        return True
+    inner = [element.clause] if isinstance(element, Cast) else choices_of(element)
+    return any(map(is_document, inner))
 
 
 def unaliased(table: Any) -> Any:
@@ -95,7 +151,7 @@ def is_constant(element: Any) -> bool:
         case ColumnClause():
             return element.is_literal
         case FunctionElement():
-            return not list(getattr(element, "clauses", ()))
+            return not arguments_of(element)
         case _:
             return False
 

@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import Case, Cast, FunctionElement, FunctionFilter, Label
-from sqlalchemy.sql.elements import Grouping
-
 from .key_column import KeyColumn
 from .shapes import (
     Listed,
@@ -59,25 +56,6 @@ def shown_by(name: str, arguments: Sequence[Shown]) -> Any:
     """Return what a function's value shows, or `NotImplemented`."""
     maker = _MAKERS.get(name)
     return NotImplemented if maker is None or not arguments else maker(arguments)
-
-
-def is_document(element: Any) -> bool:
-    """Tell whether a value is a JSON document, or one of several to choose from."""
-    match element:
-        case FunctionElement():
-            name = str(getattr(element, "name", "")).lower()
-            chosen = element.clauses if name in CHOOSING else ()
-            return name in JSON_MAKERS or any(map(is_document, chosen))
-        case Case():
-            return any(is_document(result) for _, result in element.whens)
-        case Grouping() | Label():
-            return is_document(element.element)
-        case FunctionFilter():
-            return is_document(element.func)
-        case Cast():
-            return is_document(element.clause)
-        case _:
-            return False
 
 
 def _array(arguments: Sequence[Shown]) -> Any:

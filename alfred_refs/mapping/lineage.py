@@ -15,15 +15,11 @@ from sqlalchemy import (
     ARRAY,
     BindParameter,
     Boolean,
-    Case,
     Cast,
     Column,
     ColumnClause,
     ColumnElement,
     FunctionElement,
-    FunctionFilter,
-    Label,
-    Over,
     Table,
     TextClause,
     TypeCoerce,
@@ -36,7 +32,6 @@ from sqlalchemy.sql import operators
 from sqlalchemy.sql.elements import (
     BinaryExpression,
     ClauseList,
-    Grouping,
     Slice,
     TableValuedColumn,
 )
@@ -48,7 +43,9 @@ from alfred_refs import sqla
 from alfred_refs.errors import UntranslatableError
 
 from .expressions import (
+    arguments_of,
     cast_to,
+    choices_of,
     function_name,
     is_constant,
     is_declared_boolean,
@@ -58,8 +55,9 @@ from .expressions import (
     retyped,
     unaliased,
     untranslatable,
+    wrapped_in,
 )
-from .functions import ARRAYS, CHOOSING, JSON_MAKERS, RECORDS, shown_by
+from .functions import ARRAYS, JSON_MAKERS, RECORDS, shown_by
 from .key_column import KeyColumn
 from .shapes import (
     UNKNOWN,
@@ -93,6 +91,7 @@ class Exposure:
         key_column: tells what keys a column of a table holds.
         given: the parameters that stand for keys, by name.
         parameters: the names of the statement's parameters, in the order of its shape.
+        written: the table that a write is of, which a bare `column("id")` in it names.
     """
 
     def __init__(
@@ -100,10 +99,12 @@ class Exposure:
         key_column: Callable[[Column[Any]], KeyColumn | None],
         given: Mapping[str, KeyColumn] | None = None,
         parameters: Sequence[str] = (),
+        written: FromClause | None = None,
     ) -> None:
         self._key_column = key_column
         self._given = given or {}
         self._parameters = parameters
+        self._bare = {} if written is None else {column.name: column for column in written.c}
 
     def of_any(self, elements: Sequence[Any]) -> Shown:
         """Return what a value shows that comes from one of several expressions.
@@ -133,24 +134,18 @@ class Exposure:
                 return None
             case Cast() | TypeCoerce():
                 return cast_to(self.of(element.clause), element.type)
-            case Case():
-                return self.of_any([*(result for _, result in element.whens), element.else_])
+            case _ if choices := choices_of(element):
+                shown = self.of_any(choices)
+                is_function = isinstance(element, FunctionElement)
+                return retyped(shown, element.type) if is_function else shown
             case FunctionElement():
                 return self._of_function(element)
-            case UnaryExpression(operator=operators.distinct_op):
-                return self.of(element.element)
-            case Label() | Grouping() | Over():
-                return self.of(element.element)
-            case FunctionFilter():
-                return self.of(element.func)
             case ScalarSelect():
                 return self.of(element.element.selected_columns[0])
             case BinaryExpression(operator=operators.getitem | operators.concat_op):
                 return self._of_operator(element)
             case postgresql.array():
                 return listed(self.of_any(list(element.clauses)))
-            case postgresql.aggregate_order_by():
-                return self.of(element.target)
             case TableValuedColumn():
                 return self._of_scalar_alias(element.scalar_alias)
             case FromClause():
@@ -159,8 +154,6 @@ class Exposure:
                 return None
             case TextClause():
                 return None if _CONSTANT.fullmatch(element.text) else UNKNOWN
-            case _ if (aggregate := sqla.ordered_aggregate(element)) is not None:
-                return self.of(aggregate)
             case ColumnElement() if sqla.is_opaque(element):
                 return UNKNOWN
             case _:
@@ -168,6 +161,8 @@ class Exposure:
 
     def _of_column(self, element: ColumnClause[Any]) -> Shown:
         """Follow a column through subqueries and aliases to where its values come from."""
+        if element.table is None and not element.is_literal:
+            element = self._bare.get(element.name, element)
         meant = sqla.selected_from_union(element)
         bases = [base for base in meant.base_columns if base is not meant]
         if isinstance(meant, Column) and isinstance(meant.table, Table):
@@ -194,11 +189,7 @@ class Exposure:
     def _of_function(self, element: FunctionElement[Any]) -> Shown:
         if isinstance(element, next_value):  # a new number is nobody's key yet
             return None
-        name = function_name(element)
-        arguments = list(element.clauses)
-        if name in CHOOSING:
-            shown = self.of_any(arguments[CHOOSING[name]])
-            return retyped(shown, element.type)
+        name, arguments = function_name(element), arguments_of(element)
         if name in ARRAYS:
             parts = arguments[ARRAYS[name]]
             return listed(_either([item_of(self.of(part)) for part in parts], parts))
@@ -217,12 +208,9 @@ class Exposure:
                 return self._of_row(element.scalar_alias)
             case FromClause() if not isinstance(element, FunctionElement | ColumnElement):
                 return self._of_row(element)
-            case UnaryExpression(operator=operators.distinct_op) | Grouping():
-                return self._of_json_part(element.element)
-            case postgresql.aggregate_order_by():
-                return self._of_json_part(element.target)
             case _:
-                return self.of(element)
+                inner = wrapped_in(element)
+                return self.of(element) if inner is None else self._of_json_part(inner)
 
     def _of_row(self, table: FromClause) -> Shown:
         """Return what a whole row shows as JSON: the database may have more columns of a table."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import Any, cast
 
-from sqlalchemy import ClauseElement, ColumnClause, Executable
+from sqlalchemy import ClauseElement, Executable
 from sqlalchemy.orm import Session, object_session
 from sqlalchemy.sql.dml import UpdateBase
 
@@ -44,23 +44,13 @@ def check_filled(statement: Executable, exposure: Exposure, entities: Entities) 
         key = entities.of_class(mapper.class_).all.get(name)
         check_shown(exposure.of(expression), key, f"{mapper.class_.__name__}.{name}")
     for write in sqla.elements_of(statement):
-        for column, value in stored_by(write) if isinstance(write, UpdateBase) else ():
-            is_made = isinstance(value, ClauseElement) and entities.of_column(column) is None
-            if is_made and (
-                any(columns_in(exposure.of(value))) or _names_key(value, write, entities)
-            ):
-                raise _refused(str(column))
-
-
-def _names_key(value: ClauseElement, write: UpdateBase, entities: Entities) -> bool:
-    """Tell whether an expression names a key column of the table by its name alone."""
-    columns = sqla.written_by(write)[0].c
-    names = {
-        element.name
-        for element in sqla.elements_of(value)
-        if isinstance(element, ColumnClause) and element.table is None and not element.is_literal
-    }
-    return any(entities.of_column(column) for column in columns if column.name in names)
+        if isinstance(write, UpdateBase):
+            table, _ = sqla.written_by(write)
+            stored = Exposure(entities.of_column, written=table)
+            for column, value in stored_by(write):
+                is_data = isinstance(value, ClauseElement) and entities.of_column(column) is None
+                if is_data and any(columns_in(stored.of(value))):
+                    raise _refused(str(column))
 
 
 def check_options(options: Iterable[Any], exposure: Exposure) -> None:

@@ -35,7 +35,12 @@ from sqlalchemy.types import TypeEngine
 
 from alfred_refs import sqla
 from alfred_refs.errors import UntranslatableError
-from alfred_refs.mapping.functions import CHOOSING, is_document
+from alfred_refs.mapping.expressions import (
+    arguments_of,
+    choices_of,
+    function_name,
+    is_document,
+)
 from alfred_refs.mapping.key_column import KeyColumn, key_type_of
 
 from .dataflow import (
@@ -44,7 +49,6 @@ from .dataflow import (
     Flows,
     Given,
     Held,
-    arguments_of,
     is_array,
     merged,
     positions,
@@ -178,23 +182,20 @@ class Meetings:
             for condition, _ in element.whens:
                 self._compare(element.value, condition)
         if not is_document(element):
-            results = [*(result for _, result in element.whens), element.else_]
-            self._meet(map(self._flows.of, results))
+            self._meet(map(self._flows.of, choices_of(element)))
 
     def _read_function(self, element: FunctionElement[Any]) -> None:
-        name = getattr(element, "name", "")
-        if name != "nullif" and is_document(element):
+        name, flow_of = function_name(element), self._flows.of
+        if name == "nullif":
+            self._meet(map(flow_of, arguments_of(element)))
+        elif is_document(element) or name in _COMPOSING:
             return  # its parts stand side by side, and are not compared
-        if name in ARRAY_ARGUMENTS:
+        elif name in ARRAY_ARGUMENTS:
             self._meet(self._flows.elements_of(element))
-        elif name == "nullif" or name not in CHOOSING:
-            flows = [self._flows.of(argument) for argument in arguments_of(element)]
-            if name == "nullif":
-                self._meet(flows)
-            elif name not in _COMPOSING:
-                self._meet([merged(flows).made()])
+        elif choices := choices_of(element):
+            self._meet(map(flow_of, choices))
         else:
-            self._meet(map(self._flows.of, list(element.clauses)[CHOOSING[name]]))
+            self._meet([merged(map(flow_of, arguments_of(element))).made()])
 
     def _compare(self, left: Any, right: Any) -> None:
         """Note what two operands of a comparison mean for each other, position by position."""

@@ -15,21 +15,16 @@ from sqlalchemy import (
     ARRAY,
     BindParameter,
     Boolean,
-    Case,
     Cast,
     Column,
     ColumnClause,
     ColumnElement,
     FunctionElement,
-    FunctionFilter,
     Integer,
-    Label,
     Null,
-    Over,
     Table,
     Tuple,
     TypeCoerce,
-    UnaryExpression,
     Uuid,
     Values,
 )
@@ -53,7 +48,7 @@ from sqlalchemy.sql.selectable import (
 from sqlalchemy.types import TypeEngine
 
 from alfred_refs import sqla
-from alfred_refs.mapping.functions import CHOOSING
+from alfred_refs.mapping.expressions import arguments_of, choices_of, function_name
 from alfred_refs.mapping.key_column import KeyColumn, is_text_uuid, key_type_of
 
 T = TypeVar("T")
@@ -183,12 +178,8 @@ class Flows:
                 return Flow(given=(Given(element),))
             case ColumnClause():
                 return self._of_column(element)
-            case Label() | Grouping() | Over():
-                return self.of(element.element)
-            case UnaryExpression(operator=operators.distinct_op):
-                return self.of(element.element)
-            case FunctionFilter():
-                return self.of(element.func)
+            case _ if choices := choices_of(element):
+                return merged(map(self.of, choices))
             case CollectionAggregate():
                 return self._of_each(element.element)
             case ScalarSelect() | SelectBase() | ScalarValues():
@@ -197,8 +188,6 @@ class Flows:
                 return self._of_coerced(element)
             case Cast():
                 return self._of_cast(element)
-            case Case():
-                return merged(map(self.of, [*(r for _, r in element.whens), element.else_]))
             case FunctionElement():
                 return self._of_function(element)
             case array():
@@ -282,9 +271,7 @@ class Flows:
         )
 
     def _of_function(self, element: FunctionElement[Any]) -> Flow:
-        name, arguments = getattr(element, "name", ""), arguments_of(element)
-        if name in CHOOSING:
-            return merged(map(self.of, arguments[CHOOSING[name]]))
+        name, arguments = function_name(element), arguments_of(element)
         if name == "unnest":
             return merged(map(self.of, arguments)).within()
         if name == "array_agg":
@@ -295,15 +282,10 @@ class Flows:
 
     def elements_of(self, function: FunctionElement[Any]) -> Iterator[Flow]:
         """Yield the flows of the elements that a function of lists works with."""
-        depths = ARRAY_ARGUMENTS[function.name]
+        depths = ARRAY_ARGUMENTS[function_name(function)]
         for argument, depth in zip(function.clauses, depths, strict=False):
             if depth is not None:
                 yield self.of(argument).within(depth)
-
-
-def arguments_of(function: FunctionElement[Any]) -> list[Any]:
-    """Return the arguments of a function: a sequence's next value has none."""
-    return list(getattr(function, "clauses", ()))
 
 
 def positions(element: Any) -> list[list[Any]]:

@@ -20,7 +20,7 @@ from sqlalchemy import (
     tuple_,
     union_all,
 )
-from sqlalchemy.dialects.postgresql import array
+from sqlalchemy.dialects.postgresql import aggregate_order_by, array
 
 from alfred_refs import RefPolicy
 from alfred_refs.mapping.entities import Entities
@@ -55,6 +55,8 @@ def names(parameters: Any) -> list[str]:
         (all_(x), [], [("x", 1)]),
         (array([x]), [], [("x", -1)]),
         (func.array_agg(Recipe.id), [("recipes.id", 1)], []),
+        (func.array_agg(aggregate_order_by(Recipe.id, Recipe.name)), [("recipes.id", 1)], []),
+        (func.COALESCE(Recipe.id, x), [("recipes.id", 0)], [("x", 0)]),
         (func.unnest(Preference.favourites), [("preferences.favourites", 0)], []),
         (
             func.array_append(Preference.favourites, x),
