@@ -46,9 +46,9 @@ from alfred_refs.errors import UntranslatableError
 from .functions import CHOOSING, JSON_MAKERS
 from .key_column import KeyColumn, is_text_uuid, key_type_of
 from .shapes import (
+    KeyShape,
     Listed,
-    Shown,
-    Spelled,
+    SpelledKey,
     Unknown,
     as_json,
     columns_in,
@@ -176,30 +176,30 @@ ASK_RAW = (
 _LONGEST = {"uuid": 36, "integer": 20}
 
 
-def cast_to(shown: Shown, type_: Any) -> Shown:
+def cast_to(shape: KeyShape, type_: Any) -> KeyShape:
     """Return what a value shows after a cast: keys may become text, JSON stays JSON."""
-    match shown:
+    match shape:
         case None | Unknown():
-            return shown
-        case KeyColumn() if not shown.array and key_type_of(type_) == shown.key_type != "string":
-            return replace(shown, as_text=is_text_uuid(type_))
-        case KeyColumn() | Spelled() if not is_array(shown):
-            column = next(columns_in(shown))
+            return shape
+        case KeyColumn() if not shape.array and key_type_of(type_) == shape.key_type != "string":
+            return replace(shape, as_text=is_text_uuid(type_))
+        case KeyColumn() | SpelledKey() if not is_array(shape):
+            column = next(columns_in(shape))
             if _holds_text_of(column, type_) or (
                 key_type_of(type_) == column.key_type != "string"
             ):
-                return spelled(shown)
+                return spelled(shape)
         case KeyColumn() | Listed() if isinstance(type_, ARRAY):
-            cast_to(_scalar(item_of(shown)), type_.item_type)
-            return as_json(shown)
-        case _ if isinstance(type_, JSON) and not is_array(shown):
-            return shown
-    raise untranslatable(columns_in(shown))
+            cast_to(_scalar(item_of(shape)), type_.item_type)
+            return as_json(shape)
+        case _ if isinstance(type_, JSON) and not is_array(shape):
+            return shape
+    raise untranslatable(columns_in(shape))
 
 
-def _scalar(shown: Shown) -> Shown:
+def _scalar(shape: KeyShape) -> KeyShape:
     """Return an item of an array as a column of such items would hold it."""
-    return replace(shown.column, array=False) if isinstance(shown, Spelled) else shown
+    return replace(shape.column, array=False) if isinstance(shape, SpelledKey) else shape
 
 
 def _holds_text_of(column: KeyColumn, type_: Any) -> bool:
@@ -209,12 +209,12 @@ def _holds_text_of(column: KeyColumn, type_: Any) -> bool:
     return type_.length is None or type_.length >= _LONGEST.get(column.key_type, type_.length + 1)
 
 
-def retyped(shown: Shown, type_: Any) -> Shown:
+def retyped(shape: KeyShape, type_: Any) -> KeyShape:
     """Return what a key shows that a function gives a type of its own, or none."""
-    if not isinstance(shown, KeyColumn) or shown.array:
-        return shown
-    same = key_type_of(type_) == shown.key_type and is_text_uuid(type_) == shown.as_text
-    return shown if same else spelled(shown)
+    if not isinstance(shape, KeyColumn) or shape.array:
+        return shape
+    same = key_type_of(type_) == shape.key_type and is_text_uuid(type_) == shape.as_text
+    return shape if same else spelled(shape)
 
 
 def untranslatable(columns: Iterable[KeyColumn]) -> UntranslatableError:

@@ -30,13 +30,13 @@ from alfred_refs.mapping.key_column import KeyColumn
 from alfred_refs.mapping.keys import EntityKey, Key, spells_uuid
 from alfred_refs.mapping.policy import KeyType
 from alfred_refs.mapping.shapes import (
+    JsonObject,
+    JsonPairs,
+    KeyShape,
     Listed,
-    Named,
-    Pairs,
-    Record,
+    ParameterName,
     Series,
-    Shown,
-    Spelled,
+    SpelledKey,
     Unknown,
     with_parts,
 )
@@ -138,76 +138,78 @@ class Referring(Protocol):
         ...
 
 
-def collector(shown: Shown) -> Collect:  # noqa: PLR0911  # one case a kind
+def collector(shape: KeyShape) -> Collect:  # noqa: PLR0911  # one case a kind
     """Return the function that finds the keys in a value."""
-    match shown:
-        case KeyColumn(array=False) | Spelled():
-            return _one_key(shown)
+    match shape:
+        case KeyColumn(array=False) | SpelledKey():
+            return _one_key(shape)
         case KeyColumn() as column:
-            return collector(Listed(Spelled(column)))
+            return collector(Listed(SpelledKey(column)))
         case Listed():
-            return partial(_keys_in_list, collector(shown.item), isinstance(shown.item, Spelled))
+            return partial(
+                _keys_in_list, collector(shape.item), isinstance(shape.item, SpelledKey)
+            )
         case Series():
-            return partial(_keys_in_series, [collector(item) for item in shown.items])
-        case Record():
-            fields = {str(name): collector(part) for name, part in shown.fields}
+            return partial(_keys_in_series, [collector(item) for item in shape.items])
+        case JsonObject():
+            fields = {str(name): collector(part) for name, part in shape.fields}
             return partial(_keys_in_record, fields)
-        case Pairs():
-            return partial(_keys_in_pairs, collector(shown.name), collector(shown.value))
+        case JsonPairs():
+            return partial(_keys_in_pairs, collector(shape.name), collector(shape.value))
         case _:
             return _no_keys
 
 
 def shower(  # noqa: C901, PLR0911  # one case a kind
-    shown: Shown, conversation: Referring, listed: type[list[Any]] = list
+    shape: KeyShape, conversation: Referring, listed: type[list[Any]] = list
 ) -> Callable[[Any], Any]:
     """Return the function that shows a value whose keys have been met with refs in their place.
 
     Args:
-        shown: what the value shows.
+        shape: what the value shows.
         conversation: in which its keys have been met.
         listed: the kind of list that an array column's value becomes.
     """
-    match shown:
+    match shape:
         case KeyColumn(array=False):
-            return _shower_of_column(shown, conversation)
+            return _shower_of_column(shape, conversation)
         case KeyColumn() as column:
             refs = conversation.refs_of(column.space)
             return partial(_shown_items, refs=refs, token=column.token, listed=listed)
-        case Spelled(column):
+        case SpelledKey(column):
             refs = conversation.refs_of(column.space)
             return lambda value: refs[_token(column, value)]
         case Listed():
-            is_array = isinstance(shown.item, Spelled)
-            return partial(_show_list, shower(shown.item, conversation), is_array)
+            is_array = isinstance(shape.item, SpelledKey)
+            return partial(_show_list, shower(shape.item, conversation), is_array)
         case Series():
-            return partial(_show_series, [shower(item, conversation) for item in shown.items])
-        case Record():
-            fields = {str(n): shower(part, conversation) for n, part in shown.fields}
-            return partial(_show_record, fields, shower(shown.rest, conversation))
-        case Pairs():
-            parts = (shown.name, shown.value)
+            return partial(_show_series, [shower(item, conversation) for item in shape.items])
+        case JsonObject():
+            fields = {str(n): shower(part, conversation) for n, part in shape.fields}
+            return partial(_show_record, fields, shower(shape.rest, conversation))
+        case JsonPairs():
+            parts = (shape.name, shape.value)
             return partial(_show_pairs, *(shower(part, conversation) for part in parts))
         case Unknown():
-            return partial(show_suspect, shown, conversation.refs_met)
+            return partial(show_suspect, shape, conversation.refs_met)
         case _:
             return _same
 
 
-def named(shown: Shown, values: Callable[[int], Any]) -> Shown:
-    """Return what is shown in one execution, in which the names of fields have values.
+def named(shape: KeyShape, values: Callable[[int], Any]) -> KeyShape:
+    """Return the shape of one execution, in which the names of fields have values.
 
     Raises:
         UntranslatableError: a name is not text.
     """
-    if isinstance(shown, Record):
-        fields = tuple((_name(name, values), part) for name, part in shown.fields)
-        shown = Record(fields, shown.rest)
-    return with_parts(shown, partial(named, values=values))
+    if isinstance(shape, JsonObject):
+        fields = tuple((_name(name, values), part) for name, part in shape.fields)
+        shape = JsonObject(fields, shape.rest)
+    return with_parts(shape, partial(named, values=values))
 
 
-def _name(name: str | Named, values: Callable[[int], Any]) -> str:
-    text = values(name.place) if isinstance(name, Named) else name
+def _name(name: str | ParameterName, values: Callable[[int], Any]) -> str:
+    text = values(name.place) if isinstance(name, ParameterName) else name
     if not isinstance(text, str):
         raise UntranslatableError(
             "a JSON object with keys in it has a name that is not text",
@@ -216,20 +218,20 @@ def _name(name: str | Named, values: Callable[[int], Any]) -> str:
     return text
 
 
-def limited(shown: Shown, key_types: Collection[KeyType]) -> Shown:
-    """Return what is shown where keys of unknown origin can only have these types."""
-    if isinstance(shown, Unknown):
-        possible = tuple(t for t in shown.key_types if t in key_types)
-        return Unknown(possible, shown.within and "uuid" in possible) if possible else None
-    return with_parts(shown, partial(limited, key_types=key_types))
+def limited(shape: KeyShape, key_types: Collection[KeyType]) -> KeyShape:
+    """Return the shape of values where keys of unknown origin can only have these types."""
+    if isinstance(shape, Unknown):
+        possible = tuple(t for t in shape.key_types if t in key_types)
+        return Unknown(possible, shape.within and "uuid" in possible) if possible else None
+    return with_parts(shape, partial(limited, key_types=key_types))
 
 
 # Keys
 
 
-def _one_key(shown: KeyColumn | Spelled) -> Collect:
-    column = shown if isinstance(shown, KeyColumn) else shown.column
-    key_of = column.to_key if isinstance(shown, KeyColumn) else partial(_key, column)
+def _one_key(shape: KeyColumn | SpelledKey) -> Collect:
+    column = shape if isinstance(shape, KeyColumn) else shape.column
+    key_of = column.to_key if isinstance(shape, KeyColumn) else partial(_key, column)
     return lambda value: [] if value is None else [(column.space, key_of(value))]
 
 

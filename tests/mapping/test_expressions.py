@@ -21,7 +21,7 @@ document = func.json_build_object("id", key)
     ("element", "choices"),
     [
         (case((name == "a", key), else_=other), ids),
-        (case(("a", key), value=name, else_=null()), [key, null()]),
+        (case({"a": key}, value=name, else_=null()), [key, null()]),
         (func.coalesce(*ids), ids),
         (func.COALESCE(*ids), ids),
         (func.pg_catalog.coalesce(*ids), ids),
