@@ -1,6 +1,11 @@
-"""The one door to SQLAlchemy's internals: every private name we lean on is used here only.
+"""The one door to SQLAlchemy's internals: what has no public name there is used here only.
 
-Each function says which behaviour it leans on; `tests/sqla` pins them on both supported series.
+    shape, parameters = sqla.shape_of(statement)            # the cache key, and its values
+    copy = sqla.with_values(statement, {parameters[0].key: key})
+    sqla.rewrite_rows(session.execute(copy), with_refs)     # each chunk, before the program
+
+Each function says which behaviour it leans on; `tests/sqla` pins that on both supported series,
+and `tests/sqla/test_privates.py` sees to it that no other module leans on any.
 """
 
 from .cache_keys import weakly as weakly
