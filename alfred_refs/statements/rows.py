@@ -40,7 +40,7 @@ from alfred_refs.mapping.shapes import (
     unknowns_in,
 )
 
-from .rendering import Referring, collector, limited, named, shower
+from .rendering import Referring, keys_in, limited, named, shower
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +210,10 @@ def _shown(row: Any, show: Sequence[tuple[int, Callable[[Any], Any]]]) -> tuple[
 
 def _new_keys(
     rows: Sequence[Any], position: int, shape: KeyShape, conversation: Referring
-) -> Iterator[EntityKey]:
+) -> Iterable[EntityKey]:
     values = [row[position] for row in rows]
     if not isinstance(shape, KeyColumn):
-        return itertools.chain.from_iterable(map(collector(shape), values))
+        return keys_in(shape, values)
     refs, token = conversation.refs_of(shape.space), shape.token
     new = (value for value in values if value is not None and token(value) not in refs)
     return ((shape.space, shape.to_key(value)) for value in new)
