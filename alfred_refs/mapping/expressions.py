@@ -136,11 +136,6 @@ def is_declared_boolean(element: Any) -> bool:
     return makes and isinstance(element.type, Boolean)
 
 
-def is_json(element: Any) -> bool:
-    """Tell whether an expression has a JSON type."""
-    return isinstance(element.type, JSON)
-
-
 def is_constant(element: Any) -> bool:
     """Tell whether a value is no column's: a parameter, or written out, or made from nothing."""
     match element:
@@ -190,16 +185,14 @@ def cast_to(shape: KeyShape, type_: Any) -> KeyShape:
             ):
                 return spelled(shape)
         case KeyColumn() | Listed() if isinstance(type_, ARRAY):
-            cast_to(_scalar(item_of(shape)), type_.item_type)
+            item = item_of(shape)
+            if isinstance(item, SpelledKey):  # as a column of such items would hold it
+                item = replace(item.column, array=False)
+            cast_to(item, type_.item_type)
             return as_json(shape)
         case _ if isinstance(type_, JSON) and not is_array(shape):
             return shape
     raise untranslatable(columns_in(shape))
-
-
-def _scalar(shape: KeyShape) -> KeyShape:
-    """Return an item of an array as a column of such items would hold it."""
-    return replace(shape.column, array=False) if isinstance(shape, SpelledKey) else shape
 
 
 def _holds_text_of(column: KeyColumn, type_: Any) -> bool:

@@ -30,9 +30,6 @@ LONGEST = 200
 
 _LOOKED_AT = 10 * LONGEST  # an attribute may be a long text: of the rest nothing is shown
 
-Given = str | Callable[[Any], str | None]
-"""How a class or the policy says what a row's label is."""
-
 _REMEDY = (
     "name an attribute with a plain column, or give a function of loaded attributes that returns "
     "text, in __ref_label__ or RefPolicy(labels={...})"

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from sqlalchemy import (
     ARRAY,
+    JSON,
     BindParameter,
     Boolean,
     Cast,
@@ -52,7 +53,6 @@ from .expressions import (
     function_name,
     is_constant,
     is_declared_boolean,
-    is_json,
     is_null,
     parts_of,
     retyped,
@@ -88,11 +88,11 @@ _CONSTANT = re.compile(
 
 
 class Lineage:
-    """What expressions show, given which columns hold keys.
+    """From which key columns the values of expressions come.
 
     Args:
         key_column: tells what keys a column of a table holds.
-        given: the parameters that stand for keys, by name.
+        key_parameters: those that stand for keys, by name.
         parameters: the names of the statement's parameters, in the order of its shape.
         written: the table that a write is of, which a bare `column("id")` in it names.
     """
@@ -100,12 +100,12 @@ class Lineage:
     def __init__(
         self,
         key_column: Callable[[Column[Any]], KeyColumn | None],
-        given: Mapping[str, KeyColumn] | None = None,
+        key_parameters: Mapping[str, KeyColumn] | None = None,
         parameters: Sequence[str] = (),
         written: FromClause | None = None,
     ) -> None:
         self._key_column = key_column
-        self._given = given or {}
+        self._key_parameters = key_parameters or {}
         self._parameters = parameters
         self._bare = {} if written is None else {column.name: column for column in written.c}
 
@@ -115,20 +115,18 @@ class Lineage:
         Raises:
             UntranslatableError: keys are mixed with other values, or are not shown as they are.
         """
-        given = [element for element in elements if not is_null(element)]
-        return _either([self.of(element) for element in given], given)
+        others = [element for element in elements if not is_null(element)]
+        return _either([self.of(element) for element in others], others)
 
-    def of(self, element: Any) -> KeyShape:
+    def of(self, element: Any) -> KeyShape:  # noqa: C901, PLR0911, PLR0912  # one case a construct
         """Return what one expression shows."""
-        bundle = sqla.bundle_of(element)
-        return self._of_expression(element) if bundle is None else self._of_bundle(bundle)
-
-    def _of_expression(self, element: Any) -> KeyShape:  # noqa: C901, PLR0911, PLR0912  # one case a construct
         match element:
+            case _ if (bundle := sqla.bundle_of(element)) is not None:
+                return self._of_bundle(bundle)
             case ColumnClause():
                 return self._of_column(element)
             case BindParameter():
-                return self._given.get(element.key)
+                return self._key_parameters.get(element.key)
             case TypeCoerce(type=Boolean()) | FunctionElement(type=Boolean()):
                 return self._of_claim(element)
             case BinaryExpression() | UnaryExpression() if is_declared_boolean(element):
@@ -217,28 +215,28 @@ class Lineage:
 
     def _of_row(self, table: FromClause) -> KeyShape:
         """Return what a whole row shows as JSON: the database may have more columns of a table."""
-        shape = [(column, as_json(self.of(column))) for column in table.c]
+        fields = [(column, as_json(self.of(column))) for column in table.c]
         rest = UNKNOWN if isinstance(unaliased(table), Table) else None
-        if rest is None and not any(part for _, part in shape):
+        if rest is None and not any(shape for _, shape in fields):
             return None
-        if any(part and sqla.is_unnamed(column) for column, part in shape):
-            raise untranslatable(c for _, part in shape for c in columns_in(part))
-        return JsonObject(tuple((str(column.name), part) for column, part in shape), rest)
+        if any(shape and sqla.is_unnamed(column) for column, shape in fields):
+            raise untranslatable(c for _, shape in fields for c in columns_in(shape))
+        return JsonObject(tuple((str(column.name), shape) for column, shape in fields), rest)
 
     def _of_record(self, arguments: Sequence[Any]) -> KeyShape:
         names, values = arguments[::2], arguments[1::2]
-        shape = [as_json(self._of_json_part(value)) for value in values]
+        shapes = [as_json(self._of_json_part(value)) for value in values]
         named = [self._name(name) for name in names]
-        if not any(shape) and None not in named:
+        if not any(shapes) and None not in named:
             return None
         if None in named or len(names) != len(values):
             # a name that is computed may be a key itself
-            shape += [self.of(name) for name in names]
-            columns = [column for part in shape for column in columns_in(part)]
+            shapes += [self.of(name) for name in names]
+            columns = [column for part in shapes for column in columns_in(part)]
             if columns:
                 raise untranslatable(columns)
-            return _strongest(shape)
-        return JsonObject(tuple(zip(named, shape, strict=True)))  # type: ignore[arg-type]
+            return _strongest(shapes)
+        return JsonObject(tuple(zip(named, shapes, strict=True)))  # type: ignore[arg-type]
 
     def _name(self, element: Any) -> ParameterName | str | None:
         """Return a field's name: a parameter's value differs from execution to execution."""
@@ -256,17 +254,19 @@ class Lineage:
         The database goes by the expression, and may return a key: the values are looked at.
         """
         try:
-            shape = [self.of(part) for part in parts_of(element)]
+            shapes = [self.of(part) for part in parts_of(element)]
         except UntranslatableError:
             return UNKNOWN
-        has_keys = UNKNOWN in shape or any(True for part in shape for _ in columns_in(part))
+        has_keys = UNKNOWN in shapes or any(True for part in shapes for _ in columns_in(part))
         return UNKNOWN if has_keys else None
 
     def _of_operator(self, element: BinaryExpression[Any]) -> KeyShape:
         """Return what an item or a slice of an array shows, or two arrays joined."""
         left = self.of(element.left)
-        is_list = is_array(left) or isinstance(left, Listed)
-        if element.operator is operators.getitem and is_list and not is_json(element.left):
+        is_list = (is_array(left) or isinstance(left, Listed)) and not isinstance(
+            element.left.type, JSON
+        )
+        if element.operator is operators.getitem and is_list:
             return listed(item_of(left)) if isinstance(element.right, Slice) else item_of(left)
         right = self.of(element.right)
         if element.operator is operators.concat_op and isinstance(element.type, ARRAY):
@@ -299,15 +299,15 @@ class Lineage:
         return self._of_made(ClauseList(*table.c))
 
 
-def _either(shape: Sequence[KeyShape], elements: Sequence[Any]) -> KeyShape:
+def _either(shapes: Sequence[KeyShape], elements: Sequence[Any]) -> KeyShape:
     """Return what a value shows that is one of several; an empty JSON list may be one of them."""
-    found = [part for part in shape if not (part is None or isinstance(part, Unknown))]
-    if UNKNOWN in shape or not found:
-        return _strongest(shape)
+    found = [part for part in shapes if not (part is None or isinstance(part, Unknown))]
+    if UNKNOWN in shapes or not found:
+        return _strongest(shapes)
     one: KeyShape = found[0]
     for other in found[1:]:
         one = alike(one, other)
-    others = [e for part, e in zip(shape, elements, strict=True) if part not in found]
+    others = [e for part, e in zip(shapes, elements, strict=True) if part not in found]
     if one is None or (others and not (is_container(one) and all(map(is_constant, others)))):
         raise untranslatable([column for part in found for column in columns_in(part)])
     return one

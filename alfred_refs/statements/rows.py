@@ -106,7 +106,7 @@ def outputs_of(
     statement: Executable,
     parameters: Sequence[BindParameter[Any]],
     entities: Entities,
-    given: Mapping[str, KeyColumn] | None = None,
+    key_parameters: Mapping[str, KeyColumn] | None = None,
 ) -> Outputs:
     """Tell which positions of a statement's rows hold keys.
 
@@ -114,7 +114,7 @@ def outputs_of(
         statement: any; one that returns no rows has no outputs.
         parameters: its parameters, as `sqla.shape_of` lists them.
         entities: which columns hold keys.
-        given: the parameters that stand for keys.
+        key_parameters: those that stand for keys, by name.
 
     Raises:
         UntranslatableError: a result would show keys inside an expression.
@@ -123,10 +123,10 @@ def outputs_of(
         return Outputs({}, width=1)
     if not isinstance(statement, ReturnsRows | FromStatement):
         return Outputs({})
-    lineage = Lineage(entities.of_column, given, [parameter.key for parameter in parameters])
+    lineage = Lineage(entities.of_column, key_parameters, [p.key for p in parameters])
     at = list(_elements(statement))
     shapes = [lineage.of_any(elements) for elements in at]
-    if given:
+    if key_parameters:
         _check_types(zip(at, shapes, strict=True))
     return outputs_from(shapes)
 
