@@ -13,6 +13,7 @@
 `--sqlalchemy 2.0` or `2.1` (the default) before the other arguments picks the SQLAlchemy series;
 each has an environment of its own beside this file: `.venv` for the default, `.venv-2.0`. One is
 made, or brought up to date, when `pyproject.toml` or the Python that runs this file has changed.
+`--sqlalchemy pre` picks what is to come: the newest pre-release, in `.venv-pre`, if there is one.
 """
 
 from __future__ import annotations
@@ -33,9 +34,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 OLDEST_PYTHON = (3, 11)
 DEFAULT_SERIES = "2.1"
+PRE = "pre"
 
 # SQLAlchemy series -> where its environment is
-ENVIRONMENTS = {DEFAULT_SERIES: ROOT / ".venv", "2.0": ROOT / ".venv-2.0"}
+ENVIRONMENTS = {
+    DEFAULT_SERIES: ROOT / ".venv",
+    "2.0": ROOT / ".venv-2.0",
+    PRE: ROOT / ".venv-pre",
+}
+
+# the tests of what we lean on in SQLAlchemy, by which a pre-release is judged
+PINNED = ("tests/sqla", "tests/statements")
 
 LINTERS = (
     ("ruff", "check"),
@@ -72,6 +81,14 @@ def main(arguments: Sequence[str]) -> int:
     options, rest = _parser().parse_known_args(arguments)
     os.chdir(ROOT)
     python = environment(options.sqlalchemy)
+    if options.sqlalchemy == PRE:
+        version = newest_sqlalchemy(python)
+        if version.startswith(f"{DEFAULT_SERIES}.") and version.replace(".", "").isdecimal():
+            _say(f"there is no pre-release of SQLAlchemy: the newest version is {version}")
+            return 0
+        _say(f"SQLAlchemy {version}")
+        if options.job == "test" and not any(_is_path(argument) for argument in rest):
+            rest = [*PINNED, *rest]
     return JOBS[options.job](python, rest)
 
 
@@ -152,10 +169,22 @@ def environment(series: str) -> Path:
         stamp.unlink()
     else:
         make_environment(directory)
-    install(python, "--editable", ".[dev]", f"sqlalchemy=={series}.*")
+    supported = DEFAULT_SERIES if series == PRE else series
+    install(python, "--editable", ".[dev]", f"sqlalchemy=={supported}.*")
     # last, so that an interrupted installation is begun anew
     stamp.write_text(f"{interpreter}\n{requirements}\n")
     return python
+
+
+def newest_sqlalchemy(python: Path) -> str:
+    """Install the newest SQLAlchemy there is, a pre-release too, and return its version.
+
+    It goes without its dependencies, which the supported version has brought, and beside what the
+    project asks for: pip would not install both together.
+    """
+    install(python, "--pre", "--upgrade", "--no-deps", "sqlalchemy")
+    show = [str(python), "-c", "import sqlalchemy; print(sqlalchemy.__version__)"]
+    return subprocess.run(show, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def add_extra(python: Path, extra: str) -> None:
@@ -236,6 +265,11 @@ def _run(command: Sequence[str | Path], environ: Mapping[str, str] | None = None
 
 def _python(directory: Path) -> Path:
     return directory / "bin" / "python"
+
+
+def _is_path(argument: str) -> bool:
+    # pytest takes tests/test_x.py::test_y too
+    return (ROOT / argument.partition("::")[0]).exists()
 
 
 def _interpreter() -> str:

@@ -1,8 +1,13 @@
-"""What values a column takes from a model and gives to it: JSON on one side, Python on the other.
+"""The values of a column as a model gives and sees them: JSON on one side, Python on the other.
 
-A column's SQL type comes in; `Values` go out, which say in words what is wanted, check and convert
-what a model gave, and turn what the database holds into JSON. Refs stay text: the session knows
-what they name. Pure.
+    values = values_of(Date(), None)
+    values.wanted                       "a date such as '2026-05-01'"
+    values.accept("2026-05-01")         datetime.date(2026, 5, 1)
+    values.accept("May")                raises UnfitValueError, which says what is wanted
+    values.show(date(2026, 5, 1))       "2026-05-01"
+
+Pydantic checks and converts; beside it stands what PostgreSQL or a driver would take otherwise.
+Refs stay text: the session knows what they name. Pure.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
@@ -42,7 +48,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import INTERVAL, JSONB
 from sqlalchemy.types import TypeEngine
 
-from .key_column import KeyColumn, is_ambiguous, undecorated
+from .key_column import KeyColumn, is_ambiguous, python_type_of, undecorated
 from .stored_values import (
     Digits,
     decimals_of,
@@ -201,19 +207,24 @@ def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
     of_type = next((make for class_, make in _BY_SQL_TYPE if isinstance(type_, class_)), None)
     if of_type is not None:
         return of_type(type_)
-    python = None if is_ambiguous(type_) else _python_type(type_)
+    python = None if is_ambiguous(type_) else python_type_of(type_)
     make = _BY_PYTHON_TYPE.get(python) if python is not None else None
     if make is None and isinstance(type_, TypeDecorator) and not is_ambiguous(type_):
         return values_of(type_.impl_instance, None)  # its values are those of what it decorates
     if make is None:
         return _opaque()
     stored = stored_type(type_)
-    values = _text_uuids() if python is str and isinstance(stored, Uuid) else make(stored)
+    values = _text_uuids(stored) if python is str and isinstance(stored, Uuid) else make(stored)
     usable = _usable(stored)
     asked = tuple(each for each in values.operators if each in usable)
     form = form_of(type_)
     if form is not None:
-        values = _in_form(values, form)
+        accept, show = values.accept_one, values.show_one
+        values = replace(
+            values,
+            accept_one=lambda given: form(accept(given)),
+            show_one=lambda value: show(form(value)),
+        )
     # of what decorates a value nobody knows what it makes of that
     return replace(
         values,
@@ -224,26 +235,9 @@ def values_of(type_: TypeEngine[Any], key: KeyColumn | None) -> Values:
     )
 
 
-def _in_form(values: Values, form: Callable[[Any], Any]) -> Values:
-    """Return values that are taken and shown as their column stores them."""
-    accept, show = values.accept_one, values.show_one
-    return replace(
-        values,
-        accept_one=lambda given: form(accept(given)),
-        show_one=lambda value: show(form(value)),
-    )
-
-
 def _usable(stored: TypeEngine[Any]) -> tuple[str, ...]:
     """Return what PostgreSQL can tell of the values of a SQL type; of one unknown, null alone."""
     return next((_OPERATORS[like] for types, like in _LIKE if isinstance(stored, types)), _NULL)
-
-
-def _python_type(type_: TypeEngine[Any]) -> type[Any] | None:
-    try:
-        return type_.python_type
-    except NotImplementedError:  # SQLAlchemy's answer for a type without one
-        return None
 
 
 def _refs(key: KeyColumn) -> Values:
@@ -362,18 +356,15 @@ def _integers(type_: TypeEngine[Any]) -> Values:
     return Values("number", f"an integer of {bits} bits", {"type": "integer"}, accept, int)
 
 
-def _numbers(python: type[Any]) -> Callable[[TypeEngine[Any]], Values]:
-    def make(_: TypeEngine[Any]) -> Values:
-        check = _checked(python, Field(allow_inf_nan=False), BeforeValidator(_no_boolean))
+def _numbers(python: type[Any], _: TypeEngine[Any]) -> Values:
+    check = _checked(python, Field(allow_inf_nan=False), BeforeValidator(_no_boolean))
 
-        def accept(given: Any) -> Any:
-            if isinstance(given, float) and not math.isfinite(given):  # as 1e999 in JSON
-                raise UnfitValueError("a finite number")
-            return check(given)
+    def accept(given: Any) -> Any:
+        if isinstance(given, float) and not math.isfinite(given):  # as 1e999 in JSON
+            raise UnfitValueError("a finite number")
+        return check(given)
 
-        return Values("number", "a number", {"type": "number"}, accept, _number)
-
-    return make
+    return Values("number", "a number", {"type": "number"}, accept, _number)
 
 
 def _number(value: Any) -> Any:
@@ -388,57 +379,34 @@ def _booleans(_: TypeEngine[Any]) -> Values:
     return Values("boolean", "true or false", {"type": "boolean"}, _checked(bool), bool)
 
 
-def _times(python: type[Any], wanted: str, form: str) -> Callable[[TypeEngine[Any]], Values]:
-    def make(type_: TypeEngine[Any]) -> Values:
-        accept = _whole(_checked(python, BeforeValidator(_no_number)))
-        if isinstance(type_, DateTime):
-            accept = _in_zone(accept, aware=type_.timezone)
-        if isinstance(type_, Time):
-            accept = _of_day(accept, aware=type_.timezone)
-        schema = {"type": "string", "format": form}
-        return Values("time", wanted, schema, accept, to_jsonable_python)
+def _times(python: type[Any], wanted: str, form: str, type_: TypeEngine[Any]) -> Values:
+    check = _checked(python, BeforeValidator(_no_number))
 
-    return make
-
-
-def _whole(accept: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Refuse digits of a second that neither Python nor PostgreSQL has: they would be cut."""
-
-    def convert(given: Any) -> Any:
+    def accept(given: Any) -> Any:
+        # neither Python nor PostgreSQL has them: they would be cut
         if isinstance(given, str) and _FINER.search(given):
             raise UnfitValueError("at most 6 digits of a second")
-        return accept(given)
+        return _in_zone(check(given), type_)
 
-    return convert
+    schema = {"type": "string", "format": form}
+    return Values("time", wanted, schema, accept, to_jsonable_python)
 
 
-def _in_zone(accept: Callable[[Any], Any], *, aware: bool) -> Callable[[Any], Any]:
-    """Give a time the zone that its column needs: UTC where none was said, none for none."""
-
-    def convert(given: Any) -> dt.datetime:
-        moment: dt.datetime = accept(given)
-        if aware:
-            moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+def _in_zone(value: Any, type_: TypeEngine[Any]) -> Any:
+    """Return a time in the zone that its column needs: UTC where none was said, none for none."""
+    if not isinstance(type_, DateTime | Time):
+        return value
+    if type_.timezone:
+        value = value if value.tzinfo else value.replace(tzinfo=dt.UTC)
+        if isinstance(value, dt.datetime):
             # drivers read it back in a zone of their own: it must be a time there too
-            _ = moment.astimezone(dt.UTC) - _DAY, moment.astimezone(dt.UTC) + _DAY
-            return moment
-        return moment.astimezone(dt.UTC).replace(tzinfo=None) if moment.tzinfo else moment
-
-    return convert
-
-
-def _of_day(accept: Callable[[Any], Any], *, aware: bool) -> Callable[[Any], Any]:
-    """Give a time of day the zone that its column needs, as `_in_zone` does."""
-
-    def convert(given: Any) -> dt.time:
-        time: dt.time = accept(given)
-        if aware:
-            return time if time.tzinfo else time.replace(tzinfo=dt.UTC)
-        if time.tzinfo is None:
-            return time
-        return dt.datetime.combine(_ANY_DAY, time).astimezone(dt.UTC).time()
-
-    return convert
+            _ = value.astimezone(dt.UTC) - _DAY, value.astimezone(dt.UTC) + _DAY
+        return value
+    if value.tzinfo is None:
+        return value
+    if isinstance(value, dt.time):
+        return dt.datetime.combine(_ANY_DAY, value).astimezone(dt.UTC).time()
+    return value.astimezone(dt.UTC).replace(tzinfo=None)
 
 
 def _uuids(_: TypeEngine[Any]) -> Values:
@@ -446,11 +414,10 @@ def _uuids(_: TypeEngine[Any]) -> Values:
     return Values("uuid", "a UUID", schema, _checked(uuid.UUID), str)
 
 
-def _text_uuids() -> Values:
+def _text_uuids(type_: TypeEngine[Any]) -> Values:
     """Return the values of a column whose UUIDs are text in Python."""
-    accept = _checked(uuid.UUID)
-    schema = {"type": "string", "format": "uuid"}
-    return Values("uuid", "a UUID", schema, lambda given: str(accept(given)), str)
+    values = _uuids(type_)
+    return replace(values, accept_one=lambda given: str(values.accept_one(given)))
 
 
 def _documents(_: JSON) -> Values:
@@ -479,14 +446,14 @@ _BY_SQL_TYPE: Sequence[tuple[type[TypeEngine[Any]], Callable[[Any], Values]]] = 
 _BY_PYTHON_TYPE: Mapping[type[Any], Callable[[TypeEngine[Any]], Values]] = {
     str: _texts,
     int: _integers,
-    float: _numbers(float),
-    Decimal: _numbers(Decimal),
+    float: partial(_numbers, float),
+    Decimal: partial(_numbers, Decimal),
     bool: _booleans,
-    dt.date: _times(dt.date, "a date such as '2026-05-01'", "date"),
-    dt.datetime: _times(
-        dt.datetime, "a date and time such as '2026-05-01T18:30:00Z'", "date-time"
+    dt.date: partial(_times, dt.date, "a date such as '2026-05-01'", "date"),
+    dt.datetime: partial(
+        _times, dt.datetime, "a date and time such as '2026-05-01T18:30:00Z'", "date-time"
     ),
-    dt.time: _times(dt.time, "a time such as '18:30:00'", "time"),
-    dt.timedelta: _times(dt.timedelta, "a duration such as 'PT45M'", "duration"),
+    dt.time: partial(_times, dt.time, "a time such as '18:30:00'", "time"),
+    dt.timedelta: partial(_times, dt.timedelta, "a duration such as 'PT45M'", "duration"),
     uuid.UUID: _uuids,
 }

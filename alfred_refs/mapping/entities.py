@@ -30,7 +30,7 @@ from .foreign_keys import (
 )
 from .key_column import KeyColumn, key_type_of
 from .labels import Label, label_of
-from .lineage import Exposure
+from .lineage import Lineage
 from .naming import EntityNames, root_of
 from .policy import KeyType, RefPolicy
 from .shapes import UNKNOWN, columns_in, unknowns_in
@@ -268,7 +268,7 @@ class Entities:
         if "ref" in attribute.info and attribute.info["ref"] is None:
             return None
         try:
-            shown = Exposure(self.of_column).of(attribute.columns[0])
+            shown = Lineage(self.of_column).of(attribute.columns[0])
         except UntranslatableError as error:
             raise _expression(attribute, error.fact) from None
         if isinstance(shown, KeyColumn):

@@ -9,7 +9,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,27 +20,35 @@ from sqlalchemy import (
     NCHAR,
     BindParameter,
     Boolean,
+    Case,
     Cast,
     ColumnClause,
     ColumnElement,
     Enum,
     FunctionElement,
+    FunctionFilter,
+    Label,
     Null,
+    Over,
     String,
     Table,
     TextClause,
     TypeCoerce,
+    UnaryExpression,
 )
+from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.sql import operators
-from sqlalchemy.sql.elements import ClauseList
+from sqlalchemy.sql.elements import ClauseList, Grouping
 
+from alfred_refs import sqla
 from alfred_refs.errors import UntranslatableError
 
+from .functions import CHOOSING, JSON_MAKERS
 from .key_column import KeyColumn, is_text_uuid, key_type_of
 from .shapes import (
+    KeyShape,
     Listed,
-    Shown,
-    Spelled,
+    SpelledKey,
     Unknown,
     as_json,
     columns_in,
@@ -66,6 +74,54 @@ def function_name(function: FunctionElement[Any]) -> str:
     return str(name).lower() if packages in ((), ("pg_catalog",)) else ""
 
 
+def arguments_of(function: FunctionElement[Any]) -> list[Any]:
+    """Return the arguments of a function: a sequence's next value has none."""
+    return list(getattr(function, "clauses", ()))
+
+
+def wrapped_in(element: Any) -> Any:
+    """Return the expression whose value another one has, such as a label; `None`: it has its own.
+
+    What is left out is which rows an aggregate or a window is over, and in which order.
+    """
+    match element:
+        case Label() | Grouping() | Over() | UnaryExpression(operator=operators.distinct_op):
+            return element.element
+        case FunctionFilter():
+            return element.func
+        case aggregate_order_by():
+            return element.target
+        case _:
+            return sqla.ordered_aggregate(element)
+
+
+def choices_of(element: Any) -> Sequence[Any]:
+    """Return the expressions of which one gives an expression its value, unchanged.
+
+    case((x, Recipe.id), else_=None)     Recipe.id, None
+    coalesce(Recipe.id, other.id)        Recipe.id, other.id
+    max(Recipe.id).over()                max(Recipe.id)
+    lower(Recipe.name)                   none: it makes another value
+    """
+    match element:
+        case Case():
+            return [*(result for _, result in element.whens), element.else_]
+        case FunctionElement():
+            chosen = CHOOSING.get(function_name(element))
+            return [] if chosen is None else arguments_of(element)[chosen]
+        case _:
+            inner = wrapped_in(element)
+            return [] if inner is None else [inner]
+
+
+def is_document(element: Any) -> bool:
+    """Tell whether a value is a JSON document, or one of several to choose from."""
+    if isinstance(element, FunctionElement) and function_name(element) in JSON_MAKERS:
+        return True
+    inner = [element.clause] if isinstance(element, Cast) else choices_of(element)
+    return any(map(is_document, inner))
+
+
 def unaliased(table: Any) -> Any:
     """Return what an alias stands for."""
     while not isinstance(table, Table) and hasattr(table, "element"):
@@ -80,11 +136,6 @@ def is_declared_boolean(element: Any) -> bool:
     return makes and isinstance(element.type, Boolean)
 
 
-def is_json(element: Any) -> bool:
-    """Tell whether an expression has a JSON type."""
-    return isinstance(element.type, JSON)
-
-
 def is_constant(element: Any) -> bool:
     """Tell whether a value is no column's: a parameter, or written out, or made from nothing."""
     match element:
@@ -95,7 +146,7 @@ def is_constant(element: Any) -> bool:
         case ColumnClause():
             return element.is_literal
         case FunctionElement():
-            return not list(getattr(element, "clauses", ()))
+            return not arguments_of(element)
         case _:
             return False
 
@@ -120,30 +171,28 @@ ASK_RAW = (
 _LONGEST = {"uuid": 36, "integer": 20}
 
 
-def cast_to(shown: Shown, type_: Any) -> Shown:
+def cast_to(shape: KeyShape, type_: Any) -> KeyShape:
     """Return what a value shows after a cast: keys may become text, JSON stays JSON."""
-    match shown:
+    match shape:
         case None | Unknown():
-            return shown
-        case KeyColumn() if not shown.array and key_type_of(type_) == shown.key_type != "string":
-            return replace(shown, as_text=is_text_uuid(type_))
-        case KeyColumn() | Spelled() if not is_array(shown):
-            column = next(columns_in(shown))
+            return shape
+        case KeyColumn() if not shape.array and key_type_of(type_) == shape.key_type != "string":
+            return replace(shape, as_text=is_text_uuid(type_))
+        case KeyColumn() | SpelledKey() if not is_array(shape):
+            column = next(columns_in(shape))
             if _holds_text_of(column, type_) or (
                 key_type_of(type_) == column.key_type != "string"
             ):
-                return spelled(shown)
+                return spelled(shape)
         case KeyColumn() | Listed() if isinstance(type_, ARRAY):
-            cast_to(_scalar(item_of(shown)), type_.item_type)
-            return as_json(shown)
-        case _ if isinstance(type_, JSON) and not is_array(shown):
-            return shown
-    raise untranslatable(columns_in(shown))
-
-
-def _scalar(shown: Shown) -> Shown:
-    """Return an item of an array as a column of such items would hold it."""
-    return replace(shown.column, array=False) if isinstance(shown, Spelled) else shown
+            item = item_of(shape)
+            if isinstance(item, SpelledKey):  # as a column of such items would hold it
+                item = replace(item.column, array=False)
+            cast_to(item, type_.item_type)
+            return as_json(shape)
+        case _ if isinstance(type_, JSON) and not is_array(shape):
+            return shape
+    raise untranslatable(columns_in(shape))
 
 
 def _holds_text_of(column: KeyColumn, type_: Any) -> bool:
@@ -153,12 +202,12 @@ def _holds_text_of(column: KeyColumn, type_: Any) -> bool:
     return type_.length is None or type_.length >= _LONGEST.get(column.key_type, type_.length + 1)
 
 
-def retyped(shown: Shown, type_: Any) -> Shown:
+def retyped(shape: KeyShape, type_: Any) -> KeyShape:
     """Return what a key shows that a function gives a type of its own, or none."""
-    if not isinstance(shown, KeyColumn) or shown.array:
-        return shown
-    same = key_type_of(type_) == shown.key_type and is_text_uuid(type_) == shown.as_text
-    return shown if same else spelled(shown)
+    if not isinstance(shape, KeyColumn) or shape.array:
+        return shape
+    same = key_type_of(type_) == shape.key_type and is_text_uuid(type_) == shape.as_text
+    return shape if same else spelled(shape)
 
 
 def untranslatable(columns: Iterable[KeyColumn]) -> UntranslatableError:

@@ -1,8 +1,11 @@
-"""What SQL functions show of keys, given what their arguments show.
+"""Lineage through SQL functions: the shape of a function's value, given those of its arguments.
 
-The name of a function and its arguments' exposures come in; what its value shows goes out, or
-`NotImplemented` for a function that is not known here: its value shows nothing only if its
-arguments do not. Pure.
+    array_agg(recipes.id)                   a list of keys
+    json_build_object("id", recipes.id)     an object with a key in it
+    array_length(recipes.ids, 1)            no key: it measures
+
+For a function that is not known here the answer is `NotImplemented`: its value has no keys only if
+its arguments have none. Pure.
 """
 
 from __future__ import annotations
@@ -10,17 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import Case, Cast, FunctionElement, FunctionFilter, Label
-from sqlalchemy.sql.elements import Grouping
-
 from .key_column import KeyColumn
 from .shapes import (
+    JsonObject,
+    JsonPairs,
+    KeyShape,
     Listed,
-    Pairs,
-    Record,
     Series,
-    Shown,
-    Spelled,
+    SpelledKey,
     Unknown,
     as_json,
     is_container,
@@ -55,87 +55,70 @@ _MEASURING = (
 )
 
 
-def shown_by(name: str, arguments: Sequence[Shown]) -> Any:
+def shape_by(name: str, arguments: Sequence[KeyShape]) -> Any:
     """Return what a function's value shows, or `NotImplemented`."""
     maker = _MAKERS.get(name)
     return NotImplemented if maker is None or not arguments else maker(arguments)
 
 
-def is_document(element: Any) -> bool:
-    """Tell whether a value is a JSON document, or one of several to choose from."""
-    match element:
-        case FunctionElement():
-            name = str(getattr(element, "name", "")).lower()
-            chosen = element.clauses if name in CHOOSING else ()
-            return name in JSON_MAKERS or any(map(is_document, chosen))
-        case Case():
-            return any(is_document(result) for _, result in element.whens)
-        case Grouping() | Label():
-            return is_document(element.element)
-        case FunctionFilter():
-            return is_document(element.func)
-        case Cast():
-            return is_document(element.clause)
-        case _:
-            return False
-
-
-def _array(arguments: Sequence[Shown]) -> Any:
+def _array(arguments: Sequence[KeyShape]) -> Any:
     return NotImplemented if any(arguments[1:]) else listed(arguments[0])
 
 
-def _items(arguments: Sequence[Shown]) -> Any:
-    shown = arguments[0]
-    if len(arguments) > 1 or not (isinstance(shown, Listed | KeyColumn) or shown is None):
+def _items(arguments: Sequence[KeyShape]) -> Any:
+    shape = arguments[0]
+    if len(arguments) > 1 or not (isinstance(shape, Listed | KeyColumn) or shape is None):
         return NotImplemented
-    return item_of(shown)
+    return item_of(shape)
 
 
-def _json_items(arguments: Sequence[Shown]) -> Any:
+def _json_items(arguments: Sequence[KeyShape]) -> Any:
     item = _items(arguments)
     return NotImplemented if _may_be_quoted(item) else item
 
 
-def _json_list(arguments: Sequence[Shown]) -> Any:
+def _json_list(arguments: Sequence[KeyShape]) -> Any:
     if any(arguments[1:]):
         return NotImplemented
     item = as_json(arguments[0])
     return item if item is None or isinstance(item, Unknown) else Listed(item)
 
 
-def _json_series(arguments: Sequence[Shown]) -> Shown:
+def _json_series(arguments: Sequence[KeyShape]) -> KeyShape:
     items = tuple(map(as_json, arguments))
     return Series(items) if any(items) else None
 
 
-def _json_pairs(arguments: Sequence[Shown]) -> Any:
+def _json_pairs(arguments: Sequence[KeyShape]) -> Any:
     if len(arguments) != 2 or is_container(arguments[0]):  # noqa: PLR2004  # a name and a value
         return NotImplemented
     name, value = map(as_json, arguments)
-    return Pairs(name, value) if name or value else None
+    return JsonPairs(name, value) if name or value else None
 
 
-def _json_value(arguments: Sequence[Shown]) -> Any:
-    shown = as_json(arguments[0])
-    return NotImplemented if any(arguments[1:]) or _may_be_quoted(shown) else shown
+def _json_value(arguments: Sequence[KeyShape]) -> Any:
+    shape = as_json(arguments[0])
+    return NotImplemented if any(arguments[1:]) or _may_be_quoted(shape) else shape
 
 
-def _may_be_quoted(shown: Any) -> bool:
+def _may_be_quoted(shape: Any) -> bool:
     """Tell whether a text stands alone as a JSON document: some drivers leave it in quotes."""
-    return isinstance(shown, Spelled) and shown.column.key_type == "string"
+    return isinstance(shape, SpelledKey) and shape.column.key_type == "string"
 
 
-def _same_json(arguments: Sequence[Shown]) -> Any:
-    shown = arguments[0]
-    is_json = shown is None or isinstance(shown, Record | Series | Listed | Pairs | Spelled)
-    return shown if is_json else NotImplemented
+def _same_json(arguments: Sequence[KeyShape]) -> Any:
+    shape = arguments[0]
+    is_json = shape is None or isinstance(
+        shape, JsonObject | Series | Listed | JsonPairs | SpelledKey
+    )
+    return shape if is_json else NotImplemented
 
 
-def _nothing(_: Sequence[Shown]) -> Shown:
+def _nothing(_: Sequence[KeyShape]) -> KeyShape:
     return None
 
 
-_MAKERS: dict[str, Callable[[Sequence[Shown]], Any]] = {
+_MAKERS: dict[str, Callable[[Sequence[KeyShape]], Any]] = {
     "array_agg": _array,
     "unnest": _items,
     **dict.fromkeys(("json_array_elements", "jsonb_array_elements"), _json_items),

@@ -107,16 +107,17 @@ class AlternateKey:
 def key_type_of(type_: TypeEngine[Any]) -> KeyType | None:
     """Return the type of key that a column of this SQL type can hold, `None` for no key at all."""
     type_ = undecorated(type_)
-    if isinstance(type_, Uuid) or _python_type(type_) is uuid.UUID:
+    if isinstance(type_, Uuid) or python_type_of(type_) is uuid.UUID:
         return "uuid"
-    if isinstance(type_, Integer) or _python_type(type_) is int:
+    if isinstance(type_, Integer) or python_type_of(type_) is int:
         return "integer"
-    if isinstance(type_, String) or _python_type(type_) is str:
+    if isinstance(type_, String) or python_type_of(type_) is str:
         return "string"
     return None
 
 
-def _python_type(type_: TypeEngine[Any]) -> type[Any] | None:
+def python_type_of(type_: TypeEngine[Any]) -> type[Any] | None:
+    """Return the type of a column's values in Python, `None` where its SQL type does not say."""
     try:
         return type_.python_type
     except NotImplementedError:  # SQLAlchemy's answer for a type without one

@@ -45,7 +45,8 @@ def encode(key: Key) -> bytes:
         case str():
             return _STRING + key.encode()
         case tuple():
-            return _TUPLE + b"".join(_framed(encode(part)) for part in key)
+            parts = map(encode, key)
+            return _TUPLE + b"".join(len(part).to_bytes(_LENGTH_BYTES) + part for part in parts)
         case _:
             raise TypeError(f"a key cannot be a {type(key).__name__}")
 
@@ -69,10 +70,6 @@ def spells_uuid(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _framed(data: bytes) -> bytes:
-    return len(data).to_bytes(_LENGTH_BYTES) + data
 
 
 def _parts(data: bytes) -> Iterator[bytes]:

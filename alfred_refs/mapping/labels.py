@@ -30,9 +30,6 @@ LONGEST = 200
 
 _LOOKED_AT = 10 * LONGEST  # an attribute may be a long text: of the rest nothing is shown
 
-Given = str | Callable[[Any], str | None]
-"""How a class or the policy says what a row's label is."""
-
 _REMEDY = (
     "name an attribute with a plain column, or give a function of loaded attributes that returns "
     "text, in __ref_label__ or RefPolicy(labels={...})"
@@ -159,16 +156,12 @@ def _seen(value: Any) -> Any:
         return [_seen(each) for each in value]
     if isinstance(value, Loaded):
         return value
-    if hasattr(value, "_sa_instance_state"):
+    if sqla.is_instance(value):
         state = sqla.state_of(value)
         return Loaded(state.mapper, state.dict)
-    if isinstance(value, Mapping) and any(map(_is_instance, value.values())):
+    if isinstance(value, Mapping) and any(map(sqla.is_instance, value.values())):
         raise _NotLoadedError
     return value
-
-
-def _is_instance(value: object) -> bool:
-    return hasattr(value, "_sa_instance_state")
 
 
 def _may_hold_keys(attribute: ColumnProperty[Any]) -> bool:

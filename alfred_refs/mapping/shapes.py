@@ -1,7 +1,11 @@
-"""What a value in a result shows of keys: a key, or a list or record that keys stand in.
+"""Where keys stand in a value of a result: it is one, or a list or JSON object with some in it.
 
-These are the answers of `exposure` and the instructions of `rewriting`: frozen values without
-behaviour. `None` stands for plain data, which is shown as it is.
+    select(Recipe.id)                                   KeyColumn("recipes.id", ...)
+    select(func.array_agg(Recipe.id))                   Listed(SpelledKey(...))
+    select(func.json_build_object("id", Recipe.id))     JsonObject((("id", SpelledKey(...)),))
+    select(Recipe.name)                                 None
+
+`lineage` answers with these, and `statements.rendering` goes by them. Frozen values.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from .policy import KeyType
 
 
 @dataclass(frozen=True, slots=True)
-class Spelled:
+class SpelledKey:
     """A key that may be spelled otherwise than its column has it: as text, or as JSON has it.
 
     Attributes:
@@ -42,25 +46,25 @@ class Unknown:
 class Listed:
     """A list of values of one kind; where they are keys, of any number of dimensions."""
 
-    item: Shown
+    item: KeyShape
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
     """A list in which each position has a kind of its own."""
 
-    items: tuple[Shown, ...]
+    items: tuple[KeyShape, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ParameterName:
     """The name of a field that is a parameter of the statement, by its place in the shape."""
 
     place: int
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class JsonObject:
     """A JSON object whose fields have names.
 
     Attributes:
@@ -68,19 +72,19 @@ class Record:
         rest: what fields of other names show.
     """
 
-    fields: tuple[tuple[str | Named, Shown], ...]
-    rest: Shown = None
+    fields: tuple[tuple[str | ParameterName, KeyShape], ...]
+    rest: KeyShape = None
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class JsonPairs:
     """A JSON object made from pairs: all its names are of one kind, and all its values."""
 
-    name: Shown
-    value: Shown
+    name: KeyShape
+    value: KeyShape
 
 
-Shown = KeyColumn | Spelled | Unknown | Listed | Series | Record | Pairs | None
+KeyShape = KeyColumn | SpelledKey | Unknown | Listed | Series | JsonObject | JsonPairs | None
 
 UNKNOWN: Final = Unknown(("uuid", "integer", "string"), within=True)
 """The statement does not tell where a value comes from."""
@@ -89,101 +93,101 @@ UNTYPED: Final = Unknown(("uuid",))
 """A function of plain data whose type is not known: it may look something up, such as a UUID."""
 
 
-def columns_in(shown: Shown) -> Iterator[KeyColumn]:
+def columns_in(shape: KeyShape) -> Iterator[KeyColumn]:
     """Yield the columns whose keys a value shows."""
-    match shown:
+    match shape:
         case KeyColumn():
-            yield shown
-        case Spelled():
-            yield shown.column
+            yield shape
+        case SpelledKey():
+            yield shape.column
         case _:
-            for part in _parts(shown):
+            for part in _parts(shape):
                 yield from columns_in(part)
 
 
-def unknowns_in(shown: Shown) -> Iterator[Unknown]:
+def unknowns_in(shape: KeyShape) -> Iterator[Unknown]:
     """Yield what is of unknown origin in a value."""
-    if isinstance(shown, Unknown):
-        yield shown
-    for part in _parts(shown):
+    if isinstance(shape, Unknown):
+        yield shape
+    for part in _parts(shape):
         yield from unknowns_in(part)
 
 
-def names_in(shown: Shown) -> Iterator[str | Named]:
+def names_in(shape: KeyShape) -> Iterator[str | ParameterName]:
     """Yield the names of all fields in a value."""
-    if isinstance(shown, Record):
-        yield from (name for name, _ in shown.fields)
-    for part in _parts(shown):
+    if isinstance(shape, JsonObject):
+        yield from (name for name, _ in shape.fields)
+    for part in _parts(shape):
         yield from names_in(part)
 
 
-def _parts(shown: Shown) -> Sequence[Shown]:
-    match shown:
+def _parts(shape: KeyShape) -> Sequence[KeyShape]:
+    match shape:
         case Listed():
-            return [shown.item]
+            return [shape.item]
         case Series():
-            return shown.items
-        case Record():
-            return [*(part for _, part in shown.fields), shown.rest]
-        case Pairs():
-            return [shown.name, shown.value]
+            return shape.items
+        case JsonObject():
+            return [*(part for _, part in shape.fields), shape.rest]
+        case JsonPairs():
+            return [shape.name, shape.value]
         case _:
             return ()
 
 
-def with_parts(shown: Shown, change: Callable[[Shown], Shown]) -> Shown:
+def with_parts(shape: KeyShape, change: Callable[[KeyShape], KeyShape]) -> KeyShape:
     """Return the same list or record with other parts; what has no parts stays as it is."""
-    match shown:
+    match shape:
         case Listed():
-            return Listed(change(shown.item))
+            return Listed(change(shape.item))
         case Series():
-            return Series(tuple(map(change, shown.items)))
-        case Record():
-            fields = tuple((name, change(part)) for name, part in shown.fields)
-            return Record(fields, change(shown.rest))
-        case Pairs():
-            return Pairs(change(shown.name), change(shown.value))
+            return Series(tuple(map(change, shape.items)))
+        case JsonObject():
+            fields = tuple((name, change(part)) for name, part in shape.fields)
+            return JsonObject(fields, change(shape.rest))
+        case JsonPairs():
+            return JsonPairs(change(shape.name), change(shape.value))
         case _:
-            return shown
+            return shape
 
 
-def listed(item: Shown) -> Shown:
+def listed(item: KeyShape) -> KeyShape:
     """Return what an array of such items shows; one of arrays has another dimension."""
     if item is None or isinstance(item, Unknown):
         return item
-    if isinstance(item, Listed) and isinstance(item.item, Spelled):
+    if isinstance(item, Listed) and isinstance(item.item, SpelledKey):
         return item
     return Listed(spelled(item))
 
 
-def item_of(shown: Shown) -> Shown:
+def item_of(shape: KeyShape) -> KeyShape:
     """Return what the items of a list show."""
-    if is_array(shown):
-        return spelled(shown)
-    return shown.item if isinstance(shown, Listed) else shown
+    if is_array(shape):
+        return spelled(shape)
+    return shape.item if isinstance(shape, Listed) else shape
 
 
-def spelled(shown: Shown) -> Shown:
+def spelled(shape: KeyShape) -> KeyShape:
     """Return what is shown once its keys may be spelled otherwise; of an array, its items."""
-    return Spelled(shown) if isinstance(shown, KeyColumn) else shown
+    return SpelledKey(shape) if isinstance(shape, KeyColumn) else shape
 
 
-def as_json(shown: Shown) -> Shown:
+def as_json(shape: KeyShape) -> KeyShape:
     """Return what is shown once a value has become part of a JSON document."""
-    return Listed(spelled(shown)) if is_array(shown) else spelled(shown)
+    return Listed(spelled(shape)) if is_array(shape) else spelled(shape)
 
 
-def is_array(shown: Shown) -> bool:
+def is_array(shape: KeyShape) -> bool:
     """Tell whether a value is an array column's own."""
-    return isinstance(shown, KeyColumn) and shown.array
+    return isinstance(shape, KeyColumn) and shape.array
 
 
-def is_container(shown: Shown) -> bool:
+def is_container(shape: KeyShape) -> bool:
     """Tell whether a value is a list or record in which keys stand."""
-    return is_array(shown) or isinstance(shown, Listed | Series | Record | Pairs)
+    return is_array(shape) or isinstance(shape, Listed | Series | JsonObject | JsonPairs)
 
 
-def alike(one: Shown, other: Shown) -> Shown:
+def alike(one: KeyShape, other: KeyShape) -> KeyShape:
     """Return what a value shows that is one or the other, `None` if they cannot be mixed."""
     if _anonymous(one) == _anonymous(other):
         return one
@@ -193,12 +197,12 @@ def alike(one: Shown, other: Shown) -> Shown:
     return one if _anonymous(one) == _anonymous(other) else None
 
 
-def _anonymous(shown: Shown) -> Shown:
+def _anonymous(shape: KeyShape) -> KeyShape:
     """Leave out where keys come from, and keep what they are keys of."""
-    match shown:
+    match shape:
         case KeyColumn():
-            return replace(shown, name="")
-        case Spelled():
-            return Spelled(replace(shown.column, name="", as_text=False, array=False))
+            return replace(shape, name="")
+        case SpelledKey():
+            return SpelledKey(replace(shape.column, name="", as_text=False, array=False))
         case _:
-            return with_parts(shown, _anonymous)
+            return with_parts(shape, _anonymous)

@@ -235,7 +235,7 @@ class Confinement:
 
         An instance is, if the owner may read its row.
         """
-        if self.lifted or not self.doubtful or not hasattr(found, "_sa_instance_state"):
+        if self.lifted or not self.doubtful or not sqla.is_instance(found):
             return True
         return not self.hidden(session, [sqla.state_of(found)], writing=False)
 

@@ -194,8 +194,7 @@ class StatementRules:
             raise UnconfinedError("an INSERT inside another statement")
         if statement.select is not None and (belonging is not None or self._names_owned(target)):
             raise UnconfinedError("an INSERT from a SELECT", "select the rows, then insert them")
-        conflict = getattr(statement, "_post_values_clause", None)
-        if not hasattr(conflict, "update_values_to_set"):
+        if sqla.update_on_conflict(statement) is None:
             return
         names = {getattr(pair[0], "key", pair[0]) for pair in sqla.conflict_values_of(statement)}
         if not names <= {*target.c.keys()}:  # rendered as they are, whatever column that may be

@@ -26,7 +26,7 @@ from alfred_refs.mapping.refs import DRAFT
 from alfred_refs.statements import criteria, origins, rows, write_results
 from alfred_refs.statements.assignments import check_loaded
 from alfred_refs.statements.plans import Plan
-from alfred_refs.statements.targets import Slot, swapped, takes_keys
+from alfred_refs.statements.targets import Target, swapped, takes_keys
 
 from .alternate_keys import Alternates
 from .instances.boundary import Boundary, holds_key
@@ -209,7 +209,7 @@ class _Keys:
             for (text, column), key in zip(texts, keys, strict=True):
                 self._known[text, column] = column.from_key(key)
 
-    def late(self, parameter: BindParameter[Any], slot: Slot) -> sqla.LateKey:
+    def late(self, parameter: BindParameter[Any], slot: Target) -> sqla.LateKey:
         """Return what reads a parameter when SQLAlchemy does, and resolves what it is then."""
 
         def as_key(value: Any) -> Any:

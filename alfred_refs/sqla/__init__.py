@@ -1,6 +1,11 @@
-"""The one door to SQLAlchemy's internals: every private name we lean on is used here only.
+"""The one door to SQLAlchemy's internals: what has no public name there is used here only.
 
-Each function says which behaviour it leans on; `tests/sqla` pins them on both supported series.
+    shape, parameters = sqla.shape_of(statement)            # the cache key, and its values
+    copy = sqla.with_values(statement, {parameters[0].key: key})
+    sqla.rewrite_rows(session.execute(copy), with_refs)     # each chunk, before the program
+
+Each function says which behaviour it leans on; `tests/sqla` pins that on both supported series,
+and `tests/sqla/test_privates.py` sees to it that no other module leans on any.
 """
 
 from .cache_keys import weakly as weakly
@@ -27,6 +32,7 @@ from .clauses import (
     selected_into as selected_into,
     shape_of as shape_of,
     unlisted as unlisted,
+    update_on_conflict as update_on_conflict,
     values_of as values_of,
     written_by as written_by,
 )
@@ -64,12 +70,14 @@ from .loaded_columns import (
     names_filled as names_filled,
 )
 from .mappers import (
+    STATE as STATE,
     added_to as added_to,
     attributes_of as attributes_of,
     classes_called as classes_called,
     columns_by_getter as columns_by_getter,
     columns_of_keys as columns_of_keys,
     flushed_states as flushed_states,
+    is_instance as is_instance,
     is_type_bound as is_type_bound,
     is_unpopulated as is_unpopulated,
     kept_with as kept_with,

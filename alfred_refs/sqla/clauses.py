@@ -95,21 +95,16 @@ def _passed_over_in(element: Any) -> Iterator[ClauseElement]:
         items = itertools.chain.from_iterable(records_of(element))
     elif isinstance(element, Insert):
         records = itertools.chain.from_iterable(many_values_of(element))
-        items = itertools.chain.from_iterable(map(_values_in, records))
+        items = itertools.chain.from_iterable(
+            record.values() if isinstance(record, Mapping) else record for record in records
+        )
     elif type(element).__name__ == "OnConflictDoUpdate" and not list(element.get_children()):
         sets = (value for _, value in element.update_values_to_set)
-        items = itertools.chain(sets, _where_of(element))
+        criteria = (element.update_whereclause, element.inferred_target_whereclause)
+        items = itertools.chain(sets, criteria)
     else:
         return
     yield from (item for item in items if isinstance(item, ClauseElement))
-
-
-def _values_in(record: Any) -> Any:
-    return record.values() if isinstance(record, Mapping) else record
-
-
-def _where_of(conflict: Any) -> list[Any]:
-    return [conflict.update_whereclause, conflict.inferred_target_whereclause]
 
 
 def has_lambdas(statement: Executable) -> bool:
@@ -162,10 +157,15 @@ def unlisted(value: Any) -> BindParameter[Any]:
     return BindParameter(None, value, unique=True)
 
 
+def update_on_conflict(statement: Executable) -> Any:
+    """Return what an upsert does to rows that are there; `None` where it does nothing to them."""
+    clause = getattr(statement, "_post_values_clause", None)
+    return clause if hasattr(clause, "update_values_to_set") else None
+
+
 def conflict_values_of(statement: Executable) -> Iterator[tuple[Any, Any]]:
     """Yield the (column, value) pairs of an upsert's `set_`: a list in 2.0, a mapping in 2.1."""
-    clause = getattr(statement, "_post_values_clause", None)
-    pairs = getattr(clause, "update_values_to_set", None) or ()
+    pairs = getattr(update_on_conflict(statement), "update_values_to_set", ())
     return iter(pairs.items() if isinstance(pairs, Mapping) else pairs)
 
 
@@ -198,7 +198,7 @@ def out_of_reach(statement: Executable) -> Iterator[ClauseElement]:
 
 
 def _criteria_of_options(statement: Executable) -> Iterator[ClauseElement]:
-    for option in getattr(statement, "_with_options", ()):
+    for option in options_of(statement):
         if isinstance(option, LoaderCriteriaOption):
             criterion = option.where_criteria
             yield criterion._resolved if isinstance(criterion, LambdaElement) else criterion

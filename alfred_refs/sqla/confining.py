@@ -26,6 +26,7 @@ from sqlalchemy.sql.selectable import (
 )
 from sqlalchemy.sql.util import surface_selectables_only
 
+from .clauses import update_on_conflict
 from .froms import elements_in, is_known, is_ours, is_settled, leaves_of, table_of
 from .verbatim import is_harmless
 
@@ -281,8 +282,8 @@ class ConfiningCompiler:
         nested = bool(self.stack) or options.get("visiting_cte") is not None
         table = _written_by(insert_stmt)
         self._rules.check_insert(table, insert_stmt, nested=nested)
-        conflict: Any = getattr(insert_stmt, "_post_values_clause", None)
-        if hasattr(conflict, "update_values_to_set"):
+        conflict = update_on_conflict(insert_stmt)
+        if conflict is not None:
             criterion = self._rules.writable(table)
             if criterion is not None:
                 insert_stmt, conflict = insert_stmt._generate(), conflict._clone()

@@ -19,7 +19,7 @@ from sqlalchemy.sql.selectable import AliasedReturnsRows
 from sqlalchemy.types import TypeEngine
 from sqlalchemy.util import immutabledict
 
-from .clauses import elements_of, shape_of
+from .clauses import elements_of, options_of, shape_of
 from .parameters import parameter_value, put_value
 
 _TRIED = object()  # a value that no parameter has
@@ -129,30 +129,21 @@ def with_values(
         {
             "maintain_key": True,
             "detect_subquery_cols": True,
-            "stop_on": [*_options_of(statement), *_aliases_without(statement, values)],
+            # a traversal cannot copy options: that of `with_loader_criteria()` has no `__dict__`
+            "stop_on": [*options_of(statement), *_aliases_without(statement, values)],
         },
         {"bindparam": set_value},
     )
     return cast(Executable, copy)
 
 
-def _options_of(statement: Executable) -> Sequence[Any]:
-    """Return the loader options of a statement, which a traversal cannot copy.
-
-    `LoaderCriteriaOption` has no `__dict__`, and its `_clone()` asks for one.
-    """
-    return getattr(statement, "_with_options", ())
-
-
 def _aliases_without(statement: Executable, values: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the aliases and subqueries in a statement that have none of the parameters."""
     for element in elements_of(statement):
-        if isinstance(element, AliasedReturnsRows) and not _has_any(element, values):
-            yield element
-
-
-def _has_any(element: Any, values: Mapping[str, Any]) -> bool:
-    return any(getattr(part, "key", None) in values for part in visitors.iterate(element))
+        if isinstance(element, AliasedReturnsRows):
+            parts = visitors.iterate(cast(Any, element))
+            if not any(getattr(part, "key", None) in values for part in parts):
+                yield element
 
 
 def not_replaced(
@@ -215,5 +206,5 @@ def without_lambdas(statement: Executable) -> Executable:
     def resolve(element: Any, **_: Any) -> Any:
         return element._resolved if isinstance(element, LambdaElement) else None
 
-    kept = {"stop_on": _options_of(statement)}
+    kept = {"stop_on": options_of(statement)}
     return cast(Executable, visitors.replacement_traverse(cast(Any, statement), kept, resolve))

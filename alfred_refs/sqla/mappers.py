@@ -18,6 +18,7 @@ from sqlalchemy.orm import (
     registry,
 )
 from sqlalchemy.orm.base import (
+    DEFAULT_STATE_ATTR,
     NO_VALUE,
     PASSIVE_NO_INITIALIZE,
     LoaderCallableStatus,
@@ -32,6 +33,9 @@ from sqlalchemy.sql import visitors
 from sqlalchemy.sql.elements import BinaryExpression
 from sqlalchemy.sql.selectable import AliasedReturnsRows
 from sqlalchemy.util.langhelpers import Missing
+
+STATE = DEFAULT_STATE_ATTR
+"""The attribute of an instance that has its state."""
 
 
 def kept_with(class_: type[Any], keeper: object) -> dict[str, Any]:
@@ -105,6 +109,11 @@ def classes_called(path: str) -> list[type[Any]]:
     """Return the mapped classes of the process that `repr()` shows as `<class 'path'>`."""
     classes = (mapper.class_ for mapper in mappers())
     return [c for c in classes if path == f"{c.__module__}.{c.__qualname__}"]
+
+
+def is_instance(value: object) -> bool:
+    """Tell an instance of a mapped class, by the attribute that has its state."""
+    return hasattr(value, STATE)
 
 
 def state_of(instance: object) -> InstanceState[Any]:

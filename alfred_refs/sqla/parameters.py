@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from inspect import getclosurevars
+from functools import partial
 from typing import Any, cast
 
 from sqlalchemy import ARRAY, BindParameter
 from sqlalchemy.engine import base
-from sqlalchemy.orm import InstanceState, RelationshipProperty
+from sqlalchemy.orm import ColumnProperty, InstanceState
 from sqlalchemy.types import NullType, TypeEngine
+
+from alfred_refs.errors import UntranslatableError
 
 _MADE_KEY = re.compile(r"%\(\d+ (.*)\)s", re.DOTALL)  # of what the program did not name
 _MADE_NAME = re.compile(r"(.*)_[0-9a-f]+", re.DOTALL)  # the same, compiled
-_READS_ATTRIBUTE = f"{RelationshipProperty._get_attr_w_warn_on_none.__qualname__}.<locals>._go"
 
 
 def check_parameters(given: Any) -> None:
@@ -47,14 +48,32 @@ def takes_list(parameter: BindParameter[Any]) -> bool:
 def attribute_behind(parameter: BindParameter[Any]) -> tuple[InstanceState[Any], str] | None:
     """Return which attribute of which instance a parameter reads when it is executed, if any.
 
-    An instance that is compared with a relationship stands in the statement as such parameters:
-    leans on the function that `_get_attr_w_warn_on_none` makes for them.
+    An instance that is compared with a relationship stands in the statement as such parameters.
+    They alone have a callable of SQLAlchemy's own: leans on that being a function inside another,
+    `RelationshipProperty._get_attr_w_warn_on_none`, one of whose variables is the instance's
+    state, and one the attribute, whatever they are called.
+
+    Raises:
+        UntranslatableError: a callable of SQLAlchemy's does not tell: what it returns is a key,
+            and must not pass for a ref.
     """
-    read = parameter.callable
-    if read is None or getattr(read, "__qualname__", "") != _READS_ATTRIBUTE:
+    read: Any = parameter.callable
+    while isinstance(read, partial):
+        read = read.func
+    if not getattr(read, "__module__", "").startswith("sqlalchemy."):
         return None
-    names = getclosurevars(read).nonlocals
-    return names["state"], names["prop"].key
+    known = [cell.cell_contents for cell in getattr(read, "__closure__", None) or ()]
+    match (
+        [each for each in known if isinstance(each, InstanceState)],
+        [each for each in known if isinstance(each, ColumnProperty)],
+    ):
+        case [state], [attribute]:
+            return state, attribute.key
+    raise UntranslatableError(
+        "this version of SQLAlchemy compares a relationship with an instance in a way that is not "
+        "known",
+        "compare the foreign key's columns instead",
+    )
 
 
 class Key:

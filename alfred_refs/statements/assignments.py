@@ -1,8 +1,8 @@
 """What a statement puts into attributes and columns: refuses keys where data belong.
 
 A key that is cast to text, and loaded under the name of a data column or stored in one, is data
-from then on, and would be shown. What a statement fills comes in, and `Exposure` tells what the
-expressions show; nothing goes out, or an error. Pure.
+from then on, and would be shown. What a statement fills comes in, and its lineage; nothing goes
+out, or an error. Pure.
 
     select(Recipe).from_statement(select(Recipe.id, cast(Recipe.id, String).label("name")))
     update(Recipe).values(name=cast(Recipe.id, String))
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import Any, cast
 
-from sqlalchemy import ClauseElement, ColumnClause, Executable
+from sqlalchemy import ClauseElement, Executable
 from sqlalchemy.orm import Session, object_session
 from sqlalchemy.sql.dml import UpdateBase
 
@@ -22,8 +22,8 @@ from alfred_refs.errors import UntranslatableError
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_column import KeyColumn
 from alfred_refs.mapping.keys import spells_uuid
-from alfred_refs.mapping.lineage import Exposure
-from alfred_refs.mapping.shapes import UNTYPED, Shown, Unknown, alike, columns_in, spelled
+from alfred_refs.mapping.lineage import Lineage
+from alfred_refs.mapping.shapes import UNTYPED, KeyShape, Unknown, alike, columns_in, spelled
 
 from .comparisons import stored_by
 
@@ -33,44 +33,34 @@ _REMEDY = (
 )
 
 
-def check_filled(statement: Executable, exposure: Exposure, entities: Entities) -> None:
+def check_filled(statement: Executable, lineage: Lineage, entities: Entities) -> None:
     """Check that no key is loaded or stored as data.
 
     Raises:
         UntranslatableError: one is.
     """
-    check_options(sqla.options_of(statement), exposure)
+    check_options(sqla.options_of(statement), lineage)
     for mapper, name, expression in sqla.attributes_filled(statement):
         key = entities.of_class(mapper.class_).all.get(name)
-        check_shown(exposure.of(expression), key, f"{mapper.class_.__name__}.{name}")
+        check_shape(lineage.of(expression), key, f"{mapper.class_.__name__}.{name}")
     for write in sqla.elements_of(statement):
-        for column, value in stored_by(write) if isinstance(write, UpdateBase) else ():
-            is_made = isinstance(value, ClauseElement) and entities.of_column(column) is None
-            if is_made and (
-                any(columns_in(exposure.of(value))) or _names_key(value, write, entities)
-            ):
-                raise _refused(str(column))
+        if isinstance(write, UpdateBase):
+            table, _ = sqla.written_by(write)
+            stored = Lineage(entities.of_column, written=table)
+            for column, value in stored_by(write):
+                is_data = isinstance(value, ClauseElement) and entities.of_column(column) is None
+                if is_data and any(columns_in(stored.of(value))):
+                    raise _refused(str(column))
 
 
-def _names_key(value: ClauseElement, write: UpdateBase, entities: Entities) -> bool:
-    """Tell whether an expression names a key column of the table by its name alone."""
-    columns = sqla.written_by(write)[0].c
-    names = {
-        element.name
-        for element in sqla.elements_of(value)
-        if isinstance(element, ColumnClause) and element.table is None and not element.is_literal
-    }
-    return any(entities.of_column(column) for column in columns if column.name in names)
-
-
-def check_options(options: Iterable[Any], exposure: Exposure) -> None:
+def check_options(options: Iterable[Any], lineage: Lineage) -> None:
     """Check that no key is loaded as data by `with_expression()`.
 
     Raises:
         UntranslatableError: one is.
     """
     for expression in sqla.expressions_of(options):
-        check_shown(exposure.of(expression), None, "an attribute filled by with_expression()")
+        check_shape(lineage.of(expression), None, "an attribute filled by with_expression()")
 
 
 def check_loaded(rows: Sequence[Any], keys: Container[int], entities: Entities) -> Sequence[Any]:
@@ -86,7 +76,7 @@ def check_loaded(rows: Sequence[Any], keys: Container[int], entities: Entities) 
     """
     for row in rows:
         for place, value in enumerate(row):
-            if hasattr(value, "_sa_instance_state"):
+            if sqla.is_instance(value):
                 _check_instance(value, entities)
             elif place not in keys and _may_be_key(value):
                 raise _refused("a value loaded by text")
@@ -106,15 +96,15 @@ def _may_be_key(value: Any) -> bool:
     return isinstance(value, str) and spells_uuid(value)
 
 
-def check_shown(shown: Shown, key: KeyColumn | None, what: str) -> None:
+def check_shape(shape: KeyShape, key: KeyColumn | None, what: str) -> None:
     """Check what an attribute is filled with, which holds keys of its own or none.
 
     Raises:
         UntranslatableError: others are in it.
     """
-    if shown in (None, UNTYPED) or (key is not None and isinstance(shown, Unknown)):
+    if shape in (None, UNTYPED) or (key is not None and isinstance(shape, Unknown)):
         return
-    if key is None or alike(spelled(shown), spelled(key)) is None:
+    if key is None or alike(spelled(shape), spelled(key)) is None:
         raise _refused(what)
 
 

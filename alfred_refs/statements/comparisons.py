@@ -1,8 +1,12 @@
-"""What the parameters of a statement meet: compared with, chosen from, or stored in one place.
+"""What the bind parameters of a statement are compared with, chosen with, or stored in.
 
-The elements of a statement come in, one by one; by the `key` of each parameter goes out which
-column's keys it stands for and which SQL type it is to be sent as, or which column's keys it is
-mixed with in a way that cannot be translated. Pure.
+    Recipe.id == "recipe_1"                 a key of recipes.id
+    coalesce(Recipe.id, "recipe_1")         the same
+    Recipe.id.concat("recipe_1")            recipes.id, in a way that cannot be translated
+    insert(Recipe).values(id="recipe_1")    a key of recipes.id
+
+The elements of a statement come in, one by one; by the `key` of each parameter goes out the target
+of its value, and the SQL type that it is to be sent as. Pure.
 """
 
 from __future__ import annotations
@@ -35,21 +39,25 @@ from sqlalchemy.types import TypeEngine
 
 from alfred_refs import sqla
 from alfred_refs.errors import UntranslatableError
-from alfred_refs.mapping.functions import CHOOSING, is_document
+from alfred_refs.mapping.expressions import (
+    arguments_of,
+    choices_of,
+    function_name,
+    is_document,
+)
 from alfred_refs.mapping.key_column import KeyColumn, key_type_of
 
 from .dataflow import (
     ARRAY_ARGUMENTS,
     Flow,
     Flows,
-    Given,
-    Held,
-    arguments_of,
+    KeySource,
+    ParameterSource,
     is_array,
     merged,
     positions,
 )
-from .targets import Mixture, RawColumn, Slot, has_text, mixed_with
+from .targets import Mixture, RawColumn, Target, has_text, mixed_with
 
 _COMPARISONS = {
     operators.eq,
@@ -77,22 +85,22 @@ _COMPOSING = {
 }
 
 
-class Meetings:
-    """What the parameters of a statement meet, by the `key` of each."""
+class Comparisons:
+    """What the parameters of a statement are compared with, by the `key` of each."""
 
     def __init__(self, flows: Flows, statement: Executable) -> None:
         self._flows = flows
         self._statement = statement
-        self._taken: dict[str, dict[Slot, None]] = {}
+        self._taken: dict[str, dict[Target, None]] = {}
         self._plain: set[str] = set()
         self._met: dict[int, BindParameter[Any]] = {}
         self._types: dict[str, TypeEngine[Any]] = {}
         self._refused: dict[str, Mixture] = {}
 
     @property
-    def slots(self) -> dict[str, Slot]:
+    def targets(self) -> dict[str, Target]:
         """What the parameters stand for that are compared with columns or stored in them."""
-        return {name: next(iter(slots)) for name, slots in self._taken.items()} | self._refused
+        return {name: next(iter(targets)) for name, targets in self._taken.items()} | self._refused
 
     @property
     def types(self) -> dict[str, TypeEngine[Any]]:
@@ -110,9 +118,9 @@ class Meetings:
                 self._read_function(element)
             case CompoundSelect():
                 for together in positions(element):
-                    self._meet(map(self._flows.of, together))
+                    self._relate(map(self._flows.of, together))
             case array():
-                self._meet(map(self._flows.of, element.clauses))
+                self._relate(map(self._flows.of, element.clauses))
             case UpdateBase():
                 self._read_write(element)
 
@@ -122,7 +130,7 @@ class Meetings:
         SQLAlchemy does not look into it, so that no text in it can be replaced.
         """
         if sqla.is_opaque(element):
-            self._meet([self._flows.of(element)])
+            self._relate([self._flows.of(element)])
 
     def refuse_in(self, part: ClauseElement) -> None:
         """Take in a part that is out of reach: no parameter in it can be translated."""
@@ -135,8 +143,8 @@ class Meetings:
 
     def refuse(self, parameter: BindParameter[Any]) -> None:
         """Take in that a parameter cannot be translated."""
-        slots = self._taken.get(parameter.key, ())
-        for column in itertools.chain.from_iterable(map(_columns_in, slots)):
+        targets = self._taken.get(parameter.key, ())
+        for column in itertools.chain.from_iterable(map(_columns_in, targets)):
             self._refuse(parameter, column)
 
     def check(self, parameters: Sequence[BindParameter[Any]]) -> None:
@@ -149,9 +157,11 @@ class Meetings:
         unnamed = {parameter.key for parameter in parameters if parameter.unique}
         for parameter in self._met.values():
             if parameter.key not in listed and has_text(sqla.parameter_value(parameter)):
-                raise mixed_with(next(_columns_in(self.slots[parameter.key])))
-        for name, slots in self._taken.items():
-            meanings = {_meaning(slot) for slot in slots} | {"" for _ in {name} & self._plain}
+                raise mixed_with(next(_columns_in(self.targets[parameter.key])))
+        for name, targets in self._taken.items():
+            meanings = {_meaning(target) for target in targets} | {
+                "" for _ in {name} & self._plain
+            }
             if len(meanings) > 1 and name not in self._refused:
                 named = "a parameter" if name in unnamed else f"parameter {name!r}"
                 raise UntranslatableError(
@@ -169,32 +179,29 @@ class Meetings:
             operator in (operators.contains_op, operators.concat_op)
             or getattr(operator, "opstring", None) in _ARRAY_OPERATORS
         ):
-            self._meet(map(self._flows.of, parts))
+            self._relate(map(self._flows.of, parts))
         else:
-            self._meet([merged(map(self._flows.of, parts)).made()])
+            self._relate([merged(map(self._flows.of, parts)).derived()])
 
     def _read_case(self, element: Case[Any]) -> None:
         if element.value is not None:
             for condition, _ in element.whens:
                 self._compare(element.value, condition)
         if not is_document(element):
-            results = [*(result for _, result in element.whens), element.else_]
-            self._meet(map(self._flows.of, results))
+            self._relate(map(self._flows.of, choices_of(element)))
 
     def _read_function(self, element: FunctionElement[Any]) -> None:
-        name = getattr(element, "name", "")
-        if name != "nullif" and is_document(element):
+        name, flow_of = function_name(element), self._flows.of
+        if name == "nullif":
+            self._relate(map(flow_of, arguments_of(element)))
+        elif is_document(element) or name in _COMPOSING:
             return  # its parts stand side by side, and are not compared
-        if name in ARRAY_ARGUMENTS:
-            self._meet(self._flows.elements_of(element))
-        elif name == "nullif" or name not in CHOOSING:
-            flows = [self._flows.of(argument) for argument in arguments_of(element)]
-            if name == "nullif":
-                self._meet(flows)
-            elif name not in _COMPOSING:
-                self._meet([merged(flows).made()])
+        elif name in ARRAY_ARGUMENTS:
+            self._relate(self._flows.elements_of(element))
+        elif choices := choices_of(element):
+            self._relate(map(flow_of, choices))
         else:
-            self._meet(map(self._flows.of, list(element.clauses)[CHOOSING[name]]))
+            self._relate([merged(map(flow_of, arguments_of(element))).derived()])
 
     def _compare(self, left: Any, right: Any) -> None:
         """Note what two operands of a comparison mean for each other, position by position."""
@@ -210,67 +217,69 @@ class Meetings:
             for these in zip(lefts, rights, strict=True):
                 together = list(itertools.chain.from_iterable(these))
                 if not any(isinstance(each, Null) for each in together):
-                    self._meet(map(self._flows.of, together))
+                    self._relate(map(self._flows.of, together))
         elif isinstance(right, BindParameter):
             self._take_row(right, [merged(map(self._flows.of, each)) for each in lefts])
         else:
-            self._meet([merged(map(self._flows.of, [left, right])).made()])
+            self._relate([merged(map(self._flows.of, [left, right])).derived()])
 
-    def _meet(self, flows: Iterable[Flow]) -> None:
+    def _relate(self, flows: Iterable[Flow]) -> None:
         """Note that values of these flows are compared, chosen from or stored with each other."""
         flow = merged(flows)
-        columns = [*(held.column for held in flow.keys), *flow.made_from]
+        columns = [*(key.column for key in flow.keys), *flow.derived_keys]
         if not columns:
-            self._meet_data(flow)
+            self._relate_data(flow)
             return
-        held = _agreed(flow)
-        for given in flow.given:
-            if held is not None and given.fits(held):
-                self._take(given, held)
+        key = _agreed(flow)
+        for source in flow.parameters:
+            if key is not None and source.fits(key):
+                self._take(source, key)
             else:
-                self._refuse(given.parameter, columns[0])
-        for parameter in flow.buried:
+                self._refuse(source.parameter, columns[0])
+        for parameter in flow.derived_parameters:
             self._refuse(parameter, columns[0])
 
-    def _meet_data(self, flow: Flow) -> None:
-        """Note parameters that meet no key: they must not stand for one elsewhere."""
+    def _relate_data(self, flow: Flow) -> None:
+        """Note parameters beside plain data: they must not stand for a key elsewhere."""
         if not flow.data:
             return
-        self._plain.update(given.parameter.key for given in flow.given)
-        self._plain.update(parameter.key for parameter in flow.buried)
+        self._plain.update(source.parameter.key for source in flow.parameters)
+        self._plain.update(parameter.key for parameter in flow.derived_parameters)
         raw = _raw_column(flow.data)
         if raw is not None:
-            for given in flow.given:
-                self._taken.setdefault(given.parameter.key, {})[raw] = None
+            for source in flow.parameters:
+                self._taken.setdefault(source.parameter.key, {})[raw] = None
 
-    def _take(self, given: Given, held: Held) -> None:
+    def _take(self, source: ParameterSource, key: KeySource) -> None:
         """Note a parameter that stands for a key, and the SQL type that it is to be sent as.
 
         Text is sent as text, and a key in its place would be compared as text.
         """
-        parameter, depth = given.parameter, held.depth + given.depth
-        column = replace(held.column, array=depth > 0)
+        parameter, depth = source.parameter, key.depth + source.depth
+        column = replace(key.column, array=depth > 0)
         self._met[id(parameter)] = parameter
         self._taken.setdefault(parameter.key, {})[column] = None
-        self._send_as(parameter, ARRAY(held.type) if depth > 0 else held.type)
+        self._send_as(parameter, ARRAY(key.type) if depth > 0 else key.type)
 
     def _take_row(self, parameter: BindParameter[Any], flows: Sequence[Flow]) -> None:
         """Note a list of rows: the values at each position meet what stands there."""
-        slots = tuple(map(slot_of, flows))
-        columns = [held.column for flow in flows for held in flow.keys]
-        made_from = [column for flow in flows for column in flow.made_from]
-        if made_from or any(flow.given or flow.buried for flow in flows if flow.keys):
-            self._refuse(parameter, [*made_from, *columns][0])
-        elif any(slots):
+        targets = tuple(map(target_of, flows))
+        columns = [key.column for flow in flows for key in flow.keys]
+        derived_keys = [column for flow in flows for column in flow.derived_keys]
+        if derived_keys or any(
+            flow.parameters or flow.derived_parameters for flow in flows if flow.keys
+        ):
+            self._refuse(parameter, [*derived_keys, *columns][0])
+        elif any(targets):
             self._met[id(parameter)] = parameter
-            self._taken.setdefault(parameter.key, {})[slots] = None
-            types = getattr(parameter.type, "types", [parameter.type] * len(slots))
+            self._taken.setdefault(parameter.key, {})[targets] = None
+            types = getattr(parameter.type, "types", [parameter.type] * len(targets))
             self._send_as(
                 parameter,
                 TupleType(
                     *(
-                        flow.keys[0].type if isinstance(slot, KeyColumn) else type_
-                        for slot, flow, type_ in zip(slots, flows, types, strict=True)
+                        flow.keys[0].type if isinstance(target, KeyColumn) else type_
+                        for target, flow, type_ in zip(targets, flows, types, strict=True)
                     )
                 ),
             )
@@ -289,23 +298,23 @@ class Meetings:
             is_inner = not isinstance(value, ClauseElement) and statement is not self._statement
             stored = sqla.unlisted(value) if is_inner else value
             if isinstance(stored, ClauseElement):
-                self._meet([self._flows.of(column), self._flows.of(stored)])
+                self._relate([self._flows.of(column), self._flows.of(stored)])
 
 
-def _agreed(flow: Flow) -> Held | None:
+def _agreed(flow: Flow) -> KeySource | None:
     """Return the keys that all values of a flow are like, `None` if others are among them."""
     first = flow.keys[0] if flow.keys else None
-    if first is None or flow.made_from or flow.data:
+    if first is None or flow.derived_keys or flow.data:
         return None
-    return first if all(held.is_like(first) for held in flow.keys) else None
+    return first if all(key.is_like(first) for key in flow.keys) else None
 
 
-def slot_of(flow: Flow) -> Slot | None:
+def target_of(flow: Flow) -> Target | None:
     """Return what a value stands for that meets these, `None` for anything."""
-    held = _agreed(flow)
-    if held is not None:
-        return replace(held.column, array=held.depth > 0)
-    return None if flow.keys or flow.made_from else _raw_column(flow.data)
+    key = _agreed(flow)
+    if key is not None:
+        return replace(key.column, array=key.depth > 0)
+    return None if flow.keys or flow.derived_keys else _raw_column(flow.data)
 
 
 def _raw_column(data: Iterable[ColumnClause[Any] | None]) -> RawColumn | None:
@@ -316,18 +325,18 @@ def _raw_column(data: Iterable[ColumnClause[Any] | None]) -> RawColumn | None:
     return None
 
 
-def _columns_in(slot: Slot | None) -> Iterator[KeyColumn]:
-    for each in slot if isinstance(slot, tuple) else (slot,):
+def _columns_in(target: Target | None) -> Iterator[KeyColumn]:
+    for each in target if isinstance(target, tuple) else (target,):
         if isinstance(each, KeyColumn):
             yield each
         elif isinstance(each, Mixture):
             yield each.column
 
 
-def _meaning(slot: Slot) -> Any:
-    if isinstance(slot, KeyColumn):
-        return replace(slot, name="")
-    return tuple(s and _meaning(s) for s in slot) if isinstance(slot, tuple) else ""
+def _meaning(target: Target) -> Any:
+    if isinstance(target, KeyColumn):
+        return replace(target, name="")
+    return tuple(s and _meaning(s) for s in target) if isinstance(target, tuple) else ""
 
 
 def _element(value: Any) -> Any:

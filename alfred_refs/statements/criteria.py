@@ -20,7 +20,7 @@ from alfred_refs.errors import UntranslatableError
 from alfred_refs.mapping.key_column import KeyColumn
 
 from .inputs import Inputs
-from .targets import Slot, Swap, check_one, swapped, takes_keys
+from .targets import Swap, Target, check_one, swapped, takes_keys
 
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 """What is given to `Session.execute` beside the statement."""
@@ -52,9 +52,9 @@ def single_of(inputs: Inputs) -> Single | None:
     """Return the one place for a ref, of inputs that all stand in the WHERE of a statement."""
     if len(inputs.positions) != 1:
         return None
-    [(place, slot)] = inputs.positions.items()
-    is_plain = isinstance(slot, KeyColumn) and not slot.array and slot.by is None
-    return Single(place, slot) if is_plain else None  # type: ignore[arg-type]
+    [(place, target)] = inputs.positions.items()
+    is_plain = isinstance(target, KeyColumn) and not target.array and target.by is None
+    return Single(place, target) if is_plain else None  # type: ignore[arg-type]
 
 
 def texts(
@@ -75,8 +75,8 @@ def texts(
         found.append((text, column))
         return text
 
-    for place, slot in inputs.positions.items():
-        found += texts_in(values[place], sqla.parameter_value(values[place]), slot)
+    for place, target in inputs.positions.items():
+        found += texts_in(values[place], sqla.parameter_value(values[place]), target)
     for record in _records(statement, parameters):
         _note_record(record, inputs, note)
     if inputs.unnamed:
@@ -85,7 +85,9 @@ def texts(
     return found
 
 
-def texts_in(parameter: BindParameter[Any], value: Any, slot: Slot) -> list[tuple[str, KeyColumn]]:
+def texts_in(
+    parameter: BindParameter[Any], value: Any, target: Target
+) -> list[tuple[str, KeyColumn]]:
     """Return the texts that stand for keys in the value of a parameter, each with its column.
 
     Raises:
@@ -98,8 +100,8 @@ def texts_in(parameter: BindParameter[Any], value: Any, slot: Slot) -> list[tupl
         return text
 
     if not sqla.takes_list(parameter):
-        check_one(value, slot)
-    swapped(value, slot, note)
+        check_one(value, target)
+    swapped(value, target, note)
     return found
 
 
@@ -127,9 +129,9 @@ def with_keys(
         in_where: see above.
     """
     replaced: dict[str, Any] = {
-        values[place].key: swapped(sqla.parameter_value(values[place]), slot, swap)
-        for place, slot in inputs.positions.items()
-        if takes_keys(slot)
+        values[place].key: swapped(sqla.parameter_value(values[place]), target, swap)
+        for place, target in inputs.positions.items()
+        if takes_keys(target)
     }
     replaced |= late
     params = sqla.params_of(statement)
@@ -182,28 +184,28 @@ class _Swapping:
     def record(self, record: Any) -> Any:
         """Return a record, by name or column or in order, with keys in place of its refs."""
         if isinstance(record, Mapping):
-            slots = [self.inputs.named.get(_name(name)) for name in record]
-            return dict(zip(record, self._values(record.values(), slots), strict=True))
+            targets = [self.inputs.named.get(_name(name)) for name in record]
+            return dict(zip(record, self._values(record.values(), targets), strict=True))
         return list(self._values(record, self.inputs.ordered))
 
-    def _values(self, values: Iterable[Any], slots: Sequence[Slot | None]) -> Iterator[Any]:
-        for value, slot in zip(values, slots, strict=True):
+    def _values(self, values: Iterable[Any], targets: Sequence[Target | None]) -> Iterator[Any]:
+        for value, target in zip(values, targets, strict=True):
             if isinstance(value, ClauseElement):
                 yield self.expression(value)
             else:
-                yield swapped(value, slot, self.swap)
+                yield swapped(value, target, self.swap)
 
 
 def _note_record(record: Any, inputs: Inputs, note: Swap) -> None:
     if isinstance(record, Mapping):
         for name, value in record.items():
-            slot = inputs.named.get(_name(name))
+            target = inputs.named.get(_name(name))
             if _name(name) in inputs.single:
-                check_one(value, slot)
-            swapped(value, slot, note)
+                check_one(value, target)
+            swapped(value, target, note)
     else:
-        for value, slot in zip(record, inputs.ordered, strict=True):
-            swapped(value, slot, note)
+        for value, target in zip(record, inputs.ordered, strict=True):
+            swapped(value, target, note)
 
 
 def _records(statement: Executable, parameters: Parameters) -> Iterator[Any]:
@@ -229,9 +231,9 @@ def _refuse_made_names(record: Mapping[str, Any], inputs: Inputs) -> None:
     Which of several is the first is decided when the statement is compiled.
     """
     for name in map(_name, record):
-        for stem, slot in () if name in inputs.names else inputs.unnamed:
+        for stem, target in () if name in inputs.names else inputs.unnamed:
             if sqla.may_be_named(name, stem):
-                swapped(record[name], slot, partial(_refuse_name, name))
+                swapped(record[name], target, partial(_refuse_name, name))
 
 
 def _refuse_name(name: str, *_: object) -> NoReturn:

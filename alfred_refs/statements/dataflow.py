@@ -1,8 +1,10 @@
-"""What flows where: whose values an expression hands on, and whether it hands them on unchanged.
+"""Data flow: the columns and bind parameters that an expression hands on, and whether unchanged.
 
-An expression comes in; the key columns and the parameters that its value is one of go out, apart
-from those that it only makes something of: `coalesce(recipes.id, :x)` is one of the two, while
-`lower(:x)` is neither. Values of lists are followed into the lists and out of them. Pure.
+    coalesce(recipes.id, :x)     recipes.id and :x, unchanged
+    lower(:x)                    :x, but what comes out is derived from it
+    array([:x])                  :x, one list deeper
+
+Pure.
 """
 
 from __future__ import annotations
@@ -15,21 +17,16 @@ from sqlalchemy import (
     ARRAY,
     BindParameter,
     Boolean,
-    Case,
     Cast,
     Column,
     ColumnClause,
     ColumnElement,
     FunctionElement,
-    FunctionFilter,
     Integer,
-    Label,
     Null,
-    Over,
     Table,
     Tuple,
     TypeCoerce,
-    UnaryExpression,
     Uuid,
     Values,
 )
@@ -53,7 +50,7 @@ from sqlalchemy.sql.selectable import (
 from sqlalchemy.types import TypeEngine
 
 from alfred_refs import sqla
-from alfred_refs.mapping.functions import CHOOSING
+from alfred_refs.mapping.expressions import arguments_of, choices_of, function_name
 from alfred_refs.mapping.key_column import KeyColumn, is_text_uuid, key_type_of
 
 T = TypeVar("T")
@@ -73,7 +70,7 @@ _ARRAY_RESULTS = ARRAY_ARGUMENTS.keys() - {"array_position", "array_positions"}
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class KeySource:
     """Keys that an expression hands on.
 
     Attributes:
@@ -86,14 +83,14 @@ class Held:
     type: TypeEngine[Any]
     depth: int = 0
 
-    def is_like(self, other: Held) -> bool:
+    def is_like(self, other: KeySource) -> bool:
         """Tell whether two expressions hand on the same kind of keys."""
-        one, two = (replace(held.column, name="", array=False) for held in (self, other))
+        one, two = (replace(key.column, name="", array=False) for key in (self, other))
         return one == two and self.depth == other.depth
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ParameterSource:
     """A parameter whose value an expression hands on.
 
     Attributes:
@@ -108,12 +105,12 @@ class Given:
     casts: tuple[TypeEngine[Any], ...] = ()
     coerced: TypeEngine[Any] | None = None
 
-    def fits(self, held: Held) -> bool:
+    def fits(self, key: KeySource) -> bool:
         """Tell whether a key in its place arrives as the keys it meets are."""
         return (
-            held.depth + self.depth in (0, 1)
-            and all(is_sent_alike(item_type(cast), held.type) for cast in self.casts)
-            and (self.coerced is None or repr(item_type(self.coerced)) == repr(held.type))
+            key.depth + self.depth in (0, 1)
+            and all(is_sent_alike(item_type(cast), key.type) for cast in self.casts)
+            and (self.coerced is None or repr(item_type(self.coerced)) == repr(key.type))
         )
 
 
@@ -123,41 +120,46 @@ class Flow:
 
     Attributes:
         keys: key columns, handed on unchanged.
-        given: parameters, handed on unchanged.
+        parameters: bind parameters, handed on unchanged.
         data: anything else that is handed on: a plain column, or `None` for what is made.
-        made_from: key columns that something else is made from.
-        buried: parameters that something else is made from.
+        derived_keys: key columns that something else is made from.
+        derived_parameters: parameters that something else is made from.
     """
 
-    keys: tuple[Held, ...] = ()
-    given: tuple[Given, ...] = ()
+    keys: tuple[KeySource, ...] = ()
+    parameters: tuple[ParameterSource, ...] = ()
     data: tuple[ColumnClause[Any] | None, ...] = ()
-    made_from: tuple[KeyColumn, ...] = ()
-    buried: tuple[BindParameter[Any], ...] = ()
+    derived_keys: tuple[KeyColumn, ...] = ()
+    derived_parameters: tuple[BindParameter[Any], ...] = ()
 
     def __add__(self, other: Flow) -> Flow:
         return Flow(
             self.keys + other.keys,
-            self.given + other.given,
+            self.parameters + other.parameters,
             self.data + other.data,
-            self.made_from + other.made_from,
-            self.buried + other.buried,
+            self.derived_keys + other.derived_keys,
+            self.derived_parameters + other.derived_parameters,
         )
 
-    def made(self) -> Flow:
+    def derived(self) -> Flow:
         """Return the flow of what is made from these values."""
         return Flow(
             data=(None,),
-            made_from=(*(held.column for held in self.keys), *self.made_from),
-            buried=(*(given.parameter for given in self.given), *self.buried),
+            derived_keys=(*(key.column for key in self.keys), *self.derived_keys),
+            derived_parameters=(
+                *(source.parameter for source in self.parameters),
+                *self.derived_parameters,
+            ),
         )
 
     def within(self, lists: int = 1) -> Flow:
         """Return the flow of the elements of these lists; of lists of these, if -1."""
         return replace(
             self,
-            keys=tuple(replace(held, depth=held.depth - lists) for held in self.keys),
-            given=tuple(replace(given, depth=given.depth + lists) for given in self.given),
+            keys=tuple(replace(key, depth=key.depth - lists) for key in self.keys),
+            parameters=tuple(
+                replace(source, depth=source.depth + lists) for source in self.parameters
+            ),
         )
 
 
@@ -180,15 +182,11 @@ class Flows:
         """Return what flows through one expression."""
         match element:
             case BindParameter():
-                return Flow(given=(Given(element),))
+                return Flow(parameters=(ParameterSource(element),))
             case ColumnClause():
                 return self._of_column(element)
-            case Label() | Grouping() | Over():
-                return self.of(element.element)
-            case UnaryExpression(operator=operators.distinct_op):
-                return self.of(element.element)
-            case FunctionFilter():
-                return self.of(element.func)
+            case _ if choices := choices_of(element):
+                return merged(map(self.of, choices))
             case CollectionAggregate():
                 return self._of_each(element.element)
             case ScalarSelect() | SelectBase() | ScalarValues():
@@ -197,8 +195,6 @@ class Flows:
                 return self._of_coerced(element)
             case Cast():
                 return self._of_cast(element)
-            case Case():
-                return merged(map(self.of, [*(r for _, r in element.whens), element.else_]))
             case FunctionElement():
                 return self._of_function(element)
             case array():
@@ -210,11 +206,11 @@ class Flows:
             case TableValuedColumn():
                 return self._of_row_of(element.scalar_alias)
             case _ if sqla.is_opaque(element):
-                return merged(map(self.of, sqla.hidden_in(element))).made()
+                return merged(map(self.of, sqla.hidden_in(element))).derived()
             case None | Null() | ColumnElement(type=Boolean()):
                 return Flow()  # a condition decides, no more
             case ClauseElement():
-                return merged(map(self.of, element.get_children())).made()
+                return merged(map(self.of, element.get_children())).derived()
             case _:
                 return Flow()
 
@@ -232,9 +228,9 @@ class Flows:
         )
 
     def _of_base(self, column: ColumnClause[Any]) -> Flow:
-        held = self.held_in(column)
-        if held is not None:
-            return Flow(keys=(held,))
+        key = self.key_source_of(column)
+        if key is not None:
+            return Flow(keys=(key,))
         if isinstance(column.table, Values):
             place = [c.name for c in column.table.c].index(column.name)
             return merged(map(self.of, sqla.places_of(column.table)[place]))
@@ -242,19 +238,19 @@ class Flows:
             return self._of_row_of(column.table)
         return Flow(data=(column,))
 
-    def held_in(self, column: Any) -> Held | None:
+    def key_source_of(self, column: Any) -> KeySource | None:
         """Return the keys that a column of a table holds."""
         if not isinstance(column, Column) or not isinstance(column.table, Table):
             return None
         key = self._key_column(column)
-        return None if key is None else Held(key, item_type(column.type), int(key.array))
+        return None if key is None else KeySource(key, item_type(column.type), int(key.array))
 
     def _of_row_of(self, function: Any) -> Flow:
         """Follow a set-returning function: `unnest()` returns the elements of its list."""
         inner = function.element
         inner = getattr(inner, "element", inner)
         if getattr(inner, "name", None) != "unnest" or len(inner.clauses) != 1:
-            return self.of(inner).made()
+            return self.of(inner).derived()
         return self.of(inner)
 
     def _of_coerced(self, element: TypeCoerce[Any]) -> Flow:
@@ -262,48 +258,42 @@ class Flows:
         if not isinstance(element.clause, BindParameter):
             return inner
         return replace(
-            inner, given=tuple(replace(each, coerced=element.type) for each in inner.given)
+            inner,
+            parameters=tuple(replace(each, coerced=element.type) for each in inner.parameters),
         )
 
     def _of_cast(self, element: Cast[Any]) -> Flow:
         """Follow a cast that leaves keys as they are; any other makes something of them."""
         inner, to = self.of(element.clause), item_type(element.type)
-        is_kept = all(is_sent_alike(to, held.type) for held in inner.keys)
-        if inner.made_from or not is_kept or key_type_of(to) is None:
-            return inner.made()
+        is_kept = all(is_sent_alike(to, key.type) for key in inner.keys)
+        if inner.derived_keys or not is_kept or key_type_of(to) is None:
+            return inner.derived()
         as_text = is_text_uuid(to)
         return replace(
             inner,
             keys=tuple(
-                replace(held, column=replace(held.column, as_text=as_text), type=to)
-                for held in inner.keys
+                replace(key, column=replace(key.column, as_text=as_text), type=to)
+                for key in inner.keys
             ),
-            given=tuple(replace(g, casts=(*g.casts, element.type)) for g in inner.given),
+            parameters=tuple(replace(g, casts=(*g.casts, element.type)) for g in inner.parameters),
         )
 
     def _of_function(self, element: FunctionElement[Any]) -> Flow:
-        name, arguments = getattr(element, "name", ""), arguments_of(element)
-        if name in CHOOSING:
-            return merged(map(self.of, arguments[CHOOSING[name]]))
+        name, arguments = function_name(element), arguments_of(element)
         if name == "unnest":
             return merged(map(self.of, arguments)).within()
         if name == "array_agg":
             return merged(map(self.of, arguments)).within(-1)
         if name in _ARRAY_RESULTS:
             return merged(self.elements_of(element)).within(-1)
-        return merged(map(self.of, arguments)).made()
+        return merged(map(self.of, arguments)).derived()
 
     def elements_of(self, function: FunctionElement[Any]) -> Iterator[Flow]:
         """Yield the flows of the elements that a function of lists works with."""
-        depths = ARRAY_ARGUMENTS[function.name]
+        depths = ARRAY_ARGUMENTS[function_name(function)]
         for argument, depth in zip(function.clauses, depths, strict=False):
             if depth is not None:
                 yield self.of(argument).within(depth)
-
-
-def arguments_of(function: FunctionElement[Any]) -> list[Any]:
-    """Return the arguments of a function: a sequence's next value has none."""
-    return list(getattr(function, "clauses", ()))
 
 
 def positions(element: Any) -> list[list[Any]]:

@@ -22,9 +22,9 @@ from alfred_refs import sqla
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_column import KeyColumn
 
-from .comparisons import Meetings, columns_of, slot_of
+from .comparisons import Comparisons, columns_of, target_of
 from .dataflow import Flows
-from .targets import Slot
+from .targets import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class Inputs:
         single: those of parameters that stand for one value, and no list of such.
     """
 
-    positions: Mapping[int, Slot]
+    positions: Mapping[int, Target]
     types: Mapping[int, TypeEngine[Any]]
-    named: Mapping[str, Slot]
-    ordered: Sequence[Slot | None]
+    named: Mapping[str, Target]
+    ordered: Sequence[Target | None]
     keys: Mapping[str, KeyColumn]
-    unnamed: Sequence[tuple[str, Slot]]
+    unnamed: Sequence[tuple[str, Target]]
     names: Collection[str]
     single: Collection[str] = frozenset()
 
@@ -58,7 +58,7 @@ class Inputs:
         """Return the inputs of one execution: in these places of the statement are no refs."""
         if not places:
             return self
-        left = {i: slot for i, slot in self.positions.items() if i not in places}
+        left = {i: target for i, target in self.positions.items() if i not in places}
         return replace(self, positions=left)
 
 
@@ -76,27 +76,27 @@ def inputs_of(
         UntranslatableError: one parameter stands for a key and for something else.
     """
     flows = Flows(entities.of_column)
-    meetings = Meetings(flows, statement)
+    comparisons = Comparisons(flows, statement)
     for element in sqla.elements_of(statement):
-        meetings.read(element)
-        meetings.read_opaque(element)
+        comparisons.read(element)
+        comparisons.read_opaque(element)
     for part in sqla.out_of_reach(statement):
-        meetings.refuse_in(part)
+        comparisons.refuse_in(part)
     for parameter in sqla.not_replaced(statement, parameters):
-        meetings.refuse(parameter)
-    meetings.check(parameters)
-    slots, types = meetings.slots, meetings.types
+        comparisons.refuse(parameter)
+    comparisons.check(parameters)
+    targets, types = comparisons.targets, comparisons.types
     columns, ordered = columns_of(statement)
-    targets = {name: slot for name, c in columns.items() if (slot := slot_of(flows.of(c)))}
+    by_name = {name: target for name, c in columns.items() if (target := target_of(flows.of(c)))}
     named = [p.key for p in parameters if not p.unique]
     stems = [(stem, p.key) for p in parameters if (stem := sqla.stem_of(p)) is not None]
     return Inputs(
-        {i: slots[p.key] for i, p in enumerate(parameters) if p.key in slots},
+        {i: targets[p.key] for i, p in enumerate(parameters) if p.key in targets},
         {i: types[p.key] for i, p in enumerate(parameters) if p.key in types},
-        targets | {name: slots[name] for name in named if name in slots},
-        [slot_of(flows.of(column)) for column in ordered],
-        {p.key: slot for p in parameters if isinstance(slot := slots.get(p.key), KeyColumn)},
-        [(stem, slots[key]) for stem, key in stems if key in slots],
+        by_name | {name: targets[name] for name in named if name in targets},
+        [target_of(flows.of(column)) for column in ordered],
+        {p.key: target for p in parameters if isinstance(target := targets.get(p.key), KeyColumn)},
+        [(stem, targets[key]) for stem, key in stems if key in targets],
         frozenset(named).union(columns),
         frozenset(p.key for p in parameters if not p.unique and not sqla.takes_list(p)),
     )

@@ -21,9 +21,9 @@ from sqlalchemy import Column, Connection, Executable, Result, Table, text
 
 from alfred_refs import sqla
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.shapes import UNKNOWN, Shown, Unknown, as_json, columns_in
+from alfred_refs.mapping.shapes import UNKNOWN, KeyShape, Unknown, as_json, columns_in
 
-from .assignments import check_shown
+from .assignments import check_shape
 from .rows import Outputs, outputs_from
 
 _TABLES = """
@@ -81,9 +81,9 @@ def check_filled_by_text(result: Result[Any], statement: Executable, entities: E
     found = {name: told.made.get(i) for i, name in enumerate(cursor.keys())}
     for mapper, attribute, names in sqla.names_filled(statement):
         own = entities.of_class(mapper.class_).all.get(attribute)
-        for shown in map(found.get, names):
-            if any(columns_in(shown)):  # what is computed the server does not tell
-                check_shown(shown, own, f"{mapper.class_.__name__}.{attribute}")
+        for shape in map(found.get, names):
+            if any(columns_in(shape)):  # what is computed the server does not tell
+                check_shape(shape, own, f"{mapper.class_.__name__}.{attribute}")
 
 
 def _told(
@@ -92,17 +92,17 @@ def _told(
     connection: Connection,
     entities: Entities,
 ) -> Outputs:
-    asked = {i for i, shown in outputs.made.items() if isinstance(shown, Unknown)}
+    asked = {i for i, shape in outputs.made.items() if isinstance(shape, Unknown)}
     relations = _relations({places[i][0] for i in asked}, connection)
     tables = {oid: _table(found, connection, entities) for oid, found in relations.items()}
-    made: dict[int, Shown] = dict(outputs.made)
+    made: dict[int, KeyShape] = dict(outputs.made)
     for i in asked:
         oid, number = places[i]
         name = relations[oid].columns.get(number) if oid in relations else None
         column = _column(tables.get(oid), name)
         if column is not None:
             made[i] = as_json(entities.of_column(column))
-    return replace(outputs, made={i: shown for i, shown in made.items() if shown is not None})
+    return replace(outputs, made={i: shape for i, shape in made.items() if shape is not None})
 
 
 def _relations(oids: Collection[int], connection: Connection) -> Mapping[int, _Relation]:

@@ -11,7 +11,7 @@ from sqlalchemy import BindParameter, Executable
 
 from alfred_refs import sqla
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.lineage import Exposure
+from alfred_refs.mapping.lineage import Lineage
 
 from .assignments import check_filled, check_options
 from .criteria import Single, single_of
@@ -68,9 +68,11 @@ class Plans:
         if plan is None:
             if sqla.has_lambdas(statement):
                 return self.of(sqla.without_lambdas(statement))
-            check_filled(statement, Exposure(self.entities.of_column), self.entities)
+            check_filled(statement, Lineage(self.entities.of_column), self.entities)
             inputs = inputs_of(statement, parameters, self.entities)
-            replaced = [parameters[i] for i, slot in inputs.positions.items() if takes_keys(slot)]
+            replaced = [
+                parameters[i] for i, target in inputs.positions.items() if takes_keys(target)
+            ]
             in_where = not inputs.types and sqla.stand_in_where(statement, replaced)
             outputs = outputs_of(statement, parameters, self.entities, inputs.keys)
             by_text = sqla.loads_by_text(statement)
@@ -92,7 +94,7 @@ class Plans:
         Raises:
             UntranslatableError: a `with_expression()` shows keys, or what is not known.
         """
-        check_options(options, Exposure(self.entities.of_column))
+        check_options(options, Lineage(self.entities.of_column))
 
     def _keep(self, shape: Hashable, plan: Plan) -> None:
         with self._lock:

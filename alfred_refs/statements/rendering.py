@@ -5,9 +5,9 @@
     shapes: a record with a key in it  {"id": "a508…", "n": 2}       -> {"id": "recipe_1", "n": 2}
     unknown, like a key                "a508…"                       -> "recipe_1", or an error
 
-Two functions are made once for all values of a result: `collector` finds the keys, so that all of
-them have refs after one round trip, and `shower` puts the refs in. A value that is not what the
-statement said, or may be a key and has not exactly one ref, raises; no error repeats it. Pure.
+`keys_in` finds the keys of a whole chunk, so that all of them have refs after one round trip, and
+`shower` makes the function that puts the refs in. A value that is not what the statement said, or
+may be a key and has not exactly one ref, raises; no error repeats it. Pure.
 """
 
 from __future__ import annotations
@@ -15,28 +15,27 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from functools import partial
-from itertools import chain, repeat
 from typing import Any, Protocol
 
 from sqlalchemy import Row
 
 from alfred_refs import sqla
 from alfred_refs.errors import UntranslatableError
-from alfred_refs.mapping.key_column import KeyColumn
-from alfred_refs.mapping.keys import EntityKey, Key, spells_uuid
+from alfred_refs.mapping.key_column import KeyColumn, items_of
+from alfred_refs.mapping.keys import EntityKey, Key, spells_uuid, token_of
 from alfred_refs.mapping.policy import KeyType
 from alfred_refs.mapping.shapes import (
+    JsonObject,
+    JsonPairs,
+    KeyShape,
     Listed,
-    Named,
-    Pairs,
-    Record,
+    ParameterName,
     Series,
-    Shown,
-    Spelled,
+    SpelledKey,
     Unknown,
     with_parts,
 )
@@ -114,7 +113,6 @@ def _of_unknown_origin() -> UntranslatableError:
     )
 
 
-Collect = Callable[[Any], Iterable[EntityKey]]
 Show = Callable[[Any], Any]
 
 
@@ -138,76 +136,86 @@ class Referring(Protocol):
         ...
 
 
-def collector(shown: Shown) -> Collect:  # noqa: PLR0911  # one case a kind
-    """Return the function that finds the keys in a value."""
-    match shown:
-        case KeyColumn(array=False) | Spelled():
-            return _one_key(shown)
-        case KeyColumn() as column:
-            return collector(Listed(Spelled(column)))
-        case Listed():
-            return partial(_keys_in_list, collector(shown.item), isinstance(shown.item, Spelled))
-        case Series():
-            return partial(_keys_in_series, [collector(item) for item in shown.items])
-        case Record():
-            fields = {str(name): collector(part) for name, part in shown.fields}
-            return partial(_keys_in_record, fields)
-        case Pairs():
-            return partial(_keys_in_pairs, collector(shown.name), collector(shown.value))
-        case _:
-            return _no_keys
+def keys_in(shape: KeyShape, values: Iterable[Any]) -> list[EntityKey]:
+    """Return the keys in values of one shape, as often as they stand there.
+
+    Raises:
+        UntranslatableError: a value is not what its shape says.
+    """
+    found: list[EntityKey] = []
+
+    def noting(part: KeyColumn | SpelledKey | Unknown) -> Show:
+        if isinstance(part, Unknown):
+            return _same
+        column = part if isinstance(part, KeyColumn) else part.column
+        space = column.space
+        if part == column and column.array:
+            return lambda value: found.extend(
+                (space, _key(column, item)) for item in items_of(value) if item is not None
+            )
+        return lambda value: found.append((space, _key(column, value)))
+
+    note = _each_key(shape, noting)
+    for value in values:
+        if value is not None:
+            note(value)
+    return found
 
 
-def shower(  # noqa: C901, PLR0911  # one case a kind
-    shown: Shown, conversation: Referring, listed: type[list[Any]] = list
-) -> Callable[[Any], Any]:
+def shower(shape: KeyShape, conversation: Referring, listed: type[list[Any]] = list) -> Show:
     """Return the function that shows a value whose keys have been met with refs in their place.
 
     Args:
-        shown: what the value shows.
+        shape: where keys stand in the value.
         conversation: in which its keys have been met.
         listed: the kind of list that an array column's value becomes.
     """
-    match shown:
-        case KeyColumn(array=False):
-            return _shower_of_column(shown, conversation)
-        case KeyColumn() as column:
-            refs = conversation.refs_of(column.space)
-            return partial(_shown_items, refs=refs, token=column.token, listed=listed)
-        case Spelled(column):
-            refs = conversation.refs_of(column.space)
-            return lambda value: refs[_token(column, value)]
+
+    def showing(part: KeyColumn | SpelledKey | Unknown) -> Show:
+        if isinstance(part, Unknown):
+            return partial(show_suspect, part, conversation.refs_met)
+        if isinstance(part, KeyColumn):
+            return _shower_of_column(part, conversation.refs_of(part.space), listed)
+        column, refs = part.column, conversation.refs_of(part.column.space)
+        return lambda value: refs[token_of(_key(column, value))]
+
+    return _each_key(shape, showing)
+
+
+def _each_key(shape: KeyShape, change: Callable[[KeyColumn | SpelledKey | Unknown], Show]) -> Show:
+    """Return the function that changes the keys in a value, however deep they stand in it."""
+    match shape:
+        case KeyColumn() | SpelledKey() | Unknown():
+            return change(shape)
         case Listed():
-            is_array = isinstance(shown.item, Spelled)
-            return partial(_show_list, shower(shown.item, conversation), is_array)
+            is_array = isinstance(shape.item, SpelledKey)
+            return partial(_in_list, _each_key(shape.item, change), is_array)
         case Series():
-            return partial(_show_series, [shower(item, conversation) for item in shown.items])
-        case Record():
-            fields = {str(n): shower(part, conversation) for n, part in shown.fields}
-            return partial(_show_record, fields, shower(shown.rest, conversation))
-        case Pairs():
-            parts = (shown.name, shown.value)
-            return partial(_show_pairs, *(shower(part, conversation) for part in parts))
-        case Unknown():
-            return partial(show_suspect, shown, conversation.refs_met)
+            return partial(_in_series, [_each_key(item, change) for item in shape.items])
+        case JsonObject():
+            fields = {str(name): _each_key(part, change) for name, part in shape.fields}
+            return partial(_in_object, fields, _each_key(shape.rest, change))
+        case JsonPairs():
+            parts = (shape.name, shape.value)
+            return partial(_in_pairs, *(_each_key(part, change) for part in parts))
         case _:
             return _same
 
 
-def named(shown: Shown, values: Callable[[int], Any]) -> Shown:
-    """Return what is shown in one execution, in which the names of fields have values.
+def named(shape: KeyShape, values: Callable[[int], Any]) -> KeyShape:
+    """Return the shape of one execution, in which the names of fields have values.
 
     Raises:
         UntranslatableError: a name is not text.
     """
-    if isinstance(shown, Record):
-        fields = tuple((_name(name, values), part) for name, part in shown.fields)
-        shown = Record(fields, shown.rest)
-    return with_parts(shown, partial(named, values=values))
+    if isinstance(shape, JsonObject):
+        fields = tuple((_name(name, values), part) for name, part in shape.fields)
+        shape = JsonObject(fields, shape.rest)
+    return with_parts(shape, partial(named, values=values))
 
 
-def _name(name: str | Named, values: Callable[[int], Any]) -> str:
-    text = values(name.place) if isinstance(name, Named) else name
+def _name(name: str | ParameterName, values: Callable[[int], Any]) -> str:
+    text = values(name.place) if isinstance(name, ParameterName) else name
     if not isinstance(text, str):
         raise UntranslatableError(
             "a JSON object with keys in it has a name that is not text",
@@ -216,25 +224,20 @@ def _name(name: str | Named, values: Callable[[int], Any]) -> str:
     return text
 
 
-def limited(shown: Shown, key_types: Collection[KeyType]) -> Shown:
-    """Return what is shown where keys of unknown origin can only have these types."""
-    if isinstance(shown, Unknown):
-        possible = tuple(t for t in shown.key_types if t in key_types)
-        return Unknown(possible, shown.within and "uuid" in possible) if possible else None
-    return with_parts(shown, partial(limited, key_types=key_types))
+def limited(shape: KeyShape, key_types: Collection[KeyType]) -> KeyShape:
+    """Return the shape of values where keys of unknown origin can only have these types."""
+    if isinstance(shape, Unknown):
+        possible = tuple(t for t in shape.key_types if t in key_types)
+        return Unknown(possible, shape.within and "uuid" in possible) if possible else None
+    return with_parts(shape, partial(limited, key_types=key_types))
 
 
 # Keys
 
 
-def _one_key(shown: KeyColumn | Spelled) -> Collect:
-    column = shown if isinstance(shown, KeyColumn) else shown.column
-    key_of = column.to_key if isinstance(shown, KeyColumn) else partial(_key, column)
-    return lambda value: [] if value is None else [(column.space, key_of(value))]
-
-
-def _shower_of_column(column: KeyColumn, conversation: Referring) -> Show:
-    refs = conversation.refs_of(column.space)
+def _shower_of_column(column: KeyColumn, refs: Mapping[Any, str], listed: type[list[Any]]) -> Show:
+    if column.array:
+        return partial(_shown_items, refs=refs, token=column.token, listed=listed)
     if column.as_text:
         return lambda value: refs[uuid.UUID(value).int]
     if column.key_type == "uuid":
@@ -276,15 +279,6 @@ def _key(column: KeyColumn, value: Any) -> Key:
     raise _unexpected()
 
 
-def _token(column: KeyColumn, value: Any) -> Any:
-    key = _key(column, value)
-    return key.int if isinstance(key, uuid.UUID) else key
-
-
-def _no_keys(_: Any) -> Iterable[EntityKey]:
-    return ()
-
-
 def _same(value: Any) -> Any:
     return value
 
@@ -312,72 +306,46 @@ def _as_it_came(value: Any, shown: Any) -> Any:
     return json.dumps(shown, ensure_ascii=False) if isinstance(value, str) else shown
 
 
-def _keys_in_list(collect: Collect, nested: bool, value: Any) -> Iterable[EntityKey]:
-    inside = partial(_keys_in_list, collect, nested)
-    return chain.from_iterable(
-        inside(item) if nested and isinstance(item, list | tuple) else collect(item)
-        for item in _document(value, list, tuple) or ()
-    )
-
-
-def _show_list(show: Show, nested: bool, value: Any) -> Any:
+def _in_list(change: Show, nested: bool, value: Any) -> Any:
     given = _document(value, list, tuple)
     if given is None:
         return value
-    inside = partial(_show_list, show, nested)
+    inside = partial(_in_list, change, nested)
     items = [
-        inside(item) if nested and isinstance(item, list | tuple) else _shown(show, item)
+        None
+        if item is None
+        else (inside if nested and isinstance(item, list | tuple) else change)(item)
         for item in given
     ]
     return _as_it_came(value, tuple(items) if isinstance(given, tuple) else items)
 
 
-def _keys_in_series(collect: list[Collect], value: Any) -> Iterable[EntityKey]:
-    parts = _document(value, list, Row) or ()
-    if len(parts) not in (0, len(collect)):
-        raise _unexpected()
-    return chain.from_iterable(map(_applied, collect, parts))
-
-
-def _show_series(show: list[Show], value: Any) -> Any:
+def _in_series(change: Sequence[Show], value: Any) -> Any:
     given = _document(value, list, Row)
     if not given:
         return value
-    parts = list(map(_shown, show, given))
-    if isinstance(given, list):
-        return _as_it_came(value, parts)
-    return sqla.row_like(given, parts)
+    if len(given) != len(change):
+        raise _unexpected()
+    parts = list(map(_shown, change, given))
+    return _as_it_came(value, parts) if isinstance(given, list) else sqla.row_like(given, parts)
 
 
-def _keys_in_record(collect: Mapping[str, Collect], value: Any) -> Iterable[EntityKey]:
-    fields = _document(value, dict) or {}
-    return chain.from_iterable(collect.get(n, _no_keys)(part) for n, part in fields.items())
-
-
-def _show_record(show: Mapping[str, Show], rest: Show, value: Any) -> Any:
+def _in_object(change: Mapping[str, Show], rest: Show, value: Any) -> Any:
     fields = _document(value, dict)
     if fields is None:
         return value
-    return _as_it_came(
-        value, {name: _shown(show.get(name, rest), part) for name, part in fields.items()}
-    )
+    changed = {
+        name: None if part is None else change.get(name, rest)(part)
+        for name, part in fields.items()
+    }
+    return _as_it_came(value, changed)
 
 
-def _keys_in_pairs(name: Collect, part: Collect, value: Any) -> Iterable[EntityKey]:
-    fields = _document(value, dict) or {}
-    return chain(*map(name, fields), *map(part, fields.values()))
-
-
-def _show_pairs(name: Show, part: Show, value: Any) -> Any:
+def _in_pairs(name: Show, part: Show, value: Any) -> Any:
     fields = _document(value, dict)
     if fields is None:
         return value
-    shown = zip(map(name, fields), map(_shown, repeat(part), fields.values()), strict=True)
-    return _as_it_came(value, dict(shown))
-
-
-def _applied(collect: Collect, value: Any) -> Iterable[EntityKey]:
-    return collect(value)
+    return _as_it_came(value, {name(n): _shown(part, each) for n, each in fields.items()})
 
 
 def _shown(show: Show, value: Any) -> Any:

@@ -28,19 +28,19 @@ from alfred_refs.errors import UntranslatableError
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_column import KeyColumn, is_text_uuid, key_type_of
 from alfred_refs.mapping.keys import EntityKey
-from alfred_refs.mapping.lineage import Exposure
+from alfred_refs.mapping.lineage import Lineage
 from alfred_refs.mapping.policy import KeyType
 from alfred_refs.mapping.shapes import (
     UNKNOWN,
-    Named,
-    Shown,
+    KeyShape,
+    ParameterName,
     as_json,
     columns_in,
     names_in,
     unknowns_in,
 )
 
-from .rendering import Referring, collector, limited, named, shower
+from .rendering import Referring, keys_in, limited, named, shower
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,9 @@ class Outputs:
     """
 
     columns: Mapping[int, KeyColumn]
-    made: Mapping[int, Shown] = field(default_factory=dict)
+    made: Mapping[int, KeyShape] = field(default_factory=dict)
     width: int | None = None
-    other: Shown = UNKNOWN
+    other: KeyShape = UNKNOWN
 
     def __bool__(self) -> bool:
         return bool(self.columns or self.made or self.width is None)
@@ -66,14 +66,14 @@ class Outputs:
     def unknown(self) -> bool:
         """Whether there may be values of unknown origin."""
         return self.width is None or any(
-            True for shown in self.made.values() for _ in unknowns_in(shown)
+            True for shape in self.made.values() for _ in unknowns_in(shape)
         )
 
     def key_columns(self) -> Iterator[KeyColumn]:
         """Yield the columns whose keys stand in the rows."""
         yield from self.columns.values()
-        for shown in self.made.values():
-            yield from columns_in(shown)
+        for shape in self.made.values():
+            yield from columns_in(shape)
 
     def named(self, parameters: Sequence[BindParameter[Any]]) -> Outputs:
         """Return the outputs of one execution: names in JSON may be parameters.
@@ -81,18 +81,18 @@ class Outputs:
         Raises:
             UntranslatableError: such a name is not text.
         """
-        if not any(isinstance(n, Named) for s in self.made.values() for n in names_in(s)):
+        if not any(isinstance(n, ParameterName) for s in self.made.values() for n in names_in(s)):
             return self
         made = {
-            position: named(shown, lambda place: sqla.parameter_value(parameters[place]))
-            for position, shown in self.made.items()
+            position: named(shape, lambda place: sqla.parameter_value(parameters[place]))
+            for position, shape in self.made.items()
         }
         return replace(self, made=made)
 
     def limited(self, key_types: Collection[KeyType]) -> Outputs:
         """Return the same where all keys of unknown origin are of these types."""
-        made = {position: limited(shown, key_types) for position, shown in self.made.items()}
-        made = {position: shown for position, shown in made.items() if shown is not None}
+        made = {position: limited(shape, key_types) for position, shape in self.made.items()}
+        made = {position: shape for position, shape in made.items() if shape is not None}
         return replace(self, made=made, other=limited(self.other, key_types))
 
     def fitted(self, rows: Sequence[Any]) -> Outputs:
@@ -106,7 +106,7 @@ def outputs_of(
     statement: Executable,
     parameters: Sequence[BindParameter[Any]],
     entities: Entities,
-    given: Mapping[str, KeyColumn] | None = None,
+    key_parameters: Mapping[str, KeyColumn] | None = None,
 ) -> Outputs:
     """Tell which positions of a statement's rows hold keys.
 
@@ -114,7 +114,7 @@ def outputs_of(
         statement: any; one that returns no rows has no outputs.
         parameters: its parameters, as `sqla.shape_of` lists them.
         entities: which columns hold keys.
-        given: the parameters that stand for keys.
+        key_parameters: those that stand for keys, by name.
 
     Raises:
         UntranslatableError: a result would show keys inside an expression.
@@ -123,22 +123,22 @@ def outputs_of(
         return Outputs({}, width=1)
     if not isinstance(statement, ReturnsRows | FromStatement):
         return Outputs({})
-    exposure = Exposure(entities.of_column, given, [parameter.key for parameter in parameters])
+    lineage = Lineage(entities.of_column, key_parameters, [p.key for p in parameters])
     at = list(_elements(statement))
-    shown = [exposure.of_any(elements) for elements in at]
-    if given:
-        _check_types(zip(at, shown, strict=True))
-    return outputs_from(shown)
+    shapes = [lineage.of_any(elements) for elements in at]
+    if key_parameters:
+        _check_types(zip(at, shapes, strict=True))
+    return outputs_from(shapes)
 
 
-def outputs_from(shown: Sequence[Shown]) -> Outputs:
+def outputs_from(shapes: Sequence[KeyShape]) -> Outputs:
     """Return the outputs of rows whose positions show this."""
-    plain = {i: s for i, s in enumerate(shown) if isinstance(s, KeyColumn) and not s.array}
-    made = {i: as_json(s) for i, s in enumerate(shown) if s is not None and i not in plain}
-    return Outputs(plain, made, len(shown))
+    plain = {i: s for i, s in enumerate(shapes) if isinstance(s, KeyColumn) and not s.array}
+    made = {i: as_json(s) for i, s in enumerate(shapes) if s is not None and i not in plain}
+    return Outputs(plain, made, len(shapes))
 
 
-def _check_types(results: Iterable[tuple[Sequence[Any], Shown]]) -> None:
+def _check_types(results: Iterable[tuple[Sequence[Any], KeyShape]]) -> None:
     """Refuse results that are keys because a parameter is, and would be read as something else."""
     for elements, column in results:
         if isinstance(column, KeyColumn) and not all(_reads_as(e, column) for e in elements):
@@ -188,15 +188,15 @@ def with_refs(
     """
     conversation.make_room()
     outputs = outputs.fitted(rows)
-    shown: dict[int, Shown] = {**outputs.columns, **outputs.made}
-    positions = sorted(shown)
+    shapes: dict[int, KeyShape] = {**outputs.columns, **outputs.made}
+    positions = sorted(shapes)
     new = {
         pair: None
         for position in positions
-        for pair in _new_keys(rows, position, shown[position], conversation)
+        for pair in _new_keys(rows, position, shapes[position], conversation)
     }
     conversation.meet(new)
-    show = [(position, shower(shown[position], conversation)) for position in positions]
+    show = [(position, shower(shapes[position], conversation)) for position in positions]
     return [_shown(row, show) for row in rows]
 
 
@@ -209,11 +209,11 @@ def _shown(row: Any, show: Sequence[tuple[int, Callable[[Any], Any]]]) -> tuple[
 
 
 def _new_keys(
-    rows: Sequence[Any], position: int, shown: Shown, conversation: Referring
-) -> Iterator[EntityKey]:
+    rows: Sequence[Any], position: int, shape: KeyShape, conversation: Referring
+) -> Iterable[EntityKey]:
     values = [row[position] for row in rows]
-    if not isinstance(shown, KeyColumn):
-        return itertools.chain.from_iterable(map(collector(shown), values))
-    refs, token = conversation.refs_of(shown.space), shown.token
+    if not isinstance(shape, KeyColumn):
+        return keys_in(shape, values)
+    refs, token = conversation.refs_of(shape.space), shape.token
     new = (value for value in values if value is not None and token(value) not in refs)
-    return ((shown.space, shown.to_key(value)) for value in new)
+    return ((shape.space, shape.to_key(value)) for value in new)

@@ -1,9 +1,12 @@
-"""What a value in a statement stands for, and how keys take the place of the refs in it.
+"""What a value in a statement is compared with or stored in, and how refs in it become keys.
 
-A slot says what the value meets: a key column, a column without keys that no text fits, or several
-columns of a row. A value and its slot come in, the value with keys goes out; lists are taken
-element by element, rows position by position. What has not the form that the slot needs raises.
-Pure.
+    a key column                 "recipe_1"                   ->  UUID("a508…")
+                                 ["recipe_1", "recipe_2"]     ->  both, as IN takes them
+    columns of a row             [("recipe_1", "soup")]       ->  [(UUID("a508…"), "soup")]
+    a column without keys        "recipe_1"                   ->  raises: no ref fits
+    a mixture with a key         any text                     ->  raises
+
+A value and its target come in, the value with keys goes out. Pure.
 """
 
 from __future__ import annotations
@@ -42,16 +45,16 @@ class Mixture:
     column: KeyColumn
 
 
-Slot = KeyColumn | RawColumn | Mixture | tuple["Slot | None", ...]
+Target = KeyColumn | RawColumn | Mixture | tuple["Target | None", ...]
 """What a value meets; for a row, what each position meets: `None` for what may be any text."""
 
 Swap = Callable[[str, KeyColumn], Any]
 """Gives the value that a column takes in place of a ref."""
 
 
-def takes_keys(slot: Slot) -> bool:
-    """Tell whether keys take the place of what stands in a slot."""
-    return isinstance(slot, KeyColumn | tuple)
+def takes_keys(target: Target) -> bool:
+    """Tell whether keys take the place of what is compared with a target."""
+    return isinstance(target, KeyColumn | tuple)
 
 
 def has_text(value: Any) -> bool:
@@ -61,29 +64,29 @@ def has_text(value: Any) -> bool:
     return isinstance(value, str) or (_is_listed(value) and any(map(has_text, value)))
 
 
-def swapped(value: Any, slot: Slot | None, swap: Swap) -> Any:
+def swapped(value: Any, target: Target | None, swap: Swap) -> Any:
     """Return a value with what `swap` gives in place of every ref.
 
     Raises:
-        UntranslatableError: the value has another form than the slot needs.
+        UntranslatableError: the value has another form than the target needs.
     """
-    if value is None or slot is None:
+    if value is None or target is None:
         return value
-    if type(value) is str and type(slot) is KeyColumn and not slot.array:
-        return swap(value, slot)  # the common way, written out
-    match slot:
+    if type(value) is str and type(target) is KeyColumn and not target.array:
+        return swap(value, target)  # the common way, written out
+    match target:
         case KeyColumn(array=True):
-            return _swapped_lists(value, slot, swap)
+            return _swapped_lists(value, target, swap)
         case KeyColumn():
-            return _swapped_ones(value, slot, swap)
+            return _swapped_ones(value, target, swap)
         case RawColumn() | Mixture():
-            _check(value, slot)
+            _check(value, target)
             return value
         case tuple():
-            return [_swapped_row(row, slot, swap) for row in value]
+            return [_swapped_row(row, target, swap) for row in value]
 
 
-def check_one(value: Any, slot: Slot | None) -> None:
+def check_one(value: Any, target: Target | None) -> None:
     """Check what is compared with one key.
 
     A list of texts would be sent as one text, which is the key of no row: what is not it is all.
@@ -91,10 +94,10 @@ def check_one(value: Any, slot: Slot | None) -> None:
     Raises:
         UntranslatableError: it is a list.
     """
-    if not isinstance(slot, KeyColumn) or slot.key_type != "string" or slot.array:
+    if not isinstance(target, KeyColumn) or target.key_type != "string" or target.array:
         return
     if _is_listed(value):
-        raise _misfit(slot, "a list stands where one ref is needed")
+        raise _misfit(target, "a list stands where one ref is needed")
 
 
 def _swapped_lists(value: Any, column: KeyColumn, swap: Swap) -> Any:
@@ -128,13 +131,13 @@ def _swapped_one(value: Any, column: KeyColumn, swap: Swap) -> Any:
     return value
 
 
-def _swapped_row(row: Any, slots: tuple[Slot | None, ...], swap: Swap) -> tuple[Any, ...]:
-    if not _is_listed(row) or len(row) != len(slots):
+def _swapped_row(row: Any, targets: tuple[Target | None, ...], swap: Swap) -> tuple[Any, ...]:
+    if not _is_listed(row) or len(row) != len(targets):
         raise UntranslatableError(
-            f"a row of {len(slots)} columns is compared with something else",
+            f"a row of {len(targets)} columns is compared with something else",
             "give a list of tuples with one value for each column",
         )
-    return tuple(swapped(value, slot, swap) for value, slot in zip(row, slots, strict=True))
+    return tuple(swapped(value, target, swap) for value, target in zip(row, targets, strict=True))
 
 
 def _is_listed(value: Any) -> bool:
@@ -153,11 +156,11 @@ def _is_listed(value: Any) -> bool:
     return isinstance(value, Collection)
 
 
-def _check(value: Any, slot: RawColumn | Mixture) -> None:
-    if isinstance(slot, RawColumn):
-        _check_raw(value, slot)
+def _check(value: Any, target: RawColumn | Mixture) -> None:
+    if isinstance(target, RawColumn):
+        _check_raw(value, target)
     elif has_text(value):
-        raise mixed_with(slot.column)
+        raise mixed_with(target.column)
 
 
 def _check_raw(value: Any, column: RawColumn) -> None:

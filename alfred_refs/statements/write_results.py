@@ -17,9 +17,9 @@ from sqlalchemy import Executable, Result, Table
 
 from alfred_refs import sqla
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.shapes import UNKNOWN, Listed, Record, Series, Shown, as_json
+from alfred_refs.mapping.shapes import UNKNOWN, JsonObject, KeyShape, Listed, Series, as_json
 
-from .rendering import Referring, collector, limited, shower
+from .rendering import Referring, keys_in, limited, shower
 
 
 def cover(
@@ -55,25 +55,25 @@ def _shown(
     """Return the value of an exit with refs in place of its keys: at most one round trip."""
     if value is None:
         return None
-    shown = limited(_exposed(table, entities, name, value), entities.key_types_held())
-    conversation.meet(dict.fromkeys(collector(shown)(value)))
-    return shower(shown, conversation)(value)
+    shape = limited(_exposed(table, entities, name, value), entities.key_types_held())
+    conversation.meet(dict.fromkeys(keys_in(shape, [value])))
+    return shower(shape, conversation)(value)
 
 
-def _exposed(table: Table | None, entities: Entities, name: str, value: Any) -> Shown:
+def _exposed(table: Table | None, entities: Entities, name: str, value: Any) -> KeyShape:
     """Return what the value of an exit shows of keys."""
     columns = {} if table is None else {c.key: as_json(entities.of_column(c)) for c in table.c}
     if name == "lastrowid":
         primary = [] if table is None else list(table.primary_key)
         return columns[primary[0].key] if len(primary) == 1 else UNKNOWN
     if name.startswith("last_"):
-        record = Record(tuple(columns.items()), UNKNOWN)
+        record = JsonObject(tuple(columns.items()), UNKNOWN)
         return Listed(record) if isinstance(value, list) else record
     if isinstance(value, list):
         return Listed(_row_of(columns, next(iter(value), ())))
     return _row_of(columns, value)
 
 
-def _row_of(columns: dict[str, Shown], row: Any) -> Shown:
+def _row_of(columns: dict[str, KeyShape], row: Any) -> KeyShape:
     names: Sequence[str] = getattr(row, "_fields", ())
     return Series(tuple(columns.get(name, UNKNOWN) for name in names))

@@ -42,16 +42,16 @@ from sqlalchemy.sql import operators
 from alfred_refs import RefPolicy, UntranslatableError
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_column import KeyColumn
-from alfred_refs.mapping.lineage import Exposure
+from alfred_refs.mapping.lineage import Lineage
 from alfred_refs.mapping.shapes import (
     UNKNOWN,
     UNTYPED,
+    JsonObject,
+    JsonPairs,
     Listed,
-    Named,
-    Pairs,
-    Record,
+    ParameterName,
     Series,
-    Spelled,
+    SpelledKey,
     Unknown,
     columns_in,
 )
@@ -87,10 +87,10 @@ def entities() -> Entities:
 def shown(element: Any, entities: Entities) -> str | Unknown | None:
     """Return the entity whose keys an expression shows."""
     column = getattr(element, "__clause_element__", lambda: element)()
-    found = Exposure(entities.of_column).of_any([column])
-    assert found is None or isinstance(found, KeyColumn | Spelled | Unknown)
+    found = Lineage(entities.of_column).of_any([column])
+    assert found is None or isinstance(found, KeyColumn | SpelledKey | Unknown)
     match found:
-        case KeyColumn() | Spelled():
+        case KeyColumn() | SpelledKey():
             return next(columns_in(found)).entity
         case _:
             return found
@@ -233,67 +233,67 @@ ORDER = KeyColumn("orders.id", "order", "integer")
 @pytest.mark.parametrize(
     ("element", "expected"),
     [
-        (cast(Recipe.id, String), Spelled(RECIPE)),
-        (cast(Recipe.id, String(36)), Spelled(RECIPE)),
-        (cast(cast(Recipe.id, Text), Uuid), Spelled(RECIPE)),
-        (cast(Order.id, Text), Spelled(ORDER)),
-        (type_coerce(Recipe.id, String), Spelled(RECIPE)),
-        (func.max(cast(Recipe.id, Text)), Spelled(RECIPE)),
-        (func.array_agg(Recipe.id), Listed(Spelled(RECIPE))),
-        (func.array_agg(Recipe.id.distinct()), Listed(Spelled(RECIPE))),
-        (func.array_agg(Recipe.id).filter(Recipe.name == "x"), Listed(Spelled(RECIPE))),
-        (func.array_agg(aggregate_order_by(Recipe.id, Recipe.name)), Listed(Spelled(RECIPE))),
-        (func.array_agg(Preference.favourites), Listed(Spelled(FAVOURITE))),
+        (cast(Recipe.id, String), SpelledKey(RECIPE)),
+        (cast(Recipe.id, String(36)), SpelledKey(RECIPE)),
+        (cast(cast(Recipe.id, Text), Uuid), SpelledKey(RECIPE)),
+        (cast(Order.id, Text), SpelledKey(ORDER)),
+        (type_coerce(Recipe.id, String), SpelledKey(RECIPE)),
+        (func.max(cast(Recipe.id, Text)), SpelledKey(RECIPE)),
+        (func.array_agg(Recipe.id), Listed(SpelledKey(RECIPE))),
+        (func.array_agg(Recipe.id.distinct()), Listed(SpelledKey(RECIPE))),
+        (func.array_agg(Recipe.id).filter(Recipe.name == "x"), Listed(SpelledKey(RECIPE))),
+        (func.array_agg(aggregate_order_by(Recipe.id, Recipe.name)), Listed(SpelledKey(RECIPE))),
+        (func.array_agg(Preference.favourites), Listed(SpelledKey(FAVOURITE))),
         (func.array_agg(Recipe.name), None),
         (func.array_agg(text("id")), UNKNOWN),
-        (array([Recipe.id, Recipe.parent_recipe_id]), Listed(Spelled(RECIPE))),
+        (array([Recipe.id, Recipe.parent_recipe_id]), Listed(SpelledKey(RECIPE))),
         (array([Recipe.name]), None),
-        (func.unnest(Preference.favourites), Spelled(FAVOURITE)),
-        (func.unnest(Preference.favourites).column_valued("f"), Spelled(FAVOURITE)),
-        (func.unnest(Preference.favourites).table_valued("f").c.f, Spelled(FAVOURITE)),
+        (func.unnest(Preference.favourites), SpelledKey(FAVOURITE)),
+        (func.unnest(Preference.favourites).column_valued("f"), SpelledKey(FAVOURITE)),
+        (func.unnest(Preference.favourites).table_valued("f").c.f, SpelledKey(FAVOURITE)),
         (
             func.unnest(Preference.favourites).table_valued("f", with_ordinality="n").c.n,
             None,
         ),
-        (Preference.favourites[1], Spelled(FAVOURITE)),
-        (Preference.favourites[1:2], Listed(Spelled(FAVOURITE))),
-        (func.array_remove(Preference.favourites, bindparam("x")), Listed(Spelled(FAVOURITE))),
-        (func.array_append(Preference.favourites, Recipe.id), Listed(Spelled(FAVOURITE))),
-        (Preference.favourites.concat(Preference.favourites), Listed(Spelled(FAVOURITE))),
+        (Preference.favourites[1], SpelledKey(FAVOURITE)),
+        (Preference.favourites[1:2], Listed(SpelledKey(FAVOURITE))),
+        (func.array_remove(Preference.favourites, bindparam("x")), Listed(SpelledKey(FAVOURITE))),
+        (func.array_append(Preference.favourites, Recipe.id), Listed(SpelledKey(FAVOURITE))),
+        (Preference.favourites.concat(Preference.favourites), Listed(SpelledKey(FAVOURITE))),
         (func.array_length(Preference.favourites, 1), None),
         (func.cardinality(Preference.favourites), None),
-        (cast(Preference.favourites, ARRAY(Text)), Listed(Spelled(FAVOURITE))),
+        (cast(Preference.favourites, ARRAY(Text)), Listed(SpelledKey(FAVOURITE))),
         (
             func.json_build_object("id", Recipe.id, "name", Recipe.name),
-            Record(((Named(0), Spelled(RECIPE)), (Named(1), None))),
+            JsonObject(((ParameterName(0), SpelledKey(RECIPE)), (ParameterName(1), None))),
         ),
         (
             func.jsonb_build_object(text("'id'"), Order.id),
-            Record((("id", Spelled(ORDER)),)),
+            JsonObject((("id", SpelledKey(ORDER)),)),
         ),
         (func.json_build_object("name", Recipe.name), None),
         (
             func.json_agg(func.json_build_array(Recipe.id, Recipe.name)),
-            Listed(Series((Spelled(RECIPE), None))),
+            Listed(Series((SpelledKey(RECIPE), None))),
         ),
         (
             func.coalesce(func.json_agg(Recipe.id), text("'[]'::json")),
-            Listed(Spelled(RECIPE)),
+            Listed(SpelledKey(RECIPE)),
         ),
-        (func.coalesce(func.json_agg(Recipe.id), cast("[]", JSON)), Listed(Spelled(RECIPE))),
-        (cast(func.json_agg(Recipe.id), JSONB), Listed(Spelled(RECIPE))),
-        (func.json_object_agg(Recipe.id, Recipe.name), Pairs(Spelled(RECIPE), None)),
-        (func.jsonb_object_agg(Recipe.name, Recipe.id), Pairs(None, Spelled(RECIPE))),
-        (func.to_jsonb(Recipe.id), Spelled(RECIPE)),
-        (func.to_json(Preference.favourites), Listed(Spelled(FAVOURITE))),
-        (func.jsonb_array_elements(func.jsonb_agg(Recipe.id)), Spelled(RECIPE)),
+        (func.coalesce(func.json_agg(Recipe.id), cast("[]", JSON)), Listed(SpelledKey(RECIPE))),
+        (cast(func.json_agg(Recipe.id), JSONB), Listed(SpelledKey(RECIPE))),
+        (func.json_object_agg(Recipe.id, Recipe.name), JsonPairs(SpelledKey(RECIPE), None)),
+        (func.jsonb_object_agg(Recipe.name, Recipe.id), JsonPairs(None, SpelledKey(RECIPE))),
+        (func.to_jsonb(Recipe.id), SpelledKey(RECIPE)),
+        (func.to_json(Preference.favourites), Listed(SpelledKey(FAVOURITE))),
+        (func.jsonb_array_elements(func.jsonb_agg(Recipe.id)), SpelledKey(RECIPE)),
         (
             func.row_to_json(notes.table_valued()),
-            Record((("recipe_id", Spelled(NOTE)), ("note", None)), UNKNOWN),
+            JsonObject((("recipe_id", SpelledKey(NOTE)), ("note", None)), UNKNOWN),
         ),
         (
             func.json_agg(select(RecipeNote).subquery().table_valued()),
-            Listed(Record((("recipe_id", Spelled(NOTE)), ("note", None)))),
+            Listed(JsonObject((("recipe_id", SpelledKey(NOTE)), ("note", None)))),
         ),
         (Bundle("b", Recipe.id, Recipe.name), Series((RECIPE, None))),
         (Bundle("b", Bundle("c", Recipe.id), Recipe.name), Series((Series((RECIPE,)), None))),
@@ -310,21 +310,21 @@ def test_a_value_made_from_keys_tells_where_they_stand(
     """Lists, records and texts of keys are understood, nested to any depth."""
     element = getattr(element, "__clause_element__", lambda: element)()
     _, parameters = shape_of(select(element)) if not isinstance(element, Bundle) else (None, [])
-    exposure = Exposure(entities.of_column, None, [p.key for p in parameters])
+    lineage = Lineage(entities.of_column, None, [p.key for p in parameters])
 
-    assert exposure.of_any([element]) == expected
+    assert lineage.of_any([element]) == expected
 
 
 def test_a_union_shows_keys_of_one_entity_or_is_refused(entities: Entities) -> None:
     """The selects of a union are taken together, position by position."""
     alike = [Recipe.__table__.c.id, MealPlan.__table__.c.recipe_id]
-    found = Exposure(entities.of_column).of_any(alike)
+    found = Lineage(entities.of_column).of_any(alike)
 
     assert isinstance(found, KeyColumn)
     assert found.entity == "recipe"
     with pytest.raises(UntranslatableError):
-        Exposure(entities.of_column).of_any([Recipe.__table__.c.id, MealPlan.__table__.c.id])
-    assert Exposure(entities.of_column).of_any([RecipeNote.__table__.c.note, null()]) is None
+        Lineage(entities.of_column).of_any([Recipe.__table__.c.id, MealPlan.__table__.c.id])
+    assert Lineage(entities.of_column).of_any([RecipeNote.__table__.c.note, null()]) is None
 
 
 def test_a_union_of_keys_and_data_is_refused(entities: Entities) -> None:
@@ -332,7 +332,7 @@ def test_a_union_of_keys_and_data_is_refused(entities: Entities) -> None:
     mixed = [Recipe.__table__.c.id, Preference.__table__.c.device]
 
     with pytest.raises(UntranslatableError):
-        Exposure(entities.of_column).of_any(mixed)
+        Lineage(entities.of_column).of_any(mixed)
 
 
 class Opaque(ColumnElement[Any]):
@@ -361,7 +361,7 @@ def test_what_only_the_program_says_of_a_value_is_not_believed(
     element: Any, entities: Entities
 ) -> None:
     """A key that is declared a truth value, or is hidden in an element of the program's own."""
-    assert Exposure(entities.of_column).of(element) is UNKNOWN
+    assert Lineage(entities.of_column).of(element) is UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -377,4 +377,4 @@ def test_what_only_the_program_says_of_a_value_is_not_believed(
 )
 def test_conditions_show_nothing(element: Any, entities: Entities) -> None:
     """The database makes true or false of the keys in them."""
-    assert Exposure(entities.of_column).of(element) is None
+    assert Lineage(entities.of_column).of(element) is None

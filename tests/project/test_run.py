@@ -93,6 +93,44 @@ def test_extra_is_installed_once_for_each_state_of_the_project(
     assert done == ["make", "install", "install", "install", "install"]
 
 
+@pytest.mark.parametrize(
+    ("version", "given", "called"),
+    [
+        ("2.2.0b1", [], [["tests/sqla", "tests/statements"]]),
+        ("2.2.0b1", ["-x", "tests/a.py::test_it"], [["-x", "tests/a.py::test_it"]]),
+        ("2.1.12", [], []),
+        ("2.1.12rc1", ["-x"], [["tests/sqla", "tests/statements", "-x"]]),
+        ("2.2.0", ["-x"], [["tests/sqla", "tests/statements", "-x"]]),
+    ],
+)
+def test_a_prerelease_is_tested_where_there_is_one(
+    version: str,
+    given: list[str],
+    called: list[list[str]],
+    *,
+    project: Path,
+    done: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is what no supported version is; the pinned tests judge it, unless others are named."""
+    monkeypatch.setattr(run, "ENVIRONMENTS", {"pre": project / "venv"})
+    monkeypatch.setattr(run, "newest_sqlalchemy", lambda _python: version)
+    jobs: list[list[str]] = []
+
+    def run_job(_python: Path, arguments: list[str]) -> int:
+        jobs.append(arguments)
+        return 0
+
+    monkeypatch.setitem(run.JOBS, "test", run_job)
+    (project / "tests").mkdir()
+    (project / "tests" / "a.py").touch()
+    monkeypatch.chdir(project)
+
+    assert run.main(["test", "--sqlalchemy", "pre", *given]) == 0
+
+    assert (jobs, done) == (called, ["make", "install"])
+
+
 def _interrupt(*_what: object) -> None:
     raise KeyboardInterrupt
 

@@ -15,7 +15,7 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.orm import InstrumentedAttribute
 
 from alfred_refs import Conversation, RefRegistry, RefSession
-from alfred_refs.mapping.lineage import Exposure
+from alfred_refs.mapping.lineage import Lineage
 from alfred_refs.session.instances.attributes import RefAttribute
 from alfred_refs.session.instances.boundary import Boundary
 from alfred_refs.session.instances.pickling import Carried
@@ -128,7 +128,7 @@ SWITCHES: dict[str, tuple[list[tuple[object, str, Any]], list[str]]] = {
         ],
     ),
     "rows": ([(rows, "with_refs", unchanged)], ["rows_in_every_form", "returning", "every_shape"]),
-    "expressions": ([(Exposure, "_of_made", nothing)], ["every_shape"]),
+    "expressions": ([(Lineage, "_of_made", nothing)], ["every_shape"]),
     "values of unknown origin": (
         [(origins, "traced", unchanged), (rewriting, "show_suspect", lambda *given: given[-1])],
         ["every_shape"],

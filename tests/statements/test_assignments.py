@@ -9,6 +9,8 @@ import pytest
 from sqlalchemy import (
     Engine,
     String,
+    Uuid,
+    case,
     cast,
     column,
     func,
@@ -166,6 +168,23 @@ def test_a_key_is_not_stored_as_data(
     with Session(tables) as plain:
         names = plain.scalars(select(Recipe.name)).all()
     assert str(key) in names or names == ["soup", "x"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        func.lower(column("name", String)),
+        case((column("id", Uuid) == Recipe.id, "soup"), else_=column("name", String)),
+    ],
+)
+def test_a_bare_name_of_a_data_column_is_stored(
+    session: RefSession, key: uuid.UUID, value: Any
+) -> None:
+    """It is the column of the table that is written; one of keys may decide what is stored."""
+    assert (
+        session.scalars(update(Recipe).values(name=value).returning(Recipe.name)).one() == "soup"
+    )
+    del key
 
 
 def test_what_is_computed_from_keys_is_stored(session: RefSession, key: uuid.UUID) -> None:

@@ -20,11 +20,17 @@ from sqlalchemy import (
     tuple_,
     union_all,
 )
-from sqlalchemy.dialects.postgresql import array
+from sqlalchemy.dialects.postgresql import aggregate_order_by, array
 
 from alfred_refs import RefPolicy
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.statements.dataflow import Flows, Given, Held, is_sent_alike, positions
+from alfred_refs.statements.dataflow import (
+    Flows,
+    KeySource,
+    ParameterSource,
+    is_sent_alike,
+    positions,
+)
 from tests.models import Box, MealPlan, Order, Preference, Recipe
 
 flows = Flows(Entities(RefPolicy()).of_column)
@@ -55,6 +61,8 @@ def names(parameters: Any) -> list[str]:
         (all_(x), [], [("x", 1)]),
         (array([x]), [], [("x", -1)]),
         (func.array_agg(Recipe.id), [("recipes.id", 1)], []),
+        (func.array_agg(aggregate_order_by(Recipe.id, Recipe.name)), [("recipes.id", 1)], []),
+        (func.COALESCE(Recipe.id, x), [("recipes.id", 0)], [("x", 0)]),
         (func.unnest(Preference.favourites), [("preferences.favourites", 0)], []),
         (
             func.array_append(Preference.favourites, x),
@@ -72,8 +80,8 @@ def test_values_are_followed_through_what_only_hands_them_on(
     flow = flows.of(getattr(element, "__clause_element__", lambda: element)())
 
     assert [(held.column.name, held.depth) for held in flow.keys] == keys
-    assert [(each.parameter.key, each.depth) for each in flow.given] == given
-    assert (flow.data, flow.made_from, flow.buried) == ((), (), ())
+    assert [(each.parameter.key, each.depth) for each in flow.parameters] == given
+    assert (flow.data, flow.derived_keys, flow.derived_parameters) == ((), (), ())
 
 
 @pytest.mark.parametrize(
@@ -90,9 +98,9 @@ def test_what_is_made_of_values_is_none_of_them(element: Any) -> None:
     """The key and the parameter are remembered, as what it is made from."""
     flow = flows.of(element)
 
-    assert (flow.keys, flow.given, flow.data) == ((), (), (None,))
-    assert [column.name for column in flow.made_from] == ["recipes.id"]
-    assert names(flow.buried) == ["x"]
+    assert (flow.keys, flow.parameters, flow.data) == ((), (), (None,))
+    assert [column.name for column in flow.derived_keys] == ["recipes.id"]
+    assert names(flow.derived_parameters) == ["x"]
 
 
 def test_a_plain_column_is_data() -> None:
@@ -100,7 +108,7 @@ def test_a_plain_column_is_data() -> None:
     flow = flows.of(func.coalesce(Recipe.name, x))
 
     assert [str(column) for column in flow.data] == ["recipes.name"]
-    assert len(flow.given) == 1
+    assert len(flow.parameters) == 1
 
 
 @pytest.mark.parametrize(
@@ -121,14 +129,14 @@ def test_a_parameter_fits_if_a_key_in_its_place_arrives_unchanged(
     """A cast may not write it otherwise, a coercion sends it as another type."""
     [held] = flows.of(Recipe.__table__.c.id).keys
 
-    assert Given(x, casts=casts, coerced=coerced).fits(held) is fits
-    assert not Given(x, depth=2).fits(held)
+    assert ParameterSource(x, casts=casts, coerced=coerced).fits(held) is fits
+    assert not ParameterSource(x, depth=2).fits(held)
 
 
 def test_keys_are_alike_if_one_may_stand_for_the_other() -> None:
     """Of one entity, in one form, at one depth; in whichever column."""
 
-    def held(element: Any) -> Held:
+    def held(element: Any) -> KeySource:
         return flows.of(element.__clause_element__()).keys[0]
 
     assert held(MealPlan.recipe_id).is_like(held(MealPlan.instead_of))

@@ -11,7 +11,14 @@ import pytest
 
 from alfred_refs import UntranslatableError
 from alfred_refs.mapping.key_column import KeyColumn
-from alfred_refs.statements.targets import Mixture, RawColumn, Slot, has_text, swapped, takes_keys
+from alfred_refs.statements.targets import (
+    Mixture,
+    RawColumn,
+    Target,
+    has_text,
+    swapped,
+    takes_keys,
+)
 
 ID = KeyColumn("orders.id", "order", "integer")
 LIST = KeyColumn("users.orders", "order", "integer", array=True)
@@ -36,7 +43,7 @@ def swap(text: str, _: KeyColumn) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("value", "slot", "result"),
+    ("value", "target", "result"),
     [
         ("order_1", ID, 41),
         (Spelt("order_1"), ID, 41),
@@ -62,13 +69,13 @@ def swap(text: str, _: KeyColumn) -> Any:
         ([5, 6], Mixture(ID), [5, 6]),
     ],
 )
-def test_keys_take_the_place_of_refs(value: Any, slot: Slot | None, result: Any) -> None:
+def test_keys_take_the_place_of_refs(value: Any, target: Target | None, result: Any) -> None:
     """One by one, in lists of any kind, and position by position in rows."""
-    assert swapped(value, slot, swap) == result
+    assert swapped(value, target, swap) == result
 
 
 @pytest.mark.parametrize(
-    ("value", "slot", "fact"),
+    ("value", "target", "fact"),
     [
         (b"order_1", ID, r"type bytes stands for a key in key column orders\.id"),
         (Colour.RED, ID, "type Colour stands for a key"),
@@ -86,10 +93,10 @@ def test_keys_take_the_place_of_refs(value: Any, slot: Slot | None, result: Any)
         ([1, ["x"]], Mixture(ID), "other than by comparison"),
     ],
 )
-def test_what_does_not_fit_is_refused(value: Any, slot: Slot, fact: str) -> None:
+def test_what_does_not_fit_is_refused(value: Any, target: Target, fact: str) -> None:
     """The message says what was found and where, and nothing is swapped in part."""
     with pytest.raises(UntranslatableError, match=fact):
-        swapped(value, slot, swap)
+        swapped(value, target, swap)
 
 
 def test_text_is_found_in_lists_and_mappings() -> None:
@@ -99,7 +106,7 @@ def test_text_is_found_in_lists_and_mappings() -> None:
 
 
 def test_keys_are_put_only_where_keys_are_meant() -> None:
-    """Other slots only look at a value."""
-    slots: list[Slot] = [ID, (ID, None), RawColumn("lines.position"), Mixture(ID)]
+    """Other targets only look at a value."""
+    targets: list[Target] = [ID, (ID, None), RawColumn("lines.position"), Mixture(ID)]
 
-    assert list(map(takes_keys, slots)) == [True, True, False, False]
+    assert list(map(takes_keys, targets)) == [True, True, False, False]

@@ -442,7 +442,7 @@ def _states_in(rows: Rows) -> Iterator[State]:
     """Yield the states of instances: a row may be one itself, or have some among its values."""
     for row in rows:
         for value in row if isinstance(row, tuple) else (row,):
-            state: Any = getattr(value, "_sa_instance_state", None)
+            state: Any = getattr(value, sqla.STATE, None)
             if hasattr(state, BOUNDARY):
                 yield state
 

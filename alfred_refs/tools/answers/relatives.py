@@ -28,7 +28,7 @@ from sqlalchemy import (
     true,
 )
 from sqlalchemy.orm import InstanceState, RelationshipProperty, Session, aliased, join
-from sqlalchemy.orm.strategy_options import _AbstractLoad
+from sqlalchemy.orm.interfaces import LoaderOption
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.base import ExecutableOption
 
@@ -102,7 +102,7 @@ class Relatives:
 
 def _holds_everywhere(option: ExecutableOption) -> bool:
     """Tell whether an option is of all that is loaded, as that of `with_loader_criteria()` is."""
-    is_path = isinstance(option, _AbstractLoad)
+    is_path = isinstance(option, LoaderOption)
     return not is_path and bool(getattr(option, "propagate_to_loaders", False))
 
 

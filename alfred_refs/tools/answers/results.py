@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Select, String, Text, inspect, select
 from sqlalchemy.orm import lazyload, load_only
-from sqlalchemy.orm.strategy_options import _AbstractLoad
+from sqlalchemy.sql.base import ExecutableOption
 from sqlalchemy.types import TypeEngine
 
 from alfred_refs.mapping.keys import spells_uuid
@@ -52,7 +52,7 @@ class Shape:
             select(model).options(*self.loaders(model)).execution_options(populate_existing=True)
         )
 
-    def loaders(self, entity: Any) -> list[_AbstractLoad]:
+    def loaders(self, entity: Any) -> list[ExecutableOption]:
         """Return the loader options that load the columns, and nothing else.
 
         Args:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from sqlalchemy.orm import undefer
-from sqlalchemy.orm.strategy_options import _AbstractLoad
+from sqlalchemy.sql.base import ExecutableOption
 
 from alfred_refs import sqla
 from alfred_refs.tools.errors import invalid_arguments
@@ -21,7 +21,7 @@ Expected = str | Mapping[str, Any] | None
 """A label, or values by column."""
 
 
-def expected_loaders(table: ToolTable, expect: Expected) -> list[_AbstractLoad]:
+def expected_loaders(table: ToolTable, expect: Expected) -> list[ExecutableOption]:
     """Return the loader options that load what rows are expected to have.
 
     Raises:
