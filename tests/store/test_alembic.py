@@ -35,9 +35,8 @@ from tests.application import (
 from tests.explained import client
 from tests.fix_postgres import database_like
 from tests.partitions import partition
+from tests.store.revisions import EACH_REVISION, NEWEST, REVISIONS
 
-REVISIONS = [script.revision for script in schema.revisions()]
-NEWEST = REVISIONS[-1]
 OURS = schema.Current(NEWEST, is_applications=False)
 THEIRS = schema.Current(NEWEST, is_applications=True)
 
@@ -124,7 +123,7 @@ def makes(administration: Engine) -> Callable[[str], Older]:
     return make
 
 
-@pytest.fixture(params=REVISIONS)
+@pytest.fixture(params=EACH_REVISION)
 def older(request: pytest.FixtureRequest, makes: Callable[[str], Older]) -> Older:
     """Tables and rows of each revision."""
     return makes(request.param)

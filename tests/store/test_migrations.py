@@ -21,6 +21,8 @@ from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, Tex
 from alfred_refs import PostgresStore, RefRegistry, RegistryTablesError
 from alfred_refs.mapping.keys import Key
 from alfred_refs.store import Address, NewDraft, migrate as schema
+from tests.store import revisions
+from tests.store.revisions import EACH_REVISION
 
 ROOT = Path(__file__).parents[2]
 ALEMBIC = Path(sys.executable).with_name("alembic")
@@ -30,8 +32,7 @@ TABLES = [
     "alfred_refs_mapping",
 ]
 
-REVISIONS = [script.revision for script in schema.revisions()]
-NEWEST = schema.Current(REVISIONS[-1], is_applications=False)
+NEWEST = schema.Current(revisions.NEWEST, is_applications=False)
 
 # an application's own Alembic environment
 APPLICATION_ENV = """
@@ -230,7 +231,7 @@ KEYS: list[Key] = [
 ]
 
 
-@pytest.mark.parametrize("revision", REVISIONS[:-1])
+@pytest.mark.parametrize("revision", EACH_REVISION[:-1])
 def test_mappings_survive_going_down_and_up(
     database_url: str, engine: Engine, connection: Connection, revision: str
 ) -> None:
@@ -338,7 +339,7 @@ def test_a_downgrade_that_would_lose_drafts_is_refused(
     assert RefRegistry(engine).conversation("chat-7").resolve("order_1") == 5
 
 
-@pytest.mark.parametrize("made", REVISIONS)
+@pytest.mark.parametrize("made", EACH_REVISION)
 def test_partitioned_tables_are_migrated_with_their_partitions(
     database_url: str, engine: Engine, connection: Connection, made: str
 ) -> None:
@@ -376,7 +377,7 @@ def test_partitioned_tables_are_migrated_with_their_partitions(
     assert chats[0].refer("recipe", 7) == "recipe_3"
 
 
-@pytest.mark.parametrize("older", REVISIONS[:-1])
+@pytest.mark.parametrize("older", EACH_REVISION[:-1])
 def test_create_tables_does_not_leave_older_tables_behind(
     database_url: str, engine: Engine, older: str
 ) -> None:
@@ -388,6 +389,7 @@ def test_create_tables_does_not_leave_older_tables_behind(
     RefRegistry(engine).create_tables()
 
 
+@pytest.mark.once  # they wait for a lock of PostgreSQL
 def test_processes_may_migrate_at_once(database_url: str, engine: Engine) -> None:
     """Replicas that start together all migrate, and none of them fails."""
     migrate = [sys.executable, "-m", "alfred_refs.cli", "migrate", database_url]

@@ -12,7 +12,6 @@ from typing import Any, get_args
 import psycopg
 import pytest
 from alembic import command
-from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, text
 
 from alfred_refs import PostgresStore, RefRegistry
@@ -21,10 +20,10 @@ from alfred_refs.store.tables import metadata
 from tests.explained import FILL, OF_ALL_CONVERSATIONS, Plan, client, run, statements
 from tests.fix_postgres import connected, database_like
 from tests.partitions import partition, recipe, recipe_of
+from tests.store.revisions import EACH_REVISION
 from tests.store.test_migrations import _application
 
 PLANS = get_args(Plan)
-REVISIONS = [script.revision for script in ScriptDirectory(str(schema.scripts())).walk_revisions()]
 
 OF_ONE = sorted(statements().keys() - OF_ALL_CONVERSATIONS)
 
@@ -105,7 +104,7 @@ def test_the_recipe_partitions_every_table_of_the_registry() -> None:
     assert locked == analyzed == ", ".join(sorted(metadata.tables))
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("revision", EACH_REVISION)
 def test_partitioned_tables_are_migrated_like_others(revision: str, database_url: str) -> None:
     """Whatever revision was partitioned, Alembic brings it to the newest, and finds no drift."""
     schema.migrate(database_url)

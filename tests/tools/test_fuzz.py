@@ -64,6 +64,7 @@ def test_a_change_of_another_owners_rows_is_found(owned_engine: Engine) -> None:
     ]
 
 
+@pytest.mark.once  # what calls are made is decided in Python
 def test_a_seed_makes_the_same_calls_again(campaign: Campaign) -> None:
     """So that what was found can be looked at."""
     once = campaign.run(50).done.copy()

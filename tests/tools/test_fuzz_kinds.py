@@ -37,6 +37,7 @@ def test_nothing_comes_of_a_round_that_must_not(place: Place, kind: str) -> None
     assert place.found.wrong == []
 
 
+@pytest.mark.once  # what calls are made is decided in Python
 @pytest.mark.parametrize("kind", ["sequences", "permits"])
 def test_a_round_makes_the_same_calls_again(place: Place, kind: str) -> None:
     """So that what was found can be looked at."""

@@ -63,6 +63,7 @@ MISPLACED: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.once  # no statement is made of such a call
 @pytest.mark.parametrize(("tool", "arguments"), MISPLACED, ids=str)
 def test_a_nul_is_refused_where_it_is_no_text_to_be_stored(
     kitchen: Kitchen, tool: str, arguments: dict[str, Any]
@@ -76,6 +77,7 @@ def test_a_nul_is_refused_where_it_is_no_text_to_be_stored(
     assert stored(kitchen.session) == before
 
 
+@pytest.mark.once  # no statement is made of such a call
 @pytest.mark.parametrize("field", ["id", "cuisine_id", "parts.dish_id"])
 @pytest.mark.parametrize(
     "widened",

@@ -126,6 +126,7 @@ def test_a_time_without_zone_is_one_of_utc(call: Call) -> None:
     assert (row["hour"], row["hour_in"], row["hours"]) == ("16:30:00", "18:30:00Z", ["23:00:00"])
 
 
+@pytest.mark.once  # texts are read in Python
 @pytest.mark.parametrize("name", GIVEN)
 @pytest.mark.parametrize("digits", ["20260101", "2026", "0", "-1", "1.5", "1e5", "nan", " 7 "])
 @pytest.mark.usefixtures("call")
