@@ -10,7 +10,7 @@ its arguments have none. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .key_column import KeyColumn
@@ -42,6 +42,19 @@ ARRAYS = {
     **dict.fromkeys(("array_append", "array_prepend", "array_cat"), _EVERY),
     **dict.fromkeys(("array_shuffle", "array_sample"), _FIRST),
     "array_replace": slice(0, None, 2),
+}
+
+# Functions of arrays: how many lists deeper each argument is than the elements; `None` has nothing
+# to do with them.
+ARRAY_ARGUMENTS: Mapping[str, tuple[int | None, ...]] = {
+    **dict.fromkeys(ARRAYS, (1, None, None)),
+    "array_append": (1, 0),
+    "array_prepend": (0, 1),
+    "array_cat": (1, 1),
+    "array_remove": (1, 0),
+    "array_replace": (1, 0, 0),
+    "array_position": (1, 0, None),
+    "array_positions": (1, 0),
 }
 
 # Functions that make a record: every other argument is a name, the rest are values.

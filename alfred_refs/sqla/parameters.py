@@ -58,6 +58,8 @@ def attribute_behind(parameter: BindParameter[Any]) -> tuple[InstanceState[Any],
             and must not pass for a ref.
     """
     read: Any = parameter.callable
+    if read is None:
+        return None
     while isinstance(read, partial):
         read = read.func
     if not getattr(read, "__module__", "").startswith("sqlalchemy."):
@@ -76,12 +78,8 @@ def attribute_behind(parameter: BindParameter[Any]) -> tuple[InstanceState[Any],
     )
 
 
-class Key:
-    """Gives a parameter a key for its value.
-
-    Args:
-        value: the key.
-    """
+class KeyReader:
+    """Gives a parameter a key for its value."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -90,7 +88,7 @@ class Key:
         return self._value
 
 
-class LateKey(Key):
+class LateKey(KeyReader):
     """Gives a parameter a key, of what the program's own callable gives: read as late as that.
 
     Args:
@@ -110,7 +108,7 @@ def put_value(parameter: BindParameter[Any], value: Any) -> dict[str, Any]:
     """Return the attributes by which a parameter has another value."""
     if isinstance(value, LateKey):
         return {"value": None, "callable": value}
-    return {"value": value, "callable": parameter.callable and Key(value)}
+    return {"value": value, "callable": parameter.callable and KeyReader(value)}
 
 
 class _KeyParameter(BindParameter[Any]):
@@ -125,12 +123,12 @@ class _KeyParameter(BindParameter[Any]):
 
 def key_parameter(value: Any, type_: TypeEngine[Any]) -> BindParameter[Any]:
     """Return a parameter whose value is a key, though it may be text."""
-    return _KeyParameter(None, callable_=Key(value), type_=type_, unique=True)
+    return _KeyParameter(None, callable_=KeyReader(value), type_=type_, unique=True)
 
 
 def is_key_parameter(parameter: BindParameter[Any]) -> bool:
     """Tell whether `key_parameter` made a parameter, or one that a copy was made of."""
-    return isinstance(parameter.callable, Key)
+    return isinstance(parameter.callable, KeyReader)
 
 
 def stem_of(parameter: BindParameter[Any]) -> str | None:

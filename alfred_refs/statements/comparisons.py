@@ -45,10 +45,10 @@ from alfred_refs.mapping.expressions import (
     function_name,
     is_document,
 )
+from alfred_refs.mapping.functions import ARRAY_ARGUMENTS
 from alfred_refs.mapping.key_column import KeyColumn, key_type_of
 
 from .dataflow import (
-    ARRAY_ARGUMENTS,
     Flow,
     Flows,
     KeySource,

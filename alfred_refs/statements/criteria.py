@@ -70,15 +70,10 @@ def texts(
             given by a name that SQLAlchemy made.
     """
     found: list[tuple[str, KeyColumn]] = []
-
-    def note(text: str, column: KeyColumn) -> str:
-        found.append((text, column))
-        return text
-
     for place, target in inputs.positions.items():
         found += texts_in(values[place], sqla.parameter_value(values[place]), target)
     for record in _records(statement, parameters):
-        _note_record(record, inputs, note)
+        _note_record(record, inputs, lambda *text: found.append(text))
     if inputs.unnamed:
         for record in _given(statement, parameters):
             _refuse_made_names(record, inputs)
@@ -94,14 +89,9 @@ def texts_in(
         UntranslatableError: see `texts`.
     """
     found: list[tuple[str, KeyColumn]] = []
-
-    def note(text: str, column: KeyColumn) -> str:
-        found.append((text, column))
-        return text
-
     if not sqla.takes_list(parameter):
         check_one(value, target)
-    swapped(value, target, note)
+    swapped(value, target, lambda *text: found.append(text))
     return found
 
 

@@ -51,22 +51,10 @@ from sqlalchemy.types import TypeEngine
 
 from alfred_refs import sqla
 from alfred_refs.mapping.expressions import arguments_of, choices_of, function_name
+from alfred_refs.mapping.functions import ARRAY_ARGUMENTS, ARRAYS
 from alfred_refs.mapping.key_column import KeyColumn, is_text_uuid, key_type_of
 
 T = TypeVar("T")
-
-# Functions of lists: how many lists deeper each argument is than the elements; `None` has nothing
-# to do with them. Those of the second kind return such a list.
-ARRAY_ARGUMENTS: dict[str, tuple[int | None, ...]] = {
-    "array_position": (1, 0, None),
-    "array_positions": (1, 0),
-    "array_append": (1, 0),
-    "array_prepend": (0, 1),
-    "array_remove": (1, 0),
-    "array_replace": (1, 0, 0),
-    "array_cat": (1, 1),
-}
-_ARRAY_RESULTS = ARRAY_ARGUMENTS.keys() - {"array_position", "array_positions"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +272,7 @@ class Flows:
             return merged(map(self.of, arguments)).within()
         if name == "array_agg":
             return merged(map(self.of, arguments)).within(-1)
-        if name in _ARRAY_RESULTS:
+        if name in ARRAYS:
             return merged(self.elements_of(element)).within(-1)
         return merged(map(self.of, arguments)).derived()
 

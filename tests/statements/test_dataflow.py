@@ -61,6 +61,8 @@ def names(parameters: Any) -> list[str]:
         (all_(x), [], [("x", 1)]),
         (array([x]), [], [("x", -1)]),
         (func.array_agg(Recipe.id), [("recipes.id", 1)], []),
+        (func.trim_array(Preference.favourites, 1), [("preferences.favourites", 1)], []),
+        (func.array_sort(Preference.favourites), [("preferences.favourites", 1)], []),
         (func.array_agg(aggregate_order_by(Recipe.id, Recipe.name)), [("recipes.id", 1)], []),
         (func.COALESCE(Recipe.id, x), [("recipes.id", 0)], [("x", 0)]),
         (func.unnest(Preference.favourites), [("preferences.favourites", 0)], []),

@@ -440,9 +440,10 @@ class Boundary:
 
 def _states_in(rows: Rows) -> Iterator[State]:
     """Yield the states of instances: a row may be one itself, or have some among its values."""
+    attribute = sqla.STATE
     for row in rows:
         for value in row if isinstance(row, tuple) else (row,):
-            state: Any = getattr(value, sqla.STATE, None)
+            state: Any = getattr(value, attribute, None)
             if hasattr(state, BOUNDARY):
                 yield state
 
