@@ -1,1 +1,24 @@
-"""A wing."""
+"""The map of one conversation: what a ref is valid in, for as long as anybody uses it.
+
+    registry = RefRegistry(engine)
+    chat = registry.conversation("chat-7", owner="ann")
+    chat.refer(Recipe, key)                                # 'recipe_1', minted once
+    chat.resolve("recipe_1")                               # the key again
+    chat.draft(Recipe, {"name": "Soup"}).ref               # 'gen_recipe_1': content, not a row yet
+
+A look-up goes from `refmap`, which raises what is wrong with a ref, to `cache`, what this process
+knows, and to the store only for what it does not.
+
+| module | what is in it |
+| --- | --- |
+| `registry` | one for each application: opens conversations, and tells operators about all |
+| `conversation` | a conversation as a whole: turns, branches, export, end |
+| `view` | the same as one session sees it |
+| `refmap`, `drafts` | refs of rows; refs of content that is not saved |
+| `cache`, `tombstones` | the mappings that this process knows; which of their rows are gone |
+| `draft_fields`, `draft_content`, `draft_rows`, `new_keys` | what drafts may hold, and become |
+| `suggestions` | what could be used in place of a bad ref |
+| `entries`, `export`, `export_reader` | a conversation told, and moved |
+
+Nothing is imported here: an operator's command opens no conversation.
+"""

@@ -24,7 +24,7 @@ from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import UntranslatableError
 from alfred_refs.mapping.key_column import AlternateKey, KeyColumn, keys_in
 from alfred_refs.mapping.keys import EntityKey, Key, token_of
-from alfred_refs.statements.rendering import Show, shower
+from alfred_refs.statements import Show, shower
 
 _ROWS = "alfred_refs_rows"  # of a state: attribute → token of a value → primary key of its row
 _MOST = 10_000  # values of one query: drivers have a limit

@@ -23,10 +23,17 @@ from alfred_refs import sqla
 from alfred_refs.mapping.key_column import KeyColumn
 from alfred_refs.mapping.keys import EntityKey, Key
 from alfred_refs.mapping.refs import DRAFT
-from alfred_refs.statements import criteria, origins, rows, write_results
-from alfred_refs.statements.assignments import check_loaded
-from alfred_refs.statements.plans import Plan
-from alfred_refs.statements.targets import Target, swapped, takes_keys
+from alfred_refs.statements import (
+    Plan,
+    Target,
+    check_loaded,
+    criteria,
+    origins,
+    rows,
+    swapped,
+    takes_keys,
+    write_results,
+)
 
 from .alternate_keys import Alternates
 from .instances.boundary import Boundary, holds_key

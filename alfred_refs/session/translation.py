@@ -23,7 +23,7 @@ from alfred_refs import sqla
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.mapping.keys import token_of
 from alfred_refs.mapping.naming import root_of
-from alfred_refs.statements.plans import Plans
+from alfred_refs.statements import Plans
 
 from .drafts import DraftObjects, DraftSaving
 from .instances.boundary import Boundary

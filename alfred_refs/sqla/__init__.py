@@ -52,6 +52,7 @@ from .dialects import (
     confined_dialect as confined_dialect,
     put_dialect as put_dialect,
 )
+from .driver_errors import said as said
 from .engines import (
     can_wait as can_wait,
     invalidate_pool as invalidate_pool,

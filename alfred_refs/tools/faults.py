@@ -29,7 +29,7 @@ from alfred_refs.errors import (
     WrongEntityError,
 )
 from alfred_refs.mapping.refs import KEY, draft_named, parse_ref
-from alfred_refs.sqla.driver_errors import said
+from alfred_refs.sqla import said
 from alfred_refs.tools.tables.rules import Rule, rules_named
 from alfred_refs.tools.tables.table import ToolTable
 

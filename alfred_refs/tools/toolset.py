@@ -29,7 +29,7 @@ from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.policy import RefPolicy
 from alfred_refs.owners import Ownership
 from alfred_refs.session.session import RefSession
-from alfred_refs.sqla.driver_errors import said
+from alfred_refs.sqla import said
 from alfred_refs.tools.answers.label_lookup import Mode
 from alfred_refs.tools.answers.results import Limits
 from alfred_refs.tools.payload.intake import decoded

@@ -33,7 +33,7 @@ from alfred_refs.mapping.refs import draft_named
 from alfred_refs.session.alternate_keys import Held
 from alfred_refs.session.instances.boundary import Boundary
 from alfred_refs.session.transactions import Transactions
-from alfred_refs.sqla.driver_errors import said
+from alfred_refs.sqla import said
 
 from .rows import SessionRows
 

@@ -24,7 +24,7 @@ from alfred_refs.mapping.keys import EntityKey
 from alfred_refs.mapping.refs import draft_named
 from alfred_refs.session.alternate_keys import Alternates, Held
 from alfred_refs.sqla import Rows
-from alfred_refs.statements.rendering import shower
+from alfred_refs.statements import shower
 
 from .attributes import BOUNDARY, RefAttribute, RefList, instrument, instrumented
 from .pending import Given, Unresolved, names_of_texts, wanted
