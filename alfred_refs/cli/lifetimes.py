@@ -46,8 +46,8 @@ def export(
     `import` reads both. A new FILE can be read by its owner alone; with --json, what it has is
     told.
     """
-    infos = _chosen(registry, conversation, owner)
-    exports = _each(infos, partial(_exported, registry))
+    infos = _select(registry, conversation, owner)
+    exports = _each(infos, partial(_export, registry))
     exports = chain(list(islice(exports, 1)), exports)  # before a file is made: it may fail
     if output == "-":
         for _, data in exports:
@@ -117,10 +117,10 @@ def forget(
 
     If one is begun again, its numbers go on: none is given to another row.
     """
-    infos = _chosen(registry, conversation, owner)
+    infos = _select(registry, conversation, owner)
     if not yes:
-        click.confirm(inert(f"Forget {_named(*infos)}?"), abort=True, err=True)
-    forgotten = _each(infos, partial(_forgotten, registry))
+        click.confirm(inert(f"Forget {_summary(*infos)}?"), abort=True, err=True)
+    forgotten = _each(infos, partial(_forget, registry))
     _tell_all(printer, "forgot", forgotten, together=conversation is None)
 
 
@@ -142,10 +142,10 @@ def prune(
             number = registry.prune(older_than, progress=advance)
     document = {"conversations": number, "dry_run": dry_run}
     verb = "would forget" if dry_run else "forgot"
-    printer.say(document, f"{verb} {_counted(number, 'conversation')}")
+    printer.say(document, f"{verb} {_plural(number, 'conversation')}")
 
 
-def _chosen(
+def _select(
     registry: RefRegistry, conversation: str | None, owner: str | None
 ) -> list[ConversationInfo]:
     """Return a conversation, which must be the owner's if one is given, or all of an owner's.
@@ -173,16 +173,16 @@ def _chosen(
     return infos
 
 
-def _exported(
+def _export(
     registry: RefRegistry, info: ConversationInfo
 ) -> tuple[ConversationInfo, Mapping[str, Any]]:
-    """Return an export, and what is to be told of it: the refs that are in it."""
+    """Return an export, and what to print of it: as many refs as are in it."""
     data = opened(registry, info).export()
     refs = Counter(each["ref"].rpartition("_")[0] for each in data["refs"])
     return replace(info, turn=data["turn"], refs=dict(refs)), data
 
 
-def _forgotten(registry: RefRegistry, info: ConversationInfo) -> ConversationInfo:
+def _forget(registry: RefRegistry, info: ConversationInfo) -> ConversationInfo:
     """Forget a conversation, and return what it was by then: to be asked takes time."""
     last = registry.describe(info.id)
     opened(registry, info).forget()
@@ -213,19 +213,19 @@ def _tell_all(
         printer.print({}, "conversations", map(document_of, infos), {})
     else:
         for info in infos:
-            printer.say(document_of(info), f"{verb} {_named(info)}")
+            printer.say(document_of(info), f"{verb} {_summary(info)}")
 
 
-def _named(*infos: ConversationInfo) -> str:
+def _summary(*infos: ConversationInfo) -> str:
     """Return what is said of one conversation, or of several of one owner."""
     owner = infos[0].owner
     whose = "without owner" if owner is None else f"of owner {owner!r}"
-    what = repr(infos[0].id) if len(infos) == 1 else _counted(len(infos), "conversation")
+    what = repr(infos[0].id) if len(infos) == 1 else _plural(len(infos), "conversation")
     refs = sum(sum(info.refs.values()) for info in infos)
-    return f"{what} {whose}, with {_counted(refs, 'ref')}"
+    return f"{what} {whose}, with {_plural(refs, 'ref')}"
 
 
-def _counted(number: int, what: str) -> str:
+def _plural(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 

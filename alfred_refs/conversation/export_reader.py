@@ -175,9 +175,9 @@ def _check_version(data: Any) -> None:
 
 
 def _check_numbers(refs: Iterable[Ref], last: Mapping[str, int]) -> None:
-    met = set()
+    seen = set()
     for ref in refs:
-        if ref in met:
+        if ref in seen:
             raise ExportFormatError(f"the export has {str(ref)!r} twice", _REMEDY)
         if ref.number > last.get(ref.entity, 0):
             raise ExportFormatError(
@@ -185,18 +185,18 @@ def _check_numbers(refs: Iterable[Ref], last: Mapping[str, int]) -> None:
                 f"of entity {ref.entity!r}",
                 _REMEDY,
             )
-        met.add(ref)
+        seen.add(ref)
 
 
 def _check_keys(pairs: Iterable[tuple[Ref, Key]]) -> None:
-    met: dict[bytes, Ref] = {}
+    refs: dict[bytes, Ref] = {}
     for ref, key in pairs:
         token = ref.entity.encode() + b"\0" + encode(key)  # 7 and "7" are two keys
-        if token in met:
+        if token in refs:
             raise ExportFormatError(
-                f"the export has one key for {str(met[token])!r} and {str(ref)!r}", _REMEDY
+                f"the export has one key for {str(refs[token])!r} and {str(ref)!r}", _REMEDY
             )
-        met[token] = ref
+        refs[token] = ref
 
 
 def _malformed(error: ValidationError) -> ExportFormatError:

@@ -94,14 +94,14 @@ def downgrade(revision: str, to: str, *, schema: str | None = None) -> None:
     Raises:
         RegistryMigrationError: this version has no such revision, or `to` is the later one.
     """
-    done, kept = _up_to(revision), [] if to == "base" else _up_to(to)
-    if len(kept) > len(done):
+    applied, remaining = _up_to(revision), [] if to == "base" else _up_to(to)
+    if len(remaining) > len(applied):
         raise RegistryMigrationError(
             f"a downgrade from revision {revision!r} does not lead to {to!r}",
             "give the later one first",
         )
     with _inside(schema):
-        for script in reversed(done[len(kept) :]):
+        for script in reversed(applied[len(remaining) :]):
             script.module.downgrade()
 
 

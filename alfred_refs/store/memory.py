@@ -52,15 +52,15 @@ class MemoryStore(DraftMemory):
             conversation = self._open(address)
             entities, by_key = sorted(conversation.last), conversation.by_key
             found = {key: [by_key.get((name, key)) for name in entities] for key in keys}
-        there = {key: [ref for ref in refs if ref] for key, refs in found.items()}
-        return {key: refs for key, refs in there.items() if refs}
+        refs_by_key = {key: [ref for ref in refs if ref] for key, refs in found.items()}
+        return {key: refs for key, refs in refs_by_key.items() if refs}
 
     def known(self, address: Address, near: Ref, limit: int) -> Mapping[Ref, str | None]:
         with self._lock:
             entries = self._own(address).of(near.entity)
-        there = {entry.ref: entry.label for entry in entries if entry.gone is None}
-        nearest = sorted(there, key=lambda ref: (abs(ref.number - near.number), ref.number))
-        return {ref: there[ref] for ref in nearest[:limit]}
+        labels = {entry.ref: entry.label for entry in entries if entry.gone is None}
+        nearest = sorted(labels, key=lambda ref: (abs(ref.number - near.number), ref.number))
+        return {ref: labels[ref] for ref in nearest[:limit]}
 
     def labelled(self, address: Address, entity: str, limit: int) -> Mapping[Ref, str]:
         with self._lock:
@@ -77,9 +77,9 @@ class MemoryStore(DraftMemory):
         with self._lock:
             conversation = self._own(address)
             saved = conversation.keys_saved() if gone == "was never saved" else set()
-            there = [key for key in keys if key in conversation.by_key and key not in saved]
-            there = [key for key in there if conversation.is_of(address, key[0])]
-            for ref in (conversation.by_key[key] for key in there):
+            known = [key for key in keys if key in conversation.by_key and key not in saved]
+            known = [key for key in known if conversation.is_of(address, key[0])]
+            for ref in (conversation.by_key[key] for key in known):
                 conversation.by_ref[ref] = replace(conversation.by_ref[ref], gone=gone)
 
     def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
@@ -139,14 +139,21 @@ class MemoryStore(DraftMemory):
 
     def export(self, address: Address) -> Exported:
         with self._lock:
-            there = self._existing(address)
-            entries = sorted(there.by_ref.values(), key=lambda entry: entry.ref)
-            last = dict(sorted(there.last.items()))
+            conversation = self._existing(address)
+            entries = sorted(conversation.by_ref.values(), key=lambda entry: entry.ref)
+            last = dict(sorted(conversation.last.items()))
             return Exported(
-                *(address.id, address.owner, there.turn, there.begun_at, last, entries),
-                dict(sorted(there.last_drafts.items())),
-                [there.drafts[ref] for ref in sorted(there.drafts)],
-                dict(sorted(there.tables.items())),
+                *(
+                    address.id,
+                    address.owner,
+                    conversation.turn,
+                    conversation.begun_at,
+                    last,
+                    entries,
+                ),
+                dict(sorted(conversation.last_drafts.items())),
+                [conversation.drafts[ref] for ref in sorted(conversation.drafts)],
+                dict(sorted(conversation.tables.items())),
             )
 
     def restore(self, address: Address, exported: Exported) -> None:
@@ -188,12 +195,12 @@ class MemoryStore(DraftMemory):
 
     def stats(self) -> RegistryStats:
         with self._lock:
-            each = list(self._conversations.values())
-            refs = sum((Counter(conversation.counts()) for conversation in each), Counter())
-            entries = (entry for conversation in each for entry in conversation.by_ref.values())
-            drafts = (draft for conversation in each for draft in conversation.drafts.values())
+            states = list(self._conversations.values())
+            refs = sum((Counter(state.counts()) for state in states), Counter())
+            entries = (entry for state in states for entry in state.by_ref.values())
+            drafts = (draft for state in states for draft in state.drafts.values())
             return RegistryStats(
-                conversations=len(each),
+                conversations=len(states),
                 refs=dict(sorted(refs.items())),
                 gone=sum(entry.gone is not None for entry in entries),
                 left_counters=sum(len(left.numbered()) for left in self._left.values()),
@@ -209,8 +216,8 @@ class MemoryStore(DraftMemory):
     def _prune(self, unused_for: timedelta, batch: int) -> int:
         with self._lock:
             latest = now() - unused_for
-            each = self._conversations.items()
-            chosen = [id_ for id_, one in each if one.used_at <= latest][:batch]
+            items = self._conversations.items()
+            chosen = [id_ for id_, one in items if one.used_at <= latest][:batch]
             for id_ in chosen:
                 self._forget(id_)
             return len(chosen)

@@ -42,12 +42,12 @@ class DraftMemory(Memory):
     ) -> Iterator[DraftEntry]:
         with self._lock:
             conversation = self._open(address)
-            found = [conversation.drafted(ref) for ref in sorted(conversation.drafts)]
-            asked = {d.ref.entity for d in found if entity in (None, d.ref.entity)}
+            drafts = [conversation.drafted(ref) for ref in sorted(conversation.drafts)]
+            asked = {d.ref.entity for d in drafts if entity in (None, d.ref.entity)}
             conversation.check(address, asked)
         return (
             draft
-            for draft in found
+            for draft in drafts
             if entity in (None, draft.ref.entity) and draft.state in states
         )
 
@@ -79,9 +79,9 @@ class DraftMemory(Memory):
             conversation = self._open(address)
             self._use(address)
             conversation.check(address, {ref.entity for ref in refs})
-            found = _known(conversation, refs)
-            if len(found) == len(set(refs)) and all(d.state != "saved" for d in found.values()):
-                for ref in found:
+            drafts = _known(conversation, refs)
+            if len(drafts) == len(set(refs)) and all(d.state != "saved" for d in drafts.values()):
+                for ref in drafts:
                     conversation.drafts[ref] = replace(conversation.drafts[ref], state="discarded")
             return _known(conversation, refs)
 
@@ -122,8 +122,8 @@ def _edited(draft: DraftEntry | None, edit: DraftEdit, turn: int) -> DraftEntry 
     if draft is None or draft.state != "pending":
         return None
     label = draft.label if edit.label is None else edit.label
-    told = (edit.version, edit.content, label)
-    is_done = (draft.version - 1, draft.content, draft.label) == told
+    wanted = (edit.version, edit.content, label)
+    is_done = (draft.version - 1, draft.content, draft.label) == wanted
     if edit.version not in (None, draft.version) and not is_done:
         return None
     version = draft.version + (not is_done)

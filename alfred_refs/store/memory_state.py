@@ -56,8 +56,8 @@ class ConversationState:
             EntityTableError: they are of another already.
         """
         self.check(address, entities)
-        told = {each: address.table_of(each) for each in entities}
-        self.tables = {each: table for each, table in told.items() if table} | self.tables
+        tables = {entity: address.table_of(entity) for entity in entities}
+        self.tables = {entity: table for entity, table in tables.items() if table} | self.tables
 
     def refer(self, entity_key: EntityKey, label: str | None) -> Entry:
         """Return the entry of a key; one that is new gets the next number."""
@@ -141,8 +141,8 @@ class Memory:
             again: its numbers go on from the highest that was given.
         """
         left = self._left.get(id_, ConversationState(None))
-        given = left.numbered() & conversation.numbered()
-        if id_ in self._conversations or (given and not again):
+        taken = left.numbered() & conversation.numbered()
+        if id_ in self._conversations or (taken and not again):
             raise ConversationExistsError(id_)
         for ours, theirs in (
             (conversation.last, left.last),

@@ -90,16 +90,14 @@ _NAMED_AND_FOUND = f"""{_NAMED}
         WHERE conversation = :p_conversation AND kind = counters.kind AND number >= named.number
         ORDER BY number
         LIMIT 1
-    ) AS found ON found.number = named.number
-"""
+    ) AS found ON found.number = named.number"""
 
 # what is known of the row that a draft is saved as: one probe of an index
 _SAVED = """LEFT JOIN LATERAL (
         SELECT number, gone, label FROM alfred_refs_mapping
         WHERE conversation = :p_conversation AND kind = counters.kind AND key = found.key
         LIMIT 1
-    ) AS saved ON true
-"""
+    ) AS saved ON true"""
 
 read_drafts = statement(
     f"""
@@ -150,8 +148,7 @@ _DRAFT_OF_NAMED = f"""drafts.conversation = :p_conversation
         AND counters.conversation = :p_conversation
         AND counters.entity = named.entity
         AND {OF_TABLE}
-        AND {MINE}
-"""
+        AND {MINE}"""
 
 # Edit, all or none. What was done already, by a caller who was not told, is done again.
 _EDITS = (

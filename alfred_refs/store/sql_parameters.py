@@ -1,8 +1,7 @@
 """What the SQL of the Postgres store shares: how a statement is made, its parameters, conditions.
 
 A statement is written as SQL, with `:p_entity` for a parameter. `statement` gives each parameter
-its type, so that every driver sends it with the same cast; `CAST(… AS …)` stands for `::`, which
-text takes for a parameter.
+its type, so that every driver sends it with the cast that it needs.
 
 ```python
 turn = statement("SELECT turn FROM alfred_refs_conversation WHERE conversation = :p_conversation")
@@ -88,7 +87,7 @@ def statement(sql: str, columns: str = "") -> TextClause | TextualSelect:
         columns: the names of the result's, in order. SQLAlchemy then prepares for the result
             once, instead of at each execution, and psycopg2's own types become ours.
     """
-    made = text(dedent(sql))
+    made = text(dedent(sql).strip())
     names = made.compile().params
     made = made.bindparams(*(bindparam(name, type_=_PARAMETERS[name]) for name in names))
     found = [column(name, _COLUMNS.get(name)) for name in columns.split()]

@@ -5,6 +5,10 @@ conversation may be begun; `p_entities` with `p_keys` or `p_numbers` as parallel
 statement has one shape for one row and for a thousand; `p_tables` as a JSON object, the table of
 each entity as far as that is known. What is about drafts is in `sql_drafts`, what is about a
 conversation as a whole in `sql_conversations`.
+
+```python
+print(sql_refs.resolve)  # as it is sent, but for the names of its parameters
+```
 """
 
 from __future__ import annotations
@@ -34,8 +38,7 @@ _WANTED_AND_KNOWN = f"""{_WANTED}
         SELECT number, gone, label FROM alfred_refs_mapping
         WHERE conversation = :p_conversation AND kind = counters.kind AND key = wanted.key
         LIMIT 1
-    ) AS known ON true
-"""
+    ) AS known ON true"""
 
 # Lets processes that start together make the tables one after the other. The number stands for
 # them among the advisory locks of the database.
@@ -209,13 +212,12 @@ lock_begun = statement("""
 """)
 
 _MAPPING_OF_WANTED = f"""counters.conversation = :p_conversation
-    AND counters.entity = wanted.entity
-    AND {OF_TABLE}
-    AND mappings.conversation = :p_conversation
-    AND mappings.kind = counters.kind
-    AND mappings.key = wanted.key
-    AND {MINE}
-"""
+        AND counters.entity = wanted.entity
+        AND {OF_TABLE}
+        AND mappings.conversation = :p_conversation
+        AND mappings.kind = counters.kind
+        AND mappings.key = wanted.key
+        AND {MINE}"""
 
 # Whoever was rolled back may say so after somebody else has saved the same draft.
 mark = statement(f"""
