@@ -51,8 +51,8 @@ def test_server_allows_two_phase_commit(engine: Engine) -> None:
         "alter table recipes enable row level security",
         "drop table recipes cascade",
         (
-            "do $$ begin execute format('alter database %%I set work_mem = 64', current_database()); "
-            "end $$"
+            "do $$ begin "
+            "execute format('alter database %%I set work_mem = 64', current_database()); end $$"
         ),
     ],
 )
