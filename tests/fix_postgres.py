@@ -32,15 +32,18 @@ CUT = (
 # copies keep the object identifiers of their template
 CATALOGUE = """
 select
-    (select array_agg(row(attrelid, attname, attnotnull)::text order by attrelid, attnum)
+    (select array_agg(row(attrelid, attname, atttypid, attnotnull, attidentity)::text
+        order by attrelid, attnum)
      from pg_attribute where attrelid > 16383),
+    (select array_agg(oid order by oid) from pg_attrdef),
     (select array_agg(row(oid, relname, relnamespace, relrowsecurity)::text order by oid)
      from pg_class where oid > 16383),
     (select array_agg(oid order by oid) from pg_constraint where oid > 16383),
     (select array_agg(row(oid, nspname)::text order by oid)
      from pg_namespace where nspname !~ '^pg_'),
     (select array_agg(oid order by oid) from pg_extension),
-    (select count(*) from pg_trigger),
+    (select array_agg(row(oid, tgenabled)::text order by oid) from pg_trigger),
+    (select array_agg(oid order by oid) from pg_rewrite where oid > 16383),
     (select count(*) from pg_policy),
     (select count(*) from pg_proc),
     (select count(*) from pg_type),

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
 from sqlalchemy import Engine, inspect, make_url, text
 
+from tests.fix_postgres import PreparedDatabases, connected
 from tests.postgres.provider import Provided
+
+COLUMNS = text(
+    "select table_schema, table_name, column_name, column_default, udt_name, is_nullable "
+    "from information_schema.columns "
+    "where table_schema not in ('pg_catalog', 'information_schema') order by 1, 2, 3"
+)
 
 
 def test_database_is_empty_and_its_own(engine: Engine, server: Provided) -> None:
@@ -22,3 +30,44 @@ def test_server_allows_two_phase_commit(engine: Engine) -> None:
     """Two-phase commits, which PostgreSQL has switched off by default, are possible."""
     with engine.connect() as connection:
         assert int(connection.scalar(text("show max_prepared_transactions"))) > 0
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        "create table own (id serial primary key, next int references own)",
+        "create schema own; create table own.rows (id int); set search_path = own",
+        "create view own as select * from recipes; create materialized view kept as select 1",
+        "create type own as enum ('a'); alter table recipes add column own own",
+        (
+            "create function own() returns uuid language sql as 'select gen_random_uuid()'; "
+            "alter table recipes alter id set default own()"
+        ),
+        (
+            "create function own() returns trigger language plpgsql as 'begin return null; end'; "
+            "create trigger own before insert on recipes for each row execute function own()"
+        ),
+        "alter table recipes alter name drop not null, alter name type varchar(9)",
+        "alter table recipes enable row level security",
+        "drop table recipes cascade",
+        (
+            "do $$ begin "
+            "execute format('alter database %%I set work_mem = 64', current_database()); end $$"
+        ),
+    ],
+)
+def test_what_a_test_leaves_behind_no_other_finds(prepared: PreparedDatabases, left: str) -> None:
+    """Tables are as they were made, and nothing is beside them."""
+    with prepared.lent() as url, connected(url) as connection:
+        made = connection.execute(COLUMNS).all()
+        memory = connection.scalar(text("show work_mem"))
+        connection.exec_driver_sql(left)
+        connection.exec_driver_sql("reset search_path")
+        connection.execute(text("create table beside as select 1 as x"))
+    with prepared.lent() as url, connected(url) as connection:
+        assert connection.execute(COLUMNS).all() == made
+        assert connection.scalar(text("show work_mem")) == memory
+        connection.execute(text("insert into recipes (id, name) values (gen_random_uuid(), 'x')"))
+        assert connection.scalar(text("select count(*) from recipes")) == 1
+        assert connection.scalar(text("select count(*) from pg_proc where proname = 'own'")) == 0
+        assert connection.scalar(text("select count(*) from pg_class where relrowsecurity")) == 0
