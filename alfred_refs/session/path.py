@@ -20,7 +20,7 @@ from alfred_refs.session.instances.boundary import Boundary, holds_key
 from alfred_refs.statements import criteria
 from alfred_refs.statements.criteria import Single
 from alfred_refs.statements.plans import Plan
-from alfred_refs.statements.targets import Target, swapped, takes_keys
+from alfred_refs.statements.targets import InputTarget, swapped, takes_keys
 
 from .alternate_keys import Alternates
 
@@ -153,7 +153,7 @@ class _Keys:
             for (text, column), key in zip(texts, keys, strict=True):
                 self._known[text, column] = column.from_key(key)
 
-    def late(self, parameter: BindParameter[Any], slot: Target) -> sqla.LateKey:
+    def late(self, parameter: BindParameter[Any], slot: InputTarget) -> sqla.LateKey:
         """Return what reads a parameter when SQLAlchemy does, and resolves what it is then."""
 
         def as_key(value: Any) -> Any:

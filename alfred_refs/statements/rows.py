@@ -39,7 +39,7 @@ from alfred_refs.mapping.shapes import (
 )
 
 from .dataflow import positions
-from .rendering import Referring, keys_in, limited, named, shower
+from .rendering import Referring, collect_keys, limited, named, shower
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ def _new_keys(
 ) -> Iterable[EntityKey]:
     values = [row[position] for row in rows]
     if not isinstance(shape, KeyColumn):
-        return keys_in(shape, values)
+        return collect_keys(shape, values)
     refs, token = conversation.refs_of(shape.space), shape.token
     new = (value for value in values if value is not None and token(value) not in refs)
     return ((shape.space, shape.to_key(value)) for value in new)
