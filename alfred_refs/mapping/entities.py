@@ -22,13 +22,12 @@ from alfred_refs.errors import KeyColumnError, UntranslatableError
 from .foreign_keys import (
     KeyColumns,
     is_in_table,
-    item_type,
     key_table,
     names_other_column,
     primary_key,
     referenced,
 )
-from .key_column import KeyColumn, key_type_of
+from .key_column import KeyColumn, item_type, key_type_of
 from .labels import Label, label_of
 from .lineage import Lineage
 from .naming import EntityNames, root_of
@@ -208,7 +207,7 @@ class Entities:
     def key_types_in(self, tables: Iterable[Table]) -> frozenset[KeyType]:
         """Return the types of key that these tables may hold."""
         columns = (column for table in tables for column in table.columns)
-        held = {key_type_of(item_type(c)) for c in columns if self._columns.may_hold(c)}
+        held = {key_type_of(item_type(c.type)) for c in columns if self._columns.may_hold(c)}
         return frozenset(key_type for key_type in held if key_type is not None)
 
     def is_named(self, column: Column[Any]) -> bool:

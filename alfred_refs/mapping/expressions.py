@@ -31,7 +31,6 @@ from sqlalchemy import (
     Null,
     Over,
     String,
-    Table,
     TextClause,
     TypeCoerce,
     UnaryExpression,
@@ -120,13 +119,6 @@ def is_document(element: Any) -> bool:
         return True
     inner = [element.clause] if isinstance(element, Cast) else choices_of(element)
     return any(map(is_document, inner))
-
-
-def unaliased(table: Any) -> Any:
-    """Return what an alias stands for."""
-    while not isinstance(table, Table) and hasattr(table, "element"):
-        table = table.element
-    return table
 
 
 def is_declared_boolean(element: Any) -> bool:

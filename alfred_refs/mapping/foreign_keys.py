@@ -24,7 +24,7 @@ from sqlalchemy.orm import Mapper, QueryableAttribute
 from alfred_refs import sqla
 from alfred_refs.errors import KeyColumnError
 
-from .key_column import AlternateKey, KeyColumn, is_ambiguous, is_text_uuid, key_type_of
+from .key_column import AlternateKey, KeyColumn, is_ambiguous, is_text_uuid, item_type, key_type_of
 from .naming import EntityNames, root_of
 from .policy import KeyType, RefPolicy
 
@@ -32,11 +32,6 @@ from .policy import KeyType, RefPolicy
 def is_in_table(column: ColumnElement[Any]) -> TypeGuard[Column[Any]]:
     """Tell a table's column from one of a subquery, or of a lightweight `table()`."""
     return isinstance(column, Column) and isinstance(column.table, Table)
-
-
-def item_type(column: Column[Any]) -> Any:
-    """Return the type of a column's values, or of what is in them if they are arrays."""
-    return column.type.item_type if isinstance(column.type, ARRAY) else column.type
 
 
 def key_table(mapper: Mapper[Any]) -> Any:
@@ -157,7 +152,7 @@ class KeyColumns:
 
         Text is suspected only where the policy makes keys of it: it is everywhere.
         """
-        key_type = key_type_of(item_type(column))
+        key_type = key_type_of(item_type(column.type))
         if isinstance(column.type, JSON):
             return False  # a declaration is of what stands in its documents
         if "ref" in column.info:
@@ -233,7 +228,7 @@ class KeyColumns:
         if declared is None or isinstance(column.type, JSON):
             return None
         array = isinstance(column.type, ARRAY)
-        type_ = item_type(column)
+        type_ = item_type(column.type)
         key_type = key_type_of(type_)
         if key_type is None:
             raise KeyColumnError(

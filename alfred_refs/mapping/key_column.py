@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from weakref import ref
 
-from sqlalchemy import Column, Integer, String, TypeDecorator, Uuid
+from sqlalchemy import ARRAY, Column, Integer, String, TypeDecorator, Uuid
 from sqlalchemy.types import TypeEngine
 
 from .keys import EntityKey, Key
@@ -122,6 +122,11 @@ def python_type_of(type_: TypeEngine[Any]) -> type[Any] | None:
         return type_.python_type
     except NotImplementedError:  # SQLAlchemy's answer for a type without one
         return None
+
+
+def item_type(type_: TypeEngine[Any]) -> TypeEngine[Any]:
+    """Return the SQL type of an array's items; any other type stands for itself."""
+    return type_.item_type if isinstance(type_, ARRAY) else type_
 
 
 def is_ambiguous(type_: TypeEngine[Any]) -> bool:

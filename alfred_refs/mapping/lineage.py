@@ -56,7 +56,6 @@ from .expressions import (
     is_null,
     parts_of,
     retyped,
-    unaliased,
     untranslatable,
     wrapped_in,
 )
@@ -216,7 +215,7 @@ class Lineage:
     def _of_row(self, table: FromClause) -> KeyShape:
         """Return what a whole row shows as JSON: the database may have more columns of a table."""
         fields = [(column, as_json(self.of(column))) for column in table.c]
-        rest = UNKNOWN if isinstance(unaliased(table), Table) else None
+        rest = None if sqla.table_behind(table) is None else UNKNOWN
         if rest is None and not any(shape for _, shape in fields):
             return None
         if any(shape and sqla.is_unnamed(column) for column, shape in fields):

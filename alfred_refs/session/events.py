@@ -75,7 +75,8 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
     prepared = prepare(execution, translation)
     if prepared is None:
         return None
-    return finish(execution, sqla.invoked(execution), prepared, translation)
+    result = sqla.invoked(execution, watched=boundary.looks_ahead)
+    return finish(execution, result, prepared, translation)
 
 
 def confine(execution: ORMExecuteState) -> Result[Any] | None:

@@ -25,7 +25,7 @@ from alfred_refs.mapping.keys import EntityKey, Key
 from alfred_refs.mapping.refs import DRAFT
 from alfred_refs.statements import (
     Plan,
-    Target,
+    InputTarget,
     check_loaded,
     criteria,
     origins,
@@ -216,7 +216,7 @@ class _Keys:
             for (text, column), key in zip(texts, keys, strict=True):
                 self._known[text, column] = column.from_key(key)
 
-    def late(self, parameter: BindParameter[Any], slot: Target) -> sqla.LateKey:
+    def late(self, parameter: BindParameter[Any], slot: InputTarget) -> sqla.LateKey:
         """Return what reads a parameter when SQLAlchemy does, and resolves what it is then."""
 
         def as_key(value: Any) -> Any:

@@ -62,7 +62,7 @@ def attribute_behind(parameter: BindParameter[Any]) -> tuple[InstanceState[Any],
         return None
     while isinstance(read, partial):
         read = read.func
-    if not getattr(read, "__module__", "").startswith("sqlalchemy."):
+    if not str(getattr(read, "__module__", None)).startswith("sqlalchemy."):
         return None
     known = [cell.cell_contents for cell in getattr(read, "__closure__", None) or ()]
     match (

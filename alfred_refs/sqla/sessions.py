@@ -209,14 +209,20 @@ def _loads_by_identity(statement: Any) -> bool:
     return isinstance(mapper, Mapper) and hash(criteria[0]) == hash(mapper._get_clause[0])
 
 
-def invoked(execution: ORMExecuteState) -> Any:
+def invoked(execution: ORMExecuteState, *, watched: bool = True) -> Any:
     """Execute what a listener was told of, as SQLAlchemy does without the listener.
+
+    Args:
+        execution: the same.
+        watched: whether chunks of rows are to be looked at before the listener has them; else
+            they are once it has changed them.
 
     `invoke_statement()` adds a bind argument, `_sa_skip_events`, which SQLAlchemy does not read:
     other listeners see it, and a `get_bind(mapper=None, clause=None)`, as its documentation has
     one, cannot be called with it.
     """
-    return execution.session._execute_internal(
+    session = cast(Any, execution.session if watched else super(HookedSession, execution.session))
+    return session._execute_internal(
         execution.statement,
         execution.parameters,
         execution_options=execution.local_execution_options,

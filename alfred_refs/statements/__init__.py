@@ -24,4 +24,4 @@ from .assignments import check_loaded as check_loaded
 from .criteria import Single as Single
 from .plans import Plan as Plan, Plans as Plans
 from .rendering import Referring as Referring, Show as Show, shower as shower
-from .targets import Target as Target, swapped as swapped, takes_keys as takes_keys
+from .targets import InputTarget as InputTarget, swapped as swapped, takes_keys as takes_keys

@@ -57,7 +57,7 @@ from .dataflow import (
     merged,
     positions,
 )
-from .targets import Mixture, RawColumn, Target, has_text, mixed_with
+from .targets import InputTarget, Mixture, RawColumn, has_text, mixed_with
 
 _COMPARISONS = {
     operators.eq,
@@ -91,14 +91,14 @@ class Comparisons:
     def __init__(self, flows: Flows, statement: Executable) -> None:
         self._flows = flows
         self._statement = statement
-        self._taken: dict[str, dict[Target, None]] = {}
+        self._taken: dict[str, dict[InputTarget, None]] = {}
         self._plain: set[str] = set()
         self._met: dict[int, BindParameter[Any]] = {}
         self._types: dict[str, TypeEngine[Any]] = {}
         self._refused: dict[str, Mixture] = {}
 
     @property
-    def targets(self) -> dict[str, Target]:
+    def targets(self) -> dict[str, InputTarget]:
         """What the parameters stand for that are compared with columns or stored in them."""
         return {name: next(iter(targets)) for name, targets in self._taken.items()} | self._refused
 
@@ -309,7 +309,7 @@ def _agreed(flow: Flow) -> KeySource | None:
     return first if all(key.is_like(first) for key in flow.keys) else None
 
 
-def target_of(flow: Flow) -> Target | None:
+def target_of(flow: Flow) -> InputTarget | None:
     """Return what a value stands for that meets these, `None` for anything."""
     key = _agreed(flow)
     if key is not None:
@@ -325,7 +325,7 @@ def _raw_column(data: Iterable[ColumnClause[Any] | None]) -> RawColumn | None:
     return None
 
 
-def _columns_in(target: Target | None) -> Iterator[KeyColumn]:
+def _columns_in(target: InputTarget | None) -> Iterator[KeyColumn]:
     for each in target if isinstance(target, tuple) else (target,):
         if isinstance(each, KeyColumn):
             yield each
@@ -333,7 +333,7 @@ def _columns_in(target: Target | None) -> Iterator[KeyColumn]:
             yield each.column
 
 
-def _meaning(target: Target) -> Any:
+def _meaning(target: InputTarget) -> Any:
     if isinstance(target, KeyColumn):
         return replace(target, name="")
     return tuple(s and _meaning(s) for s in target) if isinstance(target, tuple) else ""

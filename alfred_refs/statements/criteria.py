@@ -20,7 +20,7 @@ from alfred_refs.errors import UntranslatableError
 from alfred_refs.mapping.key_column import KeyColumn
 
 from .inputs import Inputs
-from .targets import Swap, Target, check_one, swapped, takes_keys
+from .targets import InputTarget, Swap, check_one, swapped, takes_keys
 
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
 """What is given to `Session.execute` beside the statement."""
@@ -81,7 +81,7 @@ def texts(
 
 
 def texts_in(
-    parameter: BindParameter[Any], value: Any, target: Target
+    parameter: BindParameter[Any], value: Any, target: InputTarget
 ) -> list[tuple[str, KeyColumn]]:
     """Return the texts that stand for keys in the value of a parameter, each with its column.
 
@@ -178,7 +178,9 @@ class _Swapping:
             return dict(zip(record, self._values(record.values(), targets), strict=True))
         return list(self._values(record, self.inputs.ordered))
 
-    def _values(self, values: Iterable[Any], targets: Sequence[Target | None]) -> Iterator[Any]:
+    def _values(
+        self, values: Iterable[Any], targets: Sequence[InputTarget | None]
+    ) -> Iterator[Any]:
         for value, target in zip(values, targets, strict=True):
             if isinstance(value, ClauseElement):
                 yield self.expression(value)

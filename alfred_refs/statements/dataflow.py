@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import (
     ARRAY,
@@ -52,9 +52,7 @@ from sqlalchemy.types import TypeEngine
 from alfred_refs import sqla
 from alfred_refs.mapping.expressions import arguments_of, choices_of, function_name
 from alfred_refs.mapping.functions import ARRAY_ARGUMENTS, ARRAYS
-from alfred_refs.mapping.key_column import KeyColumn, is_text_uuid, key_type_of
-
-T = TypeVar("T")
+from alfred_refs.mapping.key_column import KeyColumn, is_text_uuid, item_type, key_type_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,11 +312,6 @@ def _together(several: Sequence[list[list[Any]]]) -> list[list[Any]]:
 def is_array(element: Any) -> bool:
     """Tell whether the values of an expression are lists."""
     return isinstance(element.type, ARRAY)
-
-
-def item_type(type_: TypeEngine[Any]) -> TypeEngine[Any]:
-    """Return the SQL type of a list's elements; any other type stands for itself."""
-    return type_.item_type if isinstance(type_, ARRAY) else type_
 
 
 def is_sent_alike(one: TypeEngine[Any], two: TypeEngine[Any]) -> bool:

@@ -24,7 +24,7 @@ from alfred_refs.mapping.key_column import KeyColumn
 
 from .comparisons import Comparisons, columns_of, target_of
 from .dataflow import Flows
-from .targets import Target
+from .targets import InputTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class Inputs:
         single: those of parameters that stand for one value, and no list of such.
     """
 
-    positions: Mapping[int, Target]
+    positions: Mapping[int, InputTarget]
     types: Mapping[int, TypeEngine[Any]]
-    named: Mapping[str, Target]
-    ordered: Sequence[Target | None]
+    named: Mapping[str, InputTarget]
+    ordered: Sequence[InputTarget | None]
     keys: Mapping[str, KeyColumn]
-    unnamed: Sequence[tuple[str, Target]]
+    unnamed: Sequence[tuple[str, InputTarget]]
     names: Collection[str]
     single: Collection[str] = frozenset()
 

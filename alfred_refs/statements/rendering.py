@@ -5,9 +5,9 @@
     shapes: a record with a key in it  {"id": "a508…", "n": 2}       -> {"id": "recipe_1", "n": 2}
     unknown, like a key                "a508…"                       -> "recipe_1", or an error
 
-`keys_in` finds the keys of a whole chunk, so that all of them have refs after one round trip, and
-`shower` makes the function that puts the refs in. A value that is not what the statement said, or
-may be a key and has not exactly one ref, raises; no error repeats it. Pure.
+`collect_keys` finds the keys of a whole chunk, so that all of them have refs after one round trip,
+and `shower` makes the function that puts the refs in. A value that is not what the statement said,
+or may be a key and has not exactly one ref, raises; no error repeats it. Pure.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Referring(Protocol):
         ...
 
 
-def keys_in(shape: KeyShape, values: Iterable[Any]) -> list[EntityKey]:
+def collect_keys(shape: KeyShape, values: Iterable[Any]) -> list[EntityKey]:
     """Return the keys in values of one shape, as often as they stand there.
 
     Raises:

@@ -7,7 +7,6 @@ raw is not an outcome.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,7 +18,6 @@ from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.selectable import (
     CompoundSelect,
     ReturnsRows,
-    SelectStatementGrouping,
     TextualSelect,
 )
 
@@ -40,7 +38,8 @@ from alfred_refs.mapping.shapes import (
     unknowns_in,
 )
 
-from .rendering import Referring, keys_in, limited, named, shower
+from .dataflow import positions
+from .rendering import Referring, collect_keys, limited, named, shower
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,22 +159,13 @@ def _elements(statement: Any) -> Iterator[Sequence[Any]]:
     """Yield the expressions at each position of a row: none for an entity, several in a union."""
     match statement:
         case CompoundSelect():
-            for several in zip(*map(_elements_of_one, statement.selects), strict=True):
-                yield list(itertools.chain(*several))
+            yield from positions(statement)
         case Select() | FromStatement() | UpdateBase():
             yield from sqla.returned_by(statement)
         case TextualSelect():
             yield from ([column] for column in statement.selected_columns)
         case _:
             yield from ([column] for column in statement.exported_columns)
-
-
-def _elements_of_one(select: Any) -> Iterator[Sequence[Any]]:
-    """Yield what one select of a union has at each position; it may be a union itself."""
-    inner = select.element if isinstance(select, SelectStatementGrouping) else select
-    if isinstance(inner, CompoundSelect):
-        return _elements(inner)
-    return iter([column] for column in inner.selected_columns)
 
 
 def with_refs(
@@ -213,7 +203,7 @@ def _new_keys(
 ) -> Iterable[EntityKey]:
     values = [row[position] for row in rows]
     if not isinstance(shape, KeyColumn):
-        return keys_in(shape, values)
+        return collect_keys(shape, values)
     refs, token = conversation.refs_of(shape.space), shape.token
     new = (value for value in values if value is not None and token(value) not in refs)
     return ((shape.space, shape.to_key(value)) for value in new)

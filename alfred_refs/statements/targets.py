@@ -45,14 +45,14 @@ class Mixture:
     column: KeyColumn
 
 
-Target = KeyColumn | RawColumn | Mixture | tuple["Target | None", ...]
+InputTarget = KeyColumn | RawColumn | Mixture | tuple["InputTarget | None", ...]
 """What a value meets; for a row, what each position meets: `None` for what may be any text."""
 
 Swap = Callable[[str, KeyColumn], Any]
 """Gives the value that a column takes in place of a ref."""
 
 
-def takes_keys(target: Target) -> bool:
+def takes_keys(target: InputTarget) -> bool:
     """Tell whether keys take the place of what is compared with a target."""
     return isinstance(target, KeyColumn | tuple)
 
@@ -64,7 +64,7 @@ def has_text(value: Any) -> bool:
     return isinstance(value, str) or (_is_listed(value) and any(map(has_text, value)))
 
 
-def swapped(value: Any, target: Target | None, swap: Swap) -> Any:
+def swapped(value: Any, target: InputTarget | None, swap: Swap) -> Any:
     """Return a value with what `swap` gives in place of every ref.
 
     Raises:
@@ -86,7 +86,7 @@ def swapped(value: Any, target: Target | None, swap: Swap) -> Any:
             return [_swapped_row(row, target, swap) for row in value]
 
 
-def check_one(value: Any, target: Target | None) -> None:
+def check_one(value: Any, target: InputTarget | None) -> None:
     """Check what is compared with one key.
 
     A list of texts would be sent as one text, which is the key of no row: what is not it is all.
@@ -131,7 +131,7 @@ def _swapped_one(value: Any, column: KeyColumn, swap: Swap) -> Any:
     return value
 
 
-def _swapped_row(row: Any, targets: tuple[Target | None, ...], swap: Swap) -> tuple[Any, ...]:
+def _swapped_row(row: Any, targets: tuple[InputTarget | None, ...], swap: Swap) -> tuple[Any, ...]:
     if not _is_listed(row) or len(row) != len(targets):
         raise UntranslatableError(
             f"a row of {len(targets)} columns is compared with something else",

@@ -19,7 +19,7 @@ from alfred_refs import sqla
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.shapes import UNKNOWN, JsonObject, KeyShape, Listed, Series, as_json
 
-from .rendering import Referring, keys_in, limited, shower
+from .rendering import Referring, collect_keys, limited, shower
 
 
 def cover(
@@ -56,7 +56,7 @@ def _shown(
     if value is None:
         return None
     shape = limited(_exposed(table, entities, name, value), entities.key_types_held())
-    conversation.meet(dict.fromkeys(keys_in(shape, [value])))
+    conversation.meet(dict.fromkeys(collect_keys(shape, [value])))
     return shower(shape, conversation)(value)
 
 

@@ -67,7 +67,7 @@ def test_a_callable_of_another_shape_is_refused(read: Callable[[], Any]) -> None
         sqla.attribute_behind(bindparam("x", callable_=read))
 
 
-@pytest.mark.parametrize("read", [lambda: ONE, partial(str, ONE), ONE.__str__])
+@pytest.mark.parametrize("read", [lambda: ONE, partial(str, ONE), ONE.__str__, [ONE].pop])
 def test_a_callable_of_the_programs_reads_no_attribute(read: Callable[[], Any]) -> None:
     """What it returns may be a ref."""
     assert sqla.attribute_behind(bindparam("x", callable_=read)) is None

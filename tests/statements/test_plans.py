@@ -19,11 +19,13 @@ from sqlalchemy import (
     literal_column,
     select,
     text,
+    union_all,
     update,
 )
 from sqlalchemy.orm import (
     DeclarativeBase,
     Mapped,
+    aliased,
     column_property,
     mapped_column,
     query_expression,
@@ -33,7 +35,7 @@ from sqlalchemy.orm import (
 from alfred_refs import RefPolicy, UntranslatableError
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.statements.plans import _CAPACITY, Plans
-from tests.models import MealPlan, OrderLine, Preference, Recipe
+from tests.models import Cook, MealPlan, OrderLine, Preference, Recipe
 
 
 @pytest.fixture
@@ -206,3 +208,11 @@ def test_an_attribute_that_is_always_an_expression_shows_a_key_or_is_left_raw(
         "key": "counted",
         "same": "counted",
     }
+
+
+def test_a_union_whose_columns_cannot_be_told_is_refused(plans: Plans) -> None:
+    """A joined subclass and its alias tell the same columns in two ways: five, and four."""
+    union = union_all(select(Cook), select(aliased(Cook)))
+
+    with pytest.raises(UntranslatableError, match=r"keys of .*people\.id"):
+        plans.of(union)

@@ -12,9 +12,9 @@ import pytest
 from alfred_refs import UntranslatableError
 from alfred_refs.mapping.key_column import KeyColumn
 from alfred_refs.statements.targets import (
+    InputTarget,
     Mixture,
     RawColumn,
-    Target,
     has_text,
     swapped,
     takes_keys,
@@ -69,7 +69,7 @@ def swap(text: str, _: KeyColumn) -> Any:
         ([5, 6], Mixture(ID), [5, 6]),
     ],
 )
-def test_keys_take_the_place_of_refs(value: Any, target: Target | None, result: Any) -> None:
+def test_keys_take_the_place_of_refs(value: Any, target: InputTarget | None, result: Any) -> None:
     """One by one, in lists of any kind, and position by position in rows."""
     assert swapped(value, target, swap) == result
 
@@ -93,7 +93,7 @@ def test_keys_take_the_place_of_refs(value: Any, target: Target | None, result: 
         ([1, ["x"]], Mixture(ID), "other than by comparison"),
     ],
 )
-def test_what_does_not_fit_is_refused(value: Any, target: Target, fact: str) -> None:
+def test_what_does_not_fit_is_refused(value: Any, target: InputTarget, fact: str) -> None:
     """The message says what was found and where, and nothing is swapped in part."""
     with pytest.raises(UntranslatableError, match=fact):
         swapped(value, target, swap)
@@ -107,6 +107,6 @@ def test_text_is_found_in_lists_and_mappings() -> None:
 
 def test_keys_are_put_only_where_keys_are_meant() -> None:
     """Other targets only look at a value."""
-    targets: list[Target] = [ID, (ID, None), RawColumn("lines.position"), Mixture(ID)]
+    targets: list[InputTarget] = [ID, (ID, None), RawColumn("lines.position"), Mixture(ID)]
 
     assert list(map(takes_keys, targets)) == [True, True, False, False]

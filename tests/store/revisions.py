@@ -1,6 +1,7 @@
 """The revisions of the registry's tables, to be tried each on one of SQLAlchemy's series.
 
-What a revision changes is a matter of PostgreSQL; how Alembic runs it is seen at the oldest and the newest.
+What a revision changes is a matter of PostgreSQL; how Alembic runs it is seen at the oldest and
+the newest.
 """
 
 from __future__ import annotations
