@@ -13,7 +13,7 @@ from alfred_refs.tools.tables.hooks import Writing
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.wire.arguments import NewRows
 
-from .errors import InvalidArgumentsError
+from .errors import invalid_arguments
 
 
 @dataclass(slots=True)
@@ -75,14 +75,14 @@ def check_said(given: NewRows) -> None:
     """Check that it is said what is wanted: no schema that all clients take could say that.
 
     Raises:
-        InvalidArgumentsError: it is not.
+        ToolError: it is not.
     """
     if given.data is None and given.from_draft is None:
-        raise InvalidArgumentsError("give data, or from_draft", "data")
+        raise invalid_arguments("give data, or from_draft", "data")
     if isinstance(given.data, list) and given.from_draft is not None:
-        raise InvalidArgumentsError("give the changes of a draft as one object", "data")
+        raise invalid_arguments("give the changes of a draft as one object", "data")
     if given.data is not None and isinstance(given.from_draft, list):
-        raise InvalidArgumentsError("give one draft where data changes it", "from_draft")
+        raise invalid_arguments("give one draft where data changes it", "from_draft")
 
 
 def together(

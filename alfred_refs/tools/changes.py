@@ -23,7 +23,7 @@ from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.wire.arguments import DbCreate, DbDelete, DbUpdate
 
 from .call import Call
-from .errors import ForeignRowToolError
+from .errors import foreign_row
 
 Arguments = DbCreate | DbUpdate | DbDelete
 
@@ -54,13 +54,13 @@ class Changes:
         """Yield rows by the tables that a model knows them by: the nearest of their classes.
 
         Raises:
-            ForeignRowToolError: a row is of a class that the model may not use.
+            ToolError: a row is of a class that the model may not use.
         """
         found: dict[ToolTable, list[Any]] = {}
         for instance in instances:
             table = self._call.setting.tables.of_model(type(instance))
             if table is None:
-                raise ForeignRowToolError(None, None)
+                raise foreign_row(None, None)
             found.setdefault(table, []).append(instance)
         yield from found.items()
 

@@ -32,7 +32,7 @@ from alfred_refs.tools.wire.arguments import DbCreate, NewRows
 from .batches import Batch, check_said, together
 from .changes import Changes, put, replaced
 from .deleting import Deleter
-from .errors import ForeignRowToolError, InvalidArgumentsError, TooManyRowsError
+from .errors import foreign_row, invalid_arguments, too_many_rows
 from .fates import check_there
 from .writing import Writer
 
@@ -94,7 +94,7 @@ class Creator(Writer):
         """
         refs = [ref for each in given for ref in each.drafts]
         if len(set(refs)) < len(refs):
-            raise InvalidArgumentsError("it names a draft twice", "from_draft")
+            raise invalid_arguments("it names a draft twice", "from_draft")
         found: dict[str, Draft] = {}
         for each, table in zip(given, tables, strict=True):
             if each.drafts:
@@ -153,13 +153,13 @@ class Creator(Writer):
         A draft of a subclass is among them, whose hooks are asked beside those of its base.
 
         Raises:
-            TooManyRowsError: there are too many rows in all.
+            ToolError: there are too many rows in all.
         """
         pairs = [(row, batch.table) for batch in batches for row in batch.rows]
         nested = [each for row, _ in pairs for each in row.inside()]
         beside = sum(len([*_taken(row)]) + _links(row) for row, _ in pairs)
         if len(pairs) + len(nested) + beside > self._setting.max_written:
-            raise TooManyRowsError("db_create", self._setting.max_written)
+            raise too_many_rows("db_create", self._setting.max_written)
         found: dict[ToolTable, list[NewRow]] = {}
         for row, by in [*pairs, *((row, None) for row in nested)]:
             table = self._setting.tables.of_model(row.model)
@@ -279,7 +279,7 @@ class Creator(Writer):
 
         Raises:
             BadRefError: there is none, as of a draft that the call does not save.
-            ForeignRowToolError: it is not for the session to see.
+            ToolError: it is not for the session to see.
         """
         entity = self._entities.name_of(class_)
         named = self._call.resolved([(ref, entity)])
@@ -287,7 +287,7 @@ class Creator(Writer):
             found = self._session.get(class_, ref)
         if found is None:
             check_there(self._call, named)
-            raise ForeignRowToolError(ref, None)
+            raise foreign_row(ref, None)
         return found
 
     # Answers

@@ -22,7 +22,7 @@ from alfred_refs.tools.tables.table import ToolTable
 
 from .call import Call
 from .changes import Changes
-from .errors import CircularReferenceError
+from .errors import circular_reference
 
 
 class Deleter:
@@ -64,7 +64,7 @@ class Deleter:
         try:
             session.flush()
         except CircularDependencyError:
-            raise CircularReferenceError(self._table.name) from None
+            raise circular_reference(self._table.name) from None
         return told
 
     def orphans(self, instances: Sequence[Any]) -> dict[str, list[str]]:
@@ -89,7 +89,7 @@ class Deleter:
         """Check that all that is reached is for the model to change.
 
         Raises:
-            StillReferencedError: it is not.
+            ToolError: it is not.
         """
         refused = reach.left(reach.staying)
         refused += [found for found in reach.along() if not _may_go(found)]

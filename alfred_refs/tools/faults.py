@@ -34,16 +34,17 @@ from alfred_refs.tools.tables.rules import Rule, rules_named
 from alfred_refs.tools.tables.table import ToolTable
 
 from .errors import (
-    CheckFailedError,
-    ConflictError,
-    DraftContentToolError,
-    ForeignRowToolError,
-    MissingReferenceError,
-    MissingValueError,
-    StillReferencedError,
-    TooDeepError,
     ToolError,
-    TooSlowError,
+    check_failed,
+    conflict,
+    draft_content,
+    foreign_row,
+    missing_reference,
+    missing_value,
+    overlap,
+    still_referenced,
+    too_deep,
+    too_slow,
 )
 
 # the class of a bad ref -> its code; the first that fits
@@ -112,11 +113,11 @@ def fault_of(
         case BadRefError():
             fault = _bad_ref(_of_listed(error, listed), tool)
         case DraftContentError():
-            fault = DraftContentToolError(error.fact, error.remedy)
+            fault = draft_content(error.fact, error.remedy)
         case ForeignRowError():
             fault = _foreign(error, table)
         case RecursionError() if table is not None:
-            fault = TooDeepError(table.name)
+            fault = too_deep(table.name)
         case DBAPIError() if table is not None:
             fault = _of_driver(error, tool, table, slow)
     return fault
@@ -127,7 +128,7 @@ def _of_driver(
 ) -> ToolError | None:
     fields = said(error)
     if fields["sqlstate"] == _CANCELED:
-        return None if slow is None else TooSlowError(slow)
+        return None if slow is None else too_slow(slow)
     if fields["sqlstate"] is None and isinstance(error, DataError):
         fields["sqlstate"] = _REFUSED  # by the driver itself
     return _refused(fields, tool, table)
@@ -143,7 +144,7 @@ def _foreign(error: ForeignRowError, table: ToolTable | None) -> ToolError | Non
         mapped = inspect(table.model).mapper.column_attrs
         if column in mapped and column not in table.columns:
             return None
-    return ForeignRowToolError(error.ref, column)
+    return foreign_row(error.ref, column)
 
 
 def _of_listed(error: BadRefError, listed: Collection[str]) -> BadRefError:
@@ -199,14 +200,14 @@ def _refused(said: Mapping[str, Any], tool: str, table: ToolTable) -> ToolError 
         message = f"{fact}; nothing was changed; give less"
         return ToolError("invalid_value", message, field=None)
     if state == _RAISED and tool != "db_read":
-        return CheckFailedError(table.name)
+        return check_failed(table.name)
     referring = said.get("table_name")
     if state in ("23503", "23001") and tool == "db_delete":
-        return StillReferencedError(table.name, _name_of(referring, table))
+        return still_referenced(table.name, _name_of(referring, table))
     is_referred = state == "23503" and referring not in (None, *table.database_names)
     if tool == "db_update" and (is_referred or state == "23001"):
         known = _name_of(referring, table)
-        return StillReferencedError(table.name, known, done="changed in")
+        return still_referenced(table.name, known, done="changed in")
     return _violation(state, said.get("constraint_name"), said.get("column_name"), table)
 
 
@@ -227,9 +228,9 @@ def _violation(
         case "23505":
             is_hidden = any(rule.is_hidden for rule in rules)
             told = None if all(rule.is_simple for rule in rules) else _joined(rules)
-            return ConflictError(table.name, columns, is_hidden=is_hidden, rule=told)
+            return conflict(table.name, columns, is_hidden=is_hidden, rule=told)
         case "23P01":
-            return ConflictError(table.name, columns, is_exclusive=True)
+            return overlap(table.name, columns)
         case "23502":
             mapped = inspect(table.model).mapper.columns.items()
             named = [
@@ -238,9 +239,9 @@ def _violation(
                 if each.name == column and name in table.columns
             ]
             is_given = column is None or any(each.creatable for each in named)
-            return MissingValueError(table.name, [c.name for c in named], is_given=is_given)
+            return missing_value(table.name, [c.name for c in named], is_given=is_given)
         case "23503":
-            return MissingReferenceError(table.name, columns)
+            return missing_reference(table.name, columns)
         case "23514":
             return _check_failed(columns, rules, table)
     return None
@@ -253,7 +254,7 @@ def _check_failed(
     if rules and not columns:
         return None  # what stands in columns that no model sees is the application's own
     is_hidden = any(rule.is_hidden for rule in rules)
-    return CheckFailedError(table.name, _joined(rules), columns, is_hidden=is_hidden)
+    return check_failed(table.name, _joined(rules), columns, is_hidden=is_hidden)
 
 
 def _joined(rules: Sequence[Rule]) -> str | None:

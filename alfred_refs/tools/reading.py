@@ -30,7 +30,7 @@ from alfred_refs.tools.wire.arguments import SEMANTIC, DbRead, FilterClause, OrG
 from alfred_refs.tools.wire.texts import Verbatim
 
 from .call import Call
-from .errors import InvalidCursorError, InvalidFilterError, NoSemanticSearchError
+from .errors import invalid_cursor, invalid_filter, no_semantic_search
 from .fates import check_there
 
 _MOST_KEYS = 1_000  # that a hook may give: each is a part of the statement
@@ -63,7 +63,7 @@ class Reader:
             hooks.before_read(reading)
             check_filters(reading.arguments, table)
         if semantic is not None and reading.keys is None and not reading.empty:
-            raise NoSemanticSearchError(table.name)
+            raise no_semantic_search(table.name)
         if reading.arguments is not asked:
             check_budget(reading.arguments, table, self._setting.max_written)
             named = self._named(reading.arguments, table)
@@ -136,7 +136,7 @@ class Reader:
         asked, table = reading.arguments, page.shape.table
         filters = [*asked.filters, *asked.or_filters]
         if reading.semantic is not None:
-            raise InvalidFilterError(SEMANTIC, "has no answer for drafts", "leave it out")
+            raise invalid_filter(SEMANTIC, "has no answer for drafts", "leave it out")
         if reading.empty or reading.keys is not None:
             return Drafted()
         found = drafted(self._call, page.named.drafts.values(), table, filters)
@@ -222,20 +222,20 @@ class Reader:
         """Return that a row comes after the one where a read stopped, though that be gone by now.
 
         Raises:
-            InvalidCursorError: it is not the cursor of this read, or needs what that row had.
+            ToolError: it is not the cursor of this read, or needs what that row had.
         """
         ref = parse_ref(cursor.ref or "")
         known = [str(ref)] if ref is not None and ref.entity == order.table.entity else []
         keys = [*self._call.conversation.keys_held(known).values()]
         if not keys:
-            raise InvalidCursorError
+            raise invalid_cursor()
         beyond = order.beyond(cursor, keys[0])
         if cursor.after is None:
             row = self._call.session.execute(order.place(keys[0])).first()
             if row is None:
-                raise InvalidCursorError(gone=str(ref))
+                raise invalid_cursor(gone=str(ref))
             if order.seen(row[1:]) != cursor.seen:
-                raise InvalidCursorError(changed=str(ref))
+                raise invalid_cursor(changed=str(ref))
         return beyond
 
     def _next(
@@ -320,7 +320,7 @@ def _without_semantic(arguments: DbRead) -> tuple[DbRead, str | None]:
     [clause, *others] = found
     text = clause.value if isinstance(clause, FilterClause) else None
     if others or not isinstance(text, str) or not text.strip():
-        raise InvalidFilterError(
+        raise invalid_filter(
             SEMANTIC, "needs one text to be similar to", "give it once, with the text as value"
         )
     rest = [each for each in arguments.filters if not is_semantic(each)]

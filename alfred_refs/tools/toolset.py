@@ -212,7 +212,7 @@ class Toolset:
             tables: their names; `None` for all.
 
         Raises:
-            UnknownTableError: a name is none of a table.
+            ToolError: a name is none of a table.
         """
         if tables is None:
             return described(self.tables)

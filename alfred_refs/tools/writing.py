@@ -27,7 +27,7 @@ from alfred_refs.tools.wire.arguments import DbCreate, DbDelete, DbUpdate
 from .call import Call
 from .changes import Changes, check_update, put
 from .deleting import Deleter
-from .errors import ForeignRowToolError, TooManyRowsError, UnexpectedRowError
+from .errors import foreign_row, too_many_rows, unexpected_row
 from .fates import check_there
 
 _NOTHING = "no row matches the filters; nothing was changed"
@@ -175,11 +175,11 @@ class Writer:
         )
         instances = list(self._session.scalars(statement))
         if len(instances) > self._setting.max_written:
-            raise TooManyRowsError(tool, self._setting.max_written)
+            raise too_many_rows(tool, self._setting.max_written)
         for instance in instances if expect is not None else ():
             for column, expected, actual in differences(table, instance, expect):
                 [ref] = self._call.refs_of([instance], table)
-                raise UnexpectedRowError(ref, column, actual, expected)
+                raise unexpected_row(ref, column, actual, expected)
         return instances
 
     def _nothing(
@@ -194,7 +194,7 @@ class Writer:
 
         Raises:
             GoneRefError: a row that is named is not there.
-            ForeignRowToolError: there are some to be read, and none to be changed.
+            ToolError: there are some to be read, and none to be changed.
         """
         hidden = check_there(self._call, named)
         if self._call.writable(table):
@@ -207,6 +207,6 @@ class Writer:
             )
             refs = self._call.refs_of(list(self._session.scalars(readable)), table)
             if refs:
-                raise ForeignRowToolError(refs[0], None, refs)
+                raise foreign_row(refs[0], None, refs)
         answer: dict[str, Any] = {"table": table.name, name: [], "count": 0}
         return self._call.finished(answer, [*writing.notes, *hidden, _NOTHING])

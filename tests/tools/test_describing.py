@@ -8,8 +8,7 @@ import pytest
 from sqlalchemy import Computed, Enum, ForeignKey, Text, Uuid
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-from alfred_refs.tools import Toolset
-from alfred_refs.tools.errors import UnknownTableError
+from alfred_refs.tools import ToolError, Toolset
 from alfred_refs.tools.tables.describing import MOST_CHOICES
 from tests.tools.conftest import MODELS
 from tests.tools.models import Cuisine, Dish, Key
@@ -74,8 +73,9 @@ def test_some_tables_are_described(toolset: Toolset) -> None:
     """Those that are named, in the order in which they are; none are nothing at all."""
     assert toolset.describe(["dishes"]) == HOW_TO_READ + DISHES
     assert toolset.describe([]) == ""
-    with pytest.raises(UnknownTableError, match="there is no table 'secrets'; use one of"):
+    with pytest.raises(ToolError, match="there is no table 'secrets'; use one of") as caught:
         toolset.describe(["secrets"])
+    assert caught.value.code == "unknown_table"
 
 
 def test_what_is_hidden_is_not_described() -> None:

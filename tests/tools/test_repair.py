@@ -12,8 +12,7 @@ from hypothesis import given, strategies as st
 from sqlalchemy import select
 
 from alfred_refs import Conversation, RefSession
-from alfred_refs.tools import Toolset
-from alfred_refs.tools.errors import InvalidArgumentsError
+from alfred_refs.tools import ToolError, Toolset
 from alfred_refs.tools.wire.repair import parsed
 from tests.models import Person
 from tests.tools.conftest import Call
@@ -271,8 +270,9 @@ def test_a_call_with_nuls_does_the_same_and_says_so_or_nothing(
 )
 def test_a_name_given_twice_in_text_is_refused(text: str) -> None:
     """One of the two would be dropped: a condition, or a value."""
-    with pytest.raises(InvalidArgumentsError, match="has a name twice") as caught:
+    with pytest.raises(ToolError, match="has a name twice") as caught:
         parsed(text)
+    assert caught.value.code == "invalid_arguments"
     assert NUL not in str(caught.value)
 
 
@@ -293,8 +293,9 @@ def test_a_name_given_twice_in_text_is_refused(text: str) -> None:
 )
 def test_text_is_refused_for_what_is_wrong_with_it(text: str | bytes, words: str) -> None:
     """And counted before there is an object for each of its values."""
-    with pytest.raises(InvalidArgumentsError, match=words):
+    with pytest.raises(ToolError, match=words) as caught:
         parsed(text)
+    assert caught.value.code == "invalid_arguments"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from sqlalchemy.orm.strategy_options import _AbstractLoad
 from sqlalchemy.types import TypeEngine
 
 from alfred_refs.mapping.keys import spells_uuid
-from alfred_refs.tools.errors import InvalidArgumentsError, UnknownColumnError
+from alfred_refs.tools.errors import invalid_arguments, unknown_column
 from alfred_refs.tools.tables.hooks import Row
 from alfred_refs.tools.tables.table import ROW_REF, ToolColumn, ToolTable
 from alfred_refs.tools.wire.cuts import DEEPEST_SHOWN, shallow
@@ -72,7 +72,7 @@ def shape_of(table: ToolTable, names: Sequence[str] | None, include: Iterable[st
         include: more paths of relationships.
 
     Raises:
-        UnknownColumnError: a name is none that a model may use.
+        ToolError: a name is none that a model may use.
     """
     own = [c for c in (table.columns.get(n) for n in table.identity) if c is not None]
     paths = [path.split(".") for path in include]
@@ -91,11 +91,11 @@ def _children(table: ToolTable, paths: Iterable[Sequence[str]]) -> dict[str, Sha
     within: dict[str, list[str]] = {}
     for name, *rest in paths:
         if name in table.columns:
-            raise InvalidArgumentsError(
+            raise invalid_arguments(
                 f"{name!r} is a column and leads to no rows", "columns", "name it without a path"
             )
         if name not in table.included:
-            raise UnknownColumnError(table.name, name, [*table.columns, *table.included])
+            raise unknown_column(table.name, name, [*table.columns, *table.included])
         within.setdefault(name, []).extend([".".join(rest)] if rest else [])
     return {name: _child(table.targets[name], rest) for name, rest in within.items()}
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from alfred_refs.tools.errors import InvalidFilterError, InvalidValueError
+from alfred_refs.tools.errors import invalid_filter, invalid_value
 from alfred_refs.tools.query.operands import COMPARISONS, checked
 from alfred_refs.tools.query.patterns import Pattern
 from alfred_refs.tools.tables.table import ROW_REF, ToolColumn, ToolTable, accepted
@@ -43,11 +43,11 @@ class Work:
         """Count what is to be done for a filter.
 
         Raises:
-            InvalidFilterError: that is too much.
+            ToolError: that is too much.
         """
         self._left -= amount
         if self._left < 0:
-            raise InvalidFilterError(
+            raise invalid_filter(
                 field,
                 "takes more comparisons in drafts than one call may make",
                 "name fewer drafts, or give fewer values or patterns",
@@ -107,7 +107,7 @@ class Record:
         """Return what a column has.
 
         Raises:
-            InvalidValueError: the content does not fit the column, which was another once.
+            ToolError: the content does not fit the column, which was another once.
         """
         given = self.given(column)
         if column.values.family == "opaque":
@@ -134,7 +134,7 @@ class Record:
         given = held if isinstance(held, list) else [] if held is None else [held]
         path, target = f"{self.name}.{name}", self.table.targets[name]
         if not all(isinstance(each, dict | str) for each in given):
-            raise InvalidValueError(path, "objects: values by column")
+            raise invalid_value(path, "objects: values by column")
         return [
             self.named(each)
             if isinstance(each, str)
@@ -229,7 +229,7 @@ def _related(clause: FilterClause, path: Sequence[str], record: Record, work: Wo
     records = record.related(name)
     nested = [each for each in records or () if isinstance(each, Record)]
     if records is None or len(nested) < len(records):
-        raise InvalidFilterError(
+        raise invalid_filter(
             clause.field,
             f"asks for {name!r}, which is not all part of the draft {record.name!r}",
             "leave it out, or read the draft by its ref alone",

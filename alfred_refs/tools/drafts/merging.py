@@ -29,7 +29,7 @@ def in_order(
         ranks: asks for places in the order of a column; not called for less than two values.
 
     Raises:
-        InvalidValueError: what a draft has does not fit its column.
+        ToolError: what a draft has does not fit its column.
     """
     found = list(entries)
     # sorting keeps what is equal as it is: the last column first

@@ -22,7 +22,7 @@ from alfred_refs.mapping.refs import draft_named, parse_ref
 from alfred_refs.tools.answers.label_lookup import Foreign, bounded, places_of, referring
 from alfred_refs.tools.answers.results import Rendering, Shape, shape_of
 from alfred_refs.tools.call import Call
-from alfred_refs.tools.errors import DraftContentToolError
+from alfred_refs.tools.errors import draft_content
 from alfred_refs.tools.query.operands import texts_in
 from alfred_refs.tools.tables.hooks import Row
 from alfred_refs.tools.tables.table import ROW_REF, ToolColumn, ToolTable
@@ -82,12 +82,12 @@ def check_of(table: ToolTable, drafts: Iterable[Draft], tables: ToolTables) -> N
     """Check that drafts of an entity become rows of a table: each is saved as what it is.
 
     Raises:
-        DraftContentToolError: one is of another class.
+        ToolError: one is of another class.
     """
     for draft in drafts:
         if not _is_of(table, draft):
             own = tables.of_model(class_of(table.model, draft.content))
-            raise DraftContentToolError(
+            raise draft_content(
                 f"{draft.ref!r} is no draft of a row of {table.name!r}; nothing was changed",
                 "leave it as it is" if own is None else f"save it as a row of {own.name!r}",
             )

@@ -19,10 +19,10 @@ from alfred_refs.mapping.labels import clean
 from alfred_refs.tools.answers.results import shape_of
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.errors import (
-    InvalidArgumentsError,
-    MixedDraftsError,
-    TooManyRowsError,
-    UnexpectedRowError,
+    invalid_arguments,
+    mixed_drafts,
+    too_many_rows,
+    unexpected_row,
 )
 from alfred_refs.tools.payload.expected import values_otherwise
 from alfred_refs.tools.payload.payloads import draft_changes, table_said
@@ -98,7 +98,7 @@ class DraftWriter:
         """Check that a model may do something to rows of the classes that drafts are of.
 
         Raises:
-            ReadOnlyTableError: it may not, though to those of a class that one inherits from.
+            ToolError: it may not, though to those of a class that one inherits from.
         """
         for draft in drafts:
             class_ = class_of(self._table.model, draft.content)
@@ -116,15 +116,15 @@ class DraftWriter:
         keys = self._call.resolved(refs_of(filters, table, self._named))
         conditions = Conditions(keys, self._named).all_of(filters, table)
         if not sqla.is_false(and_(true(), *conditions)):
-            raise MixedDraftsError(tool, list(self._named))
+            raise mixed_drafts(tool, list(self._named))
         records = drafted(self._call, self._named.values(), table, filters).records
         hit = meeting(records, filters)
         most = self._call.setting.max_written
         if len(hit) > most:
-            raise TooManyRowsError(tool, most)
+            raise too_many_rows(tool, most)
         for record in hit:
             for column, expected, actual in self._differences(record, arguments.expect):
-                raise UnexpectedRowError(record.name, column, actual, expected)
+                raise unexpected_row(record.name, column, actual, expected)
         return [self._named[record.name] for record in hit]
 
     def _differences(
@@ -135,7 +135,7 @@ class DraftWriter:
         elif expect is not None:
             label = self._named[record.name].label
             if label is None and self._table.keys.label is None:
-                raise InvalidArgumentsError(
+                raise invalid_arguments(
                     f"{record.name!r} has no label: give values by column", "expect"
                 )
             if label not in (expect, clean(expect)):  # kept without keys

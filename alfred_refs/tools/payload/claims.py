@@ -20,7 +20,7 @@ from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_column import KeyColumn
 from alfred_refs.mapping.keys import Key
 from alfred_refs.session.drafts import Builder, Link
-from alfred_refs.tools.errors import DraftContentToolError
+from alfred_refs.tools.errors import ToolError, draft_content
 
 _LOST = "nothing was changed"
 
@@ -38,7 +38,7 @@ def check_held(builder: Builder, rows: Iterable[tuple[str, Record]], said: Said)
         said: what a model or a draft says of them, before hooks.
 
     Raises:
-        DraftContentToolError: two things that are said cannot both be, or one will not be.
+        ToolError: two things that are said cannot both be, or one will not be.
     """
     places = {
         id(builder.made_of(record)): place
@@ -55,7 +55,7 @@ def check_held(builder: Builder, rows: Iterable[tuple[str, Record]], said: Said)
             raise _lost(link, builder.links, places)
     for record, instance in builder.made:
         if sqla.state_of(instance).session is None:
-            raise DraftContentToolError(
+            raise draft_content(
                 f"{places[id(instance)]!r} would not be saved with what it is in; {_LOST}",
                 f"save it as a row of {record.model.__name__!r} by itself",
             )
@@ -99,11 +99,11 @@ def _check_class(link: Link, places: Mapping[int, str]) -> None:
     """Check that a relationship leads to a row of its class, and not to one of another beside it.
 
     Raises:
-        DraftContentToolError: it does not.
+        ToolError: it does not.
     """
     relationship = sqla.state_of(link.instance).mapper.relationships[link.name]
     if not isinstance(link.other, relationship.mapper.class_):
-        raise DraftContentToolError(
+        raise draft_content(
             f"{_place(link, places)} is a row of another kind than belongs there; {_LOST}",
             "leave it out there",
         )
@@ -113,13 +113,13 @@ def _check_once(links: Iterable[Link], places: Mapping[int, str]) -> None:
     """Check that no relationship is said to have one row twice: it would be stored as nobody says.
 
     Raises:
-        DraftContentToolError: one is.
+        ToolError: one is.
     """
     said = set[tuple[int, str, int]]()
     for link in links:
         pair = id(link.instance), link.name, id(link.other)
         if pair in said:
-            raise DraftContentToolError(
+            raise draft_content(
                 f"{_place(link, places)} is said twice; {_LOST}", "leave one of the two out"
             )
         said.add(pair)
@@ -129,14 +129,14 @@ def _check_columns(builder: Builder, places: Mapping[int, str], said: Said) -> N
     """Check that the columns of a reference say what its relationship says, which is stored.
 
     Raises:
-        DraftContentToolError: one says something else.
+        ToolError: one says something else.
     """
     records = {id(instance): record for record, instance in builder.made}
     for link in builder.links:
         columns = said.get(id(records[id(link.instance)]), {})
         for name, has in _referring(link):
             if has not in columns.get(name, [has]):
-                raise DraftContentToolError(
+                raise draft_content(
                     f"'{places[id(link.instance)]}.{name}' says otherwise than "
                     f"{_place(link, places)}; {_LOST}",
                     "leave one of the two out",
@@ -158,7 +158,7 @@ def _check_parents(links: Sequence[Link], places: Mapping[int, str]) -> None:
     """Check that no row is said to have two parents by the same columns.
 
     Raises:
-        DraftContentToolError: one is.
+        ToolError: one is.
     """
     parents: dict[Any, tuple[Any, Link]] = {}
     for link in links:
@@ -171,7 +171,7 @@ def _check_parents(links: Sequence[Link], places: Mapping[int, str]) -> None:
             continue
         known, first = parents.setdefault((id(child), frozenset(columns)), (parent, link))
         if known is not parent:
-            raise DraftContentToolError(
+            raise draft_content(
                 f"{_place(first, places)} and {_place(link, places)} say two different rows "
                 f"that one row belongs to, and it can belong to one; {_LOST}",
                 "say it in one of the two places",
@@ -184,18 +184,18 @@ def _added(link: Link) -> Sequence[Any]:
     return [*(history.added or ()), *(history.unchanged or ())]
 
 
-def _lost(link: Link, links: Sequence[Link], places: Mapping[int, str]) -> DraftContentToolError:
+def _lost(link: Link, links: Sequence[Link], places: Mapping[int, str]) -> ToolError:
     """Return the error for a row that its place has lost to another one."""
     collection = sqla.state_of(link.instance).dict.get(link.name)
     same = getattr(collection, "keyfunc", None)
     holder = None if same is None or collection is None else collection.get(same(link.other))
     other = next((each for each in links if each.other is holder), None)
     if other is None:
-        return DraftContentToolError(
+        return draft_content(
             f"a row would not be saved in {_place(link, places)}; {_LOST}",
             "leave it out there, or relate it in another way",
         )
-    return DraftContentToolError(
+    return draft_content(
         f"{_place(link, places)} and {_place(other, places)} have the same value by which rows "
         f"are told apart there, and one of them would be lost; {_LOST}",
         "give one of them another value, or leave it out",

@@ -13,7 +13,7 @@ from sqlalchemy.orm import undefer
 from sqlalchemy.orm.strategy_options import _AbstractLoad
 
 from alfred_refs import sqla
-from alfred_refs.tools.errors import InvalidArgumentsError
+from alfred_refs.tools.errors import invalid_arguments
 from alfred_refs.tools.tables.table import ToolColumn, ToolTable
 from alfred_refs.tools.wire.cuts import shallow
 
@@ -53,7 +53,7 @@ def differences(
         yield from values_otherwise(table, expect, value_of)
     elif expect is not None:
         if table.keys.label is None:
-            raise InvalidArgumentsError(
+            raise invalid_arguments(
                 f"rows of {table.name!r} have no label: give values by column", "expect"
             )
         loaded = sqla.state_of(instance).dict

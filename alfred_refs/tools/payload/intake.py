@@ -21,7 +21,7 @@ from alfred_refs.mapping.guard import find_keys
 from alfred_refs.mapping.keys import Key
 from alfred_refs.mapping.marks import CutTextError, Mark, decode, has_marks, marks_in
 from alfred_refs.mapping.refs import KEY, draft_named
-from alfred_refs.tools.errors import InvalidValueError
+from alfred_refs.tools.errors import ToolError, invalid_value
 from alfred_refs.tools.tables.table import ToolColumn, ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
 from alfred_refs.tools.wire.arguments import (
@@ -78,7 +78,7 @@ class _Found:
                 raise _cut(field) from None
         if entity is not None and isinstance(value, int) and not isinstance(value, bool):
             wanted = f"a ref of {entity!r} in angle brackets, as rows show it, and no number"
-            raise InvalidValueError(field, wanted)
+            raise invalid_value(field, wanted)
         return value
 
 
@@ -129,16 +129,16 @@ def _text_of(keys: Mapping[str, Key], field: str, mark: Mark) -> str:
     raise _unknown(field, mark.ref)
 
 
-def _cut(field: str) -> InvalidValueError:
-    return InvalidValueError(
+def _cut(field: str) -> ToolError:
+    return invalid_value(
         field,
         "no text with the mark of a cut, which is not all that is stored: leave it out, or give a "
         f"text of your own{_LITERALLY}",
     )
 
 
-def _unknown(field: str, ref: str) -> InvalidValueError:
-    return InvalidValueError(
+def _unknown(field: str, ref: str) -> ToolError:
+    return invalid_value(
         field,
         f"no {ref!r} in angle brackets, which stands for no key that it can have: take one that "
         f"texts are shown with, or leave the brackets out{_LITERALLY}",
@@ -209,7 +209,7 @@ class _Arguments:
                 lambda name: self._leaf(field, name, None),
             )
         except SameNameError:
-            raise InvalidValueError(field, "objects that have each name once") from None
+            raise invalid_value(field, "objects that have each name once") from None
 
     def _expected(self, expect: Any, table: ToolTable) -> Any:
         if isinstance(expect, str):

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from alfred_refs.conversation.draft_fields import no_such_class, said_class
 from alfred_refs.mapping.refs import draft_named
 from alfred_refs.tools.errors import (
-    DraftContentToolError,
-    InvalidValueError,
-    MissingValueError,
     ToolError,
+    draft_content,
+    invalid_value,
+    missing_value,
 )
 from alfred_refs.tools.tables.table import ToolColumn, ToolTable
 
@@ -40,7 +40,7 @@ def check_complete(table: ToolTable, records: Sequence[Record]) -> None:
     """Check that new rows have what they must have, once hooks have enriched them.
 
     Raises:
-        MissingValueError: one lacks a value.
+        ToolError: one lacks a value.
     """
     required = [column for column in table.columns.values() if column.required]
 
@@ -48,7 +48,7 @@ def check_complete(table: ToolTable, records: Sequence[Record]) -> None:
         missing = [column for column in required if record.get(column.name) is None]
         if missing:
             is_given = all(column.creatable for column in missing)
-            raise MissingValueError(table.name, [c.name for c in missing], is_given=is_given)
+            raise missing_value(table.name, [c.name for c in missing], is_given=is_given)
 
     _each(records, check)
 
@@ -76,7 +76,7 @@ def changes(table: ToolTable, payload: Mapping[str, Any]) -> Record:
         name for name, value in record.items() if value is None and not _may_be_null(table, name)
     ]
     if emptied:
-        raise MissingValueError(table.name, emptied)
+        raise missing_value(table.name, emptied)
     return record
 
 
@@ -125,7 +125,7 @@ def draft_changes(
             accepted = _record(table, {name: value}, usable)[name]
             changed[name] = None if accepted is None else value  # no ref may be given as ""
             if accepted is None and not usable[name].nullable:
-                raise MissingValueError(table.name, [name])
+                raise missing_value(table.name, [name])
     return changed
 
 
@@ -134,8 +134,8 @@ def table_said(table: ToolTable, content: Mapping[str, Any], *, stored: bool = F
 
     Raises:
         DraftContentError: there is no such class.
-        DraftContentToolError: it was stored so, and is none that the model may use.
-        ReadOnlyTableError: rows of it are not for the model to create.
+        ToolError: it was stored so, and is none that the model may use.
+        ToolError: rows of it are not for the model to create.
     """
     class_ = said_class(table.model, content)
     if class_ is None:
@@ -152,27 +152,27 @@ def _check_said_once(table: ToolTable, payload: Mapping[str, Any]) -> None:
     A new row has no ref yet: no value in the column agrees with it.
 
     Raises:
-        InvalidValueError: they are two.
+        ToolError: they are two.
     """
     by_columns: dict[tuple[str, ...], str] = {}
     for name, columns in table.references().items():
         if payload.get(name) is not None:
             other = by_columns.setdefault(tuple(columns), name)
             if payload[other] != payload[name]:
-                raise InvalidValueError(
+                raise invalid_value(
                     name, f"what {other!r} says: give one of the two, without the other"
                 )
         if name in payload and len(columns) == 1 and columns[0] in payload:
             said, column = payload[name] or None, payload[columns[0]] or None
             if said != column and not (isinstance(said, dict) and column is None):
-                raise InvalidValueError(
+                raise invalid_value(
                     columns[0], f"what {name!r} says: give one of the two, without the other"
                 )
 
 
-def _not_to_write(table: ToolTable, fact: str) -> DraftContentToolError:
+def _not_to_write(table: ToolTable, fact: str) -> ToolError:
     """Return the error for what an application has stored, and a model may not know."""
-    return DraftContentToolError(
+    return draft_content(
         f"a draft of {table.name!r} {fact} that is not for you to write; nothing was changed",
         "leave it as it is, or create a row with values of your own",
     )
@@ -199,7 +199,7 @@ def _related(table: ToolTable, name: str, given: Any, *, stored: bool) -> Any:
     is_list = bool(table.relationship(name).uselist)
     if given is not None and isinstance(given, list) is not is_list:
         wanted = "a list of objects or refs" if is_list else "an object, or a ref"
-        raise InvalidValueError(name, wanted)
+        raise invalid_value(name, wanted)
     if isinstance(given, list):
         return [_nested(table, name, each, stored=stored) for each in given]
     return None if given is None else _nested(table, name, given, stored=stored)
@@ -213,10 +213,10 @@ def _nested(table: ToolTable, name: str, given: Any, *, stored: bool) -> Any:
         if taken and not is_draft:  # the row is changed
             target.check("update")
         if not all(c and (c.creatable if is_draft else c.updatable) for c in taken):
-            raise InvalidValueError(name, "objects for new rows: others cannot be moved there")
+            raise invalid_value(name, "objects for new rows: others cannot be moved there")
         return given
     if not isinstance(given, dict):
-        raise InvalidValueError(name, "objects with values by column, or refs")
+        raise invalid_value(name, "objects with values by column, or refs")
     target.check("create")
     return draft_changes(target, given, stored=stored)
 
@@ -233,7 +233,7 @@ def _check_belonging(table: ToolTable, name: str, given: Any, whole: Mapping[str
         whole: what the row that they are nested in holds.
 
     Raises:
-        InvalidValueError: one does.
+        ToolError: one does.
     """
     taking = table.taking(name)
     allowed: dict[str, tuple[Any, ...]] = {
@@ -246,7 +246,7 @@ def _check_belonging(table: ToolTable, name: str, given: Any, whole: Mapping[str
         for field in allowed.keys() & row.keys() if isinstance(row, dict) else ():
             if row[field] not in allowed[field]:
                 wanted = f"no value in {name!r}: rows there belong to the row that they are in"
-                raise InvalidValueError(field, wanted)
+                raise invalid_value(field, wanted)
 
 
 def _may_be_null(table: ToolTable, name: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from alfred_refs.tools.errors import InvalidValueError, UnknownColumnError
+from alfred_refs.tools.errors import invalid_value, unknown_column
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
 from alfred_refs.tools.wire.arguments import Arguments, DbCreate
@@ -55,9 +55,9 @@ def _column(names: Sequence[str], table: ToolTable) -> str | None:
             values = table.columns[name].values
             family = values.family if values.item is None else values.item.family
             if family not in ("text", "json") or name == table.discriminator:
-                raise InvalidValueError(name, f"{values.wanted}, without NUL characters")
+                raise invalid_value(name, f"{values.wanted}, without NUL characters")
             return ".".join(names[:n])
         if name not in table.targets:
-            raise UnknownColumnError(table.name, name, table.fields)
+            raise unknown_column(table.name, name, table.fields)
         table = table.targets[name]
     return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from alfred_refs.mapping.refs import draft_named
-from alfred_refs.tools.errors import TooManyRowsError
+from alfred_refs.tools.errors import too_many_rows
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.wire.arguments import (
     AndGroup,
@@ -82,7 +82,7 @@ def check_budget(arguments: Arguments, table: ToolTable, most_written: int) -> N
     if isinstance(arguments, DbCreate):
         rows = [row for each in (arguments, *arguments.also) for row in (*each.rows, *each.drafts)]
         if len(rows) > most_written:
-            raise TooManyRowsError("db_create", most_written)
+            raise too_many_rows("db_create", most_written)
         return
     filters = arguments.filters
     if isinstance(arguments, DbRead):

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from alfred_refs.mapping.column_types import UnfitValueError, Values
 from alfred_refs.mapping.guard import find_keys
-from alfred_refs.tools.errors import InvalidCursorError, ToolError
+from alfred_refs.tools.errors import ToolError, invalid_cursor
 from alfred_refs.tools.wire.arguments import DbRead
 from alfred_refs.tools.wire.repair import repaired
 
@@ -87,7 +87,7 @@ def cursor_of(read: DbRead) -> Cursor | None:
     """Return the cursor that a read goes on from.
 
     Raises:
-        InvalidCursorError: it is none, or belongs to another question.
+        ToolError: it is none, or belongs to another question.
     """
     if read.cursor is None:
         return None
@@ -95,7 +95,7 @@ def cursor_of(read: DbRead) -> Cursor | None:
         text = base64.urlsafe_b64decode(read.cursor + "=" * (-len(read.cursor) % 4))
         cursor = Cursor.model_validate(repaired(json.loads(text)))
     except (ValueError, RecursionError, ToolError):
-        raise InvalidCursorError from None
+        raise invalid_cursor() from None
     if cursor.question != question_of(read):
-        raise InvalidCursorError
+        raise invalid_cursor()
     return cursor

@@ -40,7 +40,7 @@ from sqlalchemy.orm import aliased
 from alfred_refs import sqla
 from alfred_refs.mapping.keys import Key
 from alfred_refs.mapping.stored_values import is_interval
-from alfred_refs.tools.errors import InvalidFilterError
+from alfred_refs.tools.errors import invalid_filter
 from alfred_refs.tools.tables.table import ROW_REF, ToolColumn, ToolTable
 from alfred_refs.tools.wire.arguments import (
     NEGATIONS,
@@ -164,7 +164,7 @@ class Conditions:
         """Return that a row with several key columns is, or is not, one of those named."""
         named = [table.parts_of(self._keys[ref, table.entity]) for ref in texts_in(clause)]
         if not all(named):  # a ref of the same entity, in a column of the key
-            raise InvalidFilterError(
+            raise invalid_filter(
                 clause.field,
                 "names something else than rows",
                 f"give the _ref of a row, such as '{table.entity}_1'",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from alfred_refs.tools.errors import InvalidFilterError, UnknownColumnError
+from alfred_refs.tools.errors import ToolError, invalid_filter, unknown_column
 from alfred_refs.tools.tables.table import ROW_REF, ToolTable
 from alfred_refs.tools.wire.arguments import (
     SEMANTIC,
@@ -75,7 +75,7 @@ def check_clause(clause: FilterClause, table: ToolTable, *, negated: bool) -> No
     is_ref = column.key is not None and not column.key.array
     # "" is taken for null, which is no row: what is not it would be every row that has a value
     if negated and is_ref and "" in texts_in(clause, empty=True):
-        raise InvalidFilterError(
+        raise invalid_filter(
             clause.field, "says which row it is not by an empty text", "give a ref, or null"
         )
 
@@ -88,41 +88,41 @@ def _target(clause: FilterClause, table: ToolTable, name: str, path: Sequence[st
     """
     target = table.targets.get(name)
     if target is None and name in table.columns:
-        raise InvalidFilterError(
+        raise invalid_filter(
             clause.field,
             f"goes on after {'.'.join(path)!r}, a column, which leads to no other rows",
             "end the path with it",
         )
     if target is None:
-        raise UnknownColumnError(table.name, name, table.fields)
+        raise unknown_column(table.name, name, table.fields)
     return target
 
 
 def _no_column(clause: FilterClause, table: ToolTable, name: str) -> Exception:
     target = table.targets.get(name)
     if target is None:
-        return UnknownColumnError(table.name, name, table.fields)
+        return unknown_column(table.name, name, table.fields)
     plain = (each.name for each in target.columns.values() if each.key is None)
     column = next(plain, target.ref_field)
-    return InvalidFilterError(
+    return invalid_filter(
         clause.field,
         f"leads to rows of {target.name!r} and to none of their columns",
         f"name a column of theirs, such as '{clause.field}.{column}'",
     )
 
 
-def _misplaced(clause: FilterClause) -> InvalidFilterError:
+def _misplaced(clause: FilterClause) -> ToolError:
     if clause.op != "similar":
-        return InvalidFilterError(
+        return invalid_filter(
             clause.field, f"cannot be {clause.op!r}", "use 'similar' with a text"
         )
     if clause.field != SEMANTIC:
-        return InvalidFilterError(
+        return invalid_filter(
             clause.field,
             "cannot be 'similar'",
             f"use field {SEMANTIC!r}, or 'ilike' on a text column",
         )
-    return InvalidFilterError(
+    return invalid_filter(
         clause.field,
         "stands inside a group or a path, or in a write, where it cannot be answered",
         "give it once, directly in the filters of db_read",
@@ -132,12 +132,12 @@ def _misplaced(clause: FilterClause) -> InvalidFilterError:
 def _check_row_ref(clause: FilterClause, table: ToolTable) -> None:
     """Check a condition on the ref of a row with several key columns: it names rows, no less."""
     if clause.op not in _NAMING:
-        raise InvalidFilterError(clause.field, f"cannot be {clause.op!r}", "use '=' or 'in'")
+        raise invalid_filter(clause.field, f"cannot be {clause.op!r}", "use '=' or 'in'")
     check_value(clause)
     given = clause.value if clause.op in ("in", "not_in") else [clause.value]
     is_named = isinstance(given, list) and all(isinstance(e, str) and e for e in given)
     if not (given and is_named):
-        raise InvalidFilterError(
+        raise invalid_filter(
             clause.field,
             "names something else than rows",
             f"give the _ref of a row, such as '{table.entity}_1', or a list of them for 'in'",

@@ -13,7 +13,7 @@ from typing import Any, cast
 from sqlalchemy import Text
 
 from alfred_refs.mapping.column_types import Values, values_of
-from alfred_refs.tools.errors import InvalidFilterError
+from alfred_refs.tools.errors import invalid_filter
 from alfred_refs.tools.tables.table import ToolColumn, accepted
 from alfred_refs.tools.wire.arguments import FilterClause
 
@@ -51,7 +51,7 @@ def checked(clause: FilterClause, column: ToolColumn) -> Any:
     """
     if clause.op not in column.values.operators:
         usable = ", ".join(map(repr, column.values.operators))
-        raise InvalidFilterError(
+        raise invalid_filter(
             clause.field,
             f"cannot be {clause.op!r}: the column has {column.values.wanted}",
             f"use one of {usable}",
@@ -67,7 +67,7 @@ def _check_room(clause: FilterClause, value: Any, values: Values) -> None:
     """Check that a value is none that its type would change, of which a statement makes it one.
 
     Raises:
-        InvalidValueError: it would be another then.
+        ToolError: it would be another then.
     """
     for each in value if isinstance(value, list) and values.item is None else [value]:
         accepted(values.check_room, clause.field, each)
@@ -77,10 +77,10 @@ def check_value(clause: FilterClause) -> None:
     """Check that there is something to compare with, be it null, where an operator needs it.
 
     Raises:
-        InvalidFilterError: there is nothing.
+        ToolError: there is nothing.
     """
     if clause.op not in NULLS and "value" not in clause.model_fields_set:
-        raise InvalidFilterError(
+        raise invalid_filter(
             clause.field, f"has no value for {clause.op!r}", "give one, or use 'is_null'"
         )
 
@@ -98,7 +98,7 @@ def texts_in(clause: FilterClause, *, empty: bool = False) -> list[str]:
 
 def _null(clause: FilterClause, _: ToolColumn) -> bool:
     if clause.value is not None and not isinstance(clause.value, bool):
-        raise InvalidFilterError(
+        raise invalid_filter(
             clause.field,
             f"has a value beside {clause.op!r}",
             "leave it out, or give true or false",
@@ -112,7 +112,7 @@ def _values(clause: FilterClause, column: ToolColumn) -> list[Any]:
 
 def _elements(clause: FilterClause, given: Any, values: Values) -> list[Any]:
     if not isinstance(given, list) or not given:
-        raise InvalidFilterError(
+        raise invalid_filter(
             clause.field,
             f"needs a list with at least one value for {clause.op!r}",
             "give the values as a list",
@@ -124,12 +124,12 @@ def _part(clause: FilterClause, column: ToolColumn) -> Any:
     """Return what is to be contained: a document, or elements of a list."""
     if column.values.family == "json":
         if clause.value is None:
-            raise InvalidFilterError(clause.field, "contains nothing", "give a value")
+            raise invalid_filter(clause.field, "contains nothing", "give a value")
         return clause.value
     given = clause.value if isinstance(clause.value, list) else [clause.value]
     values = _elements(clause, given, cast(Values, column.values.item))
     if None in values:
-        raise InvalidFilterError(clause.field, "contains null", "give values only")
+        raise invalid_filter(clause.field, "contains null", "give values only")
     return values
 
 
@@ -137,9 +137,9 @@ def _pattern(clause: FilterClause, _: ToolColumn) -> str:
     # as it is: a column may pad its own
     pattern: str | None = accepted(_TEXT.accept, clause.field, clause.value)
     if pattern is None:
-        raise InvalidFilterError(clause.field, "has no pattern", "give one: '%' is any text")
+        raise invalid_filter(clause.field, "has no pattern", "give one: '%' is any text")
     if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
-        raise InvalidFilterError(
+        raise invalid_filter(
             clause.field,
             "has a pattern that ends in one backslash",
             "write two for a backslash itself",
@@ -150,7 +150,7 @@ def _pattern(clause: FilterClause, _: ToolColumn) -> str:
 def _value(clause: FilterClause, column: ToolColumn) -> Any:
     value = accepted(column.values.accept, clause.field, clause.value)
     if value is None and clause.op not in EQUALITIES:
-        raise InvalidFilterError(
+        raise invalid_filter(
             clause.field,
             f"compares by {clause.op!r} with nothing",
             "give a value, or use 'is_null'",

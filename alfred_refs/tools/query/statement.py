@@ -30,11 +30,11 @@ from sqlalchemy.orm import aliased
 
 from alfred_refs.mapping.keys import Key
 from alfred_refs.tools.errors import (
-    InvalidArgumentsError,
-    InvalidCursorError,
-    InvalidOrderError,
     ToolError,
-    UnknownColumnError,
+    invalid_arguments,
+    invalid_cursor,
+    invalid_order,
+    unknown_column,
 )
 from alfred_refs.tools.tables.hooks import Reading
 from alfred_refs.tools.tables.table import ToolColumn, ToolTable
@@ -71,11 +71,11 @@ class Order:
         """Return that a row comes after the one where a read stopped.
 
         Raises:
-            InvalidCursorError: the cursor has not what this order needs.
+            ToolError: the cursor has not what this order needs.
         """
         parts = self.table.parts_of(key)
         if not parts:
-            raise InvalidCursorError
+            raise invalid_cursor()
         model = self.table.model
         beyond: Condition = self._after_all(
             [getattr(model, name) for name in self.table.identity], parts
@@ -117,13 +117,13 @@ class Order:
 
     def _values(self, after: Sequence[Any]) -> list[Any]:
         if len(after) != len(self.columns):
-            raise InvalidCursorError
+            raise invalid_cursor()
         try:
             return [
                 column.accept(value) for column, value in zip(self.columns, after, strict=True)
             ]
         except ToolError:
-            raise InvalidCursorError from None
+            raise invalid_cursor() from None
 
     def _after_all(self, attributes: Sequence[Any], parts: Sequence[Any]) -> Condition:
         first, *others = attributes
@@ -179,7 +179,7 @@ def order_of(read: Reading, table: ToolTable) -> Order:
     if not isinstance(directions, list):
         directions = [directions] * max(len(names), 1)
     elif len(directions) != len(names):
-        raise InvalidArgumentsError("it has not one direction for each of order_by", "order_dir")
+        raise invalid_arguments("it has not one direction for each of order_by", "order_dir")
     columns: dict[ToolColumn, bool] = {}
     for name, direction in zip(names, directions, strict=False):
         if name == table.own:
@@ -192,10 +192,10 @@ def _orderable(name: str, table: ToolTable) -> ToolColumn:
     usable = [each.name for each in table.columns.values() if each.values.ordered]
     column = table.columns.get(name)
     if column is None:
-        raise UnknownColumnError(table.name, name, usable)
+        raise unknown_column(table.name, name, usable)
     if not column.values.ordered:
         fact = "holds refs" if column.values.family == "ref" else "has values without an order"
-        raise InvalidOrderError(name, fact, usable)
+        raise invalid_order(name, fact, usable)
     return column
 
 

@@ -20,7 +20,7 @@ from sqlalchemy.orm import Mapper
 from alfred_refs import sqla
 from alfred_refs.errors import UnconfinedError
 from alfred_refs.tools.call import Call
-from alfred_refs.tools.errors import TooManyRowsError
+from alfred_refs.tools.errors import too_many_rows
 from alfred_refs.tools.tables.table import ToolTable
 
 from .edges import Edge, edges_by_update, edges_to
@@ -125,7 +125,7 @@ class Searcher:
             along: whether they go because of others, as the mapping says, and were not asked for.
 
         Raises:
-            TooManyRowsError: there is too much of it.
+            ToolError: there is too much of it.
         """
         waiting = deque[Found]()
         for instance in instances:
@@ -154,7 +154,7 @@ class Searcher:
             values: that they get, by attribute.
 
         Raises:
-            TooManyRowsError: there is too much of it.
+            ToolError: there is too much of it.
         """
         waiting = deque([self._of(instance) for instance in instances])
         for found, instance in zip(waiting, instances, strict=True):
@@ -289,7 +289,7 @@ class Searcher:
         (self._unseen if found.tool_table is None else self._seen).add(found.identity)
         most = self._call.setting.max_written
         if len(self._seen) > most or len(self._unseen) > MOST_UNSEEN:
-            raise TooManyRowsError(self._tool, most, along=True)
+            raise too_many_rows(self._tool, most, along=True)
         return True
 
     def _rows(

@@ -13,7 +13,7 @@ from sqlalchemy import FetchedValue, inspect, select
 from alfred_refs import sqla
 from alfred_refs.tools.call import Call, key_in
 from alfred_refs.tools.changes import Changes, put
-from alfred_refs.tools.errors import StillReferencedError
+from alfred_refs.tools.errors import still_referenced
 from alfred_refs.tools.tables.table import ToolTable
 
 from .search import Found, Reach, Searcher, grouped
@@ -94,19 +94,19 @@ class Reached:
             done: what that is.
 
         Raises:
-            StillReferencedError: there are some.
+            ToolError: there are some.
         """
         if not found:
             return
         named = [each for each in found if each.tool_table is not None and each.is_writable]
         if not named or (referring := named[0].tool_table) is None:
-            raise StillReferencedError(table.name, None, verbs=(), done=done)
+            raise still_referenced(table.name, None, verbs=(), done=done)
         same = [each for each in named if each.tool_table is referring]
         without = set() if all(map(_may_be_changed, same)) else {"update"}
         labels = self._labels(referring, same[:_NAMED])
         known = {ref: label for ref, label in labels.items() if label is not None}
         verbs = referring.verbs - without
-        raise StillReferencedError(
+        raise still_referenced(
             table.name, referring.name, [*labels], known, verbs=verbs, done=done
         )
 

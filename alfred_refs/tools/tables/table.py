@@ -17,7 +17,7 @@ from alfred_refs.mapping.column_types import UnfitValueError, Values
 from alfred_refs.mapping.entities import ClassKeys
 from alfred_refs.mapping.key_column import KeyColumn
 from alfred_refs.mapping.keys import Key
-from alfred_refs.tools.errors import InvalidValueError, ReadOnlyTableError, UnknownColumnError
+from alfred_refs.tools.errors import ToolError, invalid_value, read_only_table, unknown_column
 from alfred_refs.tools.wire.documents import Places, mapped
 from alfred_refs.tools.wire.texts import key_number
 
@@ -79,7 +79,7 @@ class ToolColumn:
             new: whether it is to be stored, and not only compared.
 
         Raises:
-            InvalidValueError: it does not fit.
+            ToolError: it does not fit.
         """
         return accepted(self.values.accept_new if new else self.values.accept, self.name, given)
 
@@ -123,10 +123,10 @@ class ToolTable:
         """Check that a model may do something to rows.
 
         Raises:
-            ReadOnlyTableError: it may not.
+            ToolError: it may not.
         """
         if verb not in self.verbs:
-            raise ReadOnlyTableError(self.name, [each for each in VERBS if each in self.verbs])
+            raise read_only_table(self.name, [each for each in VERBS if each in self.verbs])
 
     @property
     def own(self) -> str | None:
@@ -167,16 +167,16 @@ class ToolTable:
         """Return a column.
 
         Raises:
-            UnknownColumnError: there is none that a model may use.
+            ToolError: there is none that a model may use.
         """
         found = self.columns.get(name)
         if found is None:
-            raise UnknownColumnError(self.name, name, list(self.columns))
+            raise unknown_column(self.name, name, list(self.columns))
         return found
 
-    def not_written(self, name: str, writable: Iterable[str]) -> UnknownColumnError:
+    def not_written(self, name: str, writable: Iterable[str]) -> ToolError:
         """Return what a model is told of a column that it may not write, or that is not there."""
-        return UnknownColumnError(self.name, name, [*writable], is_read=name in self.fields)
+        return unknown_column(self.name, name, [*writable], is_read=name in self.fields)
 
     def parts_of(self, key: Key) -> list[Any]:
         """Return the key of a row as a statement takes it, column by column.
@@ -249,9 +249,9 @@ def accepted(accept: Callable[[Any], Any], field: str, given: Any) -> Any:
     """Return what a model gave for a field, as `accept` of its `Values` returns it.
 
     Raises:
-        InvalidValueError: it does not fit.
+        ToolError: it does not fit.
     """
     try:
         return accept(given)
     except UnfitValueError as error:
-        raise InvalidValueError(field, error.wanted) from None
+        raise invalid_value(field, error.wanted) from None

@@ -21,7 +21,7 @@ from alfred_refs.mapping.column_types import values_of
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.naming import root_of
 from alfred_refs.owners import Ownership
-from alfred_refs.tools.errors import UnknownTableError
+from alfred_refs.tools.errors import unknown_table
 from alfred_refs.tools.wire.documents import places_in
 
 from .permits import Attributes, Permits, Verb, attribute_of, is_among, linked_with, permits_of
@@ -102,12 +102,12 @@ class ToolTables:
             verb: what is to be done to its rows, beside reading them.
 
         Raises:
-            UnknownTableError: there is none that a model may use.
-            ReadOnlyTableError: that may not be done.
+            ToolError: there is none that a model may use.
+            ToolError: that may not be done.
         """
         table = self._tables.get(name)
         if table is None:
-            raise UnknownTableError(name, self.names)
+            raise unknown_table(name, self.names)
         if verb is not None:
             table.check(verb)
         return table

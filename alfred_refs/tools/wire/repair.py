@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from alfred_refs.tools.errors import InvalidArgumentsError
+from alfred_refs.tools.errors import ToolError, invalid_arguments
 
 DEEPEST = 50
 """Levels of lists and objects: more is no question that anybody asks."""
@@ -45,7 +45,7 @@ def parsed(arguments: Any) -> Any:
     """Return arguments as JSON values, also where a model's client gives them as text.
 
     Raises:
-        InvalidArgumentsError: the text is no JSON, is too long or has too many values, or an
+        ToolError: the text is no JSON, is too long or has too many values, or an
             object in it has a name twice.
     """
     if not isinstance(arguments, str | bytes | bytearray):
@@ -59,7 +59,7 @@ def parsed(arguments: Any) -> Any:
     except RecursionError:
         raise _too_deep() from None
     except ValueError:
-        raise InvalidArgumentsError("they are not valid JSON") from None
+        raise invalid_arguments("they are not valid JSON") from None
 
 
 def _check_count(text: str) -> None:
@@ -75,7 +75,7 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
         field = name if name.isprintable() and len(name) <= _SHOWN else None
-        raise InvalidArgumentsError("an object has a name twice", field, "give it once")
+        raise invalid_arguments("an object has a name twice", field, "give it once")
     return found
 
 
@@ -89,7 +89,7 @@ def repaired(arguments: Any) -> Any:
     """Return arguments as JSON, without NUL characters.
 
     Raises:
-        InvalidArgumentsError: they have text that is not Unicode, or a NUL character where it is
+        ToolError: they have text that is not Unicode, or a NUL character where it is
             no data; are nested too deep, too long or too many; or are no JSON.
     """
     return Repair().value(arguments)
@@ -112,7 +112,7 @@ class Repair:
         """Return a JSON value without NUL characters.
 
         Raises:
-            InvalidArgumentsError: as `repaired` does.
+            ToolError: as `repaired` does.
         """
         self._values += 1
         if self._values > MOST_VALUES:
@@ -127,12 +127,12 @@ class Repair:
             return [self.value(each, (*path, n)) for n, each in enumerate(value)]
         if value is None or isinstance(value, bool | int | float):
             return _number(value)
-        raise InvalidArgumentsError(f"a value of type {type(value).__name__} is no JSON")
+        raise invalid_arguments(f"a value of type {type(value).__name__} is no JSON")
 
     def _object(self, value: dict[Any, Any], path: Path) -> dict[str, Any]:
         names = {name: self._text(name, path) for name in value}
         if len(set(names.values())) < len(names):
-            raise InvalidArgumentsError(
+            raise invalid_arguments(
                 "it has two names that are the same without NUL characters", field_at(path)
             )
         return {
@@ -141,14 +141,14 @@ class Repair:
 
     def _text(self, text: Any, path: Path) -> str:
         if not isinstance(text, str):
-            raise InvalidArgumentsError("a name of a field is no text")
+            raise invalid_arguments("a name of a field is no text")
         self._characters += len(text)
         if self._characters > LONGEST:
             raise over_budget("characters", LONGEST, _LESS)
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise InvalidArgumentsError("a text has half of a surrogate pair") from None
+            raise invalid_arguments("a text has half of a surrogate pair") from None
         if _NUL not in text:
             return text
         if path[:1] != (_DATA,) and path[:1] + path[2:3] != ("also", _DATA):
@@ -162,22 +162,22 @@ def field_at(path: Path) -> str | None:
     return ".".join(map(str, path)) or None
 
 
-def misplaced_nul(path: Path) -> InvalidArgumentsError:
+def misplaced_nul(path: Path) -> ToolError:
     """Return the error that refuses a NUL character: without it something else may be meant."""
-    return InvalidArgumentsError("it has a NUL character; write it without", field_at(path))
+    return invalid_arguments("it has a NUL character; write it without", field_at(path))
 
 
-def over_budget(what: str, most: int, remedy: str) -> InvalidArgumentsError:
+def over_budget(what: str, most: int, remedy: str) -> ToolError:
     """Return the error that refuses a call for what it has too much of."""
-    return InvalidArgumentsError(f"they have more than {most:,} {what}", remedy=remedy)
+    return invalid_arguments(f"they have more than {most:,} {what}", remedy=remedy)
 
 
-def _too_deep() -> InvalidArgumentsError:
-    return InvalidArgumentsError(f"values are nested more than {DEEPEST} levels deep")
+def _too_deep() -> ToolError:
+    return invalid_arguments(f"values are nested more than {DEEPEST} levels deep")
 
 
-def _too_great() -> InvalidArgumentsError:
-    return InvalidArgumentsError(f"a number has more than {LONGEST_INTEGER} bits")
+def _too_great() -> ToolError:
+    return invalid_arguments(f"a number has more than {LONGEST_INTEGER} bits")
 
 
 def _number(value: Any) -> Any:

@@ -12,10 +12,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from alfred_refs.tools.errors import (
-    InvalidArgumentsError,
-    MissingFilterError,
     ToolError,
-    UnknownToolError,
+    invalid_arguments,
+    missing_filter,
+    unknown_tool,
 )
 
 from .arguments import KINDS, TOOLS, Arguments
@@ -43,9 +43,9 @@ def validated(tool: Any, given: Any) -> Arguments:
     """
     model = TOOLS.get(tool) if isinstance(tool, str) else None
     if model is None:
-        raise UnknownToolError(str(tool), TOOLS)
+        raise unknown_tool(str(tool), [*TOOLS])
     if not isinstance(given, dict):
-        raise InvalidArgumentsError("they are no object")
+        raise invalid_arguments("they are no object")
     try:
         return model.model_validate(given)
     except ValidationError as error:
@@ -60,9 +60,9 @@ def _misshapen(tool: str, error: ValidationError) -> ToolError:
     field = ".".join(str(part) for part in place) or None
     match first["type"]:
         case "missing" | "too_short" if place == ["filters"]:
-            return MissingFilterError(tool)
+            return missing_filter(tool)
         case "extra_forbidden" if set(KINDS) & {*first["loc"]} and place[-1] in _OF_FILTERS:
-            return InvalidArgumentsError(_TWO_FILTERS, field, "put each into one of its own")
+            return invalid_arguments(_TWO_FILTERS, field, "put each into one of its own")
         case "missing":
             fact = "it is missing"
         case "extra_forbidden":
@@ -74,7 +74,7 @@ def _misshapen(tool: str, error: ValidationError) -> ToolError:
         case type_:
             wanted = _WANTED.get(type_)
             fact = first["msg"] if wanted is None else f"input should be {wanted}"
-    return InvalidArgumentsError(fact[:1].lower() + fact[1:], field)
+    return invalid_arguments(fact[:1].lower() + fact[1:], field)
 
 
 def _is_branch(part: int | str) -> bool:

@@ -11,8 +11,7 @@ from typing import Any
 from sqlalchemy import event, select
 
 from alfred_refs import RefRegistry, RefSession
-from alfred_refs.tools import Hooks, Limits, Reading, Toolset
-from alfred_refs.tools.errors import InvalidArgumentsError
+from alfred_refs.tools import Hooks, Limits, Reading, ToolError, Toolset
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.wire.repair import parsed, repaired
 from tests.tools.fuzz.calls import Caller
@@ -205,7 +204,7 @@ class Round:
         held = self._held if self._world.is_same() else self._drafts.held()
         try:
             arguments = repaired(parsed(arguments))
-        except InvalidArgumentsError:
+        except ToolError:
             arguments = {}
         name = arguments.get("table") if isinstance(arguments, dict) else None
         table = next((each for each in self._toolset.tables if each.name == name), None)
@@ -233,7 +232,7 @@ class Round:
         after = self._rows if self._world.is_same() else self._world.rows()
         try:
             given = repaired(parsed(arguments))
-        except InvalidArgumentsError:
+        except ToolError:
             given = {}
         name = given.get("table") if isinstance(given, dict) else None
         table = next((each for each in self._toolset.tables if each.name == name), None)
