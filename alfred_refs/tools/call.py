@@ -194,11 +194,6 @@ class Call:
         """Return what makes rows of instances: at most one round trip for all their refs.
 
         What is shown inside of them is loaded: one statement for each relationship of a level.
-
-        Args:
-            instances: that were just read.
-            shape: what is shown of them.
-            options: with which they were read.
         """
         limits = self.setting.limits
         relatives = Relatives(self.session, limits, options)

@@ -38,12 +38,7 @@ class Asked:
 
 
 class Changes:
-    """What one call writes.
-
-    Args:
-        call: that is done.
-        arguments: of the call.
-    """
+    """What one call writes."""
 
     def __init__(self, call: Call, arguments: Arguments) -> None:
         self._call = call

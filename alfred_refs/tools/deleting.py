@@ -26,13 +26,7 @@ from .errors import circular_reference
 
 
 class Deleter:
-    """Deletes for one call.
-
-    Args:
-        call: that is done.
-        table: from which rows are deleted.
-        changes: of the call.
-    """
+    """Deletes for one call."""
 
     def __init__(self, call: Call, table: ToolTable, changes: Changes) -> None:
         self._call = call

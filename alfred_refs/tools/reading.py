@@ -37,11 +37,7 @@ _MOST_KEYS = 1_000  # that a hook may give: each is a part of the statement
 
 
 class Reader:
-    """Reads for one call.
-
-    Args:
-        call: that is answered.
-    """
+    """Reads for one call."""
 
     def __init__(self, call: Call) -> None:
         self._call = call

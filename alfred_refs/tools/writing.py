@@ -35,11 +35,7 @@ _MOST_NAMED = 10  # rows that an error names, of those that cannot be changed
 
 
 class Writer:
-    """Writes for one call.
-
-    Args:
-        call: that is done.
-    """
+    """Writes for one call."""
 
     def __init__(self, call: Call) -> None:
         self._call = call

@@ -41,7 +41,6 @@ class Relatives:
     """What is shown inside of the rows of one answer.
 
     Args:
-        session: that loads it.
         limits: how much of it is shown.
         options: of the statement that has read the rows: those that hold wherever a class is read
             hold for related rows too, and what others have loaded is shown as they have left it.

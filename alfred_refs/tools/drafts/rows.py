@@ -119,7 +119,6 @@ class DraftRows:
     """The rows of drafts in one answer.
 
     Args:
-        call: that is answered.
         rendering: of the rows in the same answer: they are limited together.
         labels: of other drafts that these refer to, by ref.
         whole: whether all is shown that is nested in the content, and not only what is named.

@@ -41,7 +41,6 @@ class DraftWriter:
     """Writes drafts for one call.
 
     Args:
-        call: that is done.
         table: of whose rows the drafts are.
         named: the pending drafts that its filters name as rows of the table, by their refs.
     """

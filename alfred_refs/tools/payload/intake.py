@@ -149,7 +149,6 @@ class _Arguments:
     """Goes through the arguments of a call.
 
     Args:
-        tables: what a model may use.
         leaf: is given each value that is no list or object, and each name in a document.
     """
 

@@ -86,12 +86,7 @@ def check_value(clause: FilterClause) -> None:
 
 
 def texts_in(clause: FilterClause, *, empty: bool = False) -> list[str]:
-    """Return the texts that a clause gives, as one value or in a list.
-
-    Args:
-        clause: the condition.
-        empty: with those that are empty.
-    """
+    """Return the texts that a clause gives, as one value or in a list."""
     given = clause.value if isinstance(clause.value, list) else [clause.value]
     return [each for each in given if isinstance(each, str) and (each or empty)]
 

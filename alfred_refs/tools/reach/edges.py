@@ -78,13 +78,7 @@ def edges_to(mapper: Mapper[Any] | None, table: Table, *, by_orm: bool = True) -
 def edges_by_update(
     mapper: Mapper[Any] | None, table: Table, columns: Collection[Column[Any]]
 ) -> Iterator[Edge]:
-    """Yield the ways in which rows refer to those of a class, and are changed with them.
-
-    Args:
-        mapper: of the class.
-        table: where the rows are.
-        columns: that get other values.
-    """
+    """Yield the ways in which rows refer to those of a class, and are changed with them."""
     new = {*columns}
     for constraint in _constraints_to(mapper, table):
         referred = tuple(each.column for each in constraint.elements)

@@ -102,12 +102,7 @@ class Reach:
 
 
 class Searcher:
-    """Finds what a delete or an update reaches.
-
-    Args:
-        call: that writes.
-        tool: whose call it is.
-    """
+    """Finds what a delete or an update reaches."""
 
     def __init__(self, call: Call, tool: Literal["db_create", "db_delete", "db_update"]) -> None:
         self._call = call
@@ -148,10 +143,6 @@ class Searcher:
 
     def search_changed(self, instances: Sequence[Any], values: Mapping[str, Any]) -> Reach:
         """Return what is changed with rows that get other values: no statement mostly.
-
-        Args:
-            instances: the rows.
-            values: that they get, by attribute.
 
         Raises:
             ToolError: there is too much of it.

@@ -22,12 +22,7 @@ _NAMED = 10  # rows that an error names
 
 
 class Reached:
-    """Rows that one call reaches.
-
-    Args:
-        call: that is done.
-        changes: of the call.
-    """
+    """Rows that one call reaches."""
 
     def __init__(self, call: Call, changes: Changes) -> None:
         self._call = call

@@ -86,10 +86,6 @@ def permits_of(
 def attribute_of(attribute: Any, said: str) -> tuple[Mapper[Any], str]:
     """Return which class has an attribute, and its name.
 
-    Args:
-        attribute: as an argument lists it.
-        said: the argument.
-
     Raises:
         SetupError: it is none.
     """
