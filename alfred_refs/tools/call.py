@@ -34,7 +34,6 @@ from alfred_refs.tools.tables.hooks import Hooks, Row
 from alfred_refs.tools.tables.table import ToolColumn, ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
 from alfred_refs.tools.wire.cuts import shallow
-from alfred_refs.tools.wire.texts import told
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +156,10 @@ class Call:
         """
         column = table.keys.identity[0]
         if column is not None and column.key_type == "uuid":
-            given = [uuid.UUID(each) if _is_uuid(each) else each for each in given]
+            given = [
+                uuid.UUID(each) if isinstance(each, str) and spells_uuid(each) else each
+                for each in given
+            ]
         distinct = list(dict.fromkeys(given))
         if column is None or not column.holds(""):
             return distinct
@@ -242,15 +244,6 @@ class Call:
             answer["cut"] = rendering.cut
         return answer
 
-    def told(self, value: Any, longest: int | None = None) -> Any:
-        """Return a value as the model is told it: two round trips at most, none without keys.
-
-        Args:
-            value: an answer, with texts as they are stored.
-            longest: characters of a text, if not all of it is to be told.
-        """
-        return told(value, self.conversation, longest)
-
     def shorten(self, rows: Iterable[Row], shape: Shape, cut: list[str]) -> None:
         """Leave out what hooks have put too deep into rows, if there are any, in its place.
 
@@ -273,10 +266,6 @@ def _shorten(row: Row, shape: Shape, path: str, cut: list[str]) -> None:
                 _shorten(each, child, within, cut)
         else:
             row[name] = without_depth(value, within, cut)
-
-
-def _is_uuid(given: Any) -> bool:
-    return isinstance(given, str) and spells_uuid(given)
 
 
 def _key_of(instance: Any, table: ToolTable) -> Key:

@@ -117,7 +117,8 @@ class Creator(Writer):
             for draft in (drafts[ref] for ref in given.drafts):
                 if draft.saved is not None:
                     raise SavedDraftError(draft.ref, draft.saved)
-                changed = changed_content(draft, _changes(given), table)
+                data = given.data if isinstance(given.data, dict) else {}
+                changed = changed_content(draft, data, table)
                 whole = whole_draft(draft, changed, table)
                 contents[draft.ref] = draft_changes(table, changed, stored=True, whole=whole)
         return contents
@@ -357,11 +358,6 @@ def _links(row: NewRow) -> int:
         for name, others in each.related.items()
         if inspect(each.model).mapper.relationships[name].secondary is not None
     )
-
-
-def _changes(given: NewRows) -> dict[str, Any]:
-    """Return what is to be changed in the draft that is saved."""
-    return given.data if isinstance(given.data, dict) else {}
 
 
 def _batch_like(batch: Batch, table: ToolTable, rows: list[NewRow]) -> Batch:

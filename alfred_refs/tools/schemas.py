@@ -14,8 +14,7 @@ table, nor for optional ones. There is one `$defs` entry, `Filter`, which refers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, get_args
 
 from alfred_refs.errors import SetupError
@@ -29,6 +28,8 @@ from .call import Setting
 Form = Literal["openai", "anthropic", "mcp", "json_schema"]
 
 Schema = dict[str, Any]
+
+_JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
 _FILTER = {"$ref": "#/$defs/Filter"}
 
@@ -57,66 +58,6 @@ _HINTS: Mapping[str, dict[str, bool]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """What a model is told of one tool.
-
-    Attributes:
-        name: of the tool.
-        description: what it does.
-        parameters: the JSON schema of its arguments.
-    """
-
-    name: str
-    description: str
-    parameters: Schema
-
-    def openai(self) -> Schema:
-        """Return it as OpenAI's chat completions take it."""
-        function = {
-            "name": self.name,
-            "description": self.description,
-            "parameters": self.parameters,
-            "strict": False,
-        }
-        return {"type": "function", "function": function}
-
-    def anthropic(self) -> Schema:
-        """Return it as Anthropic's messages take it."""
-        return {
-            "name": self.name,
-            "description": self.description,
-            "input_schema": self.parameters,
-        }
-
-    def mcp(self) -> Schema:
-        """Return it as a server of the Model Context Protocol lists it."""
-        return {
-            "name": self.name,
-            "description": self.description,
-            "inputSchema": self.parameters,
-            "annotations": {**_HINTS[self.name], "openWorldHint": False},
-        }
-
-    def json_schema(self) -> Schema:
-        """Return it as a document of JSON schema."""
-        return {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "title": self.name,
-            "description": self.description,
-            **self.parameters,
-        }
-
-
-# what a client is called -> how it wants a definition
-_FORMS: Mapping[str, Callable[[Definition], Schema]] = {
-    "openai": Definition.openai,
-    "anthropic": Definition.anthropic,
-    "mcp": Definition.mcp,
-    "json_schema": Definition.json_schema,
-}
-
-
 def schemas_of(setting: Setting, form: Form, *, describe: bool) -> list[Schema]:
     """Return the definitions of the tools that a model may use, in the form of a client.
 
@@ -128,15 +69,33 @@ def schemas_of(setting: Setting, form: Form, *, describe: bool) -> list[Schema]:
     Raises:
         SetupError: there is no such form.
     """
-    if form not in _FORMS:
+    if form not in get_args(Form):
         raise SetupError(
             f"schemas were asked for in the form {form!r}",
             f"choose one of {', '.join(map(repr, get_args(Form)))}",
         )
-    return [_FORMS[form](each) for each in _definitions(setting, describe=describe)]
+    return [_in_form(form, *each) for each in _definitions(setting, describe=describe)]
 
 
-def _definitions(setting: Setting, *, describe: bool) -> Iterator[Definition]:
+def _in_form(form: Form, name: str, description: str, parameters: Schema) -> Schema:
+    """Return the definition of a tool as a client takes it."""
+    told: Schema = {"name": name, "description": description}
+    match form:
+        case "openai":
+            function = {**told, "parameters": parameters, "strict": False}
+            return {"type": "function", "function": function}
+        case "anthropic":
+            return {**told, "input_schema": parameters}
+        case "mcp":
+            hints = {**_HINTS[name], "openWorldHint": False}
+            return {**told, "inputSchema": parameters, "annotations": hints}
+        case "json_schema":
+            head = {"$schema": _JSON_SCHEMA, "title": name, "description": description}
+            return {**head, **parameters}
+
+
+def _definitions(setting: Setting, *, describe: bool) -> Iterator[tuple[str, str, Schema]]:
+    """Yield what a model is told of each tool: its name, what it does, and its arguments."""
     listed = list(setting.tables)
     entity = listed[0].entity if listed else "row"
     sizes = {"rows": setting.limits.rows, "written": setting.max_written, "entity": entity}
@@ -152,7 +111,7 @@ def _definitions(setting: Setting, *, describe: bool) -> Iterator[Definition]:
             table["enum"] = [each.name for each in tables]
             if describe:
                 table["description"] = described(tables) if reads else "its columns: see db_read"
-            yield Definition(name, purpose.format(**sizes), parameters)
+            yield name, purpose.format(**sizes), parameters
 
 
 def _path_among(tables: Iterable[ToolTable]) -> str | None:

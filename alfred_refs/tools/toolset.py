@@ -43,11 +43,11 @@ from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
 from alfred_refs.tools.wire.arguments import Arguments, DbCreate, DbDelete, DbRead, DbUpdate
 from alfred_refs.tools.wire.repair import Repair, parsed
+from alfred_refs.tools.wire.texts import told
 from alfred_refs.tools.wire.validation import validated
 
 from .call import Call, Setting
 from .creating import Creator
-from .errors import ToolError
 from .faults import fault_of
 from .reading import Reader
 from .schemas import Form, schemas_of
@@ -161,7 +161,8 @@ class Toolset:
             check_filters(checked, table)
             notes = notes_of(repair.removed, checked, self.tables)
             checked = decoded(checked, self.tables, call.conversation)
-            return _noted(_done(call, checked), notes)
+            answer = _done(call, checked)
+            return {**answer, "notes": [*notes, *answer.get("notes", [])]} if notes else answer
         except Exception as error:
             most = self._setting.limits.seconds
             slow = most if most is not None and monotonic() - begun >= most else None
@@ -170,7 +171,8 @@ class Toolset:
             if fault is None:
                 call.session.hide_keys(error)  # a hook may have raised it
                 raise
-            return _as_answer(call, fault)
+            refusal: Answer = told(fault.to_json(), call.conversation, _LONGEST)
+            return refusal
 
     def _refusing(self, error: Exception, arguments: Arguments | None) -> ToolTable | None:
         """Return the table that the database says an error is of, where a call has several."""
@@ -276,28 +278,15 @@ def _were_saved(call: Call, arguments: DbCreate) -> bool:
 
 
 def _answer(call: Call, arguments: Arguments) -> Answer:
-    """Return what the model is told, once keys in it have durable names."""
-    answer: Answer = call.told(_verb(call, arguments))
-    return answer
-
-
-def _verb(call: Call, arguments: Arguments) -> Answer:
+    """Return what the model is told: JSON without keys."""
     match arguments:
         case DbRead():
-            return Reader(call).read(arguments)
+            answer = Reader(call).read(arguments)
         case DbCreate():
-            return Creator(call).create(arguments)
+            answer = Creator(call).create(arguments)
         case DbUpdate():
-            return Writer(call).update(arguments)
+            answer = Writer(call).update(arguments)
         case DbDelete():
-            return Writer(call).delete(arguments)
-
-
-def _as_answer(call: Call, fault: ToolError) -> Answer:
-    answer: Answer = call.told(fault.to_json(), _LONGEST)
-    return answer
-
-
-def _noted(answer: Answer, notes: Sequence[str]) -> Answer:
-    """Put notes before those that an answer has."""
-    return {**answer, "notes": [*notes, *answer.get("notes", [])]} if notes else answer
+            answer = Writer(call).delete(arguments)
+    without_keys: Answer = told(answer, call.conversation)
+    return without_keys

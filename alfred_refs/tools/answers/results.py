@@ -97,12 +97,13 @@ def _children(table: ToolTable, paths: Iterable[Sequence[str]]) -> dict[str, Sha
         if name not in table.included:
             raise unknown_column(table.name, name, [*table.columns, *table.included])
         within.setdefault(name, []).extend([".".join(rest)] if rest else [])
-    return {name: _child(table.targets[name], rest) for name, rest in within.items()}
-
-
-def _child(table: ToolTable, rest: Sequence[str]) -> Shape:
-    columns = [name for name in rest if name in table.columns]
-    return shape_of(table, columns or None, [name for name in rest if name not in columns])
+    children = {}
+    for name, rest in within.items():
+        target = table.targets[name]
+        columns = [each for each in rest if each in target.columns]
+        beyond = [each for each in rest if each not in columns]
+        children[name] = shape_of(target, columns or None, beyond)
+    return children
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +250,7 @@ class Rendering:
 
     def _shown(self, column: ToolColumn, value: Any, path: str) -> Any:
         if isinstance(value, (list, dict)):  # a tuple: `list | dict` is made anew for each value
-            value = self.shallow(value, f"{path}.{column.name}")
+            value = without_depth(value, f"{path}.{column.name}", self.cut)
         shown = column.show(value)
         if is_plain(shown) and (shown.__class__ is not str or len(shown) <= self.limits.text):
             return shown
@@ -273,10 +274,6 @@ class Rendering:
             self.cut.append(f"{path}: {related.total - len(rows)} more rows")
         return rows
 
-    def shallow(self, value: Any, path: str) -> Any:
-        """Return a value without what is nested too deep, which is told."""
-        return without_depth(value, path, self.cut)
-
     def fitting(self, value: Any, column: ToolColumn, path: str) -> Any:
         """Return a value of a column as JSON with no text in it that is too long."""
         if column.values.family == "uuid" and isinstance(value, str) and spells_uuid(value):
@@ -285,18 +282,15 @@ class Rendering:
 
     def _short(self, value: Any, path: str) -> Any:
         if isinstance(value, str):
-            return self._text(value, path)
+            short = shortened(value, self.limits.text)
+            if isinstance(short, Cut):
+                self.cut.append(f"{path}: {short.more} more characters")
+            return short
         if isinstance(value, list):
             return [self._short(each, path) for each in value]
         if isinstance(value, dict):
             return {name: self._short(each, f"{path}.{name}") for name, each in value.items()}
         return value
-
-    def _text(self, text: str, path: str) -> str:
-        short = shortened(text, self.limits.text)
-        if isinstance(short, Cut):
-            self.cut.append(f"{path}: {short.more} more characters")
-        return short
 
 
 def without_depth(value: Any, path: str, cut: list[str]) -> Any:

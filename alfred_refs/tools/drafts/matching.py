@@ -159,13 +159,9 @@ def meeting(records: Iterable[Record], filters: Sequence[Filter]) -> list[Record
         ToolError: a filter cannot be decided.
     """
     work = Work()
-    return [record for record in records if _meets(record, filters, work)]
-
-
-def _meets(record: Record, filters: Iterable[Filter], work: Work) -> bool:
     # all are looked at: a mistake in the second is told though the first does not hold
-    held = [_holds(each, record, work) for each in filters]
-    return all(each is True for each in held)
+    held = [(record, [_holds(each, record, work) for each in filters]) for record in records]
+    return [record for record, parts in held if all(parts)]
 
 
 def _holds(given: Filter, record: Record, work: Work) -> bool | None:

@@ -34,17 +34,16 @@ def in_order(
     found = list(entries)
     # sorting keeps what is equal as it is: the last column first
     for column, descending in reversed([*columns.items()]):
-        values = [_value(each, column) for each in found]
+        values = [
+            each.value(column) if isinstance(each, Record) else getattr(each, column.name)
+            for each in found
+        ]
         there = [n for n, value in enumerate(values) if value is not None]
         keys = dict(zip(there, _keys(column, [values[n] for n in there], ranks), strict=True))
         there.sort(key=keys.__getitem__, reverse=descending)
         places = [*there, *(n for n, value in enumerate(values) if value is None)]
         found = [found[n] for n in places]
     return found
-
-
-def _value(entry: Any, column: ToolColumn) -> Any:
-    return entry.value(column) if isinstance(entry, Record) else getattr(entry, column.name)
 
 
 def _keys(column: ToolColumn, values: Sequence[Any], ranks: Ranks) -> list[Any]:

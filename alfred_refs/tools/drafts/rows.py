@@ -20,7 +20,7 @@ from alfred_refs.mapping.guard import HIDDEN
 from alfred_refs.mapping.keys import Key, spells_uuid
 from alfred_refs.mapping.refs import draft_named, parse_ref
 from alfred_refs.tools.answers.label_lookup import Foreign, bounded, places_of, referring
-from alfred_refs.tools.answers.results import Rendering, Shape, shape_of
+from alfred_refs.tools.answers.results import Rendering, Shape, shape_of, without_depth
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.errors import draft_content
 from alfred_refs.tools.query.operands import texts_in
@@ -152,7 +152,7 @@ class DraftRows:
         if column.key is not None:
             return self._refs(value)
         where = f"{record.name}.{column.name}"
-        value = self._rendering.shallow(value, where)
+        value = without_depth(value, where, self._rendering.cut)
         value = mapped(value, column.places, key_number) if column.places else value
         return self._rendering.fitting(value, column, where)
 
@@ -192,7 +192,9 @@ class DraftRows:
             return []
         every = (each for entry in self.shown for each in self._foreign(*entry))
         found = list(bounded(every, self._rendering.limits.related))
-        keys = self._keys({(each.ref, each.target.entity) for each in found})
+        wanted = {(each.ref, each.target.entity) for each in found}
+        rows = sorted(each for each in wanted if parse_ref(each[0]) and not draft_named(each[0]))
+        keys = _usable(self._call.conversation.resolve_wanted, rows, lambda pair: pair[0])
         foreign = []
         for each in found:
             label, key = self._labels.get(each.ref), keys.get((each.ref, each.target.entity))
@@ -209,10 +211,6 @@ class DraftRows:
                 yield Foreign(row, column.name, target)
             for place in places_of(shown) if isinstance(shown, list) else ():
                 yield Foreign(row, column.name, target, place=place)
-
-    def _keys(self, wanted: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Key]:
-        rows = sorted((t, entity) for t, entity in wanted if parse_ref(t) and not draft_named(t))
-        return _usable(self._call.conversation.resolve_wanted, rows, lambda pair: pair[0])
 
 
 def _as_column(key: Key, target: ToolTable) -> Any:

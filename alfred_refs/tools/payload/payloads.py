@@ -72,9 +72,7 @@ def changes(table: ToolTable, payload: Mapping[str, Any]) -> Record:
     """
     usable = {column.name: column for column in table.columns.values() if column.updatable}
     record = _record(table, payload, usable)
-    emptied = [
-        name for name, value in record.items() if value is None and not _may_be_null(table, name)
-    ]
+    emptied = [n for n, value in record.items() if value is None and not usable[n].nullable]
     if emptied:
         raise missing_value(table.name, emptied)
     return record
@@ -107,7 +105,8 @@ def draft_changes(
     whole = payload if whole is None else whole
     usable = {column.name: column for column in table.columns.values() if column.creatable}
     related = _relationships(table, usable)
-    kind = [table.discriminator] if stored or _may_be_said(table) else []
+    may_be_said = table.discriminator in table.columns and table.discriminator not in table.fixed
+    kind = [table.discriminator] if stored or may_be_said else []
     for name in payload:  # before anything is told of those that are not for the model to know
         if stored and name not in (*table.fields, *kind):
             raise _not_to_write(table, "holds something")
@@ -178,10 +177,6 @@ def _not_to_write(table: ToolTable, fact: str) -> ToolError:
     )
 
 
-def _may_be_said(table: ToolTable) -> bool:
-    return table.discriminator in table.columns and table.discriminator not in table.fixed
-
-
 def _relationships(table: ToolTable, usable: Collection[str]) -> list[str]:
     """Return the relationships by which a model may relate new rows to others."""
     references = table.references()
@@ -247,10 +242,6 @@ def _check_belonging(table: ToolTable, name: str, given: Any, whole: Mapping[str
             if row[field] not in allowed[field]:
                 wanted = f"no value in {name!r}: rows there belong to the row that they are in"
                 raise invalid_value(field, wanted)
-
-
-def _may_be_null(table: ToolTable, name: str) -> bool:
-    return table.columns[name].nullable
 
 
 def _record(

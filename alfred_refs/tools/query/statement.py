@@ -85,7 +85,10 @@ class Order:
             for column, descending in order:
                 last = self._looked_up(column, parts)
                 attribute = comparable(getattr(model, column.name))
-                beyond = _after_looked_up(attribute, last, beyond, descending=descending)
+                further = attribute < last if descending else attribute > last
+                without = and_(attribute.is_(null()), last.is_not(null()))
+                same = and_(attribute.is_not_distinct_from(last), beyond)
+                beyond = or_(further, without, same)
             return beyond
         values = reversed(self._values(cursor.after))
         for (column, descending), value in zip(order, values, strict=True):
@@ -145,12 +148,6 @@ def _after(attribute: Any, value: Any, rest: Condition, *, descending: bool) -> 
     last = operand(attribute, literal(value, attribute.type))
     further = attribute < last if descending else attribute > last
     return or_(further, attribute.is_(null()), and_(attribute == last, rest))
-
-
-def _after_looked_up(attribute: Any, last: Any, rest: Condition, *, descending: bool) -> Condition:
-    further = attribute < last if descending else attribute > last
-    without = and_(attribute.is_(null()), last.is_not(null()))
-    return or_(further, without, and_(attribute.is_not_distinct_from(last), rest))
 
 
 @dataclass(frozen=True, slots=True)

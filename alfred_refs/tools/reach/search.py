@@ -293,11 +293,12 @@ class Searcher:
         written = {theirs: new[ours] for theirs, ours in pairs if ours in new}
         if edge.effect == "reset":
             written = {theirs: theirs.server_default for theirs in edge.columns}
+        most = self._call.setting.max_written if self._is_listed(edge.table) else MOST_UNSEEN
         statement = _statement(edge, mapper, to, keys)
         kind = None if mapper is None else _discriminator(mapper)
         statement = statement.add_columns(
             true() if kind is None else kind, self._writable(mapper).label("alfred_writable")
-        ).limit(self._most(edge.table) + 1)
+        ).limit(most + 1)
         rows = self._call.session.execute(
             statement,
             # keys, and all that there is: what the owner cannot see would be changed too
@@ -312,9 +313,6 @@ class Searcher:
             yield Found(
                 of, edge.table, tuple(key), listed, is_writable, edge.said, by_orm, {**written}
             )
-
-    def _most(self, table: Table) -> int:
-        return self._call.setting.max_written if self._is_listed(table) else MOST_UNSEEN
 
     def _writable(self, mapper: Mapper[Any] | None) -> Any:
         owner = self._call.session.owner

@@ -90,7 +90,8 @@ def rules_of(table: ToolTable) -> list[Rule]:
     for constraint, of in _constraints(table):
         # what a type says by itself is not said twice
         rule = None if sqla.is_type_bound(constraint) else _rule(constraint, of, table)
-        if rule is not None and str(rule) and any(_is_given(n, table) for n in rule.columns):
+        columns = [] if rule is None else [table.columns[name] for name in rule.columns]
+        if rule is not None and str(rule) and any(c.creatable or c.updatable for c in columns):
             found[str(rule)] = rule
     places = {name: place for place, name in enumerate(table.columns)}
     return sorted(found.values(), key=lambda r: ([places[n] for n in r.columns], str(r)))
@@ -110,33 +111,21 @@ def rules_named(name: str | None, table: ToolTable) -> list[Rule]:
     return sorted(rules, key=str)
 
 
-def _tables(table: ToolTable) -> Iterator[Table]:
-    return (each for each in inspect(table.model).mapper.tables if isinstance(each, Table))
-
-
 def _constraints(table: ToolTable) -> Iterator[tuple[Any, Table]]:
     """Yield constraints, those written beside a column too, and unique indexes."""
-    for of in _tables(table):
+    for of in (each for each in inspect(table.model).mapper.tables if isinstance(each, Table)):
         beside = (each for column in of.columns for each in column.constraints)
         for each in (*of.constraints, *beside, *(index for index in of.indexes if index.unique)):
             yield each, of
 
 
-def _names(of: Table, table: ToolTable) -> dict[str, str | None]:
-    """Return what a model calls the columns of a table, `None` for those that it does not know."""
-    return {column.name.lower(): _attribute(column, table) for column in of.columns}
-
-
 def _attribute(column: Column[Any], table: ToolTable) -> str | None:
+    """Return what a model calls a column, `None` if it does not know it."""
     try:
         name = inspect(table.model).mapper.get_property_by_column(column).key
     except UnmappedColumnError:
         return None
     return name if name in table.columns else None
-
-
-def _is_given(name: str, table: ToolTable) -> bool:
-    return table.columns[name].creatable or table.columns[name].updatable
 
 
 def _rule(constraint: Any, of: Table, table: ToolTable) -> Rule | None:
@@ -161,7 +150,8 @@ def _about(constraint: Any, of: Table, table: ToolTable) -> Rule:
 
 
 def _condition(sql: Any, of: Table, table: ToolTable) -> Condition:
-    return condition_of(_sql(sql), _names(of, table))
+    names = {column.name.lower(): _attribute(column, table) for column in of.columns}
+    return condition_of(_sql(sql), names)
 
 
 def _sql(given: Any) -> str:

@@ -126,7 +126,9 @@ class Repair:
         if isinstance(value, list | tuple):
             return [self.value(each, (*path, n)) for n, each in enumerate(value)]
         if value is None or isinstance(value, bool | int | float):
-            return _number(value)
+            if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
+                raise _too_great()
+            return value
         raise invalid_arguments(f"a value of type {type(value).__name__} is no JSON")
 
     def _object(self, value: dict[Any, Any], path: Path) -> dict[str, Any]:
@@ -178,9 +180,3 @@ def _too_deep() -> ToolError:
 
 def _too_great() -> ToolError:
     return invalid_arguments(f"a number has more than {LONGEST_INTEGER} bits")
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
-        raise _too_great()
-    return value

@@ -79,7 +79,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def told(value: Any, conversation: DraftMap, longest: int | None = None) -> Any:
-    """Return a value as a model is told it.
+    """Return a value as a model is told it: two round trips at most, none without keys.
 
     Args:
         value: of whatever types hooks may use.
@@ -162,13 +162,11 @@ class _Outgoing:
         """Give a ref to each key: at most two round trips."""
         sought = dict.fromkeys([*self._keys, *(k for s in self._spelt for k in _keys_of(s))])
         self._held = conversation.refs_held(sought)
-        spelt = [keys for each in self._spelt if not self._is_held(keys := _keys_of(each))]
+        spelt = [_keys_of(each) for each in self._spelt]
+        spelt = [keys for keys in spelt if not any(key in self._held for key in keys)]
         others = [*((key,) for key in self._keys if key not in self._held), *spelt]
         new = [*self._numbers, *((KEY, keys[0]) for keys in others)]
         self._minted = dict(zip(new, conversation.refer_pairs(new), strict=True))
-
-    def _is_held(self, keys: tuple[Key, ...]) -> bool:
-        return any(key in self._held for key in keys)
 
     def written(self, value: Any) -> Any:
         """Return a value that was looked at with what a model sees in the place of keys."""
