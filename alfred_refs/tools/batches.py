@@ -72,11 +72,7 @@ class Batch:
 
 
 def check_said(given: NewRows) -> None:
-    """Check that it is said what is wanted: no schema that all clients take could say that.
-
-    Raises:
-        ToolError: it is not.
-    """
+    """Check that it is said what is wanted: no schema that all clients take could say that."""
     if given.data is None and given.from_draft is None:
         raise invalid_arguments("give data, or from_draft", "data")
     if isinstance(given.data, list) and given.from_draft is not None:

@@ -110,11 +110,7 @@ class Call:
     conversation: DraftMap
 
     def resolved(self, wanted: Iterable[tuple[str, str]]) -> Keys:
-        """Return the keys of refs that are needed for entities: at most one round trip.
-
-        Raises:
-            BadRefError: one cannot be used.
-        """
+        """Return the keys of refs that are needed for entities: at most one round trip."""
         distinct = list(dict.fromkeys(wanted))
         if not distinct:
             return {}

@@ -120,11 +120,7 @@ class Changes:
 
 
 def check_update(table: ToolTable, names: Iterable[str]) -> None:
-    """Check that a model may change some columns of rows that are there.
-
-    Raises:
-        ToolError: it may not.
-    """
+    """Check that a model may change some columns of rows that are there."""
     table.check("update")
     for name in names:
         if name not in table.columns or not table.columns[name].updatable:

@@ -45,12 +45,7 @@ class Creator(Writer):
     """Creates for one call."""
 
     def create(self, arguments: DbCreate) -> dict[str, Any]:
-        """Create rows, save drafts as rows, and return all of them.
-
-        Raises:
-            ToolError: they cannot be created.
-            BadRefError: a ref in them cannot be used.
-        """
+        """Create rows, save drafts as rows, and return all of them."""
         given = [arguments, *arguments.also]
         for each in given:
             check_said(each)
@@ -87,11 +82,7 @@ class Creator(Writer):
     # What is wanted
 
     def _drafts(self, given: Sequence[NewRows], tables: Sequence[ToolTable]) -> dict[str, Draft]:
-        """Return the drafts that are to be saved, by their refs.
-
-        Raises:
-            BadRefError: one cannot be.
-        """
+        """Return the drafts that are to be saved, by their refs."""
         refs = [ref for each in given for ref in each.drafts]
         if len(set(refs)) < len(refs):
             raise invalid_arguments("it names a draft twice", "from_draft")
@@ -152,9 +143,6 @@ class Creator(Writer):
         """Return the rows inside others, by their tables, as far as there are hooks for them.
 
         A draft of a subclass is among them, whose hooks are asked beside those of its base.
-
-        Raises:
-            ToolError: there are too many rows in all.
         """
         pairs = [(row, batch.table) for batch in batches for row in batch.rows]
         nested = [each for row, _ in pairs for each in row.inside()]

@@ -80,11 +80,7 @@ class Deleter:
             return self._reached.told(reach)
 
     def _hold(self, reach: Reach) -> None:
-        """Check that all that is reached is for the model to change.
-
-        Raises:
-            ToolError: it is not.
-        """
+        """Check that all that is reached is for the model to change."""
         refused = reach.left(reach.staying)
         refused += [found for found in reach.along() if not _may_go(found)]
         changed = [*reach.left(reach.unlinked), *reach.left(reach.followed)]

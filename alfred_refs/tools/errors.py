@@ -1,8 +1,9 @@
 """What a model is told when its call cannot be done: a code, a message, and the data in it.
 
 A `ToolError` says the fact, then how to go on. It has what the model gave, and names of tables and
-columns that the model may use, never a key. Below it stands a function for each code, which words
-the message:
+columns that the model may use, never a key. What looks at arguments raises one, or a `BadRefError`
+for a ref that cannot be used; docstrings of this package say so where it is no matter of course.
+Below it stands a function for each code, which words the message:
 
 >>> invalid_filter("day", "has no value for '='", "give one, or use 'is_null'").to_json()
 {'error': {'code': 'invalid_filter',

@@ -21,9 +21,6 @@ def check_there(call: Call, named: Keys) -> list[str]:
 
     Returns:
         notes on those that the server may hide.
-
-    Raises:
-        GoneRefError: one is not there.
     """
     sought: dict[ToolTable, dict[str, Key]] = {}
     for (ref, entity), key in named.items():

@@ -44,12 +44,7 @@ class Reader:
         self._setting = call.setting
 
     def read(self, arguments: DbRead) -> dict[str, Any]:
-        """Return the answer to a question.
-
-        Raises:
-            ToolError: it cannot be answered.
-            BadRefError: a ref in it cannot be used.
-        """
+        """Return the answer to a question."""
         table = self._setting.tables.named(arguments.table)
         asked, semantic = _without_semantic(arguments)
         cursor = cursor_of(arguments)
@@ -116,11 +111,7 @@ class Reader:
         return list(zip(entries, rows, strict=False))
 
     def _named(self, asked: DbRead, table: ToolTable) -> _Named:
-        """Return what the refs in filters name: at most one round trip for drafts, one for rows.
-
-        Raises:
-            BadRefError: one cannot be used.
-        """
+        """Return what refs in filters name: at most one round trip for drafts, one for rows."""
         filters = [*asked.filters, *asked.or_filters]
         if not filters:
             return _Named()
@@ -169,11 +160,7 @@ class Reader:
         return self._found(statement, reading, page)
 
     def _check_named(self, reading: Reading, page: _Page, found: Sequence[Any]) -> None:
-        """Check that rows are there which are named and not found, or where nothing is found.
-
-        Raises:
-            GoneRefError: one is not.
-        """
+        """Check that rows are there which are named and not found, or where nothing is found."""
         asked, table, keys = reading.arguments, page.shape.table, page.named.keys
         if found:
             if page.cursor is not None or reading.keys is not None:

@@ -44,12 +44,7 @@ class Writer:
         self._room = call.room()  # for the rows of all tables
 
     def update(self, arguments: DbUpdate) -> dict[str, Any]:
-        """Change rows, and return them as they are then.
-
-        Raises:
-            ToolError: they cannot be changed.
-            BadRefError: a ref cannot be used.
-        """
+        """Change rows, and return them as they are then."""
         table = self._setting.tables.named(arguments.table, "update")
         drafts = self._drafts_named(table, arguments)
         if drafts:
@@ -77,12 +72,7 @@ class Writer:
         return self._shown(table, instances, writing, beside) | others
 
     def delete(self, arguments: DbDelete) -> dict[str, Any]:
-        """Delete rows, and return their refs.
-
-        Raises:
-            ToolError: they cannot be deleted.
-            BadRefError: a ref cannot be used.
-        """
+        """Delete rows, and return their refs."""
         table = self._setting.tables.named(arguments.table, "delete")
         drafts = self._drafts_named(table, arguments)
         if drafts:

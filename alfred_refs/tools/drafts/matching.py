@@ -40,11 +40,7 @@ class Work:
         self._wanted: dict[tuple[int, int], Any] = {}
 
     def spend(self, amount: int, field: str) -> None:
-        """Count what is to be done for a filter.
-
-        Raises:
-            ToolError: that is too much.
-        """
+        """Count what is to be done for a filter."""
         self._left -= amount
         if self._left < 0:
             raise invalid_filter(
@@ -153,11 +149,7 @@ class Record:
 
 
 def meeting(records: Iterable[Record], filters: Sequence[Filter]) -> list[Record]:
-    """Return the records that meet all filters.
-
-    Raises:
-        ToolError: a filter cannot be decided.
-    """
+    """Return the records that meet all filters."""
     work = Work()
     # all are looked at: a mistake in the second is told though the first does not hold
     held = [(record, [_holds(each, record, work) for each in filters]) for record in records]

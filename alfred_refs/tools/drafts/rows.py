@@ -79,11 +79,7 @@ def drafted(
 
 
 def check_of(table: ToolTable, drafts: Iterable[Draft], tables: ToolTables) -> None:
-    """Check that drafts of an entity become rows of a table: each is saved as what it is.
-
-    Raises:
-        ToolError: one is of another class.
-    """
+    """Check that drafts of an entity become rows of a table: each is saved as what it is."""
     for draft in drafts:
         if not _is_of(table, draft):
             own = tables.of_model(class_of(table.model, draft.content))

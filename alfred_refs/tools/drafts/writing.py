@@ -51,12 +51,7 @@ class DraftWriter:
         self._named = named
 
     def update(self, arguments: DbUpdate) -> dict[str, Any]:
-        """Change drafts, and return them as they are then.
-
-        Raises:
-            ToolError: they cannot be changed.
-            BadRefError: a ref cannot be used.
-        """
+        """Change drafts, and return them as they are then."""
         hit = self._hit("db_update", arguments)
         self._check_own(hit, "update")
         if not hit:
@@ -80,12 +75,7 @@ class DraftWriter:
         return self._call.finished(answer, notes, rendering, rows.foreign())
 
     def delete(self, arguments: DbDelete) -> dict[str, Any]:
-        """Discard drafts, and return their refs.
-
-        Raises:
-            ToolError: they cannot be discarded.
-            BadRefError: a ref cannot be used.
-        """
+        """Discard drafts, and return their refs."""
         hit = self._hit("db_delete", arguments)
         self._check_own(hit, "delete")
         refs = [draft.ref for draft in hit]

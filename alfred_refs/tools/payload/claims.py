@@ -96,11 +96,7 @@ def _inside(place: str, record: Record) -> Iterator[tuple[str, Record]]:
 
 
 def _check_class(link: Link, places: Mapping[int, str]) -> None:
-    """Check that a relationship leads to a row of its class, and not to one of another beside it.
-
-    Raises:
-        ToolError: it does not.
-    """
+    """Check that a relationship leads to a row of its class, and not of one beside it."""
     relationship = sqla.state_of(link.instance).mapper.relationships[link.name]
     if not isinstance(link.other, relationship.mapper.class_):
         raise draft_content(
@@ -110,11 +106,7 @@ def _check_class(link: Link, places: Mapping[int, str]) -> None:
 
 
 def _check_once(links: Iterable[Link], places: Mapping[int, str]) -> None:
-    """Check that no relationship is said to have one row twice: it would be stored as nobody says.
-
-    Raises:
-        ToolError: one is.
-    """
+    """Check that no relationship is said to have one row twice: nobody says what to store."""
     said = set[tuple[int, str, int]]()
     for link in links:
         pair = id(link.instance), link.name, id(link.other)
@@ -126,11 +118,7 @@ def _check_once(links: Iterable[Link], places: Mapping[int, str]) -> None:
 
 
 def _check_columns(builder: Builder, places: Mapping[int, str], said: Said) -> None:
-    """Check that the columns of a reference say what its relationship says, which is stored.
-
-    Raises:
-        ToolError: one says something else.
-    """
+    """Check that the columns of a reference say what its relationship says, which is stored."""
     records = {id(instance): record for record, instance in builder.made}
     for link in builder.links:
         columns = said.get(id(records[id(link.instance)]), {})
@@ -155,11 +143,7 @@ def _referring(link: Link) -> Iterator[tuple[str, Any]]:
 
 
 def _check_parents(links: Sequence[Link], places: Mapping[int, str]) -> None:
-    """Check that no row is said to have two parents by the same columns.
-
-    Raises:
-        ToolError: one is.
-    """
+    """Check that no row is said to have two parents by the same columns."""
     parents: dict[Any, tuple[Any, Link]] = {}
     for link in links:
         relationship = sqla.state_of(link.instance).mapper.relationships[link.name]

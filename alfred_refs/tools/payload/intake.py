@@ -94,11 +94,7 @@ def _keys_of(marks: Mapping[str, str], conversation: DraftMap) -> dict[str, Key]
 
 
 def _key_of_draft(ref: str, field: str, conversation: DraftMap) -> Key:
-    """Return the key of a draft that is a row by now.
-
-    Raises:
-        BadRefError: it is none.
-    """
+    """Return the key of a draft that is a row by now."""
     try:
         return conversation.resolve(ref)
     except UnknownDraftError:

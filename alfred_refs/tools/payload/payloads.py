@@ -27,21 +27,13 @@ Record = dict[str, Any]
 
 
 def new_records(table: ToolTable, payloads: Sequence[Mapping[str, Any]]) -> list[Record]:
-    """Return the records of new rows.
-
-    Raises:
-        ToolError: a payload cannot be stored.
-    """
+    """Return the records of new rows."""
     usable = {column.name: column for column in table.columns.values() if column.creatable}
     return _each(payloads, lambda payload: _record(table, payload, usable))
 
 
 def check_complete(table: ToolTable, records: Sequence[Record]) -> None:
-    """Check that new rows have what they must have, once hooks have enriched them.
-
-    Raises:
-        ToolError: one lacks a value.
-    """
+    """Check that new rows have what they must have, once hooks have enriched them."""
     required = [column for column in table.columns.values() if column.required]
 
     def check(record: Record) -> None:
@@ -65,11 +57,7 @@ def _each(rows: Sequence[T], do: Callable[[T], R]) -> list[R]:
 
 
 def changes(table: ToolTable, payload: Mapping[str, Any]) -> Record:
-    """Return the record of what is to be changed.
-
-    Raises:
-        ToolError: it cannot be stored.
-    """
+    """Return the record of what is to be changed."""
     usable = {column.name: column for column in table.columns.values() if column.updatable}
     record = _record(table, payload, usable)
     emptied = [n for n, value in record.items() if value is None and not usable[n].nullable]
@@ -149,9 +137,6 @@ def _check_said_once(table: ToolTable, payload: Mapping[str, Any]) -> None:
     """Check that a reference that is said by a relationship and in its column is the same.
 
     A new row has no ref yet: no value in the column agrees with it.
-
-    Raises:
-        ToolError: they are two.
     """
     by_columns: dict[tuple[str, ...], str] = {}
     for name, columns in table.references().items():
@@ -226,9 +211,6 @@ def _check_belonging(table: ToolTable, name: str, given: Any, whole: Mapping[str
         name: of the relationship.
         given: what is nested.
         whole: what the row that they are nested in holds.
-
-    Raises:
-        ToolError: one does.
     """
     taking = table.taking(name)
     allowed: dict[str, tuple[Any, ...]] = {

@@ -75,9 +75,6 @@ def check_budget(arguments: Arguments, table: ToolTable, most_written: int) -> N
         arguments: of the call.
         table: that it names.
         most_written: how many rows a call may write.
-
-    Raises:
-        ToolError: it asks for more; nothing was done.
     """
     if isinstance(arguments, DbCreate):
         rows = [row for each in (arguments, *arguments.also) for row in (*each.rows, *each.drafts)]

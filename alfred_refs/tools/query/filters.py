@@ -86,11 +86,7 @@ class Conditions:
         self._negated = negated
 
     def all_of(self, filters: Iterable[Filter], table: ToolTable) -> list[Condition]:
-        """Return one condition for each filter on rows of a table.
-
-        Raises:
-            ToolError: a filter cannot be decided.
-        """
+        """Return one condition for each filter on rows of a table."""
         return [self._condition(each, table, table.model) for each in filters]
 
     def _condition(self, given: Filter, table: ToolTable, entity: Any) -> Condition:

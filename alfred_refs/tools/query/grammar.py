@@ -28,11 +28,7 @@ _NAMING = ("=", "!=", "neq", "in", "not_in")
 
 
 def check_filters(arguments: Arguments, table: ToolTable) -> None:
-    """Check every condition of a call on rows of a table.
-
-    Raises:
-        ToolError: one cannot be decided.
-    """
+    """Check every condition of a call on rows of a table."""
     if isinstance(arguments, DbCreate):
         return
     filters: Sequence[Filter] = arguments.filters
@@ -56,9 +52,6 @@ def check_clause(clause: FilterClause, table: ToolTable, *, negated: bool) -> No
         clause: the condition.
         table: whose rows it is about.
         negated: whether rows are asked for that are not what it names.
-
-    Raises:
-        ToolError: it cannot be decided.
     """
     *path, name = clause.field.split(".")
     for at, each in enumerate(path, start=1):
@@ -81,11 +74,7 @@ def check_clause(clause: FilterClause, table: ToolTable, *, negated: bool) -> No
 
 
 def _target(clause: FilterClause, table: ToolTable, name: str, path: Sequence[str]) -> ToolTable:
-    """Return the table that a relationship leads to.
-
-    Raises:
-        ToolError: there is no such relationship.
-    """
+    """Return the table that a relationship leads to."""
     target = table.targets.get(name)
     if target is None and name in table.columns:
         raise invalid_filter(

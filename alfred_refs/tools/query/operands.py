@@ -64,21 +64,13 @@ def checked(clause: FilterClause, column: ToolColumn) -> Any:
 
 
 def _check_room(clause: FilterClause, value: Any, values: Values) -> None:
-    """Check that a value is none that its type would change, of which a statement makes it one.
-
-    Raises:
-        ToolError: it would be another then.
-    """
+    """Check that a value is none that its type would change, of which a statement makes it one."""
     for each in value if isinstance(value, list) and values.item is None else [value]:
         accepted(values.check_room, clause.field, each)
 
 
 def check_value(clause: FilterClause) -> None:
-    """Check that there is something to compare with, be it null, where an operator needs it.
-
-    Raises:
-        ToolError: there is nothing.
-    """
+    """Check that there is something to compare with, be it null, where an operator needs it."""
     if clause.op not in NULLS and "value" not in clause.model_fields_set:
         raise invalid_filter(
             clause.field, f"has no value for {clause.op!r}", "give one, or use 'is_null'"

@@ -167,9 +167,6 @@ def order_of(read: Reading, table: ToolTable) -> Order:
     """Return the order that a model asked for.
 
     What comes after a row's own ref orders nothing: no two rows have the same.
-
-    Raises:
-        ToolError: rows cannot be ordered so.
     """
     asked, directions = read.arguments.order_by or [], read.arguments.order_dir
     names = [asked] if isinstance(asked, str) else asked
@@ -197,11 +194,7 @@ def _orderable(name: str, table: ToolTable) -> ToolColumn:
 
 
 def rows_asked_for(read: Reading, table: ToolTable, conditions: Conditions) -> list[Condition]:
-    """Return what rows must meet: filters, or-filters, and what hooks added.
-
-    Raises:
-        ToolError: a filter cannot be decided.
-    """
+    """Return what rows must meet: filters, or-filters, and what hooks added."""
     arguments = read.arguments
     asked = conditions.all_of(arguments.filters, table)
     if arguments.or_filters:

@@ -118,9 +118,6 @@ class Searcher:
         Args:
             instances: the rows.
             along: whether they go because of others, as the mapping says, and were not asked for.
-
-        Raises:
-            ToolError: there is too much of it.
         """
         waiting = deque[Found]()
         for instance in instances:
@@ -142,11 +139,7 @@ class Searcher:
         return self.reach
 
     def search_changed(self, instances: Sequence[Any], values: Mapping[str, Any]) -> Reach:
-        """Return what is changed with rows that get other values: no statement mostly.
-
-        Raises:
-            ToolError: there is too much of it.
-        """
+        """Return what is changed with rows that get other values: no statement mostly."""
         waiting = deque([self._of(instance) for instance in instances])
         for found, instance in zip(waiting, instances, strict=True):
             found.written.update(_new_values(found, instance, values))

@@ -87,9 +87,6 @@ class Reached:
             found: the rows.
             table: in which something is done that would change them.
             done: what that is.
-
-        Raises:
-            ToolError: there are some.
         """
         if not found:
             return

@@ -77,9 +77,6 @@ class ToolColumn:
         Args:
             given: a JSON value.
             new: whether it is to be stored, and not only compared.
-
-        Raises:
-            ToolError: it does not fit.
         """
         return accepted(self.values.accept_new if new else self.values.accept, self.name, given)
 
@@ -120,11 +117,7 @@ class ToolTable:
         return not self.verbs
 
     def check(self, verb: Verb) -> None:
-        """Check that a model may do something to rows.
-
-        Raises:
-            ToolError: it may not.
-        """
+        """Check that a model may do something to rows."""
         if verb not in self.verbs:
             raise read_only_table(self.name, [each for each in VERBS if each in self.verbs])
 
@@ -246,11 +239,7 @@ class ToolTable:
 
 
 def accepted(accept: Callable[[Any], Any], field: str, given: Any) -> Any:
-    """Return what a model gave for a field, as `accept` of its `Values` returns it.
-
-    Raises:
-        ToolError: it does not fit.
-    """
+    """Return what a model gave for a field, as `accept` of its `Values` returns it."""
     try:
         return accept(given)
     except UnfitValueError as error:
