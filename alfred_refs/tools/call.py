@@ -18,7 +18,7 @@ from alfred_refs.errors import SetupError
 from alfred_refs.mapping.keys import Key, spells_uuid
 from alfred_refs.mapping.refs import draft_named
 from alfred_refs.session.session import RefSession
-from alfred_refs.tools.answers.label_lookup import Foreign, Mode, bounded, foreign_of, labelled
+from alfred_refs.tools.answers.label_lookup import Foreign, Mode, bounded, foreign_of, put_labels
 from alfred_refs.tools.answers.relatives import Relatives
 from alfred_refs.tools.answers.results import (
     Limits,
@@ -231,7 +231,7 @@ class Call:
         mode, tables = self.setting.labels, self.setting.tables
         shown = [] if rendering is None else rendering.shown
         few = bounded([*foreign_of(shown, tables), *foreign], self.setting.limits.related)
-        legend = labelled(self.session, list(few), mode)
+        legend = put_labels(self.session, list(few), mode)
         if mode == "legend":
             answer["labels"] = legend
         if notes:

@@ -9,7 +9,6 @@ once. What the application's own hooks and listeners add is not looked at.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.orm import ONETOMANY
@@ -17,7 +16,7 @@ from sqlalchemy.orm import ONETOMANY
 from alfred_refs import sqla
 from alfred_refs.tools.answers.results import shape_of
 from alfred_refs.tools.payload.payloads import Record
-from alfred_refs.tools.tables.hooks import Writing
+from alfred_refs.tools.tables.hooks import Row, Writing
 from alfred_refs.tools.tables.permits import Verb
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.wire.arguments import DbCreate, DbDelete, DbUpdate
@@ -28,22 +27,14 @@ from .errors import foreign_row
 Arguments = DbCreate | DbUpdate | DbDelete
 
 
-@dataclass(slots=True)
-class Asked:
-    """A write that hooks were asked of, beside the one that the arguments name."""
-
-    table: ToolTable
-    writing: Writing
-    instances: Sequence[Any]
-
-
 class Changes:
     """What one call writes."""
 
     def __init__(self, call: Call, arguments: Arguments) -> None:
         self._call = call
         self._arguments = arguments
-        self._asked: list[Asked] = []
+        # of which hooks were asked, beside the one that the arguments name
+        self._writes: list[tuple[ToolTable, Writing, Sequence[Any]]] = []
 
     def by_table(self, instances: Iterable[Any]) -> Iterator[tuple[ToolTable, list[Any]]]:
         """Yield rows by the tables that a model knows them by: the nearest of their classes.
@@ -101,22 +92,21 @@ class Changes:
             with self._call.session.no_autoflush:  # what is not held yet is not sent
                 for each in hooks:
                     each.before_write(writing)
-            self._asked.append(Asked(table, writing, instances))
+            self._writes.append((table, writing, instances))
         return writing
 
     def end(self) -> list[str]:
         """Have hooks look at the rows that were reached, and return what they tell the model."""
         notes: list[str] = []
-        for asked in self._asked:
-            rows = self._rows(asked) if asked.writing.verb == "update" else []
-            for hooks in self._call.setting.hooks_of(asked.table):
-                hooks.after_write(asked.writing, rows)
-            notes += asked.writing.notes
+        for table, writing, instances in self._writes:
+            rows: list[Row] = []
+            if writing.verb == "update":
+                shape = shape_of(table, None)
+                rows, _ = self._call.shown_again(instances, shape, self._call.room())
+            for hooks in self._call.setting.hooks_of(table):
+                hooks.after_write(writing, rows)
+            notes += writing.notes
         return notes
-
-    def _rows(self, asked: Asked) -> list[dict[str, Any]]:
-        shape = shape_of(asked.table, None)
-        return self._call.shown_again(asked.instances, shape, self._call.room())[0]
 
 
 def check_update(table: ToolTable, names: Iterable[str]) -> None:

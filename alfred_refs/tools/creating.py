@@ -23,7 +23,7 @@ from alfred_refs.mapping.entities import Entities
 from alfred_refs.session.drafts import Builder
 from alfred_refs.tools.drafts.rows import check_of
 from alfred_refs.tools.drafts.writing import changed_content, whole_draft
-from alfred_refs.tools.payload.claims import Said, check_held, said_of
+from alfred_refs.tools.payload.claims import Claims, check_claims, claims_of
 from alfred_refs.tools.payload.payloads import check_complete, draft_changes, new_records
 from alfred_refs.tools.tables.hooks import Writing
 from alfred_refs.tools.tables.table import ToolTable
@@ -56,7 +56,7 @@ class Creator(Writer):
         pairs = list(zip(given, tables, strict=True))
         contents = self._contents(pairs, drafts)
         batches = [self._batch(arguments, *pair, contents) for pair in pairs]
-        said = self._said(batches, drafts)
+        claims = self._claims(batches, drafts)
         inside = self._inside(batches)
         for batch in batches:
             self._prepare(batch)
@@ -66,7 +66,7 @@ class Creator(Writer):
         changes = Changes(self._call, arguments)
         taken = self._take(batches, drafts, changes)
         theirs, let_go = self._session.dirty, self._orphans()  # what hooks have changed
-        builder = self._build(batches, said)
+        builder = self._build(batches, claims)
         orphans = [each for each in self._orphans() if each not in let_go]
         beside = self._hold(changes, theirs.union(taken), orphans, tables[0])
         self._session.flush()
@@ -128,7 +128,7 @@ class Creator(Writer):
         writing.drafts = contents
         return Batch(table, writing, rows, given.drafts, fixed=bool(given.drafts))
 
-    def _said(self, batches: Sequence[Batch], drafts: Mapping[str, Draft]) -> Said:
+    def _claims(self, batches: Sequence[Batch], drafts: Mapping[str, Draft]) -> Claims:
         """Return what new rows have, once all refs name rows, or drafts of the same call."""
         rows = [row for batch in batches for row in batch.rows]
         keys = self._call.resolved(
@@ -137,7 +137,7 @@ class Creator(Writer):
             for text, entity in row.refs(self._entities)
             if text not in drafts or drafts[text].entity != entity
         )
-        return said_of(rows, self._entities, keys)
+        return claims_of(rows, self._entities, keys)
 
     def _inside(self, batches: Sequence[Batch]) -> list[Batch]:
         """Return the rows inside others, by their tables, as far as there are hooks for them.
@@ -239,7 +239,7 @@ class Creator(Writer):
             dirty = map(sqla.state_of, self._session.dirty)
             return IdentitySet(each for state in dirty for each in sqla.orphaned_by(state))
 
-    def _build(self, batches: Sequence[Batch], said: Said) -> Builder:
+    def _build(self, batches: Sequence[Batch], claims: Claims) -> Builder:
         """Make the instances: all of them before they are related to each other.
 
         Raises:
@@ -260,7 +260,7 @@ class Creator(Writer):
             for row in batch.rows:
                 builder.relate(builder.made_of(row), row)
                 self._session.add(builder.made_of(row))
-        check_held(builder, (pair for batch in batches for pair in batch.named()), said)
+        check_claims(builder, (pair for batch in batches for pair in batch.named()), claims)
         return builder
 
     def _row_named(self, class_: type[Any], ref: str) -> Any:

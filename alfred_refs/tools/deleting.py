@@ -16,8 +16,8 @@ from sqlalchemy.exc import CircularDependencyError
 from sqlalchemy.util import IdentitySet
 
 from alfred_refs import sqla
-from alfred_refs.tools.reach.search import Found, Reach, Searcher
-from alfred_refs.tools.reach.telling import Reached, may_be_written
+from alfred_refs.tools.reach.search import AffectedRow, Reach, Searcher
+from alfred_refs.tools.reach.telling import ReachReport, may_be_written
 from alfred_refs.tools.tables.table import ToolTable
 
 from .call import Call
@@ -32,7 +32,7 @@ class Deleter:
         self._call = call
         self._table = table
         self._changes = changes
-        self._reached = Reached(call, changes)
+        self._report = ReachReport(call, changes)
 
     def delete(self, instances: Sequence[Any]) -> dict[str, list[str]]:
         """Delete rows, all in one flush, and return the refs of others, by what became of them.
@@ -54,7 +54,7 @@ class Deleter:
                 session.delete(instance)
             cascaded = [each for each in session.deleted if each not in before]
             self._hold(searcher.search(cascaded, along=True))
-            told = self._reached.told(searcher.reach)
+            told = self._report.told(searcher.reach)
         try:
             session.flush()
         except CircularDependencyError:
@@ -77,7 +77,7 @@ class Deleter:
                     for found in (reach.unlinked, reach.followed, reach.staying):
                         found.pop(state.key and state.key[:2], None)
             self._hold(reach)
-            return self._reached.told(reach)
+            return self._report.told(reach)
 
     def _hold(self, reach: Reach) -> None:
         """Check that all that is reached is for the model to change."""
@@ -85,10 +85,10 @@ class Deleter:
         refused += [found for found in reach.along() if not _may_go(found)]
         changed = [*reach.left(reach.unlinked), *reach.left(reach.followed)]
         refused += [found for found in changed if not may_be_written(found)]
-        self._reached.refuse(refused, self._table, "deleted from")
+        self._report.refuse(refused, self._table, "deleted from")
 
 
-def _may_go(found: Found) -> bool:
+def _may_go(found: AffectedRow) -> bool:
     if found.tool_table is None or not found.is_writable:
         return found.is_writable
     return "delete" in found.tool_table.verbs

@@ -16,11 +16,11 @@ from alfred_refs.conversation.entries import Draft
 from alfred_refs.errors import SetupError
 from alfred_refs.mapping.refs import parse_ref
 from alfred_refs.tools.answers.results import Rendering, Shape, shape_of
-from alfred_refs.tools.drafts.matching import Record, meeting
+from alfred_refs.tools.drafts.matching import Record, matching_records
 from alfred_refs.tools.drafts.merging import in_order
-from alfred_refs.tools.drafts.rows import Drafted, DraftRows, drafted, number_of
+from alfred_refs.tools.drafts.rows import DraftRecords, DraftRows, draft_records, number_of
 from alfred_refs.tools.query.budget import check_budget
-from alfred_refs.tools.query.cursors import Cursor, carried, cursor_of, question_of
+from alfred_refs.tools.query.cursors import Cursor, cursor_of, may_carry, question_of
 from alfred_refs.tools.query.filters import Condition, Conditions, Keys, chosen_refs, refs_of
 from alfred_refs.tools.query.grammar import check_filters, is_semantic
 from alfred_refs.tools.query.statement import GivenOrder, Order, order_of, rows_asked_for
@@ -74,7 +74,7 @@ class Reader:
         instances, more = self._instances(reading, page)
         if page.named.keys and not (more or reading.empty):
             self._check_named(reading, page, instances)
-        found = self._drafts(reading, page) if named.drafts else Drafted()
+        found = self._drafts(reading, page) if named.drafts else DraftRecords()
         entries = self._merged(reading, page, instances, found) if found.records else instances
         rendering = self._call.rendering(
             _instances_of(entries[:limit]), page.shape, reading.options
@@ -118,22 +118,22 @@ class Reader:
         drafts = self._call.drafts_named(chosen_refs(filters, table), table.entity)
         return _Named(drafts, self._call.resolved(refs_of(filters, table, drafts)))
 
-    def _drafts(self, reading: Reading, page: _Page) -> Drafted:
+    def _drafts(self, reading: Reading, page: _Page) -> DraftRecords:
         """Return the drafts to show, on this page or a later one."""
         asked, table = reading.arguments, page.shape.table
         filters = [*asked.filters, *asked.or_filters]
         if reading.semantic is not None:
             raise invalid_filter(SEMANTIC, "has no answer for drafts", "leave it out")
         if reading.empty or reading.keys is not None:
-            return Drafted()
-        found = drafted(self._call, page.named.drafts.values(), table, filters)
+            return DraftRecords()
+        found = draft_records(self._call, page.named.drafts.values(), table, filters)
         either = [OrGroup(any_of=asked.or_filters)] if asked.or_filters else []
-        met = meeting(found.records, [*asked.filters, *either])
+        met = matching_records(found.records, [*asked.filters, *either])
         waiting = [each for each in met if number_of(each.name) not in page.drafts_shown]
-        return Drafted(waiting, found.labels)
+        return DraftRecords(waiting, found.labels)
 
     def _merged(
-        self, reading: Reading, page: _Page, instances: Sequence[Any], found: Drafted
+        self, reading: Reading, page: _Page, instances: Sequence[Any], found: DraftRecords
     ) -> list[Any]:
         """Return rows and drafts in the order that is asked for."""
         order = order_of(reading, page.shape.table)
@@ -237,7 +237,7 @@ class Reader:
         order = order_of(reading, table)
         values = [(column.values, getattr(last, column.name)) for column in order.columns]
         [ref] = self._call.refs_of([last], table)
-        if all(starmap(carried, values)):
+        if all(starmap(may_carry, values)):
             after = [of.show(value) for of, value in values]
             return Cursor(question=asked, after=after, ref=ref, drafts=drafts)
         seen = order.seen(value for _, value in values)

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, get_args
 
 from alfred_refs.errors import SetupError
-from alfred_refs.tools.tables.describing import described
+from alfred_refs.tools.tables.describing import description_of
 from alfred_refs.tools.tables.hooks import Hooks
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.wire.arguments import KINDS, SEMANTIC, TOOLS
@@ -110,7 +110,9 @@ def _definitions(setting: Setting, *, describe: bool) -> Iterator[tuple[str, str
             table = parameters["properties"]["table"]
             table["enum"] = [each.name for each in tables]
             if describe:
-                table["description"] = described(tables) if reads else "its columns: see db_read"
+                table["description"] = (
+                    description_of(tables) if reads else "its columns: see db_read"
+                )
             yield name, purpose.format(**sizes), parameters
 
 

@@ -36,14 +36,14 @@ from alfred_refs.tools.payload.intake import decoded
 from alfred_refs.tools.payload.removals import notes_of
 from alfred_refs.tools.query.budget import check_budget
 from alfred_refs.tools.query.grammar import check_filters
-from alfred_refs.tools.tables.describing import described
+from alfred_refs.tools.tables.describing import description_of
 from alfred_refs.tools.tables.hooks import Hooks
 from alfred_refs.tools.tables.permits import Verb
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
 from alfred_refs.tools.wire.arguments import Arguments, DbCreate, DbDelete, DbRead, DbUpdate
 from alfred_refs.tools.wire.repair import Repair, parsed
-from alfred_refs.tools.wire.texts import told
+from alfred_refs.tools.wire.texts import without_keys
 from alfred_refs.tools.wire.validation import validated
 
 from .call import Call, Setting
@@ -171,7 +171,7 @@ class Toolset:
             if fault is None:
                 call.session.hide_keys(error)  # a hook may have raised it
                 raise
-            refusal: Answer = told(fault.to_json(), call.conversation, _LONGEST)
+            refusal: Answer = without_keys(fault.to_json(), call.conversation, _LONGEST)
             return refusal
 
     def _refusing(self, error: Exception, arguments: Arguments | None) -> ToolTable | None:
@@ -217,8 +217,8 @@ class Toolset:
             ToolError: a name is none of a table.
         """
         if tables is None:
-            return described(self.tables)
-        return described([self.tables.named(name) for name in tables])
+            return description_of(self.tables)
+        return description_of([self.tables.named(name) for name in tables])
 
     def _view_of(self, session: RefSession) -> DraftMap:
         """Return the conversation of a session, as the session sees it."""
@@ -288,5 +288,5 @@ def _answer(call: Call, arguments: Arguments) -> Answer:
             answer = Writer(call).update(arguments)
         case DbDelete():
             answer = Writer(call).delete(arguments)
-    without_keys: Answer = told(answer, call.conversation)
-    return without_keys
+    plain: Answer = without_keys(answer, call.conversation)
+    return plain

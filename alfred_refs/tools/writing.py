@@ -18,7 +18,7 @@ from alfred_refs.tools.drafts.writing import DraftWriter
 from alfred_refs.tools.payload.expected import differences, expected_loaders
 from alfred_refs.tools.payload.payloads import Record, changes, refs_of_records
 from alfred_refs.tools.query.filters import Condition, Conditions, Keys, chosen_refs, refs_of
-from alfred_refs.tools.reach.telling import Reached
+from alfred_refs.tools.reach.telling import ReachReport
 from alfred_refs.tools.tables.hooks import Row, Writing
 from alfred_refs.tools.tables.permits import Verb
 from alfred_refs.tools.tables.table import ToolTable
@@ -65,7 +65,7 @@ class Writer:
             if nearest is not table:  # of a subclass, which has rules of its own
                 given = dict(writing.records[0])
                 values[nearest] = rows, beside.update(nearest, rows, given, arguments.data)
-        others = Reached(self._call, beside).changed(values)
+        others = ReachReport(self._call, beside).changed(values)
         for rows, record in values.values():
             put(rows, record)
         self._session.flush()

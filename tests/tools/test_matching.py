@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from alfred_refs.tools import ToolError, Toolset
 from alfred_refs.tools.drafts import matching
-from alfred_refs.tools.drafts.matching import Record, meeting
+from alfred_refs.tools.drafts.matching import Record, matching_records
 from alfred_refs.tools.query.grammar import check_filters
 from alfred_refs.tools.wire.arguments import DbRead, Filter as CheckedFilter
 from tests.tools.conftest import MODELS
@@ -31,7 +31,7 @@ def is_met(filter_: Filter, table: str = "dishes", **content: Any) -> bool:
     record = Record(TABLES.named(table), content, "gen_dish_1", "gen_dish_1")
     checked = DbRead(table=table, filters=[CHECKED.validate_python(filter_)])
     check_filters(checked, record.table)
-    return meeting([record], checked.filters) == [record]
+    return matching_records([record], checked.filters) == [record]
 
 
 def asked(field: str, op: str, value: Any = None) -> Filter:
@@ -51,7 +51,7 @@ def test_content_meets_what_the_database_finds(kitchen: Kitchen, filters: list[F
     checked = [CHECKED.validate_python(each) for each in filters]
 
     records = [Record(table, row, row["id"], row["id"]) for row in rows]
-    met = [record.name for record in meeting(records, checked)]
+    met = [record.name for record in matching_records(records, checked)]
     assert sorted(met) == sorted(row["id"] for row in found)
 
 
@@ -184,10 +184,10 @@ def test_all_conditions_on_all_drafts_are_counted_together() -> None:
     filters = [CHECKED.validate_python(asked("name", "ilike", "%b%")) for _ in range(10)]
     records = [Record(table, {"name": "ä" * 100_000}, f"gen_dish_{n}") for n in range(10)]
 
-    assert meeting(records[:1], filters) == []
-    assert meeting(records, filters[:1]) == []
+    assert matching_records(records[:1], filters) == []
+    assert matching_records(records, filters[:1]) == []
     with pytest.raises(ToolError, match="name fewer drafts"):
-        meeting(records, filters)
+        matching_records(records, filters)
 
 
 def _noted(calls: list[str], called: Any, *given: Any) -> Any:
@@ -207,7 +207,7 @@ def test_what_is_compared_with_is_read_once(
     filters = [CHECKED.validate_python(asked("name", op, value))]
     records = [Record(table, {"name": "a"}, f"gen_dish_{n}") for n in range(2_000)]
 
-    assert meeting(records, filters) == []
+    assert matching_records(records, filters) == []
     assert read == ["checked", "Pattern"][: 2 if op == "ilike" else 1]
 
 

@@ -65,7 +65,7 @@ class Foreign:
         labels[self.place] = label
 
 
-def labelled(session: RefSession, found: Sequence[Foreign], mode: Mode) -> dict[str, str]:
+def put_labels(session: RefSession, found: Sequence[Foreign], mode: Mode) -> dict[str, str]:
     """Put labels beside the refs in rows, or return them by ref: as the mode says.
 
     Returns:

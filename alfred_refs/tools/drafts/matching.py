@@ -148,7 +148,7 @@ class Record:
         return any(self.content.get(each, nothing) is not None for each in names)
 
 
-def meeting(records: Iterable[Record], filters: Sequence[Filter]) -> list[Record]:
+def matching_records(records: Iterable[Record], filters: Sequence[Filter]) -> list[Record]:
     """Return the records that meet all filters."""
     work = Work()
     # all are looked at: a mistake in the second is told though the first does not hold

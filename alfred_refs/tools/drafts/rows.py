@@ -41,7 +41,7 @@ P = TypeVar("P")
 
 
 @dataclass(frozen=True, slots=True)
-class Drafted:
+class DraftRecords:
     """Drafts that a call is about.
 
     Attributes:
@@ -53,9 +53,9 @@ class Drafted:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def drafted(
+def draft_records(
     call: Call, drafts: Iterable[Draft], table: ToolTable, filters: Iterable[Filter] = ()
-) -> Drafted:
+) -> DraftRecords:
     """Return pending drafts as a call needs them: at most one round trip for all they refer to.
 
     Args:
@@ -75,7 +75,7 @@ def drafted(
     saved = {text: draft.saved for text, draft in known.items() if draft.saved is not None}
     records = [Record(table, each.content, each.ref, each.ref, saved) for each in listed]
     labels = {text: draft.label for text, draft in known.items() if draft.label is not None}
-    return Drafted(records, labels)
+    return DraftRecords(records, labels)
 
 
 def check_of(table: ToolTable, drafts: Iterable[Draft], tables: ToolTables) -> None:

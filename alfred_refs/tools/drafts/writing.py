@@ -31,8 +31,8 @@ from alfred_refs.tools.tables.permits import Verb
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.wire.arguments import DbDelete, DbUpdate
 
-from .matching import Record, meeting
-from .rows import DraftRows, drafted
+from .matching import Record, matching_records
+from .rows import DraftRows, draft_records
 
 _NOTHING = "no draft matches the filters; nothing was changed"
 
@@ -61,7 +61,7 @@ class DraftWriter:
         }
         versions = {draft.ref: draft.version for draft in hit}
         kept = self._call.conversation.edit_drafts(contents, versions=versions)
-        found = drafted(self._call, kept, self._table)
+        found = draft_records(self._call, kept, self._table)
         rendering = self._call.rendering([], shape := shape_of(self._table, None))
         rows = DraftRows(self._call, rendering, found.labels, whole=True)
         shown = self._call.room().fill(
@@ -106,8 +106,8 @@ class DraftWriter:
         conditions = Conditions(keys, self._named).all_of(filters, table)
         if not sqla.is_false(and_(true(), *conditions)):
             raise mixed_drafts(tool, list(self._named))
-        records = drafted(self._call, self._named.values(), table, filters).records
-        hit = meeting(records, filters)
+        records = draft_records(self._call, self._named.values(), table, filters).records
+        hit = matching_records(records, filters)
         most = self._call.setting.max_written
         if len(hit) > most:
             raise too_many_rows(tool, most)

@@ -25,17 +25,17 @@ from alfred_refs.tools.errors import ToolError, draft_content
 _LOST = "nothing was changed"
 
 
-Said = Mapping[int, Mapping[str, Sequence[Any]]]
+Claims = Mapping[int, Mapping[str, Sequence[Any]]]
 """By the `id()` of new rows, what each column was said to have: a ref, and the key it names."""
 
 
-def check_held(builder: Builder, rows: Iterable[tuple[str, Record]], said: Said) -> None:
+def check_claims(builder: Builder, rows: Iterable[tuple[str, Record]], claims: Claims) -> None:
     """Check that what is said of new rows is what will be saved.
 
     Args:
         builder: has made and related their instances.
         rows: the new rows, with what each is called.
-        said: what a model or a draft says of them, before hooks.
+        claims: what a model or a draft says of them, before hooks.
 
     Raises:
         ToolError: two things that are said cannot both be, or one will not be.
@@ -49,7 +49,7 @@ def check_held(builder: Builder, rows: Iterable[tuple[str, Record]], said: Said)
         _check_class(link, places)
     _check_once(builder.links, places)
     _check_parents(builder.links, places)
-    _check_columns(builder, places, said)
+    _check_columns(builder, places, claims)
     for link in builder.links:
         if not any(each is link.other for each in _added(link)):
             raise _lost(link, builder.links, places)
@@ -61,7 +61,7 @@ def check_held(builder: Builder, rows: Iterable[tuple[str, Record]], said: Said)
             )
 
 
-def said_of(rows: Iterable[Record], entities: Entities, keys: Mapping[Any, Key]) -> Said:
+def claims_of(rows: Iterable[Record], entities: Entities, keys: Mapping[Any, Key]) -> Claims:
     """Return what new rows and those inside them have.
 
     Args:
@@ -107,21 +107,21 @@ def _check_class(link: Link, places: Mapping[int, str]) -> None:
 
 def _check_once(links: Iterable[Link], places: Mapping[int, str]) -> None:
     """Check that no relationship is said to have one row twice: nobody says what to store."""
-    said = set[tuple[int, str, int]]()
+    known = set[tuple[int, str, int]]()
     for link in links:
         pair = id(link.instance), link.name, id(link.other)
-        if pair in said:
+        if pair in known:
             raise draft_content(
                 f"{_place(link, places)} is said twice; {_LOST}", "leave one of the two out"
             )
-        said.add(pair)
+        known.add(pair)
 
 
-def _check_columns(builder: Builder, places: Mapping[int, str], said: Said) -> None:
+def _check_columns(builder: Builder, places: Mapping[int, str], claims: Claims) -> None:
     """Check that the columns of a reference say what its relationship says, which is stored."""
     records = {id(instance): record for record, instance in builder.made}
     for link in builder.links:
-        columns = said.get(id(records[id(link.instance)]), {})
+        columns = claims.get(id(records[id(link.instance)]), {})
         for name, has in _referring(link):
             if has not in columns.get(name, [has]):
                 raise draft_content(

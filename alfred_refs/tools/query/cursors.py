@@ -30,7 +30,7 @@ class Cursor(BaseModel):
     Attributes:
         question: a digest of what was asked.
         after: what the last row had in the columns of the order, as JSON; `None` where one of
-            these is not to be `carried`: they are looked up then.
+            these is not to be `may_carry`: they are looked up then.
         seen: a digest of what the last row had, where that is looked up.
         ref: the last row's ref.
         shown: how many rows were shown, where a hook gave the order.
@@ -52,7 +52,7 @@ class Cursor(BaseModel):
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def carried(values: Values, value: Any) -> bool:
+def may_carry(values: Values, value: Any) -> bool:
     """Tell whether a cursor may have a value, and gives it back as the database has it.
 
     It may be short, and have no key in it. Of days at the ends of the calendar nobody knows: some

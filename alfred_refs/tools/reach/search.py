@@ -33,7 +33,7 @@ _CHUNK = 1_000  # keys in one statement
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class AffectedRow:
     """A row that would be changed.
 
     Attributes:
@@ -85,18 +85,18 @@ class Reach:
         roots: the rows that were asked for.
     """
 
-    deleted: dict[Any, Found] = field(default_factory=dict)
-    unlinked: dict[Any, Found] = field(default_factory=dict)
-    followed: dict[Any, Found] = field(default_factory=dict)
-    linked: dict[Any, Found] = field(default_factory=dict)
-    staying: dict[Any, Found] = field(default_factory=dict)
-    roots: dict[Any, Found] = field(default_factory=dict)
+    deleted: dict[Any, AffectedRow] = field(default_factory=dict)
+    unlinked: dict[Any, AffectedRow] = field(default_factory=dict)
+    followed: dict[Any, AffectedRow] = field(default_factory=dict)
+    linked: dict[Any, AffectedRow] = field(default_factory=dict)
+    staying: dict[Any, AffectedRow] = field(default_factory=dict)
+    roots: dict[Any, AffectedRow] = field(default_factory=dict)
 
-    def along(self) -> list[Found]:
+    def along(self) -> list[AffectedRow]:
         """Return what is deleted beside the rows that were asked for."""
         return [found for key, found in self.deleted.items() if key not in self.roots]
 
-    def left(self, found: Mapping[Any, Found]) -> list[Found]:
+    def left(self, found: Mapping[Any, AffectedRow]) -> list[AffectedRow]:
         """Return some of the rows without those that go."""
         return [each for key, each in found.items() if key not in self.deleted]
 
@@ -119,13 +119,13 @@ class Searcher:
             instances: the rows.
             along: whether they go because of others, as the mapping says, and were not asked for.
         """
-        waiting = deque[Found]()
+        waiting = deque[AffectedRow]()
         for instance in instances:
             found = self._of(instance)
             if not along:
                 self.reach.roots[found.identity] = found
             waiting += self._deleted(found)
-        late = deque[Found]()
+        late = deque[AffectedRow]()
         while waiting or late:
             # what the unit of work deletes is known first: what the database does comes after
             batch, by_orm = waiting or late, bool(waiting)
@@ -152,13 +152,13 @@ class Searcher:
                     waiting += self._referring(edge, group)
         return self.reach
 
-    def _of(self, instance: Any) -> Found:
+    def _of(self, instance: Any) -> AffectedRow:
         state = sqla.state_of(instance)
         key = cast(tuple[Any, ...], state.key and state.key[1])
         table = cast(Table, state.mapper.local_table)
-        return Found(state.mapper, table, key, self._tables.of_model(state.class_))
+        return AffectedRow(state.mapper, table, key, self._tables.of_model(state.class_))
 
-    def _referring(self, edge: Edge, group: Sequence[Found]) -> Iterator[Found]:
+    def _referring(self, edge: Edge, group: Sequence[AffectedRow]) -> Iterator[AffectedRow]:
         """Note what refers to some rows of one class in one way, and yield what leads further."""
         mapper = sqla.mapper_of_table(edge.table)
         if self._is_needless(edge, mapper):
@@ -172,7 +172,7 @@ class Searcher:
                 if of is not None:
                     yield from self._note(replace(found, said=of.said, by_orm=of.by_orm), of)
 
-    def _found_by_orm(self, edge: Edge, group: Sequence[Found]) -> set[Any] | None:
+    def _found_by_orm(self, edge: Edge, group: Sequence[AffectedRow]) -> set[Any] | None:
         """Return the rows that the unit of work finds as it deletes others; `None` for all.
 
         It loads them by relationships: such as have criteria, or lead to a subclass, find fewer
@@ -226,7 +226,7 @@ class Searcher:
             return True
         return any(table in inspect(each.model).mapper.tables for each in self._tables)
 
-    def _note(self, found: Found, edge: Edge) -> Iterator[Found]:
+    def _note(self, found: AffectedRow, edge: Edge) -> Iterator[AffectedRow]:
         if edge.effect == "delete":
             yield from self._deleted(found)
         elif edge.effect == "follow":
@@ -240,7 +240,7 @@ class Searcher:
         else:
             self.reach.staying.setdefault(found.identity, found)
 
-    def _deleted(self, found: Found) -> Iterator[Found]:
+    def _deleted(self, found: AffectedRow) -> Iterator[AffectedRow]:
         """Note a row that goes, and yield it if that is new, or new that the ORM deletes it."""
         if self._entered(found, self.reach.deleted):
             yield found
@@ -248,7 +248,7 @@ class Searcher:
             self.reach.deleted[found.identity] = found
             yield found
 
-    def _note_linked(self, group: Sequence[Found]) -> None:
+    def _note_linked(self, group: Sequence[AffectedRow]) -> None:
         """Note what a model sees beside some rows of one class by way of a table."""
         mapper = group[0].mapper
         if mapper is None:
@@ -261,10 +261,10 @@ class Searcher:
                 options = {"raw_keys": True}  # and only what the session sees
                 far = inspect(link.far.model).mapper
                 for key in self._call.session.execute(limited, execution_options=options):
-                    found = Found(far, cast(Table, far.local_table), tuple(key), link.far)
+                    found = AffectedRow(far, cast(Table, far.local_table), tuple(key), link.far)
                     self._entered(found, self.reach.linked)
 
-    def _entered(self, found: Found, among: dict[Any, Found]) -> bool:
+    def _entered(self, found: AffectedRow, among: dict[Any, AffectedRow]) -> bool:
         """Note a row that is changed, count it, and tell whether it is new there."""
         known = among.setdefault(found.identity, found)
         known.written.update(found.written)
@@ -277,8 +277,12 @@ class Searcher:
         return True
 
     def _rows(
-        self, edge: Edge, mapper: Mapper[Any] | None, to: Found, keys: Sequence[tuple[Any, ...]]
-    ) -> Iterator[Found]:
+        self,
+        edge: Edge,
+        mapper: Mapper[Any] | None,
+        to: AffectedRow,
+        keys: Sequence[tuple[Any, ...]],
+    ) -> Iterator[AffectedRow]:
         """Yield the rows that refer to others, by the keys of those: one statement."""
         is_followed = edge.effect == "follow"
         new = to.written if is_followed else dict.fromkeys(edge.referred)
@@ -303,7 +307,7 @@ class Searcher:
             if mapper is not None and kind is not None:
                 of = mapper.polymorphic_map.get(said, mapper)
             listed, by_orm = self._listed(of, edge), edge.by_orm
-            yield Found(
+            yield AffectedRow(
                 of, edge.table, tuple(key), listed, is_writable, edge.said, by_orm, {**written}
             )
 
@@ -324,16 +328,18 @@ class Searcher:
         return next(same, None) if found is None and _is_root(mapper) else found
 
 
-def grouped(found: Iterable[Found], by: Callable[[Found], Any]) -> dict[Any, list[Found]]:
+def grouped(
+    found: Iterable[AffectedRow], by: Callable[[AffectedRow], Any]
+) -> dict[Any, list[AffectedRow]]:
     """Return rows by something of them."""
-    groups: dict[Any, list[Found]] = {}
+    groups: dict[Any, list[AffectedRow]] = {}
     for each in found:
         groups.setdefault(by(each), []).append(each)
     return groups
 
 
 def _new_values(
-    found: Found, instance: Any, values: Mapping[str, Any]
+    found: AffectedRow, instance: Any, values: Mapping[str, Any]
 ) -> Iterator[tuple[Column[Any], Any]]:
     """Yield the columns that others refer to in which a row gets another value, with that."""
     mapper = cast("Mapper[Any]", found.mapper)
@@ -355,7 +361,7 @@ def _discriminator(mapper: Mapper[Any]) -> Column[Any] | None:
 
 
 def _statement(
-    edge: Edge, mapper: Mapper[Any] | None, to: Found, keys: Sequence[tuple[Any, ...]]
+    edge: Edge, mapper: Mapper[Any] | None, to: AffectedRow, keys: Sequence[tuple[Any, ...]]
 ) -> Select[Any]:
     """Return what reads the primary keys of referring rows."""
     source = edge.table if mapper is None else mapper.persist_selectable

@@ -16,12 +16,12 @@ from alfred_refs.tools.changes import Changes, put
 from alfred_refs.tools.errors import still_referenced
 from alfred_refs.tools.tables.table import ToolTable
 
-from .search import Found, Reach, Searcher, grouped
+from .search import AffectedRow, Reach, Searcher, grouped
 
 _NAMED = 10  # rows that an error names
 
 
-class Reached:
+class ReachReport:
     """Rows that one call reaches."""
 
     def __init__(self, call: Call, changes: Changes) -> None:
@@ -71,7 +71,7 @@ class Reached:
         }
         return {name: refs for name, refs in told.items() if refs}
 
-    def refs(self, found: Iterable[Found]) -> list[str]:
+    def refs(self, found: Iterable[AffectedRow]) -> list[str]:
         """Return the refs of those rows that a model may know: at most one round trip."""
         pairs = [
             (each.tool_table.entity, key_in(each.key, each.tool_table))
@@ -80,7 +80,7 @@ class Reached:
         ]
         return [*dict.fromkeys(self._call.conversation.refer_pairs(pairs))] if pairs else []
 
-    def refuse(self, found: Sequence[Found], table: ToolTable, done: str) -> None:
+    def refuse(self, found: Sequence[AffectedRow], table: ToolTable, done: str) -> None:
         """Refuse what would change rows, if there are any, and name those of one class.
 
         Args:
@@ -102,7 +102,7 @@ class Reached:
             table.name, referring.name, [*labels], known, verbs=verbs, done=done
         )
 
-    def _labels(self, table: ToolTable, found: Iterable[Found]) -> dict[str, str | None]:
+    def _labels(self, table: ToolTable, found: Iterable[AffectedRow]) -> dict[str, str | None]:
         """Return the refs of rows that the session may see, with their labels."""
         instances = self._loaded(table, found)
         label = table.keys.label
@@ -113,7 +113,7 @@ class Reached:
             for ref, state in zip(refs, states, strict=True)
         }
 
-    def _ask(self, table: ToolTable, names: Sequence[str], found: Sequence[Found]) -> None:
+    def _ask(self, table: ToolTable, names: Sequence[str], found: Sequence[AffectedRow]) -> None:
         """Ask hooks of rows that are changed in some attributes, and do what else they say."""
         values = zip(names, found[0].written.values(), strict=True)
         record = {name: value for name, value in values if not isinstance(value, FetchedValue)}
@@ -121,7 +121,7 @@ class Reached:
         writing = self._changes.ask(table, "update", instances, record)
         put(instances, {n: v for n, v in writing.records[0].items() if n not in names})
 
-    def _loaded(self, table: ToolTable, found: Iterable[Found]) -> list[Any]:
+    def _loaded(self, table: ToolTable, found: Iterable[AffectedRow]) -> list[Any]:
         """Return the instances of rows: one statement."""
         primary = inspect(table.model).mapper.primary_key
         among = sqla.among(primary, [each.key for each in found])
@@ -130,14 +130,14 @@ class Reached:
             return [*self._call.session.scalars(statement)]
 
 
-def may_be_written(found: Found) -> bool:
+def may_be_written(found: AffectedRow) -> bool:
     """Tell whether a call may have the reference of a row changed."""
     if found.tool_table is None or not found.is_writable:
         return found.is_writable and found.said
     return _may_be_changed(found)
 
 
-def _may_be_changed(found: Found) -> bool:
+def _may_be_changed(found: AffectedRow) -> bool:
     """Tell whether a model may change the reference of a row itself."""
     table = found.tool_table
     if table is None or "update" not in table.verbs:
@@ -146,5 +146,5 @@ def _may_be_changed(found: Found) -> bool:
     return all(column is not None and column.updatable for column in columns)
 
 
-def _is_beside(found: Found, reach: Reach) -> bool:
+def _is_beside(found: AffectedRow, reach: Reach) -> bool:
     return found.identity not in reach.roots

@@ -34,7 +34,7 @@ _HOW_TO_READ = (
 )
 
 
-def described(tables: Iterable[ToolTable]) -> str:
+def description_of(tables: Iterable[ToolTable]) -> str:
     """Return what a model needs to know to use tables; empty without tables."""
     listed = list(tables)
     if not listed:

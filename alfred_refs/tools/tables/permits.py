@@ -65,9 +65,9 @@ def permits_of(
                 raise SetupError(
                     f"{said} lists {other!r}, which is not among the models", "add it to models"
                 )
-    said_of = {model: _checked(model, each) for model, each in verbs.items()}
+    claims_of = {model: _checked(model, each) for model, each in verbs.items()}
     for model in classes:
-        if said_of.setdefault(model, frozenset()):
+        if claims_of.setdefault(model, frozenset()):
             raise SetupError(
                 f"class {model.__qualname__!r} is in read_only, and verbs gives it some",
                 "say it in one of the two",
@@ -80,7 +80,7 @@ def permits_of(
                 "the models",
                 "add it to models",
             )
-    return Permits(said_of, {each for one in attributes for each in _written_by(*one)})
+    return Permits(claims_of, {each for one in attributes for each in _written_by(*one)})
 
 
 def attribute_of(attribute: Any, said: str) -> tuple[Mapper[Any], str]:

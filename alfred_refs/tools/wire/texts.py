@@ -78,7 +78,7 @@ def shortened(text: str, most: int) -> str:
     return text if short == text else Cut(short, len(text) - len(short))
 
 
-def told(value: Any, conversation: DraftMap, longest: int | None = None) -> Any:
+def without_keys(value: Any, conversation: DraftMap, longest: int | None = None) -> Any:
     """Return a value as a model is told it: two round trips at most, none without keys.
 
     Args:
