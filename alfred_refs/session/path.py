@@ -24,8 +24,8 @@ from alfred_refs.mapping.key_column import KeyColumn
 from alfred_refs.mapping.keys import EntityKey, Key
 from alfred_refs.mapping.refs import DRAFT
 from alfred_refs.statements import (
-    Plan,
     InputTarget,
+    Plan,
     check_loaded,
     criteria,
     origins,

@@ -108,6 +108,7 @@ class _Outgoing:
     def __init__(self, longest: int | None) -> None:
         self.differs = False
         self._longest = longest
+        self._names: dict[str, str] = {}  # that are told as they are: all rows have the same
         self._texts: dict[int, str] = {}  # that are not told as they are, by their identity
         self._spelt: dict[Spelt, None] = {}
         self._keys: dict[uuid.UUID, None] = {}
@@ -120,8 +121,9 @@ class _Outgoing:
         if is_plain(value):  # the common way
             return value
         if isinstance(value, dict):
+            names = self._names
             return {
-                name if is_plain(name) and type(name) is str else self._name(name): (
+                names.get(name) or self._name(name): (
                     each if is_plain(each) else self.looked_at(each)
                 )
                 for name, each in value.items()
@@ -131,6 +133,9 @@ class _Outgoing:
         return self._leaf(value)
 
     def _name(self, name: Any) -> Any:
+        if type(name) is str and is_plain(name):
+            self._names[name] = name
+            return name
         return self.looked_at(name if isinstance(name, uuid.UUID) else str(name))
 
     def _leaf(self, value: Any) -> Any:
