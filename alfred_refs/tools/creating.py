@@ -154,7 +154,13 @@ class Creator(Writer):
             table = self._setting.tables.of_model(row.model)
             if table not in (None, by) and self._setting.hooks_of(table):
                 found.setdefault(table, []).append(row)
-        return [_batch_like(batches[0], table, inside) for table, inside in found.items()]
+        inside = []
+        for table, rows in found.items():
+            records = [row.values for row in rows]
+            like = batches[0].writing  # of the same call
+            writing = replace(like, model=table.model, records=records, notes=[])
+            inside.append(Batch(table, writing, rows, fixed=True))
+        return inside
 
     # Making it
 
@@ -346,10 +352,3 @@ def _links(row: NewRow) -> int:
         for name, others in each.related.items()
         if inspect(each.model).mapper.relationships[name].secondary is not None
     )
-
-
-def _batch_like(batch: Batch, table: ToolTable, rows: list[NewRow]) -> Batch:
-    """Return a batch of another table's rows inside drafts, of the same call."""
-    records = [row.values for row in rows]
-    writing = replace(batch.writing, model=table.model, records=records, notes=[])
-    return Batch(table, writing, rows, fixed=True)

@@ -1,4 +1,14 @@
-"""Read rows for a model: its question in, an answer with rows, refs and labels out."""
+"""`db_read`: its checked arguments to an answer with rows, refs and labels.
+
+1. The refs in the filters are resolved, once: one round trip for rows that this process has not
+   met, one for drafts. Hooks are asked after that, and may change the question.
+2. One statement reads the rows, and one row more than is shown; it has keys and no refs.
+3. Drafts that the filters name are put among the rows, in the order of the database.
+4. Related rows are loaded, rows are made JSON, hooks look at them, and labels are read.
+
+>>> Reader(call).read(DbRead(table="recipes", limit=1))
+{'table': 'recipes', 'rows': [{'id': 'recipe_1', 'name': 'Soup'}], 'count': 1, 'more': False}
+"""
 
 from __future__ import annotations
 

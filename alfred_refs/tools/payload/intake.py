@@ -166,7 +166,11 @@ class _Arguments:
         if isinstance(arguments, DbRead):
             changed["or_filters"] = self._filters(arguments.or_filters, table)
             return arguments.model_copy(update=changed)
-        changed["expect"] = self._expected(arguments.expect, table)
+        expect = arguments.expect
+        if isinstance(expect, str):
+            changed["expect"] = self._leaf("expect", expect, None)
+        elif expect is not None:
+            changed["expect"] = self._row(expect, table)
         data = getattr(arguments, "data", None)
         changed |= {} if data is None else {"data": self._row(data, table)}
         return arguments.model_copy(update=changed)
@@ -207,11 +211,6 @@ class _Arguments:
             )
         except SameNameError:
             raise invalid_value(field, "objects that have each name once") from None
-
-    def _expected(self, expect: Any, table: ToolTable) -> Any:
-        if isinstance(expect, str):
-            return self._leaf("expect", expect, None)
-        return self._row(expect, table) if expect is not None else None
 
     def _filters(self, filters: Iterable[Filter], table: ToolTable) -> list[Filter]:
         return [self._filter(each, table) for each in filters]
