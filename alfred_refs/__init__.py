@@ -8,8 +8,9 @@ statement:
                  │                                                    │
                  └──────────── Conversation ── Store ─────────────────┘
 
-`session.py` has this path on one page. A conversation is what a ref is valid in and outlives
-sessions, processes and machines; a session is one unit of work in it.
+`session/path.py` has this path on one page, and `docs/internals.md` says what is in which folder.
+A conversation is what a ref is valid in and outlives sessions, processes and machines; a session
+is one unit of work in it.
 
 Each public name is imported from its module when it is first asked for, so that a program loads
 what it uses: `alfred-refs --help` not even SQLAlchemy.

@@ -1,11 +1,10 @@
 """`RefSession`: a `Session` that accepts refs wherever it accepts keys, and shows refs.
 
-The whole path is on this page. Statements pass through `translate`: refs in it become keys
-(`criteria`), SQLAlchemy executes it, keys in its rows become refs (`rows`). Instances belong to
+Its methods are here; what it does on its way is in `events`, hook by hook. A statement's refs
+become keys, SQLAlchemy executes it, and keys in its rows become refs (`path`). Instances belong to
 the session's `Boundary`: they keep their keys, their attributes show refs (`instances`). Between
 the two everything works on keys: identity map, unit of work, cascades and lazy loading are
-SQLAlchemy's own, untouched. Errors that pass out are worded anew (`failures`). What happens to
-instances and transactions besides is in `lifecycle`.
+SQLAlchemy's own, untouched.
 
     sessions = sessionmaker(engine, class_=RefSession)
     with sessions(conversation=registry.conversation("chat-7")) as session:
