@@ -6,7 +6,6 @@
     a508000d-9b55-40f0-8886-dbdd88bd2de2
 
 `main` runs the group of `commands`, or says how to get the extra `cli`. A command is written out
-in `revisions`, `reading` or `lifetimes`; `connecting` gives it a registry and makes one line of an
-error, `parameters` reads what else it is given, and `printing` prints tables or JSON. The package
-imports none of it.
+there, in `reading` or in `lifetimes`; `parameters` reads what it is given, opens its registry and
+makes one line of an error, and `printing` prints tables or JSON. The package imports none of it.
 """

@@ -13,10 +13,10 @@ from typing import Any
 
 import click
 
-from .connecting import without_passwords
 from .lifetimes import export, forget, fork, import_, prune
+from .parameters import at_url, without_passwords
+from .printing import Printer
 from .reading import list_, resolve, show, stats
-from .revisions import current, migrate
 
 _EXIT_CODES = """\b
 Exit codes:
@@ -49,9 +49,31 @@ def alfred_refs() -> None:
     """
 
 
-for _command in (
-    *(migrate, current),
-    *(list_, show, resolve, stats),
-    *(export, import_, fork, forget, prune),
-):
+@alfred_refs.command()
+@at_url
+def migrate(url: str, printer: Printer) -> None:
+    """Create the tables, or bring them up to date."""
+    from alfred_refs.store import migrate as schema
+
+    revision = schema.migrate(url)
+    printer.say({"revision": revision}, f"the registry's tables are at revision {revision}")
+
+
+@alfred_refs.command()
+@at_url
+def current(url: str, printer: Printer) -> None:
+    """Print the revision that the tables are at, and who migrates them."""
+    from alfred_refs.store import migrate as schema
+
+    found = schema.current(url)
+    if found is None:
+        printer.say({"revision": None, "migrated_by": None}, "none")
+    elif found.is_applications:
+        document = {"revision": found.revision, "migrated_by": "application"}
+        printer.say(document, f"{found.revision}, by the application's own Alembic environment")
+    else:
+        printer.say({"revision": found.revision, "migrated_by": "alfred-refs"}, found.revision)
+
+
+for _command in (list_, show, resolve, stats, export, import_, fork, forget, prune):
     alfred_refs.add_command(_command)

@@ -16,8 +16,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeVar
 
 import click
 
-from .connecting import on_registry, without_passwords
-from .parameters import conversation_argument, conversation_or_owner, of_owner, older_than, opened
+from .parameters import (
+    conversation_argument,
+    conversation_or_owner,
+    of_owner,
+    older_than,
+    on_registry,
+    opened,
+    without_passwords,
+)
 from .printing import Printer, document_of, inert
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, cast, get_args
 
 import click
 
-from .connecting import on_registry
-from .parameters import at_most, conversation_argument, of_owner, older_than, opened
+from .parameters import at_most, conversation_argument, of_owner, older_than, on_registry, opened
 from .printing import Printer, Row, document_of
 
 if TYPE_CHECKING:
