@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from datetime import timedelta
 from types import EllipsisType
@@ -35,17 +36,24 @@ class MemoryStore(DraftMemory):
         if not keys:
             return []
         with self._lock:
-            self._open(address).check(address, {entity for entity, _ in keys})
-            conversation = self._begin(address)
-            conversation.begin(address, {entity for entity, _ in keys})
-            return [conversation.refer(key, labels.get(key)) for key in keys]
+            conversation = self._begin(address, {entity for entity, _ in keys})
+            entries = []
+            for entity, key in keys:
+                if (ref := conversation.by_key.get((entity, key))) is None:
+                    conversation.last[entity] += 1
+                    ref = Ref(entity, conversation.last[entity])
+                    label = labels.get((entity, key))
+                    conversation.keep(Entry(ref, key, label=label))
+                    entries.append(replace(conversation.by_ref[ref], minted=True))
+                else:
+                    entries.append(conversation.by_ref[ref])
+            return entries
 
     def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:
         with self._lock:
-            self._use(address)
-            self._open(address).check(address, {ref.entity for ref in refs})
-            known = self._open(address).by_ref
-            return {ref: known[ref] for ref in refs if ref in known}
+            conversation = self._open(address, {ref.entity for ref in refs})
+            conversation.used_at = now()
+            return {ref: conversation.by_ref[ref] for ref in refs if ref in conversation.by_ref}
 
     def refs_of(self, address: Address, keys: Collection[Key]) -> Mapping[Key, Sequence[Ref]]:
         with self._lock:
@@ -56,17 +64,19 @@ class MemoryStore(DraftMemory):
         return {key: refs for key, refs in refs_by_key.items() if refs}
 
     def known(self, address: Address, near: Ref, limit: int) -> Mapping[Ref, str | None]:
-        with self._lock:
-            entries = self._own(address).of(near.entity)
-        labels = {entry.ref: entry.label for entry in entries if entry.gone is None}
-        nearest = sorted(labels, key=lambda ref: (abs(ref.number - near.number), ref.number))
-        return {ref: labels[ref] for ref in nearest[:limit]}
+        there = [entry for entry in self._of(address, near.entity) if entry.gone is None]
+        number = near.number
+        there.sort(key=lambda entry: (abs(entry.ref.number - number), entry.ref.number))
+        return {entry.ref: entry.label for entry in there[:limit]}
 
     def labelled(self, address: Address, entity: str, limit: int) -> Mapping[Ref, str]:
-        with self._lock:
-            entries = self._own(address).of(entity)
-        last = sorted(entries, key=lambda entry: -entry.ref.number)[:limit]
+        last = sorted(self._of(address, entity), key=lambda entry: -entry.ref.number)[:limit]
         return {e.ref: e.label for e in last if e.label is not None and e.gone is None}
+
+    def _of(self, address: Address, entity: str) -> list[Entry]:
+        with self._lock:
+            entries = self._own(address).by_ref.values()
+            return [entry for entry in entries if entry.ref.entity == entity]
 
     def entities(self, address: Address) -> Mapping[str, int]:
         with self._lock:
@@ -76,19 +86,17 @@ class MemoryStore(DraftMemory):
     def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
         with self._lock:
             conversation = self._own(address)
-            saved = conversation.keys_saved() if gone == "was never saved" else set()
-            known = [key for key in keys if key in conversation.by_key and key not in saved]
-            known = [key for key in known if conversation.is_of(address, key[0])]
-            for ref in (conversation.by_key[key] for key in known):
-                conversation.by_ref[ref] = replace(conversation.by_ref[ref], gone=gone)
+            drafts = conversation.drafts.values() if gone == "was never saved" else ()
+            saved = {(draft.ref.entity, draft.key) for draft in drafts if draft.state == "saved"}
+            for key, entry in conversation.known(address, keys).items():
+                if key not in saved:
+                    conversation.keep(replace(entry, gone=gone))
 
     def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
         with self._lock:
             conversation = self._own(address)
-            known = labels.keys() & conversation.by_key.keys()
-            for key in (key for key in known if conversation.is_of(address, key[0])):
-                ref = conversation.by_key[key]
-                conversation.by_ref[ref] = replace(conversation.by_ref[ref], label=labels[key])
+            for key, entry in conversation.known(address, labels).items():
+                conversation.keep(replace(entry, label=labels[key]))
 
     def begin_turn(self, address: Address) -> int:
         with self._lock:
@@ -102,20 +110,17 @@ class MemoryStore(DraftMemory):
 
     def touch(self, address: Address) -> None:
         with self._lock:
-            self._use(address)
+            self._own(address).used_at = now()
 
     def fork(self, address: Address, new_id: str) -> None:
         with self._lock:
             source = self._existing(address)
-            self._use(address)
-            fork = ConversationState(source.owner, source.turn, dict(source.last))
-            fork.tables = dict(source.tables)
-            fork.by_ref, fork.by_key = dict(source.by_ref), dict(source.by_key)
-            fork.last_drafts = dict(source.last_drafts)
-            fork.drafts = {
-                ref: draft if draft.state == "saved" else replace(draft, key=None)
-                for ref, draft in source.drafts.items()
-            }
+            source.used_at = now()
+            fork = deepcopy(source)
+            fork.begun_at = fork.used_at
+            for ref, draft in source.drafts.items():
+                if draft.state != "saved":
+                    fork.drafts[ref] = replace(draft, key=None)
             self._make(Address(new_id).id, fork)
 
     def forget(self, address: Address) -> None:
@@ -127,9 +132,24 @@ class MemoryStore(DraftMemory):
         while chosen := self._prune(unused_for, batch):
             yield chosen
         with self._lock:
-            for id_, left in list(self._left.items()):
-                if left.begun_at <= now() - unused_for:
-                    del self._left[id_]
+            long_ago = now() - unused_for
+            left = self._left.items()
+            self._left = {id_: one for id_, one in left if one.begun_at > long_ago}
+
+    def _prune(self, unused_for: timedelta, batch: int) -> int:
+        with self._lock:
+            latest = now() - unused_for
+            items = self._conversations.items()
+            chosen = [id_ for id_, one in items if one.used_at <= latest][:batch]
+            for id_ in chosen:
+                self._forget(id_)
+            return len(chosen)
+
+    def _forget(self, id_: str) -> None:
+        forgotten = self._conversations.pop(id_)
+        self._left[id_] = ConversationState(
+            None, last=forgotten.last, last_drafts=forgotten.last_drafts
+        )
 
     def entries(self, address: Address, entity: str | None = None) -> Iterator[Entry]:
         with self._lock:
@@ -140,29 +160,29 @@ class MemoryStore(DraftMemory):
     def export(self, address: Address) -> Exported:
         with self._lock:
             conversation = self._existing(address)
-            entries = sorted(conversation.by_ref.values(), key=lambda entry: entry.ref)
-            last = dict(sorted(conversation.last.items()))
             return Exported(
-                *(
-                    address.id,
-                    address.owner,
-                    conversation.turn,
-                    conversation.begun_at,
-                    last,
-                    entries,
-                ),
+                address.id,
+                address.owner,
+                conversation.turn,
+                conversation.begun_at,
+                dict(sorted(conversation.last.items())),
+                [entry for _, entry in sorted(conversation.by_ref.items())],
                 dict(sorted(conversation.last_drafts.items())),
-                [conversation.drafts[ref] for ref in sorted(conversation.drafts)],
+                [draft for _, draft in sorted(conversation.drafts.items())],
                 dict(sorted(conversation.tables.items())),
             )
 
     def restore(self, address: Address, exported: Exported) -> None:
         with self._lock:
-            conversation = ConversationState(address.owner, exported.turn, dict(exported.last))
-            conversation.tables = dict(exported.tables)
-            conversation.begun_at = exported.begun_at
-            conversation.last_drafts = dict(exported.last_drafts)
-            conversation.drafts = {draft.ref: draft for draft in exported.drafts}
+            conversation = ConversationState(
+                address.owner,
+                exported.turn,
+                last=Counter(exported.last),
+                last_drafts=Counter(exported.last_drafts),
+                drafts={draft.ref: draft for draft in exported.drafts},
+                tables=dict(exported.tables),
+                begun_at=exported.begun_at,
+            )
             for entry in exported.entries:
                 conversation.keep(entry)
             self._make(address.id, conversation, again=exported.id == address.id)
@@ -172,7 +192,7 @@ class MemoryStore(DraftMemory):
         with self._lock:
             if id not in self._conversations:
                 raise UnknownConversationError(id)
-            return self._conversations[id].info(id)
+            return _info(id, self._conversations[id])
 
     def conversations(
         self,
@@ -181,7 +201,7 @@ class MemoryStore(DraftMemory):
         limit: int | None = None,
     ) -> Iterator[ConversationInfo]:
         with self._lock:
-            infos = [each.info(id_) for id_, each in self._conversations.items()]
+            infos = [_info(id_, each) for id_, each in self._conversations.items()]
         latest = None if unused_for is None else now() - unused_for
         listed = [info for info in infos if latest is None or info.used_at <= latest]
         chosen = [info for info in listed if owner in (..., info.owner)]
@@ -196,7 +216,7 @@ class MemoryStore(DraftMemory):
     def stats(self) -> RegistryStats:
         with self._lock:
             states = list(self._conversations.values())
-            refs = sum((Counter(state.counts()) for state in states), Counter())
+            refs = sum((state.counts() for state in states), Counter[str]())
             entries = (entry for state in states for entry in state.by_ref.values())
             drafts = (draft for state in states for draft in state.drafts.values())
             return RegistryStats(
@@ -207,17 +227,8 @@ class MemoryStore(DraftMemory):
                 drafts=dict(sorted(Counter(draft.state for draft in drafts).items())),
             )
 
-    def _forget(self, id_: str) -> None:
-        forgotten = self._conversations.pop(id_)
-        self._left[id_] = ConversationState(
-            None, last=forgotten.last, last_drafts=forgotten.last_drafts
-        )
 
-    def _prune(self, unused_for: timedelta, batch: int) -> int:
-        with self._lock:
-            latest = now() - unused_for
-            items = self._conversations.items()
-            chosen = [id_ for id_, one in items if one.used_at <= latest][:batch]
-            for id_ in chosen:
-                self._forget(id_)
-            return len(chosen)
+def _info(id_: str, conversation: ConversationState) -> ConversationInfo:
+    times = conversation.begun_at, conversation.used_at
+    refs = dict(conversation.counts())
+    return ConversationInfo(id_, conversation.owner, conversation.turn, *times, refs)

@@ -7,7 +7,7 @@ any. Whoever writes does so under the lock of the conversation's row, as those w
 
 from __future__ import annotations
 
-from .sql_parameters import HIGHEST_KIND, MINE, NONE_OF_ANOTHER_TABLE, OF_TABLE, statement
+from .sql_parameters import MINE, NONE_OF_ANOTHER_TABLE, OF_TABLE, counted, statement
 
 _TURN = (
     "coalesce(:p_turn, (SELECT turn FROM alfred_refs_conversation"
@@ -36,26 +36,7 @@ draft = statement(f"""
             ON counters.conversation = :p_conversation AND counters.entity = new.entity
         WHERE {MINE} AND {NONE_OF_ANOTHER_TABLE}
     ), counted AS (
-        INSERT INTO alfred_refs_counter AS counters
-            (conversation, entity, kind, last, drafts, table_name)
-        SELECT
-            :p_conversation,
-            entity,
-            coalesce(kind, CAST(
-                {HIGHEST_KIND}
-                + row_number() OVER (PARTITION BY kind IS NULL ORDER BY min(position))
-                AS smallint
-            )),
-            0,
-            max(number),
-            CAST(:p_tables AS jsonb) ->> entity
-        FROM numbered
-        GROUP BY entity, kind
-        ON CONFLICT (conversation, entity) DO UPDATE SET
-            drafts = excluded.drafts,
-            left_at = NULL,
-            table_name = coalesce(counters.table_name, excluded.table_name)
-        RETURNING entity, kind
+        {counted("numbered", "drafts")}
     ), drafted AS (
         INSERT INTO alfred_refs_draft
             (conversation, kind, number, turn, edited, version, state, content, label)

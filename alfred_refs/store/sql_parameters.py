@@ -11,6 +11,7 @@ connection.execute(turn, named(address))
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from textwrap import dedent
 from typing import Any
@@ -79,6 +80,33 @@ HIGHEST_KIND = (
 UNNOTED = f"used_at < now() - INTERVAL '{NOTED_EVERY.total_seconds():.0f} seconds'"
 
 
+def counted(numbered: str, counter: str) -> str:
+    """Return the step after `numbered`, which counts numbers and gives kinds to new entities."""
+    highest = {"last": "0", "drafts": "0", counter: "max(number)"}
+    return f"""
+        INSERT INTO alfred_refs_counter AS counters
+            (conversation, entity, kind, last, drafts, table_name)
+        SELECT
+            :p_conversation,
+            entity,
+            coalesce(kind, CAST(
+                {HIGHEST_KIND}
+                + row_number() OVER (PARTITION BY kind IS NULL ORDER BY min(position))
+                AS smallint
+            )),
+            {highest["last"]},
+            {highest["drafts"]},
+            CAST(:p_tables AS jsonb) ->> entity
+        FROM {numbered}
+        GROUP BY entity, kind
+        ON CONFLICT (conversation, entity) DO UPDATE SET
+            {counter} = excluded.{counter},
+            left_at = NULL,
+            table_name = coalesce(counters.table_name, excluded.table_name)
+        RETURNING entity, kind
+    """
+
+
 def statement(sql: str, columns: str = "") -> TextClause | TextualSelect:
     """Make a statement of SQL.
 
@@ -87,9 +115,9 @@ def statement(sql: str, columns: str = "") -> TextClause | TextualSelect:
         columns: the names of the result's, in order. SQLAlchemy then prepares for the result
             once, instead of at each execution, and psycopg2's own types become ours.
     """
-    made = text(dedent(sql).strip())
-    names = made.compile().params
-    made = made.bindparams(*(bindparam(name, type_=_PARAMETERS[name]) for name in names))
+    names = set(re.findall(r":(p_\w+)", sql))  # to compile it would take longer than all the rest
+    parameters = (bindparam(name, type_=_PARAMETERS[name]) for name in names)
+    made = text(dedent(sql).strip()).bindparams(*parameters)
     found = [column(name, _COLUMNS.get(name)) for name in columns.split()]
     return made.columns(*found) if found else made
 

@@ -14,12 +14,12 @@ print(sql_refs.resolve)  # as it is sent, but for the names of its parameters
 from __future__ import annotations
 
 from .sql_parameters import (
-    HIGHEST_KIND,
     KIND,
     MINE,
     NONE_OF_ANOTHER_TABLE,
     OF_TABLE,
     UNNOTED,
+    counted,
     statement,
 )
 
@@ -93,24 +93,7 @@ refer = statement(f"""
         FROM seen
         WHERE CASE WHEN number IS NULL THEN EXISTS (SELECT 1 FROM locked) ELSE false END
     ), counted AS (
-        INSERT INTO alfred_refs_counter AS counters (conversation, entity, kind, last, table_name)
-        SELECT
-            :p_conversation,
-            entity,
-            coalesce(kind, CAST(
-                {HIGHEST_KIND}
-                + row_number() OVER (PARTITION BY kind IS NULL ORDER BY min(position))
-                AS smallint
-            )),
-            max(number),
-            CAST(:p_tables AS jsonb) ->> entity
-        FROM fresh
-        GROUP BY entity, kind
-        ON CONFLICT (conversation, entity) DO UPDATE SET
-            last = excluded.last,
-            left_at = NULL,
-            table_name = coalesce(counters.table_name, excluded.table_name)
-        RETURNING entity, kind
+        {counted("fresh", "last")}
     ), minted AS (
         INSERT INTO alfred_refs_mapping (conversation, number, kind, key, label)
         SELECT :p_conversation, fresh.number, counted.kind, fresh.key, fresh.label

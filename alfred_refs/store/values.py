@@ -62,6 +62,11 @@ class Address:
         tables = {entity: self.table_of(entity) for entity in dict.fromkeys(entities)}
         return json.dumps(tables)
 
+    def uses(self, entity: str, table: str | None) -> bool:
+        """Tell whether an entity's refs are used for rows of a table, as far as both are known."""
+        used = self.table_of(entity)
+        return table is None or used is None or table == used
+
     def check_table(self, entity: str, table: str | None) -> None:
         """Check that refs are of the table for which they are used.
 
