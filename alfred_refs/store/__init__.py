@@ -11,9 +11,9 @@ store.resolve(chat, [entry.ref])[entry.ref].key  # 4711
 ```
 
 A call of `PostgresStore` goes from `postgres` (refs), `drafts` or `conversations`, which read
-values into parameters and rows into values, through `sending`, which chooses one statement alone
-or a transaction in one trip, to `connections`, which has a pool of our own; the SQL is in `sql_*`,
-and `faults` says what an error of the driver means. Beside it stand `tables` and `migrate`, which
+values into parameters and rows into values, to `connections`, which has a pool of our own and
+sends one statement alone or a transaction in one trip; the SQL is in `sql_*`, and `faults` says
+what an error of the driver means. Beside it stand `tables` and `migrate`, which
 makes them, `alembic` for applications that do so themselves, `memory`, and `instrumented`, which
 counts the calls of any store for `telemetry`.
 

@@ -1,4 +1,7 @@
-"""Connections of our own beside the application's, and transactions that say what they need.
+"""Connections of our own beside the application's, and how statements travel on them.
+
+A reading statement goes alone, which is one trip; those that write go together, as a short
+transaction that says what it needs.
 
 Nothing here takes part in the application's transaction, and nothing waits for its connection
 pool: a pool of our own, made from the application's, shares its credentials and connect hooks.
@@ -11,16 +14,24 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from sqlalchemy import Compiled, Connection, Dialect, Engine, event
+from sqlalchemy import ClauseElement, Compiled, Connection, Dialect, Engine, Executable, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from alfred_refs import sqla
-from alfred_refs.errors import SetupError
+from alfred_refs.errors import SetupError, UnknownConversationError
 
 from .faults import Fault, fault_of
+from .sql_parameters import named, tables_of_refs
+from .values import Address
+
+if TYPE_CHECKING:
+    from sqlalchemy import Row
+
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+UNIQUE_VIOLATION = "23505"
 
 # What minting needs, whatever the defaults of the server, the database or the role are. A ref that
 # was handed out must outlive a crash of the server: its number would be given to another key. Who
@@ -36,6 +47,7 @@ _SNAPSHOT = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",)
 _COMMIT = "COMMIT"
 
 _T = TypeVar("_T")
+_Row = TypeVar("_Row", bound=Sequence[Any])
 
 
 class OwnEngine:
@@ -178,13 +190,13 @@ def _closed_on_failure(connection: Connection) -> Iterator[None]:
         raise
 
 
-def can_pipeline(connection: Connection) -> bool:
+def _can_pipeline(connection: Connection) -> bool:
     """Tell whether statements can travel together: with psycopg, on libpq 14 or newer."""
     dialect = connection.dialect
     return dialect.driver == "psycopg" and dialect.loaded_dbapi.Pipeline.is_supported()
 
 
-def in_one_trip(
+def _in_one_trip(
     connection: Connection, batch: Sequence[Compiled], parameters: Mapping[str, Any]
 ) -> Sequence[Any]:
     """Send a whole transaction by psycopg's pipeline and return the rows of its last statement."""
@@ -241,3 +253,72 @@ def _first_error(
         first = first or error
     if first is not None:
         raise first
+
+
+class Sending:
+    """The part of `PostgresStore` that has the connections."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._application = engine
+        self._own = OwnEngine(engine)
+        self._compilations: dict[Executable, Compiled] = {}
+
+    def _alone(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
+        """Run one reading statement, without BEGIN and COMMIT."""
+        return self._own.run(lambda connection: connection.execute(statement, values).all())
+
+    def _rows(
+        self, statement: Executable, address: Address, **parameters: Any
+    ) -> Sequence[Row[Any]]:
+        """Run one reading statement about a conversation."""
+        return self._alone(statement, named(address) | parameters)
+
+    def _check_tables(self, address: Address) -> None:
+        """Check that all refs of a conversation are of the tables for which they are used.
+
+        Raises:
+            EntityTableError: some are of another.
+            UnknownConversationError: the conversation is another owner's.
+        """
+        for row in only_mine(self._rows(tables_of_refs, address), address):
+            address.check_table(row.entity, row.table_name)
+
+    def _write(
+        self, batch: Sequence[Executable], parameters: Mapping[str, Any], *, again: bool = True
+    ) -> Sequence[Any]:
+        """Run statements in one transaction and return the rows of the last.
+
+        With psycopg, in asynchronous engines too, they travel together; asyncpg and psycopg2, and
+        a libpq older than 14, wait for each.
+
+        Args:
+            batch: what changes nothing if done twice, unless `again` is false.
+            parameters: of all of them.
+            again: as for `OwnEngine.run`.
+        """
+
+        def write(connection: Connection) -> Sequence[Any]:
+            if _can_pipeline(connection):
+                return _in_one_trip(connection, [self._compiled(q) for q in batch], parameters)
+            with transaction(connection):
+                *_, last = [connection.execute(statement, parameters) for statement in batch]
+                return last.all() if last.returns_rows else []
+
+        return self._own.run(write, again=again)
+
+    def _compiled(self, statement: Executable) -> Compiled:
+        if statement not in self._compilations:
+            clause = cast(ClauseElement, statement)
+            self._compilations[statement] = clause.compile(dialect=self._application.dialect)
+        return self._compilations[statement]
+
+
+def only_mine(rows: Sequence[_Row], address: Address) -> Sequence[_Row]:
+    """Return rows that begin with whether the conversation is this owner's; see that it is.
+
+    Raises:
+        UnknownConversationError: it is another owner's.
+    """
+    if rows and not rows[0][0]:
+        raise UnknownConversationError(address.id)
+    return rows

@@ -24,10 +24,9 @@ from alfred_refs.mapping.keys import decode, encode
 from alfred_refs.mapping.refs import Ref
 
 from . import sql_conversations as sql, sql_refs
-from .connections import snapshot, transaction
+from .connections import UNIQUE_VIOLATION, Sending, only_mine, snapshot, transaction
 from .drafts import PAGE, Fetch, listed
-from .sending import UNIQUE_VIOLATION, Sending, only_mine
-from .sql_parameters import begun, named
+from .sql_parameters import named
 from .tables import metadata
 from .values import (
     Address,
@@ -230,7 +229,7 @@ def _entries(fetch: Fetch, address: Address, entity: str) -> Iterator[Entry]:
 
 
 def _write(connection: Connection, address: Address, exported: Exported) -> None:
-    values = begun(address) | {"p_turn": exported.turn, "p_begun_at": exported.begun_at}
+    values = named(address) | {"p_turn": exported.turn, "p_begun_at": exported.begun_at}
     connection.execute(sql.restore_conversation, values)
     kept = Counter(entry.ref.entity for entry in exported.entries)
     entities = sorted(exported.last.keys() | exported.last_drafts.keys())

@@ -21,8 +21,8 @@ from alfred_refs.mapping.keys import Key, decode, encode
 from alfred_refs.mapping.refs import Ref
 
 from . import sql_drafts
-from .sending import UNIQUE_VIOLATION, Sending, only_mine
-from .sql_parameters import begun, named
+from .connections import UNIQUE_VIOLATION, Sending, only_mine
+from .sql_parameters import named
 from .sql_refs import lock_always
 from .values import Address, DraftEdit, DraftEntry, DraftState, Entry, NewDraft
 
@@ -47,7 +47,7 @@ class PostgresDrafts(Sending):
     ) -> list[DraftEntry]:
         if not new:
             return []
-        values = begun(address) | {
+        values = named(address) | {
             "p_entities": [each.entity for each in new],
             "p_tables": address.tables_of(each.entity for each in new),
             "p_contents": [each.content for each in new],

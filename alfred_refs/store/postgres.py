@@ -20,11 +20,10 @@ from alfred_refs.mapping.keys import EntityKey, Key, decode, encode
 from alfred_refs.mapping.refs import Ref
 
 from . import sql_conversations, sql_refs
-from .connections import transaction
+from .connections import UNIQUE_VIOLATION, only_mine, transaction
 from .conversations import PostgresConversations
 from .drafts import PostgresDrafts
-from .sending import UNIQUE_VIOLATION, only_mine
-from .sql_parameters import begun, named
+from .sql_parameters import named
 from .tables import conversations, metadata
 from .values import NO_LABELS, NOTED_EVERY, Address, Entry, Gone
 
@@ -82,7 +81,7 @@ class PostgresStore(PostgresDrafts, PostgresConversations):
     ) -> list[Entry]:
         if not keys:
             return []
-        values = begun(address) | _arrays(address, keys, labels)
+        values = named(address) | _arrays(address, keys, labels)
         rows = self._mint(values)
         if len(rows) < len(keys):  # of another owner, or forgotten between the two statements
             rows = self._write([sql_refs.lock_always, sql_refs.refer], values)
@@ -155,7 +154,7 @@ class PostgresStore(PostgresDrafts, PostgresConversations):
 
     def begin_turn(self, address: Address) -> int:
         # not tried again when the connection is lost: the turn may have begun
-        rows = self._write([sql_refs.begin_turn], begun(address), again=False)
+        rows = self._write([sql_refs.begin_turn], named(address), again=False)
         if not rows:
             raise UnknownConversationError(address.id)
         return cast(int, rows[0][0])

@@ -131,9 +131,4 @@ tables_of_refs = statement("""
 
 def named(address: Address) -> dict[str, Any]:
     """Return the parameters that name a conversation and its owner."""
-    return {"p_conversation": address.digest, "p_owner": address.owner}
-
-
-def begun(address: Address) -> dict[str, Any]:
-    """Return the parameters of a statement that may begin the conversation."""
-    return named(address) | {"p_id": address.id}
+    return {"p_conversation": address.digest, "p_id": address.id, "p_owner": address.owner}

@@ -25,7 +25,7 @@ from alfred_refs.mapping.keys import EntityKey, decode
 from alfred_refs.mapping.refs import Ref
 from alfred_refs.store import Address, sql_refs
 from alfred_refs.store.postgres import _arrays
-from alfred_refs.store.sql_parameters import begun
+from alfred_refs.store.sql_parameters import named
 from alfred_refs.store.tables import conversations, metadata
 
 pytestmark = pytest.mark.tables
@@ -189,7 +189,7 @@ def test_a_mint_without_the_lock_is_left_out_where_another_has_it(
     with engine.connect() as other:
         other.execute(text("select * from alfred_refs_conversation for update"))
 
-        found = slow._write([sql_refs.refer], begun(CHAT) | _arrays(CHAT, KEYS[:3]))
+        found = slow._write([sql_refs.refer], named(CHAT) | _arrays(CHAT, KEYS[:3]))
 
     assert [(row[0], row[1]) for row in found] == [(1, 1)]
     assert slow.entities(CHAT) == {"recipe": 1}
@@ -434,7 +434,7 @@ def test_a_counter_that_is_taken_up_again_is_not_removed(
     pruning = threading.Thread(target=lambda: pruned.append(list(store.prune(DAY, 10))))
     with engine.begin() as other:
         for statement in (sql_refs.lock, sql_refs.refer):
-            other.execute(statement, begun(CHAT) | _arrays(CHAT, KEYS[:1]))
+            other.execute(statement, named(CHAT) | _arrays(CHAT, KEYS[:1]))
         let_wait(pruning, engine)
     pruning.join()
 
