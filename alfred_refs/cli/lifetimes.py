@@ -155,13 +155,7 @@ def prune(
 def _select(
     registry: RefRegistry, conversation: str | None, owner: str | None
 ) -> list[ConversationInfo]:
-    """Return a conversation, which must be the owner's if one is given, or all of an owner's.
-
-    Raises:
-        click.UsageError: neither is given.
-        UnknownConversationError: there is none of this id, or it is not the owner's.
-        SetupError: the owner has none.
-    """
+    """Return a conversation, which must be the owner's if one is given, or all of an owner's."""
     from alfred_refs.errors import SetupError, UnknownConversationError
 
     if conversation is not None:
@@ -242,11 +236,7 @@ def _write(file: TextIO, data: Mapping[str, Any]) -> None:
 
 
 def _read(file: BinaryIO) -> list[Any]:
-    """Return what a file has as JSON: one document, or one a line.
-
-    Raises:
-        ExportFormatError: it is none; the message does not repeat it.
-    """
+    """Return what a file has as JSON: one document, or one a line; errors do not repeat it."""
     from alfred_refs.errors import ExportFormatError
 
     data = file.read()

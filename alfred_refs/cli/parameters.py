@@ -101,9 +101,6 @@ def registry_at(url: str) -> Iterator[RefRegistry]:
     """Open the registry in the database at `url` for as long as the `with` lasts.
 
     It connects when it is first asked for something.
-
-    Raises:
-        SetupError: the URL is not one of PostgreSQL, or its driver is not installed.
     """
     from alfred_refs.conversation.registry import RefRegistry
     from alfred_refs.store import migrate as schema

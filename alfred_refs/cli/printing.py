@@ -42,11 +42,7 @@ def document_of(value: DataclassInstance) -> dict[str, Any]:
 
 
 class Printer:
-    """Prints one document on standard output.
-
-    Args:
-        as_json: in JSON; else for people.
-    """
+    """Prints one document on standard output, in JSON or for people."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json

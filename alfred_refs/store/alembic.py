@@ -46,11 +46,6 @@ def include_name(name: str | None, type_: str, parent_names: MutableMapping[Any,
     def include_mine(name, type_, parent_names):
         return include_name(name, type_, parent_names) and name not in NOT_MINE
     ```
-
-    Args:
-        name: what the database has.
-        type_: its kind, such as `"table"`.
-        parent_names: not looked at.
     """
     del parent_names
     return type_ not in ("table", "schema") or not _is_ours(name)

@@ -81,10 +81,8 @@ class OwnEngine:
         limits how long a statement takes, or how many connections there are, wants to be told,
         and a caller may hold a transaction open meanwhile.
 
-        Args:
-            work: is given the connection.
-            again: whether work may be done twice. Where the connection was cut, nobody knows
-                whether the server committed.
+        Where the connection was cut, nobody knows whether the server committed: without `again`,
+        work is not done twice then.
 
         Raises:
             RegistryTablesError: the tables are missing or out of date.
@@ -274,12 +272,7 @@ class Sending:
         return self._alone(statement, named(address) | parameters)
 
     def _check_tables(self, address: Address) -> None:
-        """Check that all refs of a conversation are of the tables for which they are used.
-
-        Raises:
-            EntityTableError: some are of another.
-            UnknownConversationError: the conversation is another owner's.
-        """
+        """Refuse a conversation of another owner, and refs of other tables than are used here."""
         for row in only_mine(self._rows(tables_of_refs, address), address):
             address.check_table(row.entity, row.table_name)
 
@@ -289,12 +282,8 @@ class Sending:
         """Run statements in one transaction and return the rows of the last.
 
         With psycopg, in asynchronous engines too, they travel together; asyncpg and psycopg2, and
-        a libpq older than 14, wait for each.
-
-        Args:
-            batch: what changes nothing if done twice, unless `again` is false.
-            parameters: of all of them.
-            again: as for `OwnEngine.run`.
+        a libpq older than 14, wait for each. Unless `again` is false, it must change nothing if
+        done twice.
         """
 
         def write(connection: Connection) -> Sequence[Any]:
@@ -314,11 +303,7 @@ class Sending:
 
 
 def only_mine(rows: Sequence[_Row], address: Address) -> Sequence[_Row]:
-    """Return rows that begin with whether the conversation is this owner's; see that it is.
-
-    Raises:
-        UnknownConversationError: it is another owner's.
-    """
+    """Return rows that begin with whether the conversation is this owner's; refuse another's."""
     if rows and not rows[0][0]:
         raise UnknownConversationError(address.id)
     return rows

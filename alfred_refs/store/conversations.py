@@ -99,11 +99,7 @@ class PostgresConversations(Sending):
     def _pruned(
         self, choose: Executable, remove: Sequence[Executable], values: Mapping[str, Any]
     ) -> Iterator[int]:
-        """Remove one batch after the other, in order of digests, each in a transaction.
-
-        Yields:
-            how many conversations were in the batch.
-        """
+        """Remove one batch after the other, in order of digests; yield how large each was."""
         after = _FIRST
 
         def step(connection: Connection) -> Sequence[uuid.UUID]:

@@ -146,11 +146,7 @@ def _arrays(address: Address, refs: Sequence[Ref]) -> dict[str, Any]:
 
 
 def _by_ref(rows: Sequence[Sequence[Any]], address: Address) -> dict[Ref, DraftEntry]:
-    """Return the entries of rows: whose it is, entity, table, a draft, what it became.
-
-    Raises:
-        EntityTableError: a draft is of another table.
-    """
+    """Return the entries of rows: whose it is, entity, table, a draft, what it became."""
     entries = []
     for _, entity, table, *row in only_mine(rows, address):
         address.check_table(entity, table)

@@ -49,10 +49,7 @@ class Fault:
 def fault_of(error: Exception, database: str, *, connecting: bool = False) -> Fault | None:
     """Return what an error means; `None` for one that is not of a database.
 
-    Args:
-        error: any.
-        database: the name of the registry's database.
-        connecting: whether there was no connection yet.
+    While `connecting`, one without a code of PostgreSQL's is of the connection.
     """
     if isinstance(error, PoolTimeoutError):
         return Fault(RegistryBusyError(database))

@@ -94,10 +94,7 @@ class Memory:
     def _make(self, id_: str, conversation: ConversationState, *, again: bool = False) -> None:
         """Add a conversation, and the counters that one of its id has left behind.
 
-        Args:
-            id_: it must not be taken.
-            conversation: its numbers must not have been given, unless it is there `again`.
-            again: its numbers go on from the highest that was given.
+        Its numbers must not have been given, unless it is there `again`: then they go on.
         """
         left = self._left.get(id_, ConversationState(None))
         taken = left.numbered() & conversation.numbered()

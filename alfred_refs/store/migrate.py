@@ -42,14 +42,8 @@ def migrate(url: str | URL, revision: str = "head") -> str | None:
     """Create the registry's tables, or bring them up to `revision`.
 
     All is done in one transaction, and by one process at a time. Tables made by
-    `RefRegistry.create_tables()` are taken over with what is in them.
-
-    Args:
-        url: of the database; `postgresql://` without a driver is taken as psycopg 3.
-        revision: as Alembic names it.
-
-    Returns:
-        The revision that the tables are at now.
+    `RefRegistry.create_tables()` are taken over with what is in them. `postgresql://` without a
+    driver is taken as psycopg 3. The revision that the tables are at now is returned.
 
     Raises:
         SetupError: the URL is not one of PostgreSQL, or there is no such revision.
@@ -85,12 +79,7 @@ class Current:
 
 
 def current(url: str | URL) -> Current | None:
-    """Tell what the registry's tables are at, and who migrates them; `None`: there are none.
-
-    Raises:
-        SetupError: the URL is not one of PostgreSQL.
-        RegistryUnreachableError: the database cannot be reached.
-    """
+    """Tell what the registry's tables are at, and who migrates them; `None`: there are none."""
     with connect(url) as connection:
         ours = noted(connection)
         revision = ours or made(connection)

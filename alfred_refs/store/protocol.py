@@ -49,12 +49,8 @@ class Store(Protocol):
         """Return the entry of each key, in order; keys new to it get the next numbers.
 
         An entry is durable when it is returned, and a number once taken is never given again. The
-        conversation is begun if it does not exist, and used.
-
-        Args:
-            address: the conversation.
-            keys: without repetition.
-            labels: of those keys that are new; what is known of others stays as it is.
+        conversation is begun if it does not exist, and used. No key comes twice; only those that
+        are new get the labels.
         """
 
     def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:
@@ -79,10 +75,7 @@ class Store(Protocol):
     def labelled(self, address: Address, entity: str, limit: int) -> Mapping[Ref, str]:
         """Return labels of rows that are not gone, the last first.
 
-        Args:
-            address: the conversation.
-            entity: of whose refs.
-            limit: how many refs to look at, labelled or not.
+        At most `limit` refs are looked at, labelled or not.
         """
 
     def entities(self, address: Address) -> Mapping[str, int]:
@@ -101,12 +94,8 @@ class Store(Protocol):
 
         A draft is durable when it is returned. Its number is of a counter of its own, beside that
         of the entity's refs, and is never given again. The conversation is begun if it does not
-        exist, and used; so it is by whatever else writes a draft.
-
-        Args:
-            address: the conversation.
-            new: what was generated.
-            turn: in which; `None`: the one that the conversation is in.
+        exist, and used; so it is by whatever else writes a draft. Without a turn, it is generated
+        in the one that the conversation is in.
         """
 
     def read_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
@@ -133,16 +122,9 @@ class Store(Protocol):
     ) -> Mapping[Ref, DraftEntry]:
         """Give pending drafts other content, all or none, and return them without their rows.
 
-        A key that is reserved for one stays.
-
-        Args:
-            address: the conversation.
-            edits: of different drafts.
-            turn: in which they are edited; `None`: the one that the conversation is in.
-
-        Returns:
-            nothing where none was changed: one of them is not known, not pending, or of another
-            version.
+        No draft comes twice, a key that is reserved for one stays, and the turn is as for `draft`.
+        Nothing is returned where none was changed: one of them is not known, not pending, or of
+        another version.
         """
 
     def discard_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
