@@ -39,14 +39,15 @@ class MemoryStore(DraftMemory):
             conversation = self._begin(address, {entity for entity, _ in keys})
             entries = []
             for entity, key in keys:
-                if (ref := conversation.by_key.get((entity, key))) is None:
-                    conversation.last[entity] += 1
-                    ref = Ref(entity, conversation.last[entity])
-                    label = labels.get((entity, key))
-                    conversation.keep(Entry(ref, key, label=label))
-                    entries.append(replace(conversation.by_ref[ref], minted=True))
-                else:
+                ref = conversation.by_key.get((entity, key))
+                if ref is not None:
                     entries.append(conversation.by_ref[ref])
+                    continue
+                conversation.last[entity] += 1
+                ref = Ref(entity, conversation.last[entity])
+                entry = Entry(ref, key, label=labels.get((entity, key)))
+                conversation.keep(entry)
+                entries.append(replace(entry, minted=True))
             return entries
 
     def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:
@@ -216,7 +217,7 @@ class MemoryStore(DraftMemory):
     def stats(self) -> RegistryStats:
         with self._lock:
             states = list(self._conversations.values())
-            refs = sum((state.counts() for state in states), Counter[str]())
+            refs = sum((Counter(state.counts()) for state in states), Counter[str]())
             entries = (entry for state in states for entry in state.by_ref.values())
             drafts = (draft for state in states for draft in state.drafts.values())
             return RegistryStats(
@@ -230,5 +231,5 @@ class MemoryStore(DraftMemory):
 
 def _info(id_: str, conversation: ConversationState) -> ConversationInfo:
     times = conversation.begun_at, conversation.used_at
-    refs = dict(conversation.counts())
+    refs = conversation.counts()
     return ConversationInfo(id_, conversation.owner, conversation.turn, *times, refs)

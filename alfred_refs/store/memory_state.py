@@ -57,9 +57,9 @@ class ConversationState:
                 found[ref] = replace(draft, row=None if saved is None else self.by_ref[saved])
         return found
 
-    def counts(self) -> Counter[str]:
+    def counts(self) -> dict[str, int]:
         """Return how many refs there are, by entity, in order."""
-        return Counter(ref.entity for ref in sorted(self.by_ref))
+        return dict(sorted(Counter(ref.entity for ref in self.by_ref).items()))
 
     def numbered(self) -> set[str]:
         """Return the entities that have counters, of refs or of drafts."""

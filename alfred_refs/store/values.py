@@ -113,13 +113,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class NewDraft:
-    """Content to be kept.
-
-    Attributes:
-        entity: what it is to become.
-        content: a JSON object, as text.
-        label: what people are to call the row.
-    """
+    """Content to be kept, a JSON object as text, and what people are to call the row."""
 
     entity: str
     content: str = field(repr=False)
