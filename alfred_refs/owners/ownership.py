@@ -53,6 +53,7 @@ _HARMLESS = (
     *("pg_sleep", "pg_advisory_", "pg_try_"),
 )
 
+
 class Ownership:
     """How the rows of an application's tables belong to their owners; one for each application.
 

@@ -12,19 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
-from sqlalchemy import (
-    BindParameter,
-    ClauseElement,
-    Column,
-    Executable,
-    Table,
-)
+from sqlalchemy import BindParameter, ClauseElement, Column, Executable, Table
 from sqlalchemy.orm import Mapper, ORMExecuteState, Session
 
 from alfred_refs import sqla
-from alfred_refs.errors import ForeignRowError, UnconfinedError
+from alfred_refs.errors import UnconfinedError
 
-from .belongings import as_column_has
 from .confinement import Confinement
 from .references import References, Target, changed_values
 
@@ -96,20 +89,13 @@ def confined_records(
     *,
     new: bool,
 ) -> list[Record]:
-    """Return the records of a bulk operation as the owner may write them.
-
-    Args:
-        confinement: of the session.
-        session: which writes them.
-        mapper: of their class.
-        records: by the names of attributes.
-        new: whether they are inserted.
+    """Return the records of a bulk operation, by the names of attributes, as they may be written.
 
     Raises:
         ForeignRowError: one names another owner, or a row that the owner cannot see.
     """
     target = _Target(cast(Table, mapper.local_table), mapper)
-    given, column = list(records), _owner_column(confinement, target)
+    given, column = list(records), next(confinement.owner_columns(target.tables), None)
     by_column = [target.record(record) for record in given]
     if new and column is not None:
         by_column = [_stamped(confinement, column, record) for record in by_column]
@@ -125,17 +111,12 @@ def confined_records(
 
 
 class _Target:
-    """The table that a statement writes, and by which names.
-
-    Attributes:
-        table: the same.
-        tables: those that its class is mapped to.
-        columns: by each name that a value may be given under.
-    """
+    """The table that a statement writes, those that its class is mapped to, and by which names."""
 
     def __init__(self, table: Table, mapper: Mapper[Any] | None) -> None:
-        self.table: Table = table
+        self.table = table
         self.tables: Sequence[Any] = [table] if mapper is None else mapper.tables
+        # by each name that a value may be given under
         self.columns: dict[str, Column[Any]] = {column.key: column for column in table.columns}
         if mapper is not None:
             names = sqla.attributes_of(mapper, [c for t in self.tables for c in t.columns])
@@ -175,8 +156,8 @@ def _target(statement: Executable, table: Table) -> _Target:
 
 
 def _stamp(confinement: Confinement, execution: ORMExecuteState, target: _Target) -> None:
-    """Put the owner into each row of an insert."""
-    column = _owner_column(confinement, target)
+    """Put the owner into each row of an insert; a joined subclass has it in its base's table."""
+    column = next(confinement.owner_columns(target.tables), None)
     statement: Any = execution.statement
     if column is None or statement.select is not None:
         return
@@ -201,26 +182,13 @@ def _stamp(confinement: Confinement, execution: ORMExecuteState, target: _Target
             execution.parameters = stamped
 
 
-def _owner_column(confinement: Confinement, target: _Target) -> Column[Any] | None:
-    """Return the owner's column, which a joined subclass has in the table of its base."""
-    for table in target.tables:
-        belonging = confinement.ownership.belonging_of(table)
-        if belonging is not None and belonging.column is not None:
-            return belonging.column
-    return None
-
-
 def _stamped(confinement: Confinement, column: Column[Any], record: Record) -> Record:
     """Return a row with its owner, if it names none or the same."""
-    owner = as_column_has(column, confinement.owner.value)
     given = record.get(column.key)
-    value = _value(given, {})
-    if isinstance(value, ClauseElement) or getattr(given, "required", False):
-        raise UnconfinedError(f"what {column} is to have", "leave it out: it is filled in")
-    if value is not None and as_column_has(column, value) != owner:
-        ref = confinement.named(column, as_column_has(column, value))
-        raise ForeignRowError(str(column), ref, named=True)
-    return {**record, column.key: owner}
+    value = given if getattr(given, "required", False) else _value(given, {})
+    if value is not None:
+        confinement.check_owner(column, value, str(column))
+    return {**record, column.key: confinement.owner_in(column)}
 
 
 def _value(value: Any, parameters: Mapping[str, Any]) -> Any:
@@ -266,19 +234,14 @@ def _add(
     """Note what a row is to name, which must be plain values."""
     names = {column: column.key for column in columns}
     what = ", ".join(map(str, names))
-    if record.keys().isdisjoint(names.values()):
-        if target.decides and is_whole:
-            raise ForeignRowError(what, named=True)  # it would be nobody's
-        return
+    is_given = not record.keys().isdisjoint(names.values())
     values = changed_values(columns, names, record)
-    if values is None or any(isinstance(value, ClauseElement) for value in values):
+    if is_given and (values is None or any(isinstance(v, ClauseElement) for v in values)):
         raise UnconfinedError(
             f"what {what} is to name",
             "give the key itself, and all columns of a foreign key that has several",
         )
-    if target.decides and None in values:
-        raise ForeignRowError(what, named=True)
-    references.add(target, values, what)
+    references.add(target, values, what, is_final=is_given or is_whole)
 
 
 def _records(execution: ORMExecuteState, target: _Target) -> Iterator[tuple[Record, bool]]:
