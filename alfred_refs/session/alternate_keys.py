@@ -171,7 +171,7 @@ class Alternates:
             new += [
                 (kept, pair) for pair in keys_in(column, value) if token_of(pair[1]) not in kept
             ]
-        if self._session is not None:
+        if new and self._session is not None:
             self._look_up([pair for _, pair in new])
         for kept, (space, key) in new:
             row = self.rows.get(space, {}).get(token_of(key))
