@@ -8,8 +8,8 @@ refused where it would be a foreign key.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, cast
 
 from sqlalchemy import BindParameter, ClauseElement, Column, Executable, Table
@@ -96,16 +96,10 @@ def confined_records(
     """
     target = _Target(cast(Table, mapper.local_table), mapper)
     given, column = list(records), next(confinement.owner_columns(target.tables), None)
-    by_column = [target.record(record) for record in given]
     if new and column is not None:
-        by_column = [_stamped(confinement, column, record) for record in by_column]
-        name = target.name(column)
-        given = [
-            {**record, name: stamped[column.key]}
-            for record, stamped in zip(given, by_column, strict=True)
-        ]
+        given = [_stamped(confinement, target, column, record) for record in given]
     references = References(confinement, session)
-    _add_all(references, target, ((record, new) for record in by_column))
+    _add_all(references, target, ((target.record(record), new) for record in given))
     references.check()
     return given
 
@@ -161,34 +155,39 @@ def _stamp(confinement: Confinement, execution: ORMExecuteState, target: _Target
     statement: Any = execution.statement
     if column is None or statement.select is not None:
         return
-    stamp = partial(_stamped, confinement, column)
     given, many = execution.parameters, sqla.many_values_of(statement)
     single = target.record(dict(sqla.values_of(statement)))
+    owner = confinement.owner_in(column)
     if many:
-        records = tuple([stamp(target.record(record)) for record in batch] for batch in many)
-        execution.statement = sqla.with_many_values(statement, records)
+        batches = [[target.record(row) for row in batch] for batch in many]
+        for record in itertools.chain(*batches):
+            _check_owner(confinement, column, record)
+        stamped = tuple([{**record, column.key: owner} for record in batch] for batch in batches)
+        execution.statement = sqla.with_many_values(statement, stamped)
     elif column.key in single or not given:
+        _check_owner(confinement, column, single)
         # by the name that it was given by, so that it stands in its place
         named = (name for name, _ in sqla.values_of(statement) if target.key(name) == column.key)
-        name = next(named, column)
-        execution.statement = sqla.with_value(statement, name, stamp(single)[column.key])
+        execution.statement = sqla.with_value(statement, next(named, column), owner)
+    elif isinstance(given, Mapping):
+        execution.parameters = _stamped(confinement, target, column, given)
     else:
-        name = target.name(column)
-        if isinstance(given, Mapping):
-            execution.parameters = {**given, name: stamp(target.record(given))[column.key]}
-        else:
-            owners = [stamp(target.record(row))[column.key] for row in given]
-            stamped = [{**row, name: owner} for row, owner in zip(given, owners, strict=True)]
-            execution.parameters = stamped
+        execution.parameters = [_stamped(confinement, target, column, row) for row in given]
 
 
-def _stamped(confinement: Confinement, column: Column[Any], record: Record) -> Record:
-    """Return a row with its owner, if it names none or the same."""
+def _stamped(
+    confinement: Confinement, target: _Target, column: Column[Any], row: Mapping[str, Any]
+) -> Record:
+    """Return parameters of one row with its owner, if they name none or the same."""
+    _check_owner(confinement, column, target.record(row))
+    return {**row, target.name(column): confinement.owner_in(column)}
+
+
+def _check_owner(confinement: Confinement, column: Column[Any], record: Record) -> None:
     given = record.get(column.key)
     value = given if getattr(given, "required", False) else _value(given, {})
     if value is not None:
         confinement.check_owner(column, value, str(column))
-    return {**record, column.key: confinement.owner_in(column)}
 
 
 def _value(value: Any, parameters: Mapping[str, Any]) -> Any:

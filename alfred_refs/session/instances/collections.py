@@ -10,7 +10,7 @@ plain sessions are left alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import event, inspect
@@ -124,7 +124,7 @@ def _taken_over(collection: KeyFuncDict[Any, Any]) -> _Keys:
     if not isinstance(collection.keyfunc, _Keys):
         collection.keyfunc = _Keys(collection.keyfunc)
         _rekey(collection)
-    return cast(_Keys, collection.keyfunc)
+    return collection.keyfunc
 
 
 def _rekey(collection: KeyFuncDict[Any, Any]) -> None:
