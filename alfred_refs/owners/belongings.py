@@ -15,18 +15,12 @@ from sqlalchemy import (
     BindParameter,
     Column,
     ColumnElement,
-    Index,
     PrimaryKeyConstraint,
     Table,
     UniqueConstraint,
     inspect,
 )
-from sqlalchemy.orm import (
-    ColumnProperty,
-    Mapper,
-    RelationshipDirection,
-    RelationshipProperty,
-)
+from sqlalchemy.orm import ColumnProperty, Mapper, RelationshipDirection, RelationshipProperty
 
 from alfred_refs import sqla
 from alfred_refs.errors import OwnershipError
@@ -38,13 +32,8 @@ Model = type[Any]
 class Belonging:
     """How the rows of one table belong to an owner.
 
-    Attributes:
-        table: theirs.
-        parameter: what the owner's column is compared with; `None` where another row decides.
-        column: the owner's column.
-        parent: the table of the row that decides, where there is no column.
-        pairs: the columns that reference it, with what they reference.
-        shared: whether rows without an owner may be read by all.
+    By the owner's `column`, which is compared with `parameter`; or as the row of the table
+    `parent` does, which `pairs` reference: columns, each with what it references.
     """
 
     table: Table
@@ -52,7 +41,7 @@ class Belonging:
     column: Column[Any] | None = None
     parent: Table | None = None
     pairs: tuple[tuple[Column[Any], Column[Any]], ...] = ()
-    shared: bool = False
+    shared: bool = False  # rows without an owner may be read by all
 
 
 def belongings_of(
@@ -94,11 +83,12 @@ def _read(
         if isinstance(attribute, ColumnProperty):
             columns = cast("list[Column[Any]]", attribute.columns)
             column = next((c for c in columns if c.table is table), None)
-            found[table] = (
-                _inherited(mapper, table)
-                if column is None
-                else _by_column(table, column, len(found), shared=class_ in shared)
-            )
+            if column is None:
+                found[table] = _inherited(mapper, table)
+                continue
+            name_of_parameter = f"alfred_owner_{len(found)}_{table.name}"
+            parameter = BindParameter(name_of_parameter, None, type_=column.type)
+            found[table] = Belonging(table, parameter, column, shared=class_ in shared)
         elif isinstance(attribute, RelationshipProperty):
             found[table] = _by_relationship(table, mapper, attribute)
         else:
@@ -136,12 +126,6 @@ def as_column_has(column: ColumnElement[Any], value: Any) -> Any:
     return kind(str(value)) if kind in (uuid.UUID, int, str) else value
 
 
-def _by_column(table: Table, column: Column[Any], place: int, *, shared: bool) -> Belonging:
-    name = f"alfred_owner_{place}_{table.name}"
-    parameter = BindParameter(name, None, type_=column.type)
-    return Belonging(table, parameter, column, shared=shared)
-
-
 def _by_relationship(
     table: Table, mapper: Mapper[Any], relationship: RelationshipProperty[Any]
 ) -> Belonging:
@@ -167,20 +151,18 @@ def _by_relationship(
 def _is_one_row(columns: Collection[Column[Any]]) -> bool:
     """Tell whether values of these columns name one row of their table at most."""
     table = next(iter(columns)).table
-    unique = [
-        set(each.columns)
-        for each in (*table.constraints, *table.indexes)
-        if isinstance(each, PrimaryKeyConstraint | UniqueConstraint)
-        or (isinstance(each, Index) and _is_whole(each))
+    keys = (PrimaryKeyConstraint, UniqueConstraint)
+    unique = [set(each.columns) for each in table.constraints if isinstance(each, keys)]
+    unique += [
+        set(index.columns)
+        for index in table.indexes
+        # on columns as they are, and on all rows
+        if index.unique
+        and all(isinstance(each, Column) for each in index.expressions)
+        and index.dialect_options["postgresql"]["where"] is None
     ]
     unique += [{column} for column in table.columns if column.unique]
     return any(each and each <= set(columns) for each in unique)
-
-
-def _is_whole(index: Index) -> bool:
-    """Tell whether an index is unique on columns as they are, and on all rows."""
-    is_plain = all(isinstance(each, Column) for each in index.expressions)
-    return bool(index.unique) and is_plain and index.dialect_options["postgresql"]["where"] is None
 
 
 def _inherited(mapper: Mapper[Any], table: Table) -> Belonging:

@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 from weakref import WeakSet
 
-from sqlalchemy import Column, Connection, func, select
+from sqlalchemy import ClauseElement, Column, Connection, func, select
 from sqlalchemy.orm import InstanceState, Mapper, ORMExecuteState, Session
 
 from alfred_refs import sqla
+from alfred_refs.errors import ForeignRowError, UnconfinedError
 
 from .belongings import Belonging, as_column_has
 from .ownership import Owner
@@ -30,42 +31,24 @@ from .ownership import Owner
 State = InstanceState[Any]
 
 
-Named = Callable[[Any, Any], str | None]
-"""Returns the ref of the row that a value of a column names, `None` where it is not known."""
-
-
 @dataclass(slots=True)
 class _Joined:
-    """A connection that a session works on.
-
-    Attributes:
-        connection: the same.
-        dialect: its own, which does not confine.
-        is_own: whether nobody else works on it.
-        check: looks at what is about to be written.
-        is_up: whether it confines.
-    """
+    """A connection that a session works on."""
 
     connection: Connection
-    dialect: Any
-    is_own: bool
+    dialect: Any  # its own, which does not confine
+    is_own: bool  # nobody else works on it
     check: sqla.Check
     is_up: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class _Wall:
-    """How a stretch of a session's work is confined.
-
-    Attributes:
-        up: whether it is.
-        executes: whether it is one statement of the session's.
-        seen: what was looked at before the statement was executed.
-    """
+    """How a stretch of a session's work is confined."""
 
     up: bool
-    executes: bool
-    seen: object = None
+    executes: bool  # it is one statement of the session's
+    seen: object = None  # what was looked at before that was executed
 
 
 class Confinement:
@@ -73,15 +56,17 @@ class Confinement:
 
     Args:
         owner: on whose behalf the session works.
-        named: returns the ref of the row that a value of a column names, for errors.
+        named: returns the ref of the row that a value of a column names, for errors; `None` where
+            it is not known.
 
     Attributes:
-        owner: the same.
         doubtful: whether the session may have instances whose rows are not the owner's.
         waiting: what waited for a flush when trusted code began: it is the owner's to write.
     """
 
-    def __init__(self, owner: Owner, named: Named = lambda *_: None) -> None:
+    def __init__(
+        self, owner: Owner, named: Callable[[Any, Any], str | None] = lambda *_: None
+    ) -> None:
         self.owner = owner
         self.ownership = owner.ownership
         self.named = named
@@ -120,23 +105,19 @@ class Confinement:
         """Note that the session begins to work on a connection.
 
         Args:
-            connection: the same.
+            connection: on which row-level security is told who the owner is, for as long as the
+                transaction lasts.
             check: looks at what statements on it are about to write.
             outermost: whether a transaction begins with it, and no savepoint.
             is_own: whether the session has taken it from an engine: nobody else works on it, so
                 it is confined for as long as the session has it, whoever gets hold of it.
         """
-        if outermost:
-            self._tell_server(connection)
+        setting = self.ownership.setting
+        if outermost and setting is not None:
+            connection.execute(select(func.set_config(setting, str(self.owner.value), True)))
         if all(connection is not known.connection for known in self._connections):
             self._connections.append(_Joined(connection, connection.dialect, is_own, check))
             self._set()
-
-    def _tell_server(self, connection: Connection) -> None:
-        """Tell row-level security who the owner is, for as long as the transaction lasts."""
-        setting = self.ownership.setting
-        if setting is not None:
-            connection.execute(select(func.set_config(setting, str(self.owner.value), True)))
 
     def disconnected(self) -> None:
         """Note that the session's transaction is over, on all its connections."""
@@ -147,8 +128,7 @@ class Confinement:
     def outlive(self, states: Iterable[State]) -> None:
         """Note which instances outlive what they tell: their rows may be another's by now.
 
-        Args:
-            states: of instances that are not expired, which shows by itself.
+        One that is expired shows it by itself.
         """
         self._outliving.update(states)
 
@@ -183,11 +163,7 @@ class Confinement:
 
     @contextmanager
     def lift(self, *, loads: bool = True) -> Iterator[None]:
-        """Confine nothing inside the `with`.
-
-        Args:
-            loads: whether instances may be loaded.
-        """
+        """Confine nothing inside the `with`, in which instances may be loaded or not."""
         self._lifts += 1
         self.doubtful |= loads
         try:
@@ -228,6 +204,36 @@ class Confinement:
         asks = sqla.asks("unconfined", execution.statement, execution.execution_options)
         return not (self.lifted or asks)
 
+    # What is written
+
+    def owner_columns(self, tables: Iterable[Any]) -> Iterator[Column[Any]]:
+        """Yield those columns of tables that have the owner.
+
+        Raises:
+            UnconfinedError: a table is unknown to the ownership.
+        """
+        for table in tables:
+            belonging = self.ownership.belonging_of(table)
+            if belonging is not None and belonging.column is not None:
+                yield belonging.column
+
+    def owner_in(self, column: Column[Any]) -> Any:
+        """Return the session's owner as a column has it."""
+        return as_column_has(column, self.owner.value)
+
+    def check_owner(self, column: Column[Any], value: Any, what: str) -> None:
+        """Refuse another owner than the session's as a value of an owner's column.
+
+        Raises:
+            ForeignRowError: it is another's.
+            UnconfinedError: it cannot be told.
+        """
+        if isinstance(value, ClauseElement):
+            raise UnconfinedError(f"what {what} is to have", "leave it out: it is filled in")
+        value = as_column_has(column, value)
+        if value != self.owner_in(column):
+            raise ForeignRowError(what, self.named(column, value), named=True)
+
     # What is in the identity map
 
     def finds(self, session: Session, found: Any) -> bool:
@@ -247,13 +253,14 @@ class Confinement:
         found: list[State] = []
         asked: dict[Mapper[Any], list[State]] = {}
         for state in states:
-            verdict = self._verdict(session, state, writing=writing)
+            verdict = self.verdict(session, state, writing=writing)
             if verdict is None:
                 asked.setdefault(state.mapper.base_mapper, []).append(state)
             elif not verdict:
                 found.append(state)
         for mapper, some in asked.items():
-            there = self._there(session, mapper, some, writing=writing)
+            identities = [state.key[1] for state in some if state.key is not None]
+            there = self.ask(session, mapper.primary_key, identities, writing=writing)
             found += [state for state in some if state.key and state.key[1] not in there]
         return found
 
@@ -263,15 +270,14 @@ class Confinement:
             return False
         if not writing and not self.doubtful:
             return not state.expired
-        return self._verdict(session, state, writing=writing) is True
+        return self.verdict(session, state, writing=writing) is True
 
-    def is_foreign(self, session: Session, state: State) -> bool:
-        """Tell whether an instance is not the owner's to write for certain, without a query."""
-        return self._verdict(session, state, writing=True) is False
+    def verdict(self, session: Session, state: State, *, writing: bool) -> bool | None:
+        """Tell whether the owner may read or write an instance's row, as far as that is known.
 
-    def _verdict(self, session: Session, state: State, *, writing: bool) -> bool | None:
-        """Tell what an instance says by itself: by the owner that was loaded, or its parent."""
-        belonging = self._belonging(state.mapper)
+        It says so by itself: by the owner that was loaded, or its parent.
+        """
+        belonging = self.ownership.belonging_of(state.mapper.base_mapper.local_table)
         if belonging is None:
             return True
         before = sqla.loaded_before(state)
@@ -281,12 +287,9 @@ class Confinement:
                 return None
             is_shared = belonging.shared and before[name] is None and not writing
             value = as_column_has(belonging.column, before[name])
-            return is_shared or value == as_column_has(belonging.column, self.owner.value)
+            return is_shared or value == self.owner_in(belonging.column)
         parent = self._parent(session, state, before, belonging)
-        return None if parent is None else self._verdict(session, parent, writing=writing)
-
-    def _belonging(self, mapper: Mapper[Any]) -> Belonging | None:
-        return self.ownership.belonging_of(mapper.base_mapper.local_table)
+        return None if parent is None else self.verdict(session, parent, writing=writing)
 
     def _parent(
         self, session: Session, state: State, before: Mapping[str, Any], belonging: Belonging
@@ -303,13 +306,6 @@ class Confinement:
         identity = mapper.identity_key_from_primary_key(key)
         instance = session.identity_map.get(identity)
         return None if instance is None else sqla.state_of(instance)
-
-    def _there(
-        self, session: Session, mapper: Mapper[Any], states: list[State], *, writing: bool
-    ) -> set[Any]:
-        """Return the primary keys of rows that may be read, or written."""
-        identities = [state.key[1] for state in states if state.key is not None]
-        return self.ask(session, mapper.primary_key, identities, writing=writing)
 
     def ask(
         self, session: Session, columns: Any, values: Iterable[tuple[Any, ...]], *, writing: bool

@@ -11,13 +11,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from weakref import WeakSet
 
-from sqlalchemy import ClauseElement, Table
+from sqlalchemy import Table
 from sqlalchemy.orm import InstanceState, Session, UOWTransaction, attributes
 
 from alfred_refs import sqla
-from alfred_refs.errors import ForeignRowError, UnconfinedError
+from alfred_refs.errors import ForeignRowError
 
-from .belongings import as_column_has
 from .confinement import Confinement, attribute_of
 from .references import References, changed_values
 
@@ -25,13 +24,7 @@ State = InstanceState[Any]
 
 
 class OwnedFlush:
-    """One flush of a session that has an owner.
-
-    Args:
-        confinement: of the session.
-        session: which flushes.
-        only: what of it is the owner's; `None`: all.
-    """
+    """One flush of a session that has an owner; `only` some of it may be the owner's."""
 
     def __init__(
         self, confinement: Confinement, session: Session, only: WeakSet[State] | None = None
@@ -80,8 +73,10 @@ class OwnedFlush:
         new = [state for state in saved if state.key is None]
         late = [state for state in saved if state.key is not None]
         for state in deleted:
-            if state not in self._seen and self._confinement.is_foreign(self._session, state):
-                raise self._foreign(state)
+            if state not in self._seen:
+                verdict = self._confinement.verdict(self._session, state, writing=True)
+                if verdict is False:
+                    raise self._foreign(state)
         self._look_at(new, late, all_sent=True)
 
     def _owned(self, states: Iterable[State]) -> list[State]:
@@ -108,43 +103,29 @@ class OwnedFlush:
     def _stamp(self, state: State) -> None:
         for name, column in self._owner_attributes(state):
             if state.dict.get(name) is None:
-                value = as_column_has(column, self._confinement.owner.value)
-                attributes.set_attribute(state.obj(), name, value)
+                owner = self._confinement.owner_in(column)
+                attributes.set_attribute(state.obj(), name, owner)
 
     def _owner_attributes(self, state: State) -> Iterator[tuple[str, Any]]:
-        for table in state.mapper.tables:
-            belonging = self._confinement.ownership.belonging_of(table)
-            if belonging is not None and belonging.column is not None:
-                yield attribute_of(state.mapper, belonging.column), belonging.column
+        for column in self._confinement.owner_columns(state.mapper.tables):
+            yield attribute_of(state.mapper, column), column
 
     def _check_owner(self, state: State) -> None:
         """Refuse another owner than the session's; one that has not been loaded is not changed."""
         for name, column in self._owner_attributes(state):
-            if name in state.dict and (state.key is None or name in state.committed_state):
+            if name in state.dict and _is_changed(state, [name]):
                 what = f"{state.class_.__name__}.{name}"
-                if isinstance(state.dict[name], ClauseElement):
-                    raise UnconfinedError(
-                        f"what {what} is to have", "leave it out: it is filled in"
-                    )
-                given = as_column_has(column, state.dict[name])
-                if given != as_column_has(column, self._confinement.owner.value):
-                    ref = self._confinement.named(column, given)
-                    raise ForeignRowError(what, ref, named=True)
+                self._confinement.check_owner(column, state.dict[name], what)
 
     def _add_references(self, state: State, *, all_sent: bool) -> None:
         for table in state.mapper.tables:
             for columns, target in self._references.of_table(table):
                 names = sqla.attributes_of(state.mapper, columns)
-                values = changed_values(columns, names, state.dict)
-                if not _is_changed(state, names.values()):
-                    continue
-                what = f"{state.class_.__name__}.{next(iter(names.values()))}"
-                is_final = all_sent or state.key is not None
-                unsaid = values is None or any(value is None for value in values)
-                if target.decides and is_final and unsaid:
-                    raise ForeignRowError(what, named=True)  # it would be nobody's
-                if values is not None:
-                    self._references.add(target, values, what)
+                if _is_changed(state, names.values()):
+                    values = changed_values(columns, names, state.dict)
+                    what = f"{state.class_.__name__}.{next(iter(names.values()))}"
+                    is_final = all_sent or state.key is not None
+                    self._references.add(target, values, what, is_final=is_final)
 
     def _check_links(self, state: State) -> None:
         """Refuse rows of an association table to what the owner cannot see."""

@@ -8,29 +8,53 @@
     sessions(conversation=..., owner=ownership.of(user_id))
 
 A row belongs to the owner whom its column names, or to whom the row belongs that it references.
-Classes come in; criteria on their tables go out, for reading and for writing. Subclasses belong
-as their base does. What is not named here cannot be touched in an owned session. No I/O.
+Subclasses belong as their base does. What is not named here cannot be touched in an owned session.
+The compiler asks as it comes upon tables, texts and functions (`sqla.confining.Rules`): criteria
+on tables go out, for reading and for writing, or the error that refuses what cannot be confined.
+No I/O.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+import threading
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
 
-from sqlalchemy import ColumnElement, Table, inspect, true
+from sqlalchemy import Column, ColumnElement, Table, exists, inspect, or_, true
 from sqlalchemy.orm import QueryableAttribute
+from sqlalchemy.sql.selectable import FromClause
 
 from alfred_refs import sqla
-from alfred_refs.errors import OwnershipError
+from alfred_refs.errors import OwnershipError, UnconfinedError
 
-from .belongings import Model
-from .rules import StatementRules
+from .belongings import Belonging, Model, as_column_has, belongings_of
 
-Attribute = str | QueryableAttribute[Any]
+# Functions of PostgreSQL and its own extensions that execute what they are given as text, read
+# whole tables by their name, or change the setting that row-level security goes by.
+_EXECUTING = {
+    *("query_to_xml", "query_to_xmlschema", "query_to_xml_and_xmlschema"),
+    *("table_to_xml", "table_to_xmlschema", "table_to_xml_and_xmlschema"),
+    *("schema_to_xml", "schema_to_xmlschema", "schema_to_xml_and_xmlschema"),
+    *("database_to_xml", "database_to_xmlschema", "database_to_xml_and_xmlschema"),
+    *("cursor_to_xml", "cursor_to_xmlschema", "ts_stat", "ts_rewrite", "set_config"),
+    "xpath_table",
+    *("connectby", "get_raw_page", "bt_page_items", "heap_page_items", "tuple_data_split"),
+    *("lo_import", "lo_export", "lo_get", "loread"),
+}
+# and those whose names begin so
+_EXECUTING_ALL = ("dblink", "crosstab")
+# The server's own functions look at what others do, and at its files: all but these.
+_OF_SERVER = r"pg_\w*$"
+_HARMLESS = (
+    *("pg_typeof", "pg_column_size", "pg_size_pretty"),
+    *("pg_sleep", "pg_advisory_", "pg_try_"),
+)
 
 
-class Ownership(StatementRules):
+class Ownership:
     """How the rows of an application's tables belong to their owners; one for each application.
 
     Args:
@@ -41,32 +65,84 @@ class Ownership(StatementRules):
         open: classes and tables of no owner, which are not confined.
         setting: where row-level security finds the owner: a parameter of PostgreSQL, set for each
             transaction.
+
+    Raises:
+        OwnershipError: a shared class has no owners, or an open one has.
     """
 
     def __init__(
         self,
-        owned: Mapping[Model, Attribute],
+        owned: Mapping[Model, str | QueryableAttribute[Any]],
         *,
         shared: Collection[Model] = (),
         open: Collection[Model | Table] = (),  # noqa: A002  # what the rows are
         setting: str | None = None,
     ) -> None:
-        names = {class_: _name_of(attribute) for class_, attribute in owned.items()}
-        _check(names, shared, open)
-        super().__init__(names, shared, open)
+        for model in shared:
+            if model not in owned:
+                raise OwnershipError(
+                    f"{model!r} is shared, and nothing says whose its other rows are",
+                    "say in the mapping how its rows are owned, or list it in open=",
+                )
+        for model in owned:
+            if model in open:
+                raise OwnershipError(f"{model!r} is both owned and open", "choose one of the two")
+        self._owned = {
+            model: attribute if isinstance(attribute, str) else attribute.key
+            for model, attribute in owned.items()
+        }
+        self._shared = frozenset(shared)
+        self._open = tuple(open)
         self.setting = setting
         self._dialects: dict[int, tuple[Any, Any]] = {}
+        self._lock = threading.RLock()
 
     def of(self, value: Any) -> Owner:
         """Return one owner: what a session is given.
 
         Args:
             value: as the owner's columns have it; the text of a UUID or an integer does too.
-
-        Raises:
-            OwnershipError: there is none.
         """
         return Owner(self, value)
+
+    @cached_property
+    def belongings(self) -> Mapping[Table, Belonging]:
+        """How the rows of owned tables belong; worked out when all classes are mapped."""
+        with self._lock:
+            return belongings_of(self._owned, self._shared)
+
+    @cached_property
+    def open_tables(self) -> frozenset[Table]:
+        """Tables that are not confined."""
+        return frozenset(
+            table
+            for each in self._open
+            for table in ([each] if isinstance(each, Table) else inspect(each).mapper.tables)
+        )
+
+    def belonging_of(self, table: Any) -> Belonging | None:
+        """Return how rows of a table belong, `None` for an open one.
+
+        Raises:
+            UnconfinedError: the table is unknown.
+        """
+        table = sqla.plain(table)
+        if table in self.belongings:
+            return self.belongings[table]
+        if table in self.open_tables:
+            return None
+        raise UnconfinedError(
+            f"table {getattr(table, 'name', None)!r}",
+            "list its class in Ownership(open=...) if its rows are of no owner, or say how they "
+            "are owned",
+        )
+
+    def is_shared(self, table: Any) -> bool:
+        """Tell whether there may be rows of a table that may be read and not written."""
+        belonging = self.belonging_of(table)
+        while belonging is not None and belonging.parent is not None:
+            belonging = self.belonging_of(belonging.parent)
+        return belonging is not None and belonging.shared
 
     def attribute(self, model: Model) -> str | None:
         """Return the name of the attribute that has the owner: stamped, and never written.
@@ -83,6 +159,56 @@ class Ownership(StatementRules):
         table = cast(Table, inspect(model).local_table)
         return table in self.belongings or table in self.open_tables
 
+    # Criteria
+
+    def readable(self, table: FromClause) -> ColumnElement[bool] | None:
+        """Return which rows of a table, or of an alias of one, may be read; `None`: all."""
+        return self.criterion(table, writing=False)
+
+    def writable(self, table: FromClause) -> ColumnElement[bool] | None:
+        """Return which rows of a table may be updated and deleted; `None`: all."""
+        return self.criterion(table, writing=True)
+
+    def criterion(
+        self, from_: FromClause, *, writing: bool, owner: Any = None
+    ) -> ColumnElement[bool] | None:
+        """Return which rows of a table, or of an alias of one, may be read or written.
+
+        Without an owner they are compared with a parameter by the name of `parameters()`.
+        """
+        belonging = self.belonging_of(_element_of(from_))
+        if belonging is None:
+            return None
+        if belonging.column is not None:
+            column = _column_in(from_, belonging.column)
+            compared: Any = belonging.parameter
+            if owner is not None:  # a key, though it may be text
+                compared = sqla.key_parameter(as_column_has(column, owner), column.type)
+            is_shared = belonging.shared and not writing
+            return or_(column == compared, column.is_(None)) if is_shared else column == compared
+        parent = sqla.settled(cast(Table, belonging.parent))
+        decides = self.criterion(parent, writing=writing, owner=owner)
+        pairs = [
+            _column_in(parent, theirs) == _column_in(from_, ours)
+            for ours, theirs in belonging.pairs
+        ]
+        found = exists().select_from(parent).where(*pairs, cast(Any, decides))
+        return found.correlate(from_)
+
+    def parameters(self, value: Any) -> dict[str, Any]:
+        """Return what the criteria's parameters are for one owner, by their names."""
+        found = {}
+        for belonging in self.belongings.values():
+            if belonging.parameter is not None and belonging.column is not None:
+                try:
+                    found[belonging.parameter.key] = as_column_has(belonging.column, value)
+                except ValueError:
+                    raise OwnershipError(
+                        f"the owner is given as a value that {belonging.column} cannot have",
+                        "give the owner's key: ownership.of(user.id)",
+                    ) from None
+        return found
+
     def dialect_like(self, dialect: Any) -> Any:
         """Return the dialect that confines, for one that does not: always the same."""
         known = self._dialects.get(id(dialect))
@@ -95,30 +221,82 @@ class Ownership(StatementRules):
                 )
         return known[1]
 
+    # What a confined statement may do
 
-def _check(
-    owned: Collection[Model],
-    shared: Collection[Model],
-    open: Collection[Model | Table],  # noqa: A002  # what the rows are
-) -> None:
-    """Refuse what contradicts itself.
+    def refuse(self, what: str) -> Exception:
+        """Return the error that refuses what cannot be confined."""
+        return UnconfinedError(what)
 
-    Raises:
-        OwnershipError: a shared class has no owners, or an open one has.
-    """
-    for model in shared:
-        if model not in owned:
-            raise OwnershipError(
-                f"{model!r} is shared, and nothing says whose its other rows are",
-                "say in the mapping how its rows are owned, or list it in open=",
+    def check_function(self, name: str) -> None:
+        """Refuse a function that executes SQL."""
+        folded = name.lower()
+        executes = folded in _EXECUTING or folded.startswith(_EXECUTING_ALL)
+        is_of_server = re.match(_OF_SERVER, folded) and not folded.startswith(_HARMLESS)
+        if executes or is_of_server:
+            raise UnconfinedError(f"function {name!r}")
+
+    def check_cte(self, name: str) -> None:
+        """Refuse a CTE by the name of an owned table: criteria would read it for the table."""
+        folded = name.lower()  # as PostgreSQL reads a name without quotes
+        if any(t.name.lower() == folded and t.schema is None for t in self.belongings):
+            raise UnconfinedError(f"a CTE by the name of table {name!r}", "give it another name")
+
+    def check_update(self, table: FromClause, names: Collection[str]) -> None:
+        """Refuse an update of the owner's column."""
+        belonging = self.belonging_of(_element_of(table))
+        column = None if belonging is None else belonging.column
+        if column is not None and column.key in names:
+            raise UnconfinedError(f"an UPDATE of the owner's column {column}")
+
+    def check_insert(self, table: FromClause, statement: Any, *, nested: bool) -> None:
+        """Refuse an insert whose rows cannot be checked."""
+        target: Table = _element_of(table)
+        belonging = self.belonging_of(target)
+        if nested:
+            raise UnconfinedError("an INSERT inside another statement")
+        if statement.select is not None and (
+            belonging is not None
+            or any(key.column.table not in self.open_tables for key in target.foreign_keys)
+        ):
+            raise UnconfinedError("an INSERT from a SELECT", "select the rows, then insert them")
+        if sqla.update_on_conflict(statement) is None:
+            return
+        names = {getattr(pair[0], "key", pair[0]) for pair in sqla.conflict_values_of(statement)}
+        if not names <= {*target.c.keys()}:  # rendered as they are, whatever column that may be
+            raise UnconfinedError(
+                f"what an upsert into {target.name!r} sets by names that are no keys of columns",
+                "give the columns themselves in set_=",
             )
-    for model in owned:
-        if model in open:
-            raise OwnershipError(f"{model!r} is both owned and open", "choose one of the two")
+        if belonging is not None and belonging.column is None:
+            raise UnconfinedError(f"an upsert into {target.name!r}")
+        self.check_update(table, names)
 
+    def check_written(
+        self,
+        table: FromClause,
+        rows: Iterable[Mapping[str, Any]],
+        owner: Mapping[str, Any],
+        *,
+        is_new: bool,
+    ) -> None:
+        """Refuse rows of another owner, or new ones of none: the last look before they are sent.
 
-def _name_of(attribute: Attribute) -> str:
-    return attribute if isinstance(attribute, str) else attribute.key
+        Args:
+            table: to which they are written.
+            rows: what each is given, by the names of parameters.
+            owner: what the criteria compare with, by the names of parameters.
+            is_new: whether they are inserted.
+        """
+        belonging = self.belonging_of(_element_of(table))
+        if belonging is None or belonging.column is None or belonging.parameter is None:
+            return
+        column, wanted = belonging.column, owner.get(belonging.parameter.key)
+        names = re.compile(rf"{re.escape(column.key)}(_m\d+)?")
+        for row in rows:
+            given = [value for name, value in row.items() if names.fullmatch(name)]
+            if (is_new and not given) or any(as_column_has(column, v) != wanted for v in given):
+                what = "an INSERT of another's rows into" if is_new else "to give away rows of"
+                raise UnconfinedError(f"{what} {belonging.table.name!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +327,15 @@ class Owner:
         table = cast(Table, inspect(model).local_table)
         found = self.ownership.criterion(table, writing=writing, owner=self.value)
         return true() if found is None else found
+
+
+def _element_of(from_: Any) -> Any:
+    """Return the table that an alias is of, or the table itself."""
+    while hasattr(from_, "element") and not isinstance(from_, Table):
+        from_ = from_.element
+    return from_
+
+
+def _column_in(from_: FromClause, column: Column[Any]) -> ColumnElement[Any]:
+    """Return the column of an alias of its table, or of the table itself."""
+    return from_.c[column.key]

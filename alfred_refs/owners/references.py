@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy import ClauseElement, Table
@@ -22,13 +23,7 @@ from .confinement import Confinement
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a foreign key names.
-
-    Attributes:
-        columns: those that it references.
-        decides: whether the row that it names decides whose the row is; then it must be the
-            owner's own.
-    """
+    """What a foreign key names: a row that `decides` whose another is must be the owner's own."""
 
     columns: tuple[Any, ...]
     decides: bool
@@ -40,12 +35,7 @@ class Target:
 
 
 class References:
-    """What the foreign keys of rows that are about to be written name.
-
-    Args:
-        confinement: of the session.
-        session: in which is asked.
-    """
+    """What the foreign keys of rows that are about to be written name."""
 
     def __init__(self, confinement: Confinement, session: Session) -> None:
         self._confinement = confinement
@@ -78,12 +68,25 @@ class References:
             if belonging is None or all(c is not belonging.column for c in columns):  # stamped
                 yield columns, Target(targets, decides=set(each) == set(pairs))
 
-    def add(self, target: Target, values: tuple[Any, ...], what: str) -> None:
+    def add(
+        self, target: Target, values: tuple[Any, ...] | None, what: str, *, is_final: bool
+    ) -> None:
         """Note that a row is to name another.
 
+        Args:
+            target: what it names.
+            values: by which; `None` where it is not given all of them.
+            what: names them in an error.
+            is_final: whether nothing else is to be filled in before it is sent.
+
         Raises:
+            ForeignRowError: a row that decides is not named: it would be nobody's.
             UnconfinedError: in a table that is unknown, or by an expression.
         """
+        if target.decides and is_final and (values is None or any(v is None for v in values)):
+            raise ForeignRowError(what, named=True)
+        if values is None:
+            return
         if any(isinstance(value, ClauseElement) for value in values):
             raise UnconfinedError(f"what {what} is to name", "give the key itself")
         if None in values or self._confinement.ownership.belonging_of(target.table) is None:
@@ -102,20 +105,16 @@ class References:
             ForeignRowError: one row is another's, or is not there.
         """
         wanted, self._wanted = self._wanted, {}
+        ask = partial(self._confinement.ask, self._session)
         for target, values in wanted.items():
             unknown = [each for each in values if not self._is_there(target, each)]
-            found = self._ask(target, unknown) if unknown else set()
+            found = ask(target.columns, unknown, writing=target.decides) if unknown else ()
             for each in unknown:
                 if each not in found:
-                    raise ForeignRowError(values[each], self._ref(target, each), named=True)
+                    [column, *more] = target.columns
+                    ref = None if more else self._confinement.named(column, each[0])
+                    raise ForeignRowError(values[each], ref, named=True)
             self._checked.setdefault(target, set()).update(values)
-
-    def _ask(self, target: Target, values: list[Any]) -> set[Any]:
-        confinement = self._confinement
-        return confinement.ask(self._session, target.columns, values, writing=target.decides)
-
-    def _ref(self, target: Target, values: tuple[Any, ...]) -> str | None:
-        return self._confinement.named(target.columns[0], values[0]) if len(values) == 1 else None
 
     def _is_there(self, target: Target, values: tuple[Any, ...]) -> bool:
         """Tell whether the session has the row, and it is known to be the owner's."""
@@ -144,7 +143,5 @@ def changed_values(
         names: of the columns among the values.
         values: by name.
     """
-    found = [names.get(column) for column in columns]
-    if any(name is None or name not in values for name in found):
-        return None
-    return tuple(values[name] for name in found if name is not None)
+    found = [names.get(column, "") for column in columns]
+    return tuple(values[n] for n in found) if all(n in values for n in found) else None

@@ -8,23 +8,16 @@ refused where it would be a foreign key.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, cast
 
-from sqlalchemy import (
-    BindParameter,
-    ClauseElement,
-    Column,
-    Executable,
-    Table,
-)
+from sqlalchemy import BindParameter, ClauseElement, Column, Executable, Table
 from sqlalchemy.orm import Mapper, ORMExecuteState, Session
 
 from alfred_refs import sqla
-from alfred_refs.errors import ForeignRowError, UnconfinedError
+from alfred_refs.errors import UnconfinedError
 
-from .belongings import as_column_has
 from .confinement import Confinement
 from .references import References, Target, changed_values
 
@@ -96,46 +89,28 @@ def confined_records(
     *,
     new: bool,
 ) -> list[Record]:
-    """Return the records of a bulk operation as the owner may write them.
-
-    Args:
-        confinement: of the session.
-        session: which writes them.
-        mapper: of their class.
-        records: by the names of attributes.
-        new: whether they are inserted.
+    """Return the records of a bulk operation, by the names of attributes, as they may be written.
 
     Raises:
         ForeignRowError: one names another owner, or a row that the owner cannot see.
     """
     target = _Target(cast(Table, mapper.local_table), mapper)
-    given, column = list(records), _owner_column(confinement, target)
-    by_column = [target.record(record) for record in given]
+    given, column = list(records), next(confinement.owner_columns(target.tables), None)
     if new and column is not None:
-        by_column = [_stamped(confinement, column, record) for record in by_column]
-        name = target.name(column)
-        given = [
-            {**record, name: stamped[column.key]}
-            for record, stamped in zip(given, by_column, strict=True)
-        ]
+        given = [_stamped(confinement, target, column, record) for record in given]
     references = References(confinement, session)
-    _add_all(references, target, ((record, new) for record in by_column))
+    _add_all(references, target, ((target.record(record), new) for record in given))
     references.check()
     return given
 
 
 class _Target:
-    """The table that a statement writes, and by which names.
-
-    Attributes:
-        table: the same.
-        tables: those that its class is mapped to.
-        columns: by each name that a value may be given under.
-    """
+    """The table that a statement writes, those that its class is mapped to, and by which names."""
 
     def __init__(self, table: Table, mapper: Mapper[Any] | None) -> None:
-        self.table: Table = table
+        self.table = table
         self.tables: Sequence[Any] = [table] if mapper is None else mapper.tables
+        # by each name that a value may be given under
         self.columns: dict[str, Column[Any]] = {column.key: column for column in table.columns}
         if mapper is not None:
             names = sqla.attributes_of(mapper, [c for t in self.tables for c in t.columns])
@@ -175,52 +150,44 @@ def _target(statement: Executable, table: Table) -> _Target:
 
 
 def _stamp(confinement: Confinement, execution: ORMExecuteState, target: _Target) -> None:
-    """Put the owner into each row of an insert."""
-    column = _owner_column(confinement, target)
+    """Put the owner into each row of an insert; a joined subclass has it in its base's table."""
+    column = next(confinement.owner_columns(target.tables), None)
     statement: Any = execution.statement
     if column is None or statement.select is not None:
         return
-    stamp = partial(_stamped, confinement, column)
     given, many = execution.parameters, sqla.many_values_of(statement)
     single = target.record(dict(sqla.values_of(statement)))
+    owner = confinement.owner_in(column)
     if many:
-        records = tuple([stamp(target.record(record)) for record in batch] for batch in many)
-        execution.statement = sqla.with_many_values(statement, records)
+        batches = [[target.record(row) for row in batch] for batch in many]
+        for record in itertools.chain(*batches):
+            _check_owner(confinement, column, record)
+        stamped = tuple([{**record, column.key: owner} for record in batch] for batch in batches)
+        execution.statement = sqla.with_many_values(statement, stamped)
     elif column.key in single or not given:
+        _check_owner(confinement, column, single)
         # by the name that it was given by, so that it stands in its place
         named = (name for name, _ in sqla.values_of(statement) if target.key(name) == column.key)
-        name = next(named, column)
-        execution.statement = sqla.with_value(statement, name, stamp(single)[column.key])
+        execution.statement = sqla.with_value(statement, next(named, column), owner)
+    elif isinstance(given, Mapping):
+        execution.parameters = _stamped(confinement, target, column, given)
     else:
-        name = target.name(column)
-        if isinstance(given, Mapping):
-            execution.parameters = {**given, name: stamp(target.record(given))[column.key]}
-        else:
-            owners = [stamp(target.record(row))[column.key] for row in given]
-            stamped = [{**row, name: owner} for row, owner in zip(given, owners, strict=True)]
-            execution.parameters = stamped
+        execution.parameters = [_stamped(confinement, target, column, row) for row in given]
 
 
-def _owner_column(confinement: Confinement, target: _Target) -> Column[Any] | None:
-    """Return the owner's column, which a joined subclass has in the table of its base."""
-    for table in target.tables:
-        belonging = confinement.ownership.belonging_of(table)
-        if belonging is not None and belonging.column is not None:
-            return belonging.column
-    return None
+def _stamped(
+    confinement: Confinement, target: _Target, column: Column[Any], row: Mapping[str, Any]
+) -> Record:
+    """Return parameters of one row with its owner, if they name none or the same."""
+    _check_owner(confinement, column, target.record(row))
+    return {**row, target.name(column): confinement.owner_in(column)}
 
 
-def _stamped(confinement: Confinement, column: Column[Any], record: Record) -> Record:
-    """Return a row with its owner, if it names none or the same."""
-    owner = as_column_has(column, confinement.owner.value)
+def _check_owner(confinement: Confinement, column: Column[Any], record: Record) -> None:
     given = record.get(column.key)
-    value = _value(given, {})
-    if isinstance(value, ClauseElement) or getattr(given, "required", False):
-        raise UnconfinedError(f"what {column} is to have", "leave it out: it is filled in")
-    if value is not None and as_column_has(column, value) != owner:
-        ref = confinement.named(column, as_column_has(column, value))
-        raise ForeignRowError(str(column), ref, named=True)
-    return {**record, column.key: owner}
+    value = given if getattr(given, "required", False) else _value(given, {})
+    if value is not None:
+        confinement.check_owner(column, value, str(column))
 
 
 def _value(value: Any, parameters: Mapping[str, Any]) -> Any:
@@ -266,19 +233,14 @@ def _add(
     """Note what a row is to name, which must be plain values."""
     names = {column: column.key for column in columns}
     what = ", ".join(map(str, names))
-    if record.keys().isdisjoint(names.values()):
-        if target.decides and is_whole:
-            raise ForeignRowError(what, named=True)  # it would be nobody's
-        return
+    is_given = not record.keys().isdisjoint(names.values())
     values = changed_values(columns, names, record)
-    if values is None or any(isinstance(value, ClauseElement) for value in values):
+    if is_given and (values is None or any(isinstance(v, ClauseElement) for v in values)):
         raise UnconfinedError(
             f"what {what} is to name",
             "give the key itself, and all columns of a foreign key that has several",
         )
-    if target.decides and None in values:
-        raise ForeignRowError(what, named=True)
-    references.add(target, values, what)
+    references.add(target, values, what, is_final=is_given or is_whole)
 
 
 def _records(execution: ORMExecuteState, target: _Target) -> Iterator[tuple[Record, bool]]:

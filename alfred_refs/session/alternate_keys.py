@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 from sqlalchemy.orm import InstanceState, Session
 
 from alfred_refs import sqla
@@ -78,8 +78,8 @@ class Alternates:
     def __init__(self, conversation: SessionConversation, session: Session | None) -> None:
         self._conversation = conversation
         self._session = None if session is None else weakref.ref(session)
-        self._entities = conversation.entities
-        self._known: Mapping[str, AlternateKey] = self._entities.alternates
+        self._known: Mapping[str, AlternateKey] = conversation.entities.alternates
+        self.refs_met = conversation.refs_met  # of primary keys
         self.rows: dict[str, dict[Any, Key]] = {}
         self._values: dict[str, dict[Any, Key | None]] = {}
 
@@ -110,8 +110,13 @@ class Alternates:
             self._conversation.meet(pairs)
             return
         self._look_up(pairs)
-        met = (self._row(space, key) for space, key in pairs)
-        self._conversation.meet([pair for pair in met if pair is not None])
+        met: list[EntityKey] = []
+        for space, key in pairs:
+            by = self._known.get(space)
+            row = key if by is None else self.rows.get(space, {}).get(token_of(key))
+            if row is not None:
+                met.append((space if by is None else by.rows.entity, row))
+        self._conversation.meet(met)
 
     def note_read(self, pairs: Iterable[EntityKey]) -> None:
         """See `Conversation.note_read`; rows that are looked up are noted by themselves."""
@@ -127,10 +132,6 @@ class Alternates:
             return self._conversation.refs_of(space)
         rows = self.rows.setdefault(space, {})
         return AlternateRefs(by, rows, self._conversation.refs_of(by.rows.entity))
-
-    def refs_met(self, key: Key) -> Collection[str]:
-        """See `Conversation.refs_met`: of primary keys."""
-        return self._conversation.refs_met(key)
 
     def resolve_wanted(self, wanted: Sequence[Wanted]) -> list[Key]:
         """See `Conversation.resolve_wanted`: one query more if alternate keys are wanted.
@@ -164,18 +165,19 @@ class Alternates:
 
     def remember(self, held: Iterable[Held]) -> None:
         """Keep with instances which rows their alternate keys name, as far as it is not kept."""
-        new = [(each, pairs) for each in held if (pairs := _new_keys(each))]
-        if not new:
-            return
-        if self._session is not None:
-            self._look_up([pair for _, pairs in new for pair in pairs])
-        for (state, name, *_), pairs in new:
+        new: list[tuple[dict[str, Key | None], EntityKey]] = []
+        for state, name, column, value in held:
             kept = _kept(state).setdefault(name, {})
-            for space, key in pairs:
-                row = self.rows.get(space, {}).get(token_of(key))
-                if row is not None or self._session is None:
-                    # `None`: looked up later, it might be found in the wrong place
-                    kept[token_of(key)] = row
+            new += [
+                (kept, pair) for pair in keys_in(column, value) if token_of(pair[1]) not in kept
+            ]
+        if new and self._session is not None:
+            self._look_up([pair for _, pair in new])
+        for kept, (space, key) in new:
+            row = self.rows.get(space, {}).get(token_of(key))
+            if row is not None or self._session is None:
+                # `None`: looked up later, it might be found in the wrong place
+                kept[token_of(key)] = row
 
     def remembered(self, held: Held) -> list[EntityKey]:
         """Return the primary keys, each with its entity, that an instance's value names."""
@@ -188,7 +190,9 @@ class Alternates:
         """Return what shows an instance's value: only the rows that it remembers."""
         state, name, column, _ = held
         rows = {t: key for t, key in _kept(state).get(name, {}).items() if key is not None}
-        return shower(column, _Remembered(self._conversation, column, rows), listed)
+        mine = Alternates(self._conversation, None)
+        mine.rows[column.space] = rows
+        return shower(column, mine, listed)
 
     # The look-up
 
@@ -198,13 +202,6 @@ class Alternates:
             (text, known[space].rows.entity if space in known else space)  # type: ignore[index]
             for text, space in wanted
         ]
-
-    def _row(self, space: str, key: Key) -> EntityKey | None:
-        by = self._known.get(space)
-        if by is None:
-            return space, key
-        row = self.rows.get(space, {}).get(token_of(key))
-        return None if row is None else (by.rows.entity, row)
 
     def _key(self, text: str, space: str | None, key: Key) -> Key:
         by = None if space is None else self._known.get(space)
@@ -242,22 +239,19 @@ class Alternates:
         return [(self._known[space], list(keys)) for space, keys in new.items()]
 
     def _ask(self, by: AlternateKey, column: Any, given: list[Any]) -> None:
-        session = self._session_of(by)
+        session = None if self._session is None else self._session()
+        mapper = sqla.mapper_of_table(by.column.table)
+        if session is None or not sqla.can_wait(session.get_bind(mapper, clause=by.column).engine):
+            raise _unknown(by)
+        where = {"clause": by.column} | ({} if mapper is None else {"mapper": mapper})
         # whatever the session's owner may see: this only makes refs
         with sqla.lifted(session):
-            connection = _connection(session, by)
+            connection = session.connection(bind_arguments=where)
             for start in range(0, len(given), _MOST):
                 some = given[start : start + _MOST]
                 found = select(by.column, by.primary).where(column.in_(some))
                 for value, primary in connection.execute(found):
                     self._keep(by, value, by.rows.to_key(primary))
-
-    def _session_of(self, by: AlternateKey) -> Session:
-        session = None if self._session is None else self._session()
-        mapper = sqla.mapper_of_table(by.column.table)
-        if session is None or not sqla.can_wait(session.get_bind(mapper, clause=by.column).engine):
-            raise _unknown(by)
-        return session
 
     def _keep(self, by: AlternateKey, value: Any, row: Key) -> None:
         self._conversation.note_read([(by.rows.entity, row)])
@@ -271,45 +265,8 @@ class Alternates:
             )
 
 
-def _connection(session: Session, by: AlternateKey) -> Connection:
-    mapper = sqla.mapper_of_table(by.column.table)
-    where = {"clause": by.column} | ({} if mapper is None else {"mapper": mapper})
-    return session.connection(bind_arguments=where)
-
-
-class _Remembered:
-    """The rows that one instance remembers, to show its value by."""
-
-    def __init__(self, conversation: SessionConversation, column: KeyColumn, rows: Rows) -> None:
-        self._conversation = conversation
-        self._column = column
-        self._rows = rows
-
-    def make_room(self) -> bool:
-        """See `Conversation.make_room`."""
-        return self._conversation.make_room()
-
-    def meet(self, pairs: Collection[EntityKey]) -> None:
-        """See `Conversation.meet`."""
-        self._conversation.meet(pairs)
-
-    def refs_of(self, _: str) -> Mapping[Any, str]:
-        """Return the refs of the rows by the tokens of the values that name them."""
-        refs = self._conversation.refs_of(self._column.entity)
-        return AlternateRefs(cast(AlternateKey, self._column.by), self._rows, refs)
-
-    def refs_met(self, key: Key) -> Collection[str]:
-        """See `Conversation.refs_met`."""
-        return self._conversation.refs_met(key)
-
-
 def forget_rows(state: State, names: Iterable[str] | None) -> None:
-    """Have an instance forget which rows its alternate keys name: it is loaded anew.
-
-    Args:
-        state: of the instance.
-        names: of the attributes that are loaded; `None` for all.
-    """
+    """Have an instance forget which rows its alternate keys name: attributes are loaded anew."""
     kept = _kept(state)
     for name in list(kept) if names is None else list(names):
         kept.pop(name, None)
@@ -318,12 +275,6 @@ def forget_rows(state: State, names: Iterable[str] | None) -> None:
 def _kept(state: State) -> dict[str, dict[Any, Key | None]]:
     kept: dict[str, dict[Any, Key | None]] = state.__dict__.setdefault(_ROWS, {})
     return kept
-
-
-def _new_keys(held: Held) -> list[EntityKey]:
-    state, name, column, value = held
-    rows = _kept(state).get(name, {})
-    return [pair for pair in keys_in(column, value) if token_of(pair[1]) not in rows]
 
 
 def _unknown(by: AlternateKey) -> UntranslatableError:

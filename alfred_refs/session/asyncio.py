@@ -31,16 +31,7 @@ from .session import RefSession
 class AsyncRefSession(AsyncSession):
     """An `AsyncSession` in which a language model's refs stand for keys.
 
-    Args:
-        bind: as for `AsyncSession`.
-        conversation: as for `RefSession`.
-        registry: as for `RefSession`.
-        owner: as for `RefSession`.
-        session_arguments: as for `AsyncSession`.
-
-    Raises:
-        SetupError: a conversation is named by its id and there is no registry.
-        OwnershipError: the conversation is held for another owner.
+    Made as an `AsyncSession`, with `conversation`, `registry` and `owner` as for `RefSession`.
     """
 
     sync_session_class = RefSession

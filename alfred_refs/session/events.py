@@ -18,10 +18,10 @@ rolled back was never saved | `Transactions` |
 Beside these listeners there are: five private steps of `Session`, overridden in
 `sqla.HookedSession`; two methods of the identity map, by which instances are taken in as they are
 loaded (`sqla.watch_loading`) and errors of adding one are seen (`sqla.watch_adding`); and on the
-mapped classes, once an application, attributes that show refs (`instances.attributes`), pickling
-(`instances.pickling`) and dictionary collections (`instances.collections`). A connection's errors
-are heard by `redaction.errors.hide_keys`; that of an owner compiles by a dialect that confines
-(`sqla.dialects`).
+mapped classes, once an application, attributes that show refs, and pickling
+(`instances.attributes`), and dictionary collections (`instances.collections`). A connection's
+errors are heard by `redaction.errors.hide_keys`; that of an owner compiles by a dialect that
+confines (`sqla.dialects`).
 
 A session without conversation has no translation, one without owner no confinement; each listener
 ends where it asks for them, and nothing that SQLAlchemy does is changed.

@@ -16,9 +16,8 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from alfred_refs import Conversation, RefRegistry, RefSession
 from alfred_refs.mapping.lineage import Lineage
-from alfred_refs.session.instances.attributes import RefAttribute
+from alfred_refs.session.instances.attributes import Carried, RefAttribute
 from alfred_refs.session.instances.boundary import Boundary
-from alfred_refs.session.instances.pickling import Carried
 from alfred_refs.session.redaction import errors as failures
 from alfred_refs.statements import origins, rendering as rewriting, rows, write_results as written
 from tests.exits import EXITS, Exit

@@ -41,18 +41,20 @@ def instance_of(model: type[Any], record: Mapping[str, Any]) -> Any:
         return model(**record)
     named = {name: each for name, each in parameters.items() if each.kind in _BY_NAME}
     given = {name: record[name] for name in named if name in record}
-    needed = [each for name, each in parameters.items() if _is_needed(each) and name not in given]
-    instance = model(**given, **{each.name: _nothing(model, each) for each in needed})
+    nothing = {
+        name: _nothing(model, each)
+        for name, each in parameters.items()
+        if name not in given
+        and each.default is Parameter.empty
+        and each.kind is not Parameter.VAR_POSITIONAL
+    }
+    instance = model(**given, **nothing)
     for name in record.keys() - given.keys():
         setattr(instance, name, record[name])
     return instance
 
 
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-
-
-def _is_needed(parameter: Parameter) -> bool:
-    return parameter.default is Parameter.empty and parameter.kind is not Parameter.VAR_POSITIONAL
 
 
 def _nothing(model: type[Any], parameter: Parameter) -> Any:
@@ -69,40 +71,22 @@ def _nothing(model: type[Any], parameter: Parameter) -> Any:
     )
 
 
-Named = Callable[[type[Any], str], Any]
-"""Gives the instance that a ref names."""
-
-
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One instance that another was said to be related to.
+    """One instance that another was said to be related to."""
 
-    Attributes:
-        instance: a new one.
-        name: its relationship.
-        other: what that leads to, new or not.
-        ref: by which the other was named, if it was.
-    """
-
-    instance: Any
-    name: str
-    other: Any
-    ref: str | None
+    instance: Any  # a new one
+    name: str  # of its relationship
+    other: Any  # what that leads to, new or not
+    ref: str | None  # by which the other was named, if it was
 
 
 class Builder:
-    """Makes instances of records.
+    """Makes instances of records; `named` gives those of rows that are named by their refs."""
 
-    Args:
-        named: gives the rows that are named by their refs.
-
-    Attributes:
-        links: all that was put in so far, as it was said.
-    """
-
-    def __init__(self, named: Named) -> None:
+    def __init__(self, named: Callable[[type[Any], str], Any]) -> None:
         self._named = named
-        self.links: list[Link] = []
+        self.links: list[Link] = []  # all that was put in so far, as it was said
         self._made: dict[int, tuple[Record, Any]] = {}  # with the record, or its id is another's
         self._there: set[tuple[int, str, int]] = set()  # said from either side
 
@@ -138,8 +122,11 @@ class Builder:
         for name, rows in record.related.items():
             target = mapper.relationships[name].mapper.class_
             for row in rows:
-                other = self._related(target, row)
-                ref = row if isinstance(row, str) else None
+                if isinstance(row, str):
+                    other, ref = self._named(target, row), row
+                else:
+                    other, ref = self.build(row), None
+                    self.relate(other, row)
                 self.links.append(Link(instance, name, other, ref))
                 self._put(instance, mapper.relationships[name], other)
 
@@ -148,38 +135,22 @@ class Builder:
         name = relationship.key
         if relationship.uselist and (id(instance), name, id(other)) in self._there:
             return
-        _put(instance, name, other)
+        try:
+            sqla.put_related(instance, name, other)
+        except InvalidRequestError as error:
+            if "is not populated" not in str(error):
+                raise
+            raise DraftContentError(
+                f"a row in field {name!r} of a draft lacks the value that tells it apart there",
+                "give it that value",
+            ) from None
         self._there.add((id(instance), name, id(other)))
         backs = sqla.reverse_of(relationship)
         self._there.update((id(other), back, id(instance)) for back in backs)
 
-    def _related(self, target: type[Any], row: Record | str) -> Any:
-        if isinstance(row, str):
-            return self._named(target, row)
-        child = self.build(row)
-        self.relate(child, row)
-        return child
-
-
-def _put(instance: Any, name: str, other: Any) -> None:
-    try:
-        sqla.put_related(instance, name, other)
-    except InvalidRequestError as error:
-        if "is not populated" not in str(error):
-            raise
-        raise DraftContentError(
-            f"a row in field {name!r} of a draft lacks the value that tells it apart there",
-            "give it that value",
-        ) from None
-
 
 class DraftObjects:
-    """The objects of drafts that one session has given.
-
-    Args:
-        session: not kept alive.
-        conversation: as the session sees it.
-    """
+    """The objects of drafts that one session, which is not kept alive, has given."""
 
     def __init__(self, session: Session, conversation: SessionConversation) -> None:
         self._session = weakref.ref(session)
@@ -190,12 +161,7 @@ class DraftObjects:
         self._built = weakref.WeakValueDictionary()
 
     def get(self, class_: type[Any], ident: Any, options: Mapping[str, Any]) -> Any:
-        """Return the object of a draft, as `Session.get` would.
-
-        Args:
-            class_: that it is wanted as.
-            ident: an identity: the draft's ref, or what has it for its only part.
-            options: those of `Session.get`.
+        """Return the object of a draft, as `Session.get` would with these options.
 
         Returns:
             `None` where the identity is that of a row, or names a draft whose row is there.

@@ -13,45 +13,37 @@ Whoever else saves the same draft inserts a row of the same key, and is refused 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
+from types import MappingProxyType
 from typing import Any, cast
 
-from sqlalchemy import Column, PrimaryKeyConstraint, Table
+from sqlalchemy import Column, Connection, PrimaryKeyConstraint, Table, select
 from sqlalchemy.exc import CircularDependencyError, IntegrityError
-from sqlalchemy.orm import InstanceState, Session, UOWTransaction
+from sqlalchemy.orm import InstanceState, Mapper, Session, UOWTransaction
 
 from alfred_refs import sqla
+from alfred_refs.conversation.draft_rows import by_entity
 from alfred_refs.conversation.entries import Draft
 from alfred_refs.conversation.new_keys import check_made, new_keys
 from alfred_refs.errors import CircularDraftsError, DraftTwiceError, SavedDraftError
+from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_column import KeyColumn, texts_in
 from alfred_refs.mapping.keys import EntityKey, Key
 from alfred_refs.mapping.refs import draft_named
 from alfred_refs.session.alternate_keys import Held
 from alfred_refs.session.instances.boundary import Boundary
 from alfred_refs.session.transactions import Transactions
-from alfred_refs.sqla import said
-
-from .rows import SessionRows
 
 State = InstanceState[Any]
 
 _UNIQUE_VIOLATION = "23505"
 
-_NONE: Mapping[str, EntityKey] = {}
-
 
 class DraftSaving:
-    """Saves the drafts of a conversation in one session.
-
-    Args:
-        session: not kept alive.
-        boundary: of the session.
-        transactions: of the session.
-    """
+    """Saves the drafts of a conversation in one session, which is not kept alive."""
 
     def __init__(self, session: Session, boundary: Boundary, transactions: Transactions) -> None:
         self._session = weakref.ref(session)
@@ -70,7 +62,7 @@ class DraftSaving:
             BadRefError: one cannot be used; all instances stay as they are, and all drafts.
         """
         waiting = self._boundary.waiting()
-        held = [each for each in waiting if _drafts_in(each)]
+        held = [each for each in waiting if _drafts_in(*each[2:])]
         if not held:  # the common way
             self._boundary.resolve_new(waiting)
             return
@@ -95,14 +87,20 @@ class DraftSaving:
         """Forget the last flush: nobody asks of it when its transaction is over."""
         self._flushed = {}
 
-    def resolved(self, held: Iterable[Held], keys: Mapping[str, EntityKey] = _NONE) -> None:
+    def resolved(
+        self, held: Iterable[Held], keys: Mapping[str, EntityKey] = MappingProxyType({})
+    ) -> None:
         """Note what instances held before keys took the place of drafts' refs.
 
         Args:
             held: by its attributes.
             keys: of the rows that drafts among the instances become, by their refs.
         """
-        texts = [_Text.of(each) for each in held if _drafts_in(each)]
+        texts = [
+            _Text(state.obj, name, value, state.dict[name])
+            for state, name, column, value in held
+            if _drafts_in(column, value)
+        ]
         if texts:
             self._transactions.saving(keys, partial(self._undo, keys, texts))
 
@@ -127,9 +125,9 @@ class DraftSaving:
         labels: dict[EntityKey, str] = {}
         for ref, draft in drafts.items():
             label = self._entities.of_class(new[ref].class_).label
-            said = None if label is None else label.of(new[ref].dict)
-            if said is not None and said != draft.label:
-                labels[draft.entity, cast(Key, draft.key)] = said
+            text = None if label is None else label.of(new[ref].dict)
+            if text is not None and text != draft.label:
+                labels[draft.entity, cast(Key, draft.key)] = text
         return labels
 
     def _reserved(self, new: Mapping[str, State]) -> dict[str, Draft]:
@@ -170,11 +168,7 @@ class DraftSaving:
             text.put_back(self._boundary)
 
     def circle(self, error: CircularDependencyError) -> CircularDraftsError | None:
-        """Return the error for drafts that name each other by relationships; `None` if none do.
-
-        Args:
-            error: of a flush that has found nothing to be the first.
-        """
+        """Return the error for drafts that name each other by relationships; `None` if none do."""
         states = sqla.states_in_circle(error)
         refs = [ref for ref, state in self._flushed.items() if state in states]
         return CircularDraftsError(refs) if refs else None
@@ -186,9 +180,6 @@ class DraftSaving:
 
         Their rows have one key, so the table refuses the second. The transaction is over by then,
         so the first is looked for outside of it.
-
-        Args:
-            error: of a flush that inserted.
         """
         refs = [
             ref
@@ -201,6 +192,42 @@ class DraftSaving:
         return None
 
 
+class SessionRows:
+    """Looks for rows of drafts on a session's own connection, whoever they belong to."""
+
+    def __init__(self, session: Session, entities: Entities) -> None:
+        self._session = weakref.ref(session)
+        self._entities = entities
+
+    def committed(self, pairs: Iterable[EntityKey]) -> bool:
+        """See `Rows.committed`: no outer transaction may yet undo it."""
+        session = self._session()
+        mappers = [self._mapper(entity) for entity in by_entity(pairs)]
+        binds = [session.get_bind(m) for m in mappers if session is not None and m is not None]
+        return not any(isinstance(bind, Connection) and bind.in_transaction() for bind in binds)
+
+    def _mapper(self, entity: str) -> Mapper[Any] | None:
+        column = self._entities.primary_of(entity)
+        return None if column is None else sqla.mapper_of_table(column.table)
+
+    def there(self, pairs: Collection[EntityKey]) -> Collection[EntityKey]:
+        """Return those of these keys that rows have: one query for each entity."""
+        session = self._session()
+        found: list[EntityKey] = []
+        for entity, keys in by_entity(pairs).items():
+            column, mapper = self._entities.primary_of(entity), self._mapper(entity)
+            held = None if column is None else self._entities.of_column(column)
+            if session is None or column is None or held is None or mapper is None:
+                continue
+            if sqla.can_wait(session.get_bind(mapper).engine):
+                values = [held.from_key(key) for key in keys]
+                with sqla.lifted(session):
+                    connection = session.connection(bind_arguments={"mapper": mapper})
+                    there = connection.scalars(select(column).where(column.in_(values))).all()
+                found += [(entity, held.to_key(value)) for value in there]
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class _Text:
     """A draft's ref in an attribute of an instance, which a key has taken the place of."""
@@ -209,12 +236,6 @@ class _Text:
     name: str
     text: Any
     key: Any
-
-    @classmethod
-    def of(cls, held: Held) -> _Text:
-        """Return what an attribute held, now that it is resolved."""
-        state, name, _, value = held
-        return cls(state.obj, name, value, state.dict[name])
 
     def put_back(self, boundary: Boundary) -> None:
         """Put the ref back into the instance, if the program has not put in something else.
@@ -229,9 +250,8 @@ class _Text:
             boundary.put_text(state, self.name, self.text)
 
 
-def _drafts_in(held: Held) -> list[str]:
+def _drafts_in(column: KeyColumn, value: Any) -> list[str]:
     """Return the texts that have the form of a draft's ref."""
-    _, _, column, value = held
     return [text for text in texts_in(column, value) if draft_named(text) is not None]
 
 
@@ -242,10 +262,10 @@ def _in_order(held: Iterable[Held], new: Mapping[str, State]) -> list[tuple[Stat
         CircularDraftsError: some would have to come before themselves.
     """
     pairs = [
-        (new[ref], each[0])
-        for each in held
-        for ref in _drafts_in(each)
-        if ref in new and new[ref] is not each[0]
+        (new[ref], state)
+        for state, _, column, value in held
+        for ref in _drafts_in(column, value)
+        if ref in new and new[ref] is not state
     ]
     graph: dict[State, set[State]] = {}
     for first, then in pairs:
@@ -264,5 +284,5 @@ def _violates(error: IntegrityError, primary: Column[Any] | None) -> bool:
         return False
     constraint: PrimaryKeyConstraint = primary.table.primary_key
     names = (constraint.name, f"{primary.table.name}_pkey")
-    fields = said(error)
+    fields = sqla.said(error)
     return fields["sqlstate"] == _UNIQUE_VIOLATION and fields.get("constraint_name") in names

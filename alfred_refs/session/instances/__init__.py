@@ -8,7 +8,6 @@
 
 `attributes` has the descriptors that a mapped class gets, once an application; they ask the
 `Boundary` of the session, which keeps what it has shown. `pending` has the refs that wait for a
-flush, `tracking` the instances that were loaded and their labels. `pickling`, `collections` and
-`sqlmodel` are other ways by which keys leave an instance: copies, dictionaries keyed by an
-attribute, and pydantic's dumps.
+flush, `tracking` the instances that were loaded and their labels. `collections` and `sqlmodel` are
+other ways by which keys leave an instance: dictionaries keyed by an attribute, pydantic's dumps.
 """

@@ -4,22 +4,27 @@
 and lazy loading have the key: SQLAlchemy never meets a ref. What an instance shows is decided by
 what it belongs to: the `Boundary` of its session, or what it took along in a pickle. Those of a
 plain session belong to nothing, and show keys.
+
+The pickle or deep copy of an instance has its row, keys included, and nothing of its session.
+`Carried` goes into it, and where that arrives, in any process, key attributes read as the refs
+that they showed. It asks nobody: a key that it has no ref for is refused, and it gives way as soon
+as a `RefSession` takes the instance in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NoReturn, Protocol
 
 from sqlalchemy import event
-from sqlalchemy.orm import InstanceState, InstrumentedAttribute
+from sqlalchemy.orm import InstanceState, InstrumentedAttribute, QueryableAttribute
 
 from alfred_refs import sqla
+from alfred_refs.errors import RefNotCarriedError
 from alfred_refs.mapping.entities import ClassKeys, Entities
 from alfred_refs.session.alternate_keys import forget_rows
 
 from .collections import key_by_refs
-from .pickling import carry_refs
 from .sqlmodel import refuse_raw
 
 
@@ -49,7 +54,7 @@ class RefList(list[Any]):
 
 
 BOUNDARY = "alfred_refs"
-"""The attribute of an instance's SQLAlchemy state that has what the instance belongs to."""
+"""What an instance belongs to is called so in its SQLAlchemy state, and in its pickle."""
 
 
 class Showing(Protocol):
@@ -141,7 +146,9 @@ def instrument(class_: type[Any], names: Iterable[str]) -> None:
         if type(attribute) is InstrumentedAttribute:
             attribute.__class__ = RefAttribute
     key_by_refs(class_)
-    carry_refs(class_)
+    if not event.contains(class_, "pickle", _leave):
+        event.listen(class_, "pickle", _leave, raw=True)
+        event.listen(class_, "unpickle", _arrive, raw=True)
 
 
 def instrumented(class_: type[Any], entities: Entities) -> ClassKeys:
@@ -177,3 +184,73 @@ def boundary_of(instance: object) -> Showing | None:
     """Return the boundary that an instance belongs to, or what it took along from one."""
     state = getattr(instance, "_sa_instance_state", None)
     return None if state is None else getattr(state, BOUNDARY, None)
+
+
+class Carried:
+    """Shows what one instance showed when it was pickled, and nothing else.
+
+    Args:
+        class_: the instance's.
+        names: its key attributes.
+        refs: what they held, and what was shown for it, by the attribute's name.
+    """
+
+    raw = False
+    showers: Mapping[Any, Callable[[Any], Any]] = {}
+
+    def __init__(
+        self, class_: type[Any], names: Collection[str], refs: Mapping[str, tuple[Any, Any]]
+    ) -> None:
+        self._class = class_
+        self._names = frozenset(names)
+        self._refs = dict(refs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrived, (self._class, self._names, self._refs)
+
+    def carried(self, _: InstanceState[Any]) -> Carried:
+        """Return what the instance takes along when it is pickled again."""
+        return self
+
+    def show(self, attribute: QueryableAttribute[Any], instance: object, value: Any) -> Any:
+        """Return the ref that stood for a value, or a text that the program has set since.
+
+        Raises:
+            RefNotCarriedError: the value is another than that which was pickled.
+        """
+        held, shown = self._refs.get(attribute.key, (None, None))
+        if shown is not None and type(held) is type(value) and held == value:
+            return shown
+        if isinstance(value, str) and is_set(sqla.state_of(instance), attribute.key):
+            return value
+        raise RefNotCarriedError(str(attribute))
+
+    def accept(self, _: QueryableAttribute[Any], __: object, value: Any) -> Any:
+        """Return what an attribute keeps: a ref stays text until a session resolves it."""
+        return value
+
+    def wait_for_rows(self, _: InstanceState[Any]) -> None:
+        """Note that the instance was loaded anew: what it shows came along."""
+
+
+def is_set(state: InstanceState[Any], name: str) -> bool:
+    """Tell whether the program has set an attribute since it was loaded."""
+    return state.key is None or name not in state.unmodified
+
+
+def _arrived(
+    class_: type[Any], names: Collection[str], refs: Mapping[str, tuple[Any, Any]]
+) -> Carried:
+    instrument(class_, names)  # in this process nobody may have
+    return Carried(class_, names, refs)
+
+
+def _leave(state: InstanceState[Any], pickled: dict[str, Any]) -> None:
+    boundary = getattr(state, BOUNDARY, None)
+    if boundary is not None:
+        pickled[BOUNDARY] = boundary.carried(state)
+
+
+def _arrive(state: InstanceState[Any], pickled: Mapping[str, Any]) -> None:
+    if BOUNDARY in pickled:
+        setattr(state, BOUNDARY, pickled[BOUNDARY])

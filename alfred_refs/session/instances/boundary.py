@@ -26,9 +26,8 @@ from alfred_refs.session.alternate_keys import Alternates, Held
 from alfred_refs.sqla import Rows
 from alfred_refs.statements import shower
 
-from .attributes import BOUNDARY, RefAttribute, RefList, instrument, instrumented
+from .attributes import BOUNDARY, Carried, RefAttribute, RefList, instrumented, is_set
 from .pending import Given, Unresolved, names_of_texts, wanted
-from .pickling import Carried, is_set
 from .tracking import HeldKeys, Labelled, LoadedInstances, states_of
 
 State = InstanceState[Any]
@@ -320,7 +319,7 @@ class Boundary:
             for name, pairs in keys.items()
             if pairs or isinstance(held[name][3], list)
         }
-        return Carried(state.class_, columns, refs, instrument)
+        return Carried(state.class_, columns, refs)
 
     def _shower(self, held: Held) -> Callable[[Any], Any]:
         column = held[2]

@@ -10,11 +10,11 @@ plain sessions are left alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import event, inspect
-from sqlalchemy.orm import InstanceState, InstrumentedAttribute, KeyFuncDict
+from sqlalchemy.orm import InstanceState, InstrumentedAttribute, KeyFuncDict, Mapper
 
 from alfred_refs import sqla
 
@@ -30,7 +30,9 @@ class DictAttribute(InstrumentedAttribute[Any]):
     def __get__(self, instance: Any, owner: Any) -> Any:
         collection = super().__get__(instance, owner)
         if instance is not None and isinstance(collection, KeyFuncDict):
-            _settle(instance, collection)
+            boundary = getattr(sqla.state_of(instance), _BOUNDARY, None)
+            if boundary is not None:
+                _taken_over(collection).settle(collection, boundary.raw)
         return collection
 
 
@@ -70,9 +72,19 @@ class _Keys:
         if boundary is None:
             key = self._keyfunc(child)
             return key if sqla.is_unpopulated(key) else _Unsettled()
-        if state.key is not None and self.raw is not _is_raw(boundary):
+        if state.key is not None and self.raw is not boundary.raw:
             return _Unsettled()
-        return self._keyfunc(child)
+        return self._shown(child, state.mapper)
+
+    def _shown(self, child: Any, mapper: Mapper[Any]) -> Any:
+        """Return the key as the `keyfunc` makes it, of what attributes show and not of columns."""
+        key = self._keyfunc(child)
+        columns = sqla.columns_by_getter(self._keyfunc, mapper)
+        if columns is None or sqla.is_unpopulated(key):
+            return key
+        names = [mapper.get_property_by_column(column).key for column in columns]
+        shown = tuple(getattr(child, name) for name in names)
+        return shown if len(shown) > 1 else shown[0]
 
     def settle(self, collection: KeyFuncDict[Any, Any], raw: bool) -> None:
         """Give every child the key that it is shown by, if some have none or raw is another."""
@@ -80,24 +92,7 @@ class _Keys:
             return
         self.raw = raw
         self._given.clear()
-        _rekey(collection, self)
-
-
-class _Shown:
-    """Makes a key as a `keyfunc` does, of what attributes show and not of columns underneath."""
-
-    def __init__(self, keyfunc: Callable[[Any], Any]) -> None:
-        self._keyfunc = keyfunc
-
-    def __call__(self, child: Any) -> Any:
-        key = self._keyfunc(child)
-        mapper = sqla.state_of(child).mapper
-        columns = sqla.columns_by_getter(self._keyfunc, mapper)
-        if columns is None or sqla.is_unpopulated(key):
-            return key
-        names = [mapper.get_property_by_column(column).key for column in columns]
-        shown = tuple(getattr(child, name) for name in names)
-        return shown if len(shown) > 1 else shown[0]
+        _rekey(collection)
 
 
 def key_by_refs(class_: type[Any]) -> None:
@@ -121,33 +116,20 @@ def _may_be_keys(collection: KeyFuncDict[Any, Any], relationship: Any) -> bool:
 
 def _made(owner: Any, collection: Any, _: object) -> None:
     if hasattr(sqla.state_of(owner), _BOUNDARY):
-        _take_over(collection)
+        _taken_over(collection)
 
 
-def _take_over(collection: KeyFuncDict[Any, Any]) -> None:
-    """Put stand-ins in place of the keys that a collection has."""
+def _taken_over(collection: KeyFuncDict[Any, Any]) -> _Keys:
+    """Return what gives a collection's keys; stand-ins take the place of those that it has."""
     if not isinstance(collection.keyfunc, _Keys):
-        collection.keyfunc = _Keys(_Shown(collection.keyfunc))
-        _rekey(collection, collection.keyfunc)
+        collection.keyfunc = _Keys(collection.keyfunc)
+        _rekey(collection)
+    return collection.keyfunc
 
 
-def _settle(owner: Any, collection: KeyFuncDict[Any, Any]) -> None:
-    boundary = getattr(sqla.state_of(owner), _BOUNDARY, None)
-    if boundary is not None:
-        _take_over(collection)
-        cast(_Keys, collection.keyfunc).settle(collection, _is_raw(boundary))
-
-
-def _is_raw(boundary: Any) -> bool:
-    return bool(getattr(boundary, "raw", False))
-
-
-def _rekey(collection: KeyFuncDict[Any, Any], keyfunc: Callable[[Any], Any]) -> None:
+def _rekey(collection: KeyFuncDict[Any, Any]) -> None:
     # by the methods of `dict`: no child is added or removed, so nobody is to be told
-    entries = [(_or_none(keyfunc(child)), child) for child in dict.values(collection)]
+    entries = [(collection.keyfunc(child), child) for child in dict.values(collection)]
     dict.clear(collection)
-    dict.update(collection, entries)
-
-
-def _or_none(key: Any) -> Any:
-    return None if sqla.is_unpopulated(key) else key
+    for key, child in entries:
+        dict.__setitem__(collection, None if sqla.is_unpopulated(key) else key, child)

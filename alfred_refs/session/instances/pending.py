@@ -25,7 +25,7 @@ from alfred_refs.mapping.key_column import KeyColumn, texts_in, with_keys
 from alfred_refs.mapping.keys import Key
 from alfred_refs.session.alternate_keys import Alternates, Held
 
-from .pickling import is_set
+from .attributes import is_set
 
 
 class Given:

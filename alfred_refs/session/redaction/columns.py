@@ -72,7 +72,12 @@ class Catalogue:
         words = set(re.findall(r"\w+", statement or ""))
         tables = [table for table in self._tables if table.name in words]
         while name:
-            columns = [c for table in tables for c in table.columns if name in _names(c)]
+            columns = [
+                c
+                for table in tables
+                for c in table.columns
+                if name in (c.name, c.key, f"{table.name}_{c.name}")
+            ]
             if columns:
                 return _agreed([self._meaning(column) for column in columns])
             shorter = _NUMBERED.sub("", name)
@@ -117,10 +122,6 @@ class Catalogue:
             return self._entities.of_column(column) or Unsure.DATA
         except SetupError:
             return Unsure.UNKNOWN
-
-
-def _names(column: Column[Any]) -> set[str]:
-    return {column.name, column.key, f"{column.table.name}_{column.name}"}
 
 
 def _agreed(meanings: list[Meaning]) -> Meaning:

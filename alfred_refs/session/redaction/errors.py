@@ -41,20 +41,12 @@ _SENTENCE_FIELDS = {ord(field) for field in "MDHWq"}  # the same, in the wire pr
 
 
 class Failures:
-    """What one session does about keys in errors.
-
-    Args:
-        boundary: knows the conversation, and whether the program wants keys as they are.
-
-    Attributes:
-        connections: those that the session works on.
-        cut: whether a connection was lost, so that nobody knows what the server has done.
-    """
+    """What one session does about keys in errors."""
 
     def __init__(self, boundary: Boundary) -> None:
         self.boundary = boundary
-        self.cut = False
-        self.connections: list[Connection] = []
+        self.cut = False  # a connection was lost: nobody knows what the server has done
+        self.connections: list[Connection] = []  # those that the session works on
 
     def watch(self, connection: Connection) -> None:
         """Note that the session begins to work on a connection."""
@@ -111,9 +103,7 @@ class _NoNames:
 def hide_keys(context: ExceptionContext) -> None:
     """Word an error of the driver anew, if its connection is at work for a session."""
     connection = context.connection
-    sessions: Sequence[Failures] = (
-        () if connection is None else vars(connection).get(_SESSIONS, ())
-    )
+    sessions: Sequence[Failures] = vars(connection).get(_SESSIONS, ()) if connection else ()
     for session in sessions if context.is_disconnect else ():
         session.cut = True
     if not sessions or all(session.boundary.raw for session in sessions):
@@ -139,8 +129,10 @@ def _hide(
         return
     wording = Wording(names, Catalogue(conversation.entities), _fault(chain))
     statements = [error for error in chain if isinstance(error, StatementError)]
-    for statement in statements:
-        _word_statement(statement, wording, positions)
+    for failed in statements:
+        if _WORDED not in vars(failed):
+            failed.params = wording.parameters(failed.params, failed.statement, positions)
+            failed.statement = None if failed.statement is None else wording.free(failed.statement)
     for error in chain:
         # without a statement, SQLAlchemy speaks for itself, or the program's own code does
         own = isinstance(error, SQLAlchemyError) and not isinstance(error, StatementError)
@@ -173,14 +165,6 @@ def _fault(chain: Iterable[BaseException]) -> Fault:
         )
         found = fault if found.table is None and fault != Fault() else found
     return found
-
-
-def _word_statement(
-    error: StatementError, wording: Wording, positions: Sequence[str] | None
-) -> None:
-    if _WORDED not in vars(error):
-        error.params = wording.parameters(error.params, error.statement, positions)
-        error.statement = None if error.statement is None else wording.free(error.statement)
 
 
 def _word(error: BaseException, say: Say, wording: Wording) -> None:

@@ -64,11 +64,6 @@ class Wording:
     """How one error, and all that belongs to it, is worded.
 
     Parameters go first: what they hold for a key is then hidden in the text too.
-
-    Args:
-        names: what keys are called.
-        catalogue: what the names of columns and parameters mean.
-        fault: what the database says of the error.
     """
 
     def __init__(self, names: Names, catalogue: Catalogue, fault: Fault) -> None:
@@ -153,7 +148,7 @@ class Wording:
             return self._key_text(value, meaning)
         if meaning is Unsure.UNKNOWN and self._strings and not spells_uuid(value):
             return HIDDEN
-        return guard.scrub(value, self._name)
+        return guard.scrub(value, self.ref)
 
     def _key_text(self, value: str, column: KeyColumn) -> str:
         """Return what stands for the text of a key; a ref stays one."""
@@ -168,7 +163,7 @@ class Wording:
 
     def sent(self, text: str) -> str:
         """Return what the database or its driver says."""
-        text = _EXCERPT.sub(_without_values, text)
+        text = _EXCERPT.sub(lambda piece: "" if _VALUE.search(piece[2]) else piece[0], text)
         return "".join(map(self._part, _PARTS.split(text)))
 
     def _part(self, text: str) -> str:
@@ -197,18 +192,16 @@ class Wording:
 
     def free(self, text: str) -> str:
         """Return text in which a key is known by its look, or because it was met before."""
-        text = guard.scrub(text, self._name)
+        text = guard.scrub(text, self.ref)
         for key in [*self._given, *self._names.texts()]:
             if key in text and not key.isdecimal():
-                text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", self._met(key), text)
+                shown = self._given.get(key, HIDDEN).replace("\\", r"\\")
+                text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", shown, text)
         return _NUMBER.sub(self._met_number, text) if self._numbers else text
 
     def met(self, number: int) -> int | str:
         """Return what stands for a number if it was a key of the statement, or else itself."""
         return self._given.get(str(number), number)
-
-    def _met(self, key: str) -> str:
-        return self._given.get(key, HIDDEN).replace("\\", r"\\")
 
     def _met_number(self, number: re.Match[str]) -> str:
         """Hide a number that is a key, wherever it is not one of a line."""
@@ -221,7 +214,7 @@ class Wording:
 
     def raised(self, text: str) -> str:
         """Return what SQLAlchemy says without the database, or anybody else."""
-        text = guard.scrub(text, self._name)
+        text = guard.scrub(text, self.ref)
         return _SENTINEL.sub(self._sentinel, _IDENTITY.sub(self._identity, text))
 
     def _identity(self, identity: re.Match[str]) -> str:
@@ -241,10 +234,3 @@ class Wording:
         for number in _NUMBER.findall(said[0]):
             self._given.setdefault(number, HIDDEN)
         return HIDDEN
-
-    def _name(self, key: uuid.UUID) -> str | None:
-        return self.ref(key)
-
-
-def _without_values(excerpt: re.Match[str]) -> str:
-    return "" if _VALUE.search(excerpt[2]) else excerpt[0]
