@@ -41,10 +41,16 @@ from alfred_refs.tools.tables.hooks import Hooks
 from alfred_refs.tools.tables.permits import Verb
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
-from alfred_refs.tools.wire.arguments import Arguments, DbCreate, DbDelete, DbRead, DbUpdate
+from alfred_refs.tools.wire.arguments import (
+    Arguments,
+    DbCreate,
+    DbDelete,
+    DbRead,
+    DbUpdate,
+    validated,
+)
 from alfred_refs.tools.wire.repair import Repair, parsed
 from alfred_refs.tools.wire.texts import without_keys
-from alfred_refs.tools.wire.validation import validated
 
 from .call import Call, Setting
 from .creating import Creator
@@ -208,10 +214,7 @@ class Toolset:
         return schemas_of(self._setting, form, describe=describe)
 
     def describe(self, tables: Iterable[str] | None = None) -> str:
-        """Return what a model needs to know of tables, for a prompt: some lines of text.
-
-        Args:
-            tables: their names; `None` for all.
+        """Return what a model needs to know of tables, or of all, for a prompt: lines of text.
 
         Raises:
             ToolError: a name is none of a table.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 from sqlalchemy import Column, Table, inspect
@@ -24,7 +23,15 @@ from alfred_refs.owners import Ownership
 from alfred_refs.tools.errors import unknown_table
 from alfred_refs.tools.wire.documents import places_in
 
-from .permits import Attributes, Permits, Verb, attribute_of, is_among, linked_with, permits_of
+from .permits import (
+    VERBS,
+    Attributes,
+    Verb,
+    attribute_of,
+    is_among,
+    linked_with,
+    permits_of,
+)
 from .table import ToolColumn, ToolTable
 
 
@@ -57,9 +64,8 @@ class ToolTables:
         self._tables: dict[str, ToolTable] = {}
         named = _named(models)
         hidden_names = {attribute_of(each, "hidden") for each in hidden}
-        permits = permits_of([model for _, model in named], read_only, verbs or {})
-        unwritten = {other for each in hidden_names for other in linked_with(*each)}
-        permits = replace(permits, fixed={*permits.fixed, *unwritten})
+        permitted, fixed = permits_of([model for _, model in named], read_only, verbs or {})
+        fixed.update(other for each in hidden_names for other in linked_with(*each))
         if ownership is not None:
             hidden_names |= _owners([model for _, model in named], entities, ownership)
         for name, model in named:
@@ -69,7 +75,14 @@ class ToolTables:
                     f"{model.__qualname__!r} are both table {name!r} to a model",
                     "give models by name: Toolset(models={'guests': Guest, ...})",
                 )
-            self._tables[name] = _table(name, model, entities, permits, hidden_names)
+            self._tables[name] = _table(
+                name,
+                model,
+                entities,
+                verbs=permitted.get(model, frozenset(VERBS)),
+                fixed=fixed,
+                hidden=hidden_names,
+            )
         self._by_model = {table.model: table for table in self._tables.values()}
         for table in self._tables.values():
             _check_locked(table)
@@ -95,15 +108,10 @@ class ToolTables:
         return {each.entity for each, root in roots if root in self._by_model}
 
     def named(self, name: str, verb: Verb | None = None) -> ToolTable:
-        """Return the table of a name.
-
-        Args:
-            name: as a model gave it.
-            verb: what is to be done to its rows, beside reading them.
+        """Return the table of a name, whose rows are read, or have something else done to them.
 
         Raises:
-            ToolError: there is none that a model may use.
-            ToolError: that may not be done.
+            ToolError: there is none that a model may use, or that may not be done.
         """
         table = self._tables.get(name)
         if table is None:
@@ -118,8 +126,7 @@ class ToolTables:
 
     def of_entity(self, entity: str) -> ToolTable | None:
         """Return the table whose rows an entity's refs name."""
-        found = (table for table in self if table.entity == entity)
-        return next(found, None)
+        return next((table for table in self if table.entity == entity), None)
 
     def _targets(self, table: ToolTable, hidden: Attributes) -> Mapping[str, ToolTable]:
         mapper: Mapper[Any] = inspect(table.model).mapper
@@ -218,7 +225,9 @@ def _table(
     name: str,
     model: type[Any],
     entities: Entities,
-    permits: Permits,
+    *,
+    verbs: frozenset[Verb],
+    fixed: Attributes,
     hidden: Attributes,
 ) -> ToolTable:
     mapper: Mapper[Any] = inspect(model).mapper
@@ -232,7 +241,7 @@ def _table(
             mapper,
             entities,
             is_identity=attribute.key in identity,
-            is_fixed=is_among(mapper, attribute.key, permits.fixed),
+            is_fixed=is_among(mapper, attribute.key, fixed),
         )
         for attribute in attributes
         if not is_among(mapper, attribute.key, hidden)
@@ -244,8 +253,6 @@ def _table(
             "in answers and errors",
             "show it, or let the label be another: __ref_label__ or RefPolicy(labels={...})",
         )
-    names = [each.key for each in mapper.attrs]
-    fixed = {each for each in names if is_among(mapper, each, permits.fixed)}
     return ToolTable(
         name,
         model,
@@ -253,8 +260,8 @@ def _table(
         columns,
         identity,
         entities.name_of(model),
-        permits.verbs_of(model),
-        fixed,
+        verbs,
+        {each.key for each in mapper.attrs if is_among(mapper, each.key, fixed)},
     )
 
 
