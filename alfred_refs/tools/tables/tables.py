@@ -86,9 +86,7 @@ class ToolTables:
         self._by_model = {table.model: table for table in self._tables.values()}
         for table in self._tables.values():
             _check_locked(table)
-            table.targets.update(self._targets(table, hidden_names))
-            table.kinds.update(self._kinds(table))
-            table.fixed.update(self._linked(table))
+            self._connect(table, hidden_names)
 
     def __iter__(self) -> Any:
         return iter(self._tables.values())
@@ -128,44 +126,33 @@ class ToolTables:
         """Return the table whose rows an entity's refs name."""
         return next((table for table in self if table.entity == entity), None)
 
-    def _targets(self, table: ToolTable, hidden: Attributes) -> Mapping[str, ToolTable]:
+    def _connect(self, table: ToolTable, hidden: Attributes) -> None:
+        """Tell a table of those that its relationships lead to, and of those of its subclasses."""
         mapper: Mapper[Any] = inspect(table.model).mapper
-        return {
-            relationship.key: target
-            for relationship in mapper.relationships
-            if not is_among(mapper, relationship.key, hidden)
-            and (target := self.of_model(relationship.mapper.class_)) is not None
-        }
-
-    def _linked(self, table: ToolTable) -> set[str]:
-        """Return the relationships by way of a table that is listed: rows are written there."""
-        between = {inspect(each.model).local_table for each in self}
-        mapper: Mapper[Any] = inspect(table.model).mapper
-        return {each.key for each in mapper.relationships if each.secondary in between}
-
-    def _kinds(self, table: ToolTable) -> Mapping[type[Any], ToolTable]:
-        """Return the tables of the classes that a row of a table may be said to be of."""
-        mapper: Mapper[Any] = inspect(table.model).mapper
-        classes = [each.class_ for each in mapper.self_and_descendants]
-        return {each: self._by_model[each] for each in classes if each in self._by_model}
+        listed = {inspect(each.model).local_table for each in self}
+        for relationship in mapper.relationships:
+            target = self.of_model(relationship.mapper.class_)
+            if target is not None and not is_among(mapper, relationship.key, hidden):
+                table.targets[relationship.key] = target
+            if relationship.secondary in listed:  # rows are written there
+                table.fixed.add(relationship.key)
+        for each in mapper.self_and_descendants:
+            if each.class_ in self._by_model:
+                table.kinds[each.class_] = self._by_model[each.class_]
 
 
 def _named(
     models: Iterable[type[Any]] | Mapping[str, type[Any]],
 ) -> list[tuple[str, type[Any]]]:
-    given = models.items() if isinstance(models, Mapping) else ((None, m) for m in models)
-    mapped = ((name, model, _mapper_of(model)) for name, model in given)
-    return [
-        (name or str(cast(Table, mapper.local_table).name), model)
-        for name, model, mapper in mapped
-    ]
-
-
-def _mapper_of(model: Any) -> Mapper[Any]:
-    mapper = inspect(model, raiseerr=False)
-    if not isinstance(mapper, Mapper):
-        raise SetupError(f"models lists {model!r}, which is not mapped", "give mapped classes")
-    return mapper
+    named = []
+    for name, model in (
+        models.items() if isinstance(models, Mapping) else ((None, each) for each in models)
+    ):
+        mapper: Any = inspect(model, raiseerr=False)
+        if not isinstance(mapper, Mapper):
+            raise SetupError(f"models lists {model!r}, which is not mapped", "give mapped classes")
+        named.append((name or str(cast(Table, mapper.local_table).name), model))
+    return named
 
 
 def _owners(
