@@ -148,18 +148,12 @@ class Order:
     def by(self) -> list[ColumnElement[Any]]:
         """Return what a statement is ordered by."""
         model = self.table.model
-        given = (
-            (comparable(getattr(model, column.name)), descending)
+        given = [
+            _directed(comparable(getattr(model, column.name)), descending=descending).nulls_last()
             for column, descending in self.columns.items()
-        )
-        own = [getattr(model, name) for name in self.table.identity]
-        return [
-            *(
-                (each.desc() if descending else each.asc()).nulls_last()
-                for each, descending in given
-            ),
-            *((each.desc() if self.descending else each.asc()) for each in own),
         ]
+        own = (getattr(model, name) for name in self.table.identity)
+        return [*given, *(_directed(each, descending=self.descending) for each in own)]
 
     def beyond(self, cursor: Cursor, key: Key) -> Condition:
         """Return that a row comes after the one where a read stopped.
@@ -228,6 +222,10 @@ class Order:
         if not others:
             return further
         return or_(further, and_(first == value, self._after_all(others, rest)))
+
+
+def _directed(attribute: Any, *, descending: bool) -> Any:
+    return attribute.desc() if descending else attribute.asc()
 
 
 def _after(attribute: Any, value: Any, rest: Condition, *, descending: bool) -> Condition:
