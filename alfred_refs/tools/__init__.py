@@ -17,7 +17,7 @@ One call goes through these modules, in this order:
 1. `toolset`: `Toolset.call` opens a transaction (`transactions`), and at the end turns exceptions
    into what the model is told (`faults`, `errors`).
 2. `wire`: the arguments are parsed, put right where letters are wrong (`repair`), and checked
-   against pydantic models (`validation`, `arguments`); `query.budget` and `query.grammar` refuse
+   against pydantic models (`arguments`); `query.budget` and `query.grammar` refuse
    what cannot be answered before anything is asked of a database; `payload.intake` puts keys in
    texts where marks stand.
 3. `call`: a `Call` is what the verbs share: the session, its conversation, the setting.

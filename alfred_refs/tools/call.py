@@ -33,7 +33,7 @@ from alfred_refs.tools.query.statement import ranks_of
 from alfred_refs.tools.tables.hooks import Hooks, Row
 from alfred_refs.tools.tables.table import ToolColumn, ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
-from alfred_refs.tools.wire.cuts import shallow
+from alfred_refs.tools.wire.texts import shallow
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +118,10 @@ class Call:
         return dict(zip(distinct, keys, strict=True))
 
     def drafts_named(self, texts: Iterable[str], entity: str) -> dict[str, Draft]:
-        """Return the pending drafts among refs, by their refs: at most one round trip.
+        """Return the pending drafts among texts of a model's, by ref: at most one round trip.
 
-        One that is saved is left out: its ref names a row.
-
-        Args:
-            texts: as a model gave them; only those are looked up that have the form of a draft's.
-            entity: what the drafts are to be of.
+        Only texts in the form of a draft's ref are looked up. One that is saved is left out: its
+        ref names a row.
 
         Raises:
             BadRefError: one is not known, discarded, or of another entity.
@@ -241,13 +238,7 @@ class Call:
         return answer
 
     def shorten(self, rows: Iterable[Row], shape: Shape, cut: list[str]) -> None:
-        """Leave out what hooks have put too deep into rows, if there are any, in its place.
-
-        Args:
-            rows: of the answer.
-            shape: of the rows.
-            cut: where something was left out; added to.
-        """
+        """Leave out what hooks have put too deep into rows, and add to `cut` where that was."""
         if self.setting.hooks_of(shape.table):
             for row in rows:
                 _shorten(row, shape, str(row.get(shape.table.ref_field)), cut)

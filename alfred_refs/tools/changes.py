@@ -37,11 +37,7 @@ class Changes:
         self._writes: list[tuple[ToolTable, Writing, Sequence[Any]]] = []
 
     def by_table(self, instances: Iterable[Any]) -> Iterator[tuple[ToolTable, list[Any]]]:
-        """Yield rows by the tables that a model knows them by: the nearest of their classes.
-
-        Raises:
-            ToolError: a row is of a class that the model may not use.
-        """
+        """Yield rows by the tables that a model knows them by: the nearest of their classes."""
         found: dict[ToolTable, list[Any]] = {}
         for instance in instances:
             table = self._call.setting.tables.of_model(type(instance))
@@ -55,14 +51,7 @@ class Changes:
     ) -> Record:
         """Have rows of a table changed, if a model may do that, and return what hooks leave.
 
-        Args:
-            table: theirs.
-            instances: the rows.
-            record: what they are given.
-            fixed: what of it the model says or the mapping does; hooks may add more.
-
-        Raises:
-            ToolError: that is not for the model to do.
+        Of the record, `fixed` is what the model says or the mapping does; hooks may add more.
         """
         check_update(table, fixed)
         return self.ask(table, "update", instances, record).records[0]
@@ -77,12 +66,7 @@ class Changes:
     ) -> Writing:
         """Ask the hooks of a table of a write that its rows are reached by.
 
-        Args:
-            table: whose rows.
-            verb: what is done to them.
-            instances: the rows, if they are loaded.
-            record: what is changed in them.
-            refs: theirs, if they are known.
+        Instances are there if the rows are loaded, refs if they are known.
         """
         records = [] if record is None else [record]
         writing = Writing(self._call.session, table.model, verb, self._arguments, records)

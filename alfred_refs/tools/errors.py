@@ -128,10 +128,7 @@ def invalid_value(field: str, wanted: str) -> ToolError:
 def missing_value(table: str, columns: Sequence[str], *, is_given: bool = True) -> ToolError:
     """Say that a new row lacks what it must have, or that a row would lose it.
 
-    Args:
-        table: of the row.
-        columns: that lack a value, as far as a model knows them.
-        is_given: whether it is for a model to give it.
+    Of columns those are told that a model knows; `is_given`, whether it is to give them.
     """
     remedy = "give it and call again"
     if not is_given:
@@ -224,11 +221,8 @@ def conflict(
 ) -> ToolError:
     """Say that two rows cannot have the same: one may be there, or be given too, or be of others.
 
-    Args:
-        table: of which they are.
-        columns: that are about it.
-        is_hidden: whether others are too.
-        rule: what the database says, where that is more than that columns are the same.
+    Columns are hidden too where `is_hidden`; `rule` is what the database says, where that is more
+    than that columns are the same.
     """
     same = f"the same {_listed(columns)}"
     if rule is not None:
@@ -273,7 +267,7 @@ def still_referenced(
     Args:
         table: from which rows were to be deleted.
         referring: the table of the others; `None` if the model may not know it.
-        refs: of some of them.
+        refs: of some of the others.
         labels: of those, by ref.
         verbs: what the model may do to them: "update" if it may take the reference out of them;
             `None` if that is not known.
@@ -340,11 +334,7 @@ def check_failed(
 ) -> ToolError:
     """Say that a rule of the database forbids values; its name is the database's, and not told.
 
-    Args:
-        table: of which the row is.
-        rule: what it says; `None` if that is not known.
-        columns: that it is about.
-        is_hidden: whether others are, too.
+    What it says is `None` where that is not known; `is_hidden`, whether it is about others too.
     """
     about = f" on {_listed(columns)}" if columns and rule is None else ""
     others = " and on columns that are not shown" if is_hidden else ""

@@ -61,8 +61,8 @@ _REF_CODES: Mapping[type[BadRefError], str] = {
     BadRefError: "unknown_ref",
 }
 
-# SQLSTATE of a value that the database refuses -> what is wrong with it
-_REFUSED_VALUES: Mapping[str, str] = {
+# SQLSTATE of a value that the database refuses, or of a limit of its own -> what is wrong with it
+_FACTS: Mapping[str, str] = {
     "22000": "a value is one that either Python or the database has not, as an infinite date",
     "22001": "a text is longer than its column",
     "22003": "a number is greater or smaller than its column can have",
@@ -71,11 +71,6 @@ _REFUSED_VALUES: Mapping[str, str] = {
     "22021": "a text has characters that the database cannot have",
     "22P05": "a text has characters that the database cannot have",
     "22025": "a pattern ends in its escape character",
-}
-
-
-# SQLSTATE of a limit of the database's own -> what is beyond it
-_BEYOND: Mapping[str, str] = {
     "54000": "a text is too long for an index on its column",
     "54001": "it is nested deeper than the database can follow",
     "54011": "it asks for more columns than the database can show at once",
@@ -190,13 +185,13 @@ def _refused(said: Mapping[str, Any], tool: str, table: ToolTable) -> ToolError 
     """Return what a model is told of what the database refused."""
     state = str(said["sqlstate"])
     if state.startswith("22"):
-        fact = _REFUSED_VALUES.get(state, "a value does not fit its column")
+        fact = _FACTS.get(state, "a value does not fit its column")
         message = f"{fact}; nothing was changed; give another value"
         if state == _REFUSED:
             message += ", or, if it is one that a row has, leave its column or the row out"
         return ToolError("invalid_value", message, field=None)
     if state.startswith("54"):
-        fact = _BEYOND.get(state, "it is more than the database can do at once")
+        fact = _FACTS.get(state, "it is more than the database can do at once")
         message = f"{fact}; nothing was changed; give less"
         return ToolError("invalid_value", message, field=None)
     if state == _RAISED and tool != "db_read":
@@ -224,9 +219,9 @@ def _violation(
     """Return what a model is told of a constraint that is not met."""
     rules = rules_named(constraint, table)
     columns = [*dict.fromkeys(name for rule in rules for name in rule.columns)]
+    is_hidden = any(rule.is_hidden for rule in rules)
     match state:
         case "23505":
-            is_hidden = any(rule.is_hidden for rule in rules)
             told = None if all(rule.is_simple for rule in rules) else _joined(rules)
             return conflict(table.name, columns, is_hidden=is_hidden, rule=told)
         case "23P01":
@@ -242,19 +237,10 @@ def _violation(
             return missing_value(table.name, [c.name for c in named], is_given=is_given)
         case "23503":
             return missing_reference(table.name, columns)
-        case "23514":
-            return _check_failed(columns, rules, table)
+        # what stands in columns that no model sees is the application's own
+        case "23514" if columns or not rules:
+            return check_failed(table.name, _joined(rules), columns, is_hidden=is_hidden)
     return None
-
-
-def _check_failed(
-    columns: Sequence[str], rules: Sequence[Rule], table: ToolTable
-) -> ToolError | None:
-    """Return what a model is told of a check; nothing if it could not have broken that."""
-    if rules and not columns:
-        return None  # what stands in columns that no model sees is the application's own
-    is_hidden = any(rule.is_hidden for rule in rules)
-    return check_failed(table.name, _joined(rules), columns, is_hidden=is_hidden)
 
 
 def _joined(rules: Sequence[Rule]) -> str | None:

@@ -30,10 +30,18 @@ from alfred_refs.tools.drafts.matching import Record, matching_records
 from alfred_refs.tools.drafts.merging import in_order
 from alfred_refs.tools.drafts.rows import DraftRecords, DraftRows, draft_records, number_of
 from alfred_refs.tools.query.budget import check_budget
-from alfred_refs.tools.query.cursors import Cursor, cursor_of, may_carry, question_of
 from alfred_refs.tools.query.filters import Condition, Conditions, Keys, chosen_refs, refs_of
 from alfred_refs.tools.query.grammar import check_filters, is_semantic
-from alfred_refs.tools.query.statement import GivenOrder, Order, order_of, rows_asked_for
+from alfred_refs.tools.query.statement import (
+    Cursor,
+    GivenOrder,
+    Order,
+    cursor_of,
+    may_carry,
+    order_of,
+    question_of,
+    rows_asked_for,
+)
 from alfred_refs.tools.tables.hooks import Reading, Row
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.wire.arguments import SEMANTIC, DbRead, FilterClause, OrGroup

@@ -61,11 +61,6 @@ _HINTS: Mapping[str, dict[str, bool]] = {
 def schemas_of(setting: Setting, form: Form, *, describe: bool) -> list[Schema]:
     """Return the definitions of the tools that a model may use, in the form of a client.
 
-    Args:
-        setting: with the tables.
-        form: the client's.
-        describe: whether the tables are described in them.
-
     Raises:
         SetupError: there is no such form.
     """
@@ -102,18 +97,46 @@ def _definitions(setting: Setting, *, describe: bool) -> Iterator[tuple[str, str
     for name, purpose in _PURPOSES.items():
         reads = name == "db_read"
         tables = [each for each in listed if reads or name.removeprefix("db_") in each.verbs]
-        if tables:
-            parameters = _parameters(name, searched=_is_searched(setting))
-            if reads and (path := _path_among(tables)):
-                field = parameters["$defs"]["Filter"]["anyOf"][0]["properties"]["field"]
-                field["description"] += f", such as {path!r}"
-            table = parameters["properties"]["table"]
-            table["enum"] = [each.name for each in tables]
-            if describe:
-                table["description"] = (
-                    description_of(tables) if reads else "its columns: see db_read"
-                )
-            yield name, purpose.format(**sizes), parameters
+        if not tables:
+            continue
+        parameters = _parameters(name, setting)
+        table = parameters["properties"]["table"]
+        table["enum"] = [each.name for each in tables]
+        if describe:
+            table["description"] = description_of(tables) if reads else "its columns: see db_read"
+        yield name, purpose.format(**sizes), parameters
+
+
+def _parameters(tool: str, setting: Setting) -> Schema:
+    """Return the schema of a tool's arguments."""
+    given = TOOLS[tool].model_json_schema()
+    kinds = given.pop("$defs")
+    schema = _lean(given)
+    # the tool itself is described beside the schema
+    del schema["description"]
+    if tool == "db_create":
+        schema["properties"]["also"]["items"] = _unexplained(_lean(kinds["NewRows"]))
+        return schema
+    filters = [_lean(kinds[kind]) for kind in KINDS]
+    clause = filters[0]["properties"]
+    if tool == "db_read" and _is_searched(setting):
+        clause["op"]["description"] += _SIMILAR
+    else:
+        clause["op"]["enum"].remove("similar")
+    if tool == "db_read":
+        path = _path_among(setting.tables)
+        clause["field"]["description"] += f", such as {path!r}" if path else ""
+    else:
+        schema["properties"]["filters"]["description"] += "; as in db_read"
+        filters = [_unexplained(each) for each in filters]
+    schema["$defs"] = {"Filter": {"anyOf": filters}}
+    return schema
+
+
+def _is_searched(setting: Setting) -> bool:
+    """Tell whether a search by meaning may be answered: a hook for it is one for reads."""
+    hooks = (each for listed in setting.hooks.values() for each in listed)
+    return any(type(each).before_read is not Hooks.before_read for each in hooks)
 
 
 def _path_among(tables: Iterable[ToolTable]) -> str | None:
@@ -126,46 +149,6 @@ def _path_among(tables: Iterable[ToolTable]) -> str | None:
         if column.key is None and column.shown
     )
     return next(paths, None)
-
-
-def _is_searched(setting: Setting) -> bool:
-    """Tell whether a search by meaning may be answered: a hook for it is one for reads."""
-    hooks = (each for listed in setting.hooks.values() for each in listed)
-    return any(type(each).before_read is not Hooks.before_read for each in hooks)
-
-
-def _parameters(tool: str, *, searched: bool) -> Schema:
-    """Return the schema of a tool's arguments."""
-    given = TOOLS[tool].model_json_schema()
-    kinds = given.pop("$defs", None)
-    schema = _lean(given)
-    # the tool itself is described beside the schema
-    del schema["description"]
-    if kinds is None:
-        return schema
-    if tool == "db_create":
-        more = _lean(kinds["NewRows"])
-        schema["properties"]["also"]["items"] = _unexplained(
-            {name: each for name, each in more.items() if name != "description"}
-        )
-        return schema
-    clause, *groups = (_lean(kinds[kind]) for kind in KINDS)
-    reads = tool == "db_read"
-    _offer_similar(clause["properties"]["op"], similar=reads and searched)
-    found = [clause, *groups]
-    if not reads:
-        schema["properties"]["filters"]["description"] += "; as in db_read"
-        found = [_unexplained(kind) for kind in found]
-    schema["$defs"] = {"Filter": {"anyOf": found}}
-    return schema
-
-
-def _offer_similar(operators: Schema, *, similar: bool) -> None:
-    """Tell how to search by meaning, or do not speak of it."""
-    if similar:
-        operators["description"] += _SIMILAR
-    else:
-        operators["enum"].remove("similar")
 
 
 def _unexplained(kind: Schema) -> Schema:

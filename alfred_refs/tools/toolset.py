@@ -41,10 +41,16 @@ from alfred_refs.tools.tables.hooks import Hooks
 from alfred_refs.tools.tables.permits import Verb
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
-from alfred_refs.tools.wire.arguments import Arguments, DbCreate, DbDelete, DbRead, DbUpdate
+from alfred_refs.tools.wire.arguments import (
+    Arguments,
+    DbCreate,
+    DbDelete,
+    DbRead,
+    DbUpdate,
+    validated,
+)
 from alfred_refs.tools.wire.repair import Repair, parsed
 from alfred_refs.tools.wire.texts import without_keys
-from alfred_refs.tools.wire.validation import validated
 
 from .call import Call, Setting
 from .creating import Creator
@@ -143,7 +149,6 @@ class Toolset:
                 "give a RefSession, or await call_async() with an AsyncRefSession",
             )
         call = Call(self._setting, session, self._view_of(session))
-        self._check_owner(session)
         if session.in_transaction():
             # what the application has left to be flushed is its own, and so are its mistakes
             session.flush()
@@ -208,10 +213,7 @@ class Toolset:
         return schemas_of(self._setting, form, describe=describe)
 
     def describe(self, tables: Iterable[str] | None = None) -> str:
-        """Return what a model needs to know of tables, for a prompt: some lines of text.
-
-        Args:
-            tables: their names; `None` for all.
+        """Return what a model needs to know of tables, or of all, for a prompt: lines of text.
 
         Raises:
             ToolError: a name is none of a table.
@@ -221,7 +223,7 @@ class Toolset:
         return description_of([self.tables.named(name) for name in tables])
 
     def _view_of(self, session: RefSession) -> SessionConversation:
-        """Return the conversation of a session, as the session sees it."""
+        """Return the conversation of a session that goes with the toolset, as it sees it."""
         conversation = session.own_view
         if conversation is None:
             raise SetupError(
@@ -233,10 +235,6 @@ class Toolset:
                 "the toolset and the session's registry have different policies",
                 "give Toolset the registry's: Toolset(..., policy=policy)",
             )
-        return conversation
-
-    def _check_owner(self, session: RefSession) -> None:
-        """Check that the session keeps to rows as the toolset expects: neither more nor less."""
         owner = session.owner
         if self._ownership is not (None if owner is None else owner.ownership):
             raise SetupError(
@@ -244,6 +242,7 @@ class Toolset:
                 "make both with one: Toolset(..., owner=ownership), and "
                 "sessions(..., owner=ownership.of(user_id)); or neither",
             )
+        return conversation
 
 
 def _done(call: Call, arguments: Arguments) -> Answer:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Reading, Toolset, Writing
-from alfred_refs.tools.wire.cuts import DEEPEST_SHOWN, MARK, shallow
+from alfred_refs.tools.wire.texts import DEEPEST_SHOWN, MARK, shallow
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish
 

@@ -20,8 +20,14 @@ from alfred_refs.mapping.keys import spells_uuid
 from alfred_refs.tools.errors import invalid_arguments, unknown_column
 from alfred_refs.tools.tables.hooks import Row
 from alfred_refs.tools.tables.table import ROW_REF, ToolColumn, ToolTable
-from alfred_refs.tools.wire.cuts import DEEPEST_SHOWN, shallow
-from alfred_refs.tools.wire.texts import Cut, Verbatim, is_plain, shortened
+from alfred_refs.tools.wire.texts import (
+    DEEPEST_SHOWN,
+    Cut,
+    Verbatim,
+    is_plain,
+    shallow,
+    shortened,
+)
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from alfred_refs.tools.errors import invalid_filter, invalid_value
-from alfred_refs.tools.query.operands import COMPARISONS, checked
+from alfred_refs.tools.query.grammar import COMPARISONS, checked
 from alfred_refs.tools.query.patterns import Pattern
 from alfred_refs.tools.tables.table import ROW_REF, ToolColumn, ToolTable, accepted
 from alfred_refs.tools.wire.arguments import AndGroup, Filter, FilterClause, NotGroup, OrGroup

@@ -23,7 +23,7 @@ from alfred_refs.tools.answers.label_lookup import Foreign, bounded, places_of, 
 from alfred_refs.tools.answers.results import Rendering, Shape, shape_of, without_depth
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.errors import draft_content
-from alfred_refs.tools.query.operands import texts_in
+from alfred_refs.tools.query.grammar import texts_in
 from alfred_refs.tools.tables.hooks import Row
 from alfred_refs.tools.tables.table import ROW_REF, ToolColumn, ToolTable
 from alfred_refs.tools.tables.tables import ToolTables

@@ -15,7 +15,7 @@ from sqlalchemy.sql.base import ExecutableOption
 from alfred_refs import sqla
 from alfred_refs.tools.errors import invalid_arguments
 from alfred_refs.tools.tables.table import ToolColumn, ToolTable
-from alfred_refs.tools.wire.cuts import shallow
+from alfred_refs.tools.wire.texts import shallow
 
 Expected = str | Mapping[str, Any] | None
 """A label, or values by column."""

@@ -8,10 +8,8 @@
 | module | what it does |
 | --- | --- |
 | `budget` | refuses what asks for more than a database answers in a moment |
-| `grammar` | refuses conditions that cannot be decided, before anything is looked for |
-| `operands` | what a condition compares with: a JSON value to what the column has in Python |
+| `grammar` | refuses what cannot be decided, and gives what a column is compared with |
 | `filters` | conditions to a SQLAlchemy expression, with keys in the place of refs |
-| `statement` | the order of rows, and what comes after the last one that was shown |
-| `cursors` | where a read stopped, as a text that the model gives back |
+| `statement` | the order of rows, and cursors: what comes after the last one that was shown |
 | `patterns` | ILIKE in Python, for drafts |
 """

@@ -7,9 +7,8 @@ unless it stands in arguments that a hook has put in place of the model's. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from alfred_refs.mapping.refs import draft_named
 from alfred_refs.tools.errors import too_many_rows
@@ -18,7 +17,9 @@ from alfred_refs.tools.wire.arguments import (
     AndGroup,
     Arguments,
     DbCreate,
+    DbDelete,
     DbRead,
+    DbUpdate,
     Filter,
     FilterClause,
     NotGroup,
@@ -27,106 +28,92 @@ from alfred_refs.tools.wire.arguments import (
 )
 from alfred_refs.tools.wire.repair import over_budget
 
-from .operands import texts_in
+from .grammar import texts_in
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """Something that a call may have so much of.
+class Budget(NamedTuple):
+    """How much of something a call may have, what that is in words, and how to do with less."""
 
-    Attributes:
-        most: how much.
-        what: what it is, in words.
-        remedy: how to do with less.
-    """
-
-    most: int
     what: str
+    most: int
     remedy: str
 
 
-CONDITIONS = Kind(
-    1_000, "conditions and values in its filters", "ask for less, in several calls if need be"
+_CONDITIONS = Budget(
+    "conditions and values in its filters", 1_000, "ask for less, in several calls if need be"
 )
-STEPS = Kind(
-    32, "steps to related rows in its filters", "filter by columns of the table itself, or first "
-    "read the related rows and filter by their refs",
-)  # fmt: skip
-"""A subquery each: PostgreSQL plans those of one call in a moment as long as they are few."""
-
-PATH = Kind(5, "names in a path", "begin at a table that is nearer")
-GROUPS = Kind(10, "groups of filters inside of each other", "nest them less")
-RELATED = Kind(16, "relationships in its columns", "read their rows from their own tables")
-"""A statement each, and as many related rows as `Limits` says."""
-
-NAMES = Kind(200, "names in its columns", "name each column once, or leave columns out")
-ORDER = Kind(16, "columns in its order", "order by the first few")
-DRAFTS = Kind(100, "drafts that it names", "do it in several calls")
-DECISIONS = Kind(
-    20_000, "conditions, counted anew for each draft", "name fewer drafts, or filter less"
+# a subquery each: PostgreSQL plans those of one call in a moment as long as they are few
+_STEPS = Budget(
+    "steps to related rows in its filters",
+    32,
+    "filter by columns of the table itself, or first read the related rows and filter by their "
+    "refs",
 )
-"""Drafts are compared by Python, one after the other."""
+_PATH = Budget("names in a path", 5, "begin at a table that is nearer")
+_GROUPS = Budget("groups of filters inside of each other", 10, "nest them less")
+# a statement each, and as many related rows as `Limits` says
+_RELATED = Budget("relationships in its columns", 16, "read their rows from their own tables")
+_NAMES = Budget("names in its columns", 200, "name each column once, or leave columns out")
+_ORDER = Budget("columns in its order", 16, "order by the first few")
+_DRAFTS = Budget("drafts that it names", 100, "do it in several calls")
+# drafts are compared by Python, one after the other
+_DECISIONS = Budget(
+    "conditions, counted anew for each draft", 20_000, "name fewer drafts, or filter less"
+)
 
 
 def check_budget(arguments: Arguments, table: ToolTable, most_written: int) -> None:
-    """Check that a call asks for no more than can be done in a moment.
-
-    Args:
-        arguments: of the call.
-        table: that it names.
-        most_written: how many rows a call may write.
-    """
+    """Check that a call asks for no more than can be done in a moment."""
     if isinstance(arguments, DbCreate):
         rows = [row for each in (arguments, *arguments.also) for row in (*each.rows, *each.drafts)]
         if len(rows) > most_written:
             raise too_many_rows("db_create", most_written)
         return
+    for budget, count in _counts(arguments, table):
+        if count > budget.most:
+            raise over_budget(*budget)
+
+
+def _counts(
+    arguments: DbRead | DbUpdate | DbDelete, table: ToolTable
+) -> Iterator[tuple[Budget, int]]:
+    """Yield how much a call has of each; nothing is counted after what is too much."""
     filters = arguments.filters
     if isinstance(arguments, DbRead):
         filters = [*filters, *arguments.or_filters]
-        _check_shown(arguments, table)
-    _check_filters(filters)
+        yield from _counts_shown(arguments, table)
+    yield from _counts_filtered(filters)
 
 
-def _check_shown(arguments: DbRead, table: ToolTable) -> None:
+def _counts_shown(arguments: DbRead, table: ToolTable) -> Iterator[tuple[Budget, int]]:
     columns, order = arguments.columns or [], arguments.order_by or []
-    _check(NAMES, len(columns))
-    _check(PATH, max((_names(name) for name in columns), default=0))
-    _check(RELATED, len(set(_relationships(columns, table))))
-    _check(ORDER, 1 if isinstance(order, str) else len(order))
+    yield _NAMES, len(columns)
+    yield _PATH, max((name.count(".") + 1 for name in columns), default=0)
+    yield _RELATED, len({path for name in columns for path in _relationships(name, table)})
+    yield _ORDER, 1 if isinstance(order, str) else len(order)
 
 
-def _check_filters(filters: Sequence[Filter]) -> None:
+def _counts_filtered(filters: Sequence[Filter]) -> Iterator[tuple[Budget, int]]:
     clauses = list(clauses_of(filters))
-    paths = [_names(clause.field) for clause in clauses]
+    steps = [clause.field.count(".") for clause in clauses]
     conditions = len(clauses) + sum(_values(clause.value) for clause in clauses)
     drafts = {text for clause in clauses for text in texts_in(clause) if draft_named(text)}
-    _check(CONDITIONS, conditions)
-    _check(PATH, max(paths, default=0))
-    _check(STEPS, sum(paths) - len(paths))
-    _check(GROUPS, max(map(_depth, filters), default=0))
-    _check(DRAFTS, len(drafts))
-    _check(DECISIONS, conditions * len(drafts))
+    yield _CONDITIONS, conditions
+    yield _PATH, max(steps, default=-1) + 1
+    yield _STEPS, sum(steps)
+    yield _GROUPS, max(map(_depth, filters), default=0)
+    yield _DRAFTS, len(drafts)
+    yield _DECISIONS, conditions * len(drafts)
 
 
-def _check(kind: Kind, count: int) -> None:
-    if count > kind.most:
-        raise over_budget(kind.what, kind.most, kind.remedy)
-
-
-def _names(path: str) -> int:
-    return path.count(".") + 1
-
-
-def _relationships(columns: Iterable[str], table: ToolTable) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of the relationships that are shown."""
-    for name in columns:
-        path = name.split(".")
-        target: ToolTable | None = table
-        for n, each in enumerate(path, start=1):
-            target = None if target is None else target.targets.get(each)
-            if target is not None:
-                yield tuple(path[:n])
+def _relationships(name: str, table: ToolTable) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of the relationships that are shown by a name in the columns."""
+    path = name.split(".")
+    target: ToolTable | None = table
+    for n, each in enumerate(path, start=1):
+        target = None if target is None else target.targets.get(each)
+        if target is not None:
+            yield tuple(path[:n])
 
 
 def _values(value: Any) -> int:

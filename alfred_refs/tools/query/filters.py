@@ -52,7 +52,7 @@ from alfred_refs.tools.wire.arguments import (
     signed_clauses,
 )
 
-from .operands import COMPARISONS, NULLS, checked, texts_in
+from .grammar import COMPARISONS, NULLS, checked, texts_in
 
 _MORE_DAYS = dt.timedelta(5)  # of a year
 
@@ -131,7 +131,11 @@ class Conditions:
             return _is_in(attribute, wanted, column, negated=clause.op == "not_in")
         if wanted is None:
             return _is_null(attribute, wanted=clause.op == "=")
-        met: Condition = _COMPARISONS[clause.op](attribute, _operand(attribute, wanted, column))
+        if column.entity is None:
+            wanted = operand(attribute, wanted)
+        else:  # no key is to be taken for a ref
+            wanted = sqla.key_parameter(wanted, attribute.type)
+        met: Condition = _COMPARISONS[clause.op](attribute, wanted)
         return met
 
     def _keys_of(self, refs: Any, column: ToolColumn) -> Any:
@@ -279,23 +283,15 @@ def _is_null(attribute: Any, *, wanted: bool) -> Condition:
     return met
 
 
-def _operand(attribute: Any, value: Any, column: ToolColumn) -> Any:
-    """Return a value as an attribute is compared with it; keys are not to be taken for refs."""
-    is_key = column.entity is not None
-    return sqla.key_parameter(value, attribute.type) if is_key else operand(attribute, value)
-
-
 def _is_in(
     attribute: Any, values: Sequence[Any], column: ToolColumn, *, negated: bool
 ) -> Condition:
     found = [value for value in values if value is not None]
-    has_null = len(found) < len(values)
     listed: Any = [operand(attribute, value) for value in found]
     if column.entity is not None:  # one parameter stands for all of them
         listed = sqla.key_parameter(found, attribute.type)
-    if not negated:
-        choices = [attribute.in_(listed)] if found else []
-        return or_(*choices, *([attribute.is_(null())] if has_null else []))
     # SQL's NOT IN holds for no row at all if there is a null in the list
-    others = [attribute.not_in(listed)] if found else []
-    return and_(*others, *([attribute.is_not(null())] if has_null else []))
+    conditions = [attribute.not_in(listed) if negated else attribute.in_(listed)] if found else []
+    if len(found) < len(values):
+        conditions.append(_is_null(attribute, wanted=not negated))
+    return and_(*conditions) if negated else or_(*conditions)

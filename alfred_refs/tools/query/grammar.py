@@ -2,15 +2,21 @@
 
 Checked arguments come in; those raise of which one condition cannot be decided of the rows that it
 is about. That is told before drafts, refs or rows are looked for, and before hooks are asked, so
-that nothing is done on account of a filter that says less than it seems to. Pure.
+that nothing is done on account of a filter that says less than it seems to. `checked` returns what
+a column is compared with, of which `filters` makes SQL, and which drafts are compared with. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
+from sqlalchemy import Text
+
+from alfred_refs.mapping.column_types import Values, values_of
 from alfred_refs.tools.errors import ToolError, invalid_filter, unknown_column
-from alfred_refs.tools.tables.table import ROW_REF, ToolTable
+from alfred_refs.tools.tables.table import ROW_REF, ToolColumn, ToolTable, accepted
 from alfred_refs.tools.wire.arguments import (
     SEMANTIC,
     Arguments,
@@ -21,10 +27,23 @@ from alfred_refs.tools.wire.arguments import (
     signed_clauses,
 )
 
-from .operands import check_value, checked, texts_in
+COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "neq": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+    ">=": operator.ge,
+    "<=": operator.le,
+}
+"""What a model writes -> what Python calls it, of values and of SQL's expressions alike."""
 
-_NAMING = ("=", "!=", "neq", "in", "not_in")
-"""What may be asked of the ref of a row with several key columns."""
+NULLS = ("is_null", "is_not_null")
+"""The operators that need no value."""
+
+_EQUALITIES = ("=", "!=", "neq")  # in which null takes part: it is, or is not, the same
+_NAMING = (*_EQUALITIES, "in", "not_in")  # of the ref of a row with several key columns
+_TEXT = values_of(Text(), None)
 
 
 def check_filters(arguments: Arguments, table: ToolTable) -> None:
@@ -87,7 +106,7 @@ def _target(clause: FilterClause, table: ToolTable, name: str, path: Sequence[st
     return target
 
 
-def _no_column(clause: FilterClause, table: ToolTable, name: str) -> Exception:
+def _no_column(clause: FilterClause, table: ToolTable, name: str) -> ToolError:
     target = table.targets.get(name)
     if target is None:
         return unknown_column(table.name, name, table.fields)
@@ -122,7 +141,7 @@ def _check_row_ref(clause: FilterClause, table: ToolTable) -> None:
     """Check a condition on the ref of a row with several key columns: it names rows, no less."""
     if clause.op not in _NAMING:
         raise invalid_filter(clause.field, f"cannot be {clause.op!r}", "use '=' or 'in'")
-    check_value(clause)
+    _check_value(clause)
     given = clause.value if clause.op in ("in", "not_in") else [clause.value]
     is_named = isinstance(given, list) and all(isinstance(e, str) and e for e in given)
     if not (given and is_named):
@@ -131,3 +150,112 @@ def _check_row_ref(clause: FilterClause, table: ToolTable) -> None:
             "names something else than rows",
             f"give the _ref of a row, such as '{table.entity}_1', or a list of them for 'in'",
         )
+
+
+def checked(clause: FilterClause, column: ToolColumn) -> Any:
+    """Return what a clause compares a column with.
+
+    Returns:
+        for `is_null` and `is_not_null` whether null is wanted; for `in` and `not_in` a list, with
+        `None` in it if null was; for `contains` a list, or a JSON document; for `ilike` a pattern;
+        otherwise a value, `None` only for the equalities.
+
+    Raises:
+        ToolError: the clause cannot be decided of such values.
+    """
+    values = column.values
+    if clause.op not in values.operators:
+        raise invalid_filter(
+            clause.field,
+            f"cannot be {clause.op!r}: the column has {values.wanted}",
+            f"use one of {', '.join(map(repr, values.operators))}",
+        )
+    if clause.op in NULLS:
+        return _is_null_wanted(clause)
+    _check_value(clause)
+    match clause.op:
+        case "in" | "not_in":
+            value: Any = _elements(clause, clause.value, values)
+        case "contains":
+            value = _part(clause, values)
+        case "ilike":
+            value = _pattern(clause)
+        case _:
+            value = _one(clause, values)
+    if values.family in ("list", "time"):
+        # none that its type would change, of which a statement makes it one
+        for each in value if isinstance(value, list) and values.item is None else [value]:
+            accepted(values.check_room, clause.field, each)
+    return value
+
+
+def texts_in(clause: FilterClause, *, empty: bool = False) -> list[str]:
+    """Return the texts that a clause gives, as one value or in a list."""
+    given = clause.value if isinstance(clause.value, list) else [clause.value]
+    return [each for each in given if isinstance(each, str) and (each or empty)]
+
+
+def _check_value(clause: FilterClause) -> None:
+    """Check that there is something to compare with, be it null."""
+    if "value" not in clause.model_fields_set:
+        raise invalid_filter(
+            clause.field, f"has no value for {clause.op!r}", "give one, or use 'is_null'"
+        )
+
+
+def _is_null_wanted(clause: FilterClause) -> bool:
+    if clause.value is not None and not isinstance(clause.value, bool):
+        raise invalid_filter(
+            clause.field,
+            f"has a value beside {clause.op!r}",
+            "leave it out, or give true or false",
+        )
+    return (clause.op == "is_null") == (clause.value is not False)
+
+
+def _elements(clause: FilterClause, given: Any, values: Values) -> list[Any]:
+    if not isinstance(given, list) or not given:
+        raise invalid_filter(
+            clause.field,
+            f"needs a list with at least one value for {clause.op!r}",
+            "give the values as a list",
+        )
+    return [accepted(values.accept, clause.field, each) for each in given]
+
+
+def _part(clause: FilterClause, values: Values) -> Any:
+    """Return what is to be contained: a document, or elements of a list."""
+    if values.family == "json":
+        if clause.value is None:
+            raise invalid_filter(clause.field, "contains nothing", "give a value")
+        return clause.value
+    given = clause.value if isinstance(clause.value, list) else [clause.value]
+    found = _elements(clause, given, cast(Values, values.item))
+    if None in found:
+        raise invalid_filter(clause.field, "contains null", "give values only")
+    return found
+
+
+def _pattern(clause: FilterClause) -> str:
+    # as it is: a column may pad its own
+    pattern: str | None = accepted(_TEXT.accept, clause.field, clause.value)
+    if pattern is None:
+        raise invalid_filter(clause.field, "has no pattern", "give one: '%' is any text")
+    if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
+        raise invalid_filter(
+            clause.field,
+            "has a pattern that ends in one backslash",
+            "write two for a backslash itself",
+        )
+    return pattern
+
+
+def _one(clause: FilterClause, values: Values) -> Any:
+    value = accepted(values.accept, clause.field, clause.value)
+    if value is None and clause.op not in _EQUALITIES:
+        raise invalid_filter(
+            clause.field,
+            f"compares by {clause.op!r} with nothing",
+            "give a value, or use 'is_null'",
+        )
+    return value

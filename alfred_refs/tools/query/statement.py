@@ -1,15 +1,22 @@
-"""From a read to its statement: which rows, in which order, how many.
+"""Which rows a read is about, in which order, and how it goes on after the last one shown.
 
-Checked arguments and what hooks added come in; a `Select` of the class goes out, in refs. One row
-more is asked for than is shown, which tells whether there are more. Pure.
+Checked arguments and what hooks added come in; conditions and the order of a statement go out, in
+refs. Where a read stopped is a `Cursor`: a text that the model gives back, and that has no key. It
+belongs to one question: a digest tells whether it comes with another one. It is no secret, and is
+checked like any other value of a model's. Pure.
 """
 
 from __future__ import annotations
 
+import base64
+import datetime as dt
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import (
     ARRAY,
     ColumnElement,
@@ -28,6 +35,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
+from alfred_refs.mapping.column_types import UnfitValueError, Values
+from alfred_refs.mapping.guard import find_keys
 from alfred_refs.mapping.keys import Key
 from alfred_refs.tools.errors import (
     ToolError,
@@ -38,9 +47,88 @@ from alfred_refs.tools.errors import (
 )
 from alfred_refs.tools.tables.hooks import Reading
 from alfred_refs.tools.tables.table import ToolColumn, ToolTable
+from alfred_refs.tools.wire.arguments import DbRead
+from alfred_refs.tools.wire.repair import repaired
 
-from .cursors import Cursor, digest_of
 from .filters import Condition, Conditions, comparable, operand
+
+_LONGEST = 200  # characters of one value: a model repeats the cursor letter by letter
+
+
+class Cursor(BaseModel):
+    """Where a read stopped.
+
+    Attributes:
+        question: a digest of what was asked.
+        after: what the last row had in the columns of the order, as JSON; `None` where one of
+            these is not to be `may_carry`: they are looked up then.
+        seen: a digest of what the last row had, where that is looked up.
+        ref: the last row's ref.
+        shown: how many rows were shown, where a hook gave the order.
+        drafts: the numbers of the drafts that were shown; the other fields are of rows.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    question: str
+    after: list[Any] | None = []
+    seen: str | None = None
+    ref: str | None = None
+    shown: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    drafts: list[int] = []
+    version: Literal[1] = 1
+
+    def __str__(self) -> str:
+        text = self.model_dump_json(exclude_defaults=True)
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def may_carry(values: Values, value: Any) -> bool:
+    """Tell whether a cursor may have a value, and gives it back as the database has it.
+
+    It may be short, and have no key in it. Of days at the ends of the calendar nobody knows: some
+    drivers have infinity there, and in another time zone they are none; and psycopg has no time at
+    all for an infinite one.
+    """
+    shown = values.show(value)
+    if isinstance(shown, str) and (len(shown) > _LONGEST or find_keys(shown)):
+        return False
+    if not values.exact or getattr(value, "year", None) in (dt.MINYEAR, dt.MAXYEAR):
+        return value is None
+    if value == dt.timedelta():
+        return False
+    try:
+        return bool(values.accept(shown) == value)
+    except UnfitValueError:  # as infinity, and what is not a number
+        return False
+
+
+def question_of(read: DbRead) -> str:
+    """Return a digest of what a cursor belongs to: all but how much is shown of it."""
+    return _digest_of(read.model_dump(exclude={"cursor", "limit", "columns"}, mode="json"))
+
+
+def _digest_of(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True)
+    return hashlib.blake2s(text.encode(), digest_size=8).hexdigest()
+
+
+def cursor_of(read: DbRead) -> Cursor | None:
+    """Return the cursor that a read goes on from.
+
+    Raises:
+        ToolError: it is none, or belongs to another question.
+    """
+    if read.cursor is None:
+        return None
+    try:
+        text = base64.urlsafe_b64decode(read.cursor + "=" * (-len(read.cursor) % 4))
+        cursor = Cursor.model_validate(repaired(json.loads(text)))
+    except (ValueError, RecursionError, ToolError):
+        raise invalid_cursor() from None
+    if cursor.question != question_of(read):
+        raise invalid_cursor()
+    return cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +165,7 @@ class Order:
         if not parts:
             raise invalid_cursor()
         model = self.table.model
-        beyond: Condition = self._after_all(
-            [getattr(model, name) for name in self.table.identity], parts
-        )
+        beyond = self._after_all([getattr(model, name) for name in self.table.identity], parts)
         order = reversed([*self.columns.items()])
         if cursor.after is None:
             for column, descending in order:
@@ -99,24 +185,25 @@ class Order:
     def place(self, key: Key) -> Select[Any]:
         """Return a statement of what orders the row where a read stopped, if it is there."""
         model = self.table.model
-        identity = [getattr(model, name) for name in self.table.identity]
-        parts = self.table.parts_of(key)
-        is_row = (name == part for name, part in zip(identity, parts, strict=True))
         columns = (getattr(model, column.name) for column in self.columns)
+        is_row = self._is_row(model, self.table.parts_of(key))
         return select(literal(1), *columns).select_from(model).where(*is_row)
 
     def seen(self, values: Iterable[Any]) -> str:
         """Return a digest of what a row has in the columns of the order."""
-        return digest_of(
+        return _digest_of(
             [column.values.show(each) for column, each in zip(self.columns, values, strict=True)]
         )
 
     def _looked_up(self, column: ToolColumn, parts: Sequence[Any]) -> Any:
         """Return what the last row has in a column now."""
         row = aliased(self.table.model)
-        identity = (getattr(row, name) for name in self.table.identity)
-        is_row = (name == part for name, part in zip(identity, parts, strict=True))
-        return select(comparable(getattr(row, column.name))).where(*is_row).scalar_subquery()
+        last = select(comparable(getattr(row, column.name))).where(*self._is_row(row, parts))
+        return last.scalar_subquery()
+
+    def _is_row(self, entity: Any, parts: Sequence[Any]) -> list[Condition]:
+        identity = zip(self.table.identity, parts, strict=True)
+        return [getattr(entity, name) == part for name, part in identity]
 
     def _values(self, after: Sequence[Any]) -> list[Any]:
         if len(after) != len(self.columns):

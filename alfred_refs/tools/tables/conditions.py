@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -104,7 +104,8 @@ def condition_of(sql: str, names: Mapping[str, str | None]) -> Condition:
     """
     columns: dict[str, None] = {}
     is_hidden, text, words = False, "", []
-    for kind, token in _tokens(sql):
+    for found in _TOKEN.finditer(sql):
+        kind, token = found.lastgroup, found.group()
         said, column = token, token.strip('"').lower()
         if kind == "name" and column in names:
             name = names[column]
@@ -119,12 +120,6 @@ def condition_of(sql: str, names: Mapping[str, str | None]) -> Condition:
 
 
 _KEYWORDS = frozenset(["AND", "OR", "NOT", "IN", "ANY", "ARRAY", "BETWEEN", "IS", "NULL"])
-
-
-def _tokens(sql: str) -> Iterator[tuple[str, str]]:
-    for found in _TOKEN.finditer(sql):
-        kind = found.lastgroup or "sign"
-        yield ("odd" if kind == "tag" else kind), found.group()
 
 
 def _line(text: str) -> str:

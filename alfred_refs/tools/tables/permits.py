@@ -1,14 +1,12 @@
 """What a model may write, as the application says it: verbs by class, and attributes shown only.
 
-What `Toolset` is given comes in; a `Permits` goes out, which tells of a class which verbs a model
-may do to its rows, and of an attribute whether it is shown and never written. Read once, when the
-toolset is made; pure.
+What `Toolset` is given comes in; by class the verbs that a model may do to its rows go out, and
+the attributes that are shown and never written. Read once, when the toolset is made; pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from sqlalchemy import inspect
@@ -21,33 +19,16 @@ Verb = Literal["create", "update", "delete"]
 VERBS: tuple[Verb, ...] = ("create", "update", "delete")
 """All that a model may do to rows beside reading them."""
 
-Attributes = Collection[tuple[Mapper[Any], str]]
+Attributes = set[tuple[Mapper[Any], str]]
 """Mapped attributes: the class that has each, and its name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Permits:
-    """What a model may write.
-
-    Attributes:
-        verbs: by class, what it may do to rows; all of it where nothing is said.
-        fixed: attributes that are shown and not written.
-    """
-
-    verbs: Mapping[type[Any], frozenset[Verb]]
-    fixed: Attributes
-
-    def verbs_of(self, model: type[Any]) -> frozenset[Verb]:
-        """Return what a model may do to rows of a class."""
-        return self.verbs.get(model, frozenset(VERBS))
 
 
 def permits_of(
     models: Collection[type[Any]],
     read_only: Iterable[Any],
     verbs: Mapping[type[Any], Iterable[Verb]],
-) -> Permits:
-    """Return what a model may write.
+) -> tuple[Mapping[type[Any], frozenset[Verb]], Attributes]:
+    """Return what a model may do to rows of some classes, and what it does not write of others.
 
     Args:
         models: the classes that it may use.
@@ -65,9 +46,9 @@ def permits_of(
                 raise SetupError(
                     f"{said} lists {other!r}, which is not among the models", "add it to models"
                 )
-    claims_of = {model: _checked(model, each) for model, each in verbs.items()}
+    permitted = {model: _checked(model, each) for model, each in verbs.items()}
     for model in classes:
-        if claims_of.setdefault(model, frozenset()):
+        if permitted.setdefault(model, frozenset()):
             raise SetupError(
                 f"class {model.__qualname__!r} is in read_only, and verbs gives it some",
                 "say it in one of the two",
@@ -80,7 +61,7 @@ def permits_of(
                 "the models",
                 "add it to models",
             )
-    return Permits(claims_of, {each for one in attributes for each in _written_by(*one)})
+    return permitted, {each for one in attributes for each in _written_by(*one)}
 
 
 def attribute_of(attribute: Any, said: str) -> tuple[Mapper[Any], str]:

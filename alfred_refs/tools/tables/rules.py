@@ -177,7 +177,6 @@ def _check(condition: Condition, table: ToolTable) -> Rule:
 
 
 def _of_one(condition: Condition, column: ToolColumn) -> Rule:
-    """Return what a check says of one column."""
     numeric = column.values.family == "number"
     choices = condition.choices(numeric=numeric)
     if choices is not None:
@@ -196,29 +195,25 @@ def _is_plain(column: ToolColumn, table: ToolTable) -> bool:
 
 
 def _unique(given: Sequence[Any], where: Any, of: Table, table: ToolTable) -> Rule:
-    told = [
-        _attribute(each, table) if isinstance(each, Column) else _expression(each, of, table)
-        for each in given
-    ]
     condition = None if where is None else _condition(where, of, table)
-    about = [_condition(each, of, table) for each in given if not isinstance(each, Column)]
-    named = [name for name in told if name in table.columns]
-    named += [name for each in about for name in each.columns]
-    columns = tuple(dict.fromkeys(name for name in named if name is not None))
+    told: list[str | None] = [
+        _attribute(each, table) if isinstance(each, Column) else None for each in given
+    ]
+    columns = dict.fromkeys(name for name in told if name is not None)
+    for place, each in enumerate(given):
+        if not isinstance(each, Column):
+            expression = _condition(each, of, table)
+            columns |= dict.fromkeys(expression.columns)
+            told[place] = None if expression.is_hidden else expression.text
     shown = [each for each in told if each is not None]
     is_hidden = len(shown) < len(told) or (condition is not None and condition.is_hidden)
     if not shown or (condition is not None and condition.is_hidden):
-        return Rule(columns, is_hidden=is_hidden)
-    if len(shown) == 1 and condition is None and shown == [*columns]:
-        return Rule(columns, is_hidden=is_hidden, words="unique", is_beside=True)
+        return Rule((*columns,), is_hidden=is_hidden)
+    if condition is None and shown == [*columns] and len(shown) == 1:
+        return Rule((*columns,), is_hidden=is_hidden, words="unique", is_beside=True)
     together = "unique together: " if len(shown) > 1 else "unique: "
     only = "" if condition is None else f" where {condition.text}"
-    return Rule(columns, is_hidden=is_hidden, words=f"{together}{', '.join(shown)}{only}")
-
-
-def _expression(given: Any, of: Table, table: ToolTable) -> str | None:
-    condition = _condition(given, of, table)
-    return None if condition.is_hidden else condition.text
+    return Rule((*columns,), is_hidden=is_hidden, words=f"{together}{', '.join(shown)}{only}")
 
 
 def _name_of(constraint: Constraint | Index) -> str | None:

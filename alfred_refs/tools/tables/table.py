@@ -1,12 +1,14 @@
 """One table that a model may use, and its columns: what they take, and what they are called.
 
-Read from a mapped class by `tables`; the same for all calls.
+Read from a mapped class by `tables`; the same for all calls, so that what follows from it is
+looked up once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
 
 from sqlalchemy import Column, Select, Table, inspect
@@ -33,7 +35,7 @@ _UNLOADED = ("dynamic", "write_only", "noload")
 _MOST_STATEMENTS = 100  # of one table that are kept
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ToolColumn:
     """One attribute of a class that a model may use.
 
@@ -66,7 +68,7 @@ class ToolColumn:
         shown = None if value is None else self.values.show_one(value)
         return mapped(shown, self.places, key_number) if self.places else shown
 
-    @property
+    @cached_property
     def entity(self) -> str | None:
         """The entity of the refs that it takes; `None` for data and for alternate keys."""
         return None if self.key is None or self.key.by is not None else self.key.entity
@@ -81,7 +83,7 @@ class ToolColumn:
         return accepted(self.values.accept_new if new else self.values.accept, self.name, given)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ToolTable:
     """One mapped class that a model may use.
 
@@ -121,22 +123,22 @@ class ToolTable:
         if verb not in self.verbs:
             raise read_only_table(self.name, [each for each in VERBS if each in self.verbs])
 
-    @property
+    @cached_property
     def own(self) -> str | None:
         """The column that has each row's own ref; `None` where that is `ROW_REF`."""
         return self.identity[0] if self.keys.own is not None else None
 
-    @property
+    @cached_property
     def ref_field(self) -> str:
         """The field by which a filter names rows of this table."""
         return self.own or ROW_REF
 
-    @property
+    @cached_property
     def database_names(self) -> list[str]:
         """What the database calls the tables that the rows are in."""
         return [str(cast(Table, each).name) for each in inspect(self.model).mapper.tables]
 
-    @property
+    @cached_property
     def discriminator(self) -> str | None:
         """The attribute that says which class a row is of; `None` where there is one class."""
         mapper: Mapper[Any] = inspect(self.model).mapper
@@ -145,13 +147,13 @@ class ToolTable:
             return None
         return mapper.get_property_by_column(column).key
 
-    @property
+    @cached_property
     def fields(self) -> list[str]:
         """What a filter or a list of columns may name."""
         own = [] if self.own is not None else [ROW_REF]
         return [*own, *self.columns, *self.targets]
 
-    @property
+    @cached_property
     def included(self) -> list[str]:
         """The relationships whose rows may be shown inside a row: not those too large to load."""
         return [name for name in self.targets if self.relationship(name).lazy not in _UNLOADED]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 from sqlalchemy import Column, Table, inspect
@@ -24,7 +23,15 @@ from alfred_refs.owners import Ownership
 from alfred_refs.tools.errors import unknown_table
 from alfred_refs.tools.wire.documents import places_in
 
-from .permits import Attributes, Permits, Verb, attribute_of, is_among, linked_with, permits_of
+from .permits import (
+    VERBS,
+    Attributes,
+    Verb,
+    attribute_of,
+    is_among,
+    linked_with,
+    permits_of,
+)
 from .table import ToolColumn, ToolTable
 
 
@@ -57,9 +64,8 @@ class ToolTables:
         self._tables: dict[str, ToolTable] = {}
         named = _named(models)
         hidden_names = {attribute_of(each, "hidden") for each in hidden}
-        permits = permits_of([model for _, model in named], read_only, verbs or {})
-        unwritten = {other for each in hidden_names for other in linked_with(*each)}
-        permits = replace(permits, fixed={*permits.fixed, *unwritten})
+        permitted, fixed = permits_of([model for _, model in named], read_only, verbs or {})
+        fixed.update(other for each in hidden_names for other in linked_with(*each))
         if ownership is not None:
             hidden_names |= _owners([model for _, model in named], entities, ownership)
         for name, model in named:
@@ -69,13 +75,18 @@ class ToolTables:
                     f"{model.__qualname__!r} are both table {name!r} to a model",
                     "give models by name: Toolset(models={'guests': Guest, ...})",
                 )
-            self._tables[name] = _table(name, model, entities, permits, hidden_names)
+            self._tables[name] = _table(
+                name,
+                model,
+                entities,
+                verbs=permitted.get(model, frozenset(VERBS)),
+                fixed=fixed,
+                hidden=hidden_names,
+            )
         self._by_model = {table.model: table for table in self._tables.values()}
         for table in self._tables.values():
             _check_locked(table)
-            table.targets.update(self._targets(table, hidden_names))
-            table.kinds.update(self._kinds(table))
-            table.fixed.update(self._linked(table))
+            self._connect(table, hidden_names)
 
     def __iter__(self) -> Any:
         return iter(self._tables.values())
@@ -95,15 +106,10 @@ class ToolTables:
         return {each.entity for each, root in roots if root in self._by_model}
 
     def named(self, name: str, verb: Verb | None = None) -> ToolTable:
-        """Return the table of a name.
-
-        Args:
-            name: as a model gave it.
-            verb: what is to be done to its rows, beside reading them.
+        """Return the table of a name, whose rows are read, or have something else done to them.
 
         Raises:
-            ToolError: there is none that a model may use.
-            ToolError: that may not be done.
+            ToolError: there is none that a model may use, or that may not be done.
         """
         table = self._tables.get(name)
         if table is None:
@@ -118,47 +124,35 @@ class ToolTables:
 
     def of_entity(self, entity: str) -> ToolTable | None:
         """Return the table whose rows an entity's refs name."""
-        found = (table for table in self if table.entity == entity)
-        return next(found, None)
+        return next((table for table in self if table.entity == entity), None)
 
-    def _targets(self, table: ToolTable, hidden: Attributes) -> Mapping[str, ToolTable]:
+    def _connect(self, table: ToolTable, hidden: Attributes) -> None:
+        """Tell a table of those that its relationships lead to, and of those of its subclasses."""
         mapper: Mapper[Any] = inspect(table.model).mapper
-        return {
-            relationship.key: target
-            for relationship in mapper.relationships
-            if not is_among(mapper, relationship.key, hidden)
-            and (target := self.of_model(relationship.mapper.class_)) is not None
-        }
-
-    def _linked(self, table: ToolTable) -> set[str]:
-        """Return the relationships by way of a table that is listed: rows are written there."""
-        between = {inspect(each.model).local_table for each in self}
-        mapper: Mapper[Any] = inspect(table.model).mapper
-        return {each.key for each in mapper.relationships if each.secondary in between}
-
-    def _kinds(self, table: ToolTable) -> Mapping[type[Any], ToolTable]:
-        """Return the tables of the classes that a row of a table may be said to be of."""
-        mapper: Mapper[Any] = inspect(table.model).mapper
-        classes = [each.class_ for each in mapper.self_and_descendants]
-        return {each: self._by_model[each] for each in classes if each in self._by_model}
+        listed = {inspect(each.model).local_table for each in self}
+        for relationship in mapper.relationships:
+            target = self.of_model(relationship.mapper.class_)
+            if target is not None and not is_among(mapper, relationship.key, hidden):
+                table.targets[relationship.key] = target
+            if relationship.secondary in listed:  # rows are written there
+                table.fixed.add(relationship.key)
+        for each in mapper.self_and_descendants:
+            if each.class_ in self._by_model:
+                table.kinds[each.class_] = self._by_model[each.class_]
 
 
 def _named(
     models: Iterable[type[Any]] | Mapping[str, type[Any]],
 ) -> list[tuple[str, type[Any]]]:
-    given = models.items() if isinstance(models, Mapping) else ((None, m) for m in models)
-    mapped = ((name, model, _mapper_of(model)) for name, model in given)
-    return [
-        (name or str(cast(Table, mapper.local_table).name), model)
-        for name, model, mapper in mapped
-    ]
-
-
-def _mapper_of(model: Any) -> Mapper[Any]:
-    mapper = inspect(model, raiseerr=False)
-    if not isinstance(mapper, Mapper):
-        raise SetupError(f"models lists {model!r}, which is not mapped", "give mapped classes")
-    return mapper
+    named = []
+    for name, model in (
+        models.items() if isinstance(models, Mapping) else ((None, each) for each in models)
+    ):
+        mapper: Any = inspect(model, raiseerr=False)
+        if not isinstance(mapper, Mapper):
+            raise SetupError(f"models lists {model!r}, which is not mapped", "give mapped classes")
+        named.append((name or str(cast(Table, mapper.local_table).name), model))
+    return named
 
 
 def _owners(
@@ -218,7 +212,9 @@ def _table(
     name: str,
     model: type[Any],
     entities: Entities,
-    permits: Permits,
+    *,
+    verbs: frozenset[Verb],
+    fixed: Attributes,
     hidden: Attributes,
 ) -> ToolTable:
     mapper: Mapper[Any] = inspect(model).mapper
@@ -232,7 +228,7 @@ def _table(
             mapper,
             entities,
             is_identity=attribute.key in identity,
-            is_fixed=is_among(mapper, attribute.key, permits.fixed),
+            is_fixed=is_among(mapper, attribute.key, fixed),
         )
         for attribute in attributes
         if not is_among(mapper, attribute.key, hidden)
@@ -244,8 +240,6 @@ def _table(
             "in answers and errors",
             "show it, or let the label be another: __ref_label__ or RefPolicy(labels={...})",
         )
-    names = [each.key for each in mapper.attrs]
-    fixed = {each for each in names if is_among(mapper, each, permits.fixed)}
     return ToolTable(
         name,
         model,
@@ -253,8 +247,8 @@ def _table(
         columns,
         identity,
         entities.name_of(model),
-        permits.verbs_of(model),
-        fixed,
+        verbs,
+        {each.key for each in mapper.attrs if is_among(mapper, each.key, fixed)},
     )
 
 

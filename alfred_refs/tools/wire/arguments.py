@@ -1,12 +1,13 @@
 """What a model calls the tools with: one pydantic model a tool, unknown fields refused.
 
-JSON comes in; arguments of the right shape go out, or pydantic's `ValidationError`. Nothing here
-knows of tables: what a field or a value means is told by `tables` and `values`.
+A tool's name and JSON values come in; arguments of the right shape go out, and no more is known of
+them: what a field or a value means, `tables` say. What has another shape raises, in words of our
+own: pydantic's name Python's types, and each of those that a field may have. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -16,8 +17,11 @@ from pydantic import (
     Discriminator,
     Field,
     Tag,
+    ValidationError,
 )
 from pydantic_core import PydanticCustomError
+
+from alfred_refs.tools.errors import ToolError, invalid_arguments, missing_filter, unknown_tool
 
 Operator = Literal[
     "=",
@@ -36,11 +40,8 @@ Operator = Literal[
     "similar",
 ]
 
-Direction = Literal["asc", "desc"]
-
 SEMANTIC = "_semantic"
 """The field of a search by meaning, which a hook answers."""
-
 
 NEGATIONS = ("!=", "neq", "not_in")
 """The operators that say what a column has not."""
@@ -101,7 +102,6 @@ Filter = Annotated[
 ]
 """A condition on a row."""
 
-
 KINDS = ("FilterClause", "AndGroup", "OrGroup", "NotGroup")
 """What pydantic puts into the path of a mistake for a kind of filter."""
 
@@ -137,7 +137,10 @@ def _no_boolean(given: Any) -> Any:
     return given
 
 
-Filters = Annotated[list[Filter], Field(min_length=1)]
+_EXPECTED = (
+    "what every row that is hit must have now: its label, as it stands beside refs to it, or "
+    "values by column; otherwise nothing is "
+)
 
 
 class DbRead(_Arguments):
@@ -155,7 +158,7 @@ class DbRead(_Arguments):
         default=None, description="at most this many rows"
     )
     order_by: str | list[str] | None = Field(default=None, description="columns to order by")
-    order_dir: Direction | list[Direction] = Field(
+    order_dir: Literal["asc", "desc"] | list[Literal["asc", "desc"]] = Field(
         default="asc", description="for all of order_by, or a list with one for each"
     )
     cursor: str | None = Field(
@@ -205,29 +208,19 @@ class DbUpdate(_Arguments):
     """Change the rows that meet all filters."""
 
     table: str
-    filters: Filters = Field(description="all of these must hold; at least one")
+    filters: list[Filter] = Field(description="all of these must hold; at least one", min_length=1)
     data: Annotated[dict[str, Any], Field(min_length=1)] = Field(
         description="new values by column"
     )
-    expect: str | dict[str, Any] | None = Field(
-        default=None,
-        description="what every row that is hit must have now: its label, as it stands beside "
-        "refs to it, or values by column; "
-        "otherwise nothing is changed",
-    )
+    expect: str | dict[str, Any] | None = Field(default=None, description=f"{_EXPECTED}changed")
 
 
 class DbDelete(_Arguments):
     """Delete the rows that meet all filters."""
 
     table: str
-    filters: Filters = Field(description="all of these must hold; at least one")
-    expect: str | dict[str, Any] | None = Field(
-        default=None,
-        description="what every row that is hit must have now: its label, as it stands beside "
-        "refs to it, or values by column; "
-        "otherwise nothing is deleted",
-    )
+    filters: list[Filter] = Field(description="all of these must hold; at least one", min_length=1)
+    expect: str | dict[str, Any] | None = Field(default=None, description=f"{_EXPECTED}deleted")
 
 
 Arguments = DbRead | DbCreate | DbUpdate | DbDelete
@@ -242,3 +235,84 @@ TOOLS: dict[str, type[Arguments]] = {
 
 for _model in (AndGroup, OrGroup, NotGroup, *TOOLS.values()):
     _model.model_rebuild()
+
+
+# a mistake in the shape, as pydantic calls it -> what is wanted, where its own words are Python's
+_WANTED: Mapping[str, str] = {
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "dict_type": "an object",
+    "list_type": "a list",
+    "string_type": "text",
+}
+
+_OF_FILTERS = ("field", "op", "value", "and", "or", "not")
+
+
+def validated(tool: Any, given: Any) -> Arguments:
+    """Return the arguments of a call.
+
+    Raises:
+        ToolError: there is no such tool, or they have not its shape.
+    """
+    model = TOOLS.get(tool) if isinstance(tool, str) else None
+    if model is None:
+        raise unknown_tool(str(tool), [*TOOLS])
+    if not isinstance(given, dict):
+        raise invalid_arguments("they are no object")
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise _misshapen(tool, error) from None
+
+
+def _misshapen(tool: str, error: ValidationError) -> ToolError:
+    """Return the first mistake in the shape of arguments, in words of our own."""
+    found = error.errors(include_url=False)
+    first = next((each for each in found if _is_meant(each)), found[0])
+    place = _place(first)
+    field = ".".join(str(part) for part in place) or None
+    match first["type"]:
+        case "missing" | "too_short" if place == ["filters"]:
+            return missing_filter(tool)
+        case "extra_forbidden" if set(KINDS) & {*first["loc"]} and place[-1] in _OF_FILTERS:
+            return invalid_arguments(
+                "one object has two filters", field, "put each into one of its own"
+            )
+        case "missing":
+            fact = "it is missing"
+        case "extra_forbidden":
+            fact = "there is no such field"
+        case "dict_type" | "list_type" if "data" in place:
+            fact = "a row is an object: its values by column"
+        case "too_short":
+            fact = "it is empty"
+        case type_:
+            wanted = _WANTED.get(type_)
+            fact = first["msg"] if wanted is None else f"input should be {wanted}"
+    return invalid_arguments(fact[:1].lower() + fact[1:], field)
+
+
+def _is_branch(part: int | str) -> bool:
+    """Tell whether a part of a path is pydantic's name for one of several types."""
+    return isinstance(part, str) and ("[" in part or part in KINDS)
+
+
+def _place(mistake: Any) -> list[int | str]:
+    """Return where a mistake is, by the names that the model has given."""
+    *outer, last = mistake["loc"]
+    given = [last] if mistake["type"] == "extra_forbidden" or not _is_branch(last) else []
+    path = [*(each for each in outer if not _is_branch(each)), *given]
+    # one of the types again: no text that is checked is in a field of that name
+    return path[:-1] if mistake["type"] == "string_type" and path[-1] == "str" else path
+
+
+def _is_meant(mistake: Any) -> bool:
+    """Tell whether a mistake is of the type that was given: a list is no row, nor the reverse."""
+    branches = [
+        p for p in mistake["loc"] if isinstance(p, str) and p.startswith(("dict[", "list["))
+    ]
+    is_list = isinstance(mistake["input"], list)
+    if len(mistake["loc"]) > len(branches) + 1:  # of an element
+        return bool(branches) and "list" in branches[0]
+    return not branches or (("list" in branches[0]) is is_list)

@@ -165,12 +165,12 @@ def field_at(path: Path) -> str | None:
 
 
 def misplaced_nul(path: Path) -> ToolError:
-    """Return the error that refuses a NUL character: without it something else may be meant."""
+    """Refuse a NUL character: without it something else may be meant."""
     return invalid_arguments("it has a NUL character; write it without", field_at(path))
 
 
 def over_budget(what: str, most: int, remedy: str) -> ToolError:
-    """Return the error that refuses a call for what it has too much of."""
+    """Refuse a call for what it has too much of."""
     return invalid_arguments(f"they have more than {most:,} {what}", remedy=remedy)
 
 

@@ -24,6 +24,8 @@ from alfred_refs.mapping.keys import Key
 from alfred_refs.mapping.marks import Mark, Spelt, cut, encode, head, keys_in
 from alfred_refs.mapping.refs import KEY
 
+from .repair import DEEPEST
+
 _FEWEST = 32  # letters that a key is spelt with
 
 
@@ -31,6 +33,13 @@ class Verbatim(str):
     """A text that a model sees as it is: a cursor, or a UUID of a column that has no keys."""
 
     __slots__ = ()
+
+
+DEEPEST_SHOWN = DEEPEST - 3
+"""Levels of a value that are shown: a new row among others is given with as many."""
+
+MARK = Verbatim("…<cut: nested deeper>")
+"""Stands in place of what is nested too deep to be shown."""
 
 
 class Cut(str):
@@ -76,6 +85,24 @@ def shortened(text: str, most: int) -> str:
     """Return a text, or its head that tells how much is left out."""
     short = head(text, most)
     return text if short == text else Cut(short, len(text) - len(short))
+
+
+def shallow(value: Any, levels: int = DEEPEST_SHOWN) -> tuple[Any, bool]:
+    """Return a value without what is nested too deep, and whether something was.
+
+    Documents come as their driver loads them, which may be deeper than any code goes through.
+    """
+    if not isinstance(value, Mapping | list | tuple):
+        return value, False
+    if not levels:
+        return MARK, True
+    if isinstance(value, Mapping):
+        inside = {name: shallow(each, levels - 1) for name, each in value.items()}
+        is_cut = any(cut for _, cut in inside.values())
+        return ({name: each for name, (each, _) in inside.items()} if is_cut else value), is_cut
+    elements = [shallow(each, levels - 1) for each in value]
+    is_cut = any(cut for _, cut in elements)
+    return ([each for each, _ in elements] if is_cut else value), is_cut
 
 
 def without_keys(value: Any, conversation: SessionConversation, longest: int | None = None) -> Any:
