@@ -86,7 +86,6 @@ class Conversation(DraftMap):
             ConversationIdError: it cannot identify a conversation.
         """
         new = Address(new_id, self.owner)
-        self._confirm_back()
         self._settle_all()
         self._store.fork(self._address, new_id)
         return self._opened(new)
@@ -114,7 +113,6 @@ class Conversation(DraftMap):
         Raises:
             UnknownConversationError: it was not begun.
         """
-        self._confirm_back()
         return to_json(self._store.export(self._address))
 
     def entries(
@@ -126,7 +124,6 @@ class Conversation(DraftMap):
             entity: of refs of this entity, mapped class or table only.
             keys: with their keys; for trusted code.
         """
-        self._confirm_back()
         name = None if entity is None else self._entities.name_of(entity)
         for entry in self._store.entries(self._address, name):
             key = entry.key if keys else None

@@ -113,13 +113,6 @@ class Alternates:
         met = (self._row(space, key) for space, key in pairs)
         self._conversation.meet([pair for pair in met if pair is not None])
 
-    def note_read(self, pairs: Iterable[EntityKey]) -> None:
-        """See `Conversation.note_read`; rows that are looked up are noted by themselves."""
-        known = self._known
-        self._conversation.note_read(
-            (pair for pair in pairs if pair[0] not in known) if known else pairs
-        )
-
     def refs_of(self, space: str) -> Mapping[Any, str]:
         """See `Conversation.refs_of`; of an alternate key, by the tokens of its values."""
         by = self._known.get(space)
@@ -260,7 +253,6 @@ class Alternates:
         return session
 
     def _keep(self, by: AlternateKey, value: Any, row: Key) -> None:
-        self._conversation.note_read([(by.rows.entity, row)])
         key = None if value is None else by.values.to_key(value)
         self._values.setdefault(by.space, {})[token_of(row)] = key
         if key is None:

@@ -10,7 +10,8 @@
 | `after_flush` | labels that have changed are noted; all was in one schema | `Boundary` |
 | `after_flush_postexec` | new keys are minted, where no attribute may do I/O | `Boundary` |
 | `pending_to_persistent`, `persistent_to_deleted` | rows come and go | `Transactions` |
-| `pending_to_transient`, `persistent_to_transient` | instances are of no row | `Boundary.leave` |
+| `pending_to_transient`, `persistent_to_transient` | instances are of no row, as are those \
+that are deleted | `Boundary.leave` |
 | `after_begin` | its connection hides keys in errors, and confines | `Failures`, `Confinement` |
 | `after_transaction_create`, `_end`, `before_commit`, `after_commit`, `after_rollback` | what is \
 rolled back was never saved | `Transactions` |
@@ -128,6 +129,7 @@ def _deleted(session: TranslatedSession, state: State) -> None:
     # else it was not found, or would meet the criteria of a DELETE as it was loaded: both are told
     # where its ref is used, if the row is gone
     if session._translation is not None and sqla.is_flushing(session):
+        session._translation.boundary.leave(state)
         session._translation.transactions.deleted(state)
 
 

@@ -16,7 +16,6 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakValueDictionary
 
 from sqlalchemy import Column
 from sqlalchemy.exc import SQLAlchemyError
@@ -80,7 +79,6 @@ class Transactions:
         self._labels: dict[EntityKey, str] = {}
         self._relabelled: set[EntityKey] = set()  # for good or not
         self._saved: list[str] = []
-        self._instances: WeakValueDictionary[EntityKey, object] = WeakValueDictionary()
 
     def begun(self) -> None:
         """Note that a transaction or a savepoint begins."""
@@ -113,14 +111,8 @@ class Transactions:
 
     def _note(self, state: State, *, there: bool) -> None:
         pair = self._own_key(state)
-        if pair is None or not self._open:
-            return
-        self._open[-1].note(pair, there)
-        if there:
-            self._conversation.note_read([pair])
-        instance = state.obj()
-        if instance is not None:
-            self._instances[pair] = instance
+        if pair is not None and self._open:
+            self._open[-1].note(pair, there)
 
     def _own_key(self, state: State) -> EntityKey | None:
         keys = self._entities.of_class(state.class_)
@@ -225,12 +217,10 @@ class Transactions:
             told = self._conversation.end_saving(saved, labels)
             for reason in set(gone.values()):
                 pairs = [pair for pair in gone if gone[pair] == reason]
-                self._conversation.note_gone(pairs, reason, self._instances)
-            self._conversation.confirm_back()
+                self._conversation.note_gone(pairs, reason)
             changed = {pair: labels[pair] for pair in labels if pair not in told}
             self._conversation.tell_labels(changed, unsure)
         except SQLAlchemyError:
             # The transaction has ended well or badly on its own account; this is only a note.
             count = len(gone) + len(saved)
             _log.warning("could not note what became of the rows of %d refs", count)
-        self._instances.clear()

@@ -25,6 +25,7 @@ from alfred_refs.mapping.refs import draft_named
 from alfred_refs.session.alternate_keys import Alternates, Held
 from alfred_refs.sqla import Rows
 from alfred_refs.statements import shower
+from alfred_refs.store import Gone
 
 from .attributes import BOUNDARY, RefAttribute, RefList, instrument, instrumented
 from .pending import Given, Unresolved, names_of_texts, wanted
@@ -76,8 +77,8 @@ class Boundary:
         self._unresolved = Unresolved(self._entities, self._given, self._session)
         self._fetching = 0
         self._fetched = 0  # of those loaded, how many were there before
-        self._unsaved = WeakSet[State]()
-        self._has_left = False  # some instance that was new
+        self._left = WeakSet[State]()
+        self._has_left = False  # some instance since the last transaction
 
     def show_keys(self, raw: bool) -> None:
         """Have key attributes show and accept keys as they are, or refs again."""
@@ -102,17 +103,14 @@ class Boundary:
         self._instances.forget_dropped()
 
     def fetched(self, rows: Rows) -> None:
-        """Note what rows are called that were just fetched, and that they are there.
+        """Note what rows are called that were just fetched.
 
         Some were there before, and have been refreshed. Those that the program has dropped are
         forgotten, once there may be many of them.
         """
-        gone = self.conversation.tombstones
-        if self.labelled or gone.refs or gone.unshown:
+        if self.labelled:
             new = states_of(self.loaded[self._fetched :])
-            states = dict.fromkeys([*new, *_states_in(rows)])
-            self.conversation.note_read(self._held.of_rows(states))
-            self.labelled.note(states, minted=True)
+            self.labelled.note(dict.fromkeys([*new, *_states_in(rows)]), minted=True)
         self._instances.forget_dropped()
         self._fetched = len(self.loaded)
 
@@ -161,7 +159,7 @@ class Boundary:
         known = isinstance(getattr(state, BOUNDARY, None), Boundary)
         texts = names_of_texts(state) if known else None
         self.enter(state)
-        self._unsaved.discard(state)
+        self._left.discard(state)
         if self.raw:
             return []
         if not flushing:
@@ -180,12 +178,12 @@ class Boundary:
         self._unresolved.put_keys([state], names_of_texts(state))
 
     def leave(self, state: State) -> None:
-        """Note that an instance is of no row, as it was rolled back, or taken out before a flush.
+        """Note that an instance is of no row: it was rolled back, deleted, or never flushed.
 
-        It may have the key that its row was to have. That gets a ref when it is looked at, and not
+        It may have the key that its row has had. That gets a ref when it is looked at, and not
         with the keys of others: the ref would be known, with a label, though nobody has seen it.
         """
-        self._unsaved.add(state)
+        self._left.add(state)
         self._has_left = True
 
     def waiting(self) -> list[Held]:
@@ -285,11 +283,20 @@ class Boundary:
             return value
         if column.by is not None:
             return self._show_alternate((state, attribute.key, column, value))
-        self._meet(keys_in(column, value))
+        is_new = self._meet(keys_in(column, value))
+        if is_new and state in self._left and not state.session_id:
+            self._note_gone(state, attribute.key)
         show = self.showers[attribute] = shower(column, self.conversation, RefList)
         if column.has_uuids:
             self.numbered[attribute] = self.conversation.refs_of(column.entity)
         return show(value)
+
+    def _note_gone(self, state: State, name: str) -> None:
+        """Note what became of the row of an instance, if this attribute has its key."""
+        keys = self._entities.of_class(state.class_)
+        if keys.own is not None and name in keys.primary:
+            reason: Gone = "was deleted" if state.was_deleted else "was never saved"
+            self.conversation.note_gone([*self._held.of(state, keys.primary)], reason)
 
     def _show_alternate(self, held: Held) -> Any:
         """Return what stands for an alternate key, by the row that it named when it was loaded."""
@@ -333,13 +340,17 @@ class Boundary:
 
     # Keys that are met together
 
-    def _meet(self, pairs: Collection[EntityKey]) -> None:
-        """Make sure that keys can be shown, together with those of all instances loaded so far."""
-        if not self.eager:
-            self.conversation.confirm_back()
-        if not self.conversation.has_met(pairs):
-            self.conversation.make_room()
-            self._meet_new(pairs)
+    def _meet(self, pairs: Collection[EntityKey]) -> bool:
+        """Make sure that keys can be shown, together with those of all instances loaded so far.
+
+        Returns:
+            whether one of them could not be shown before.
+        """
+        if self.conversation.has_met(pairs):
+            return False
+        self.conversation.make_room()
+        self._meet_new(pairs)
+        return True
 
     def met(self, chunks: Iterator[Rows], alternates: Alternates | None = None) -> Iterator[Rows]:
         """Yield chunks of rows once the keys of all that was loaded with them are minted.
@@ -386,8 +397,8 @@ class Boundary:
         self.remember_new(alternates)
         states = self._instances.take_new()
         self._fetched = 0
-        if self._unsaved:
-            states = [each for each in states if each not in self._unsaved]
+        if self._left:
+            states = [each for each in states if each.persistent or each not in self._left]
         if self.labelled:
             self.labelled.note(states)
         return self._held.of_all(states)

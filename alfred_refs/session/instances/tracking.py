@@ -48,19 +48,6 @@ class HeldKeys:
         foreign = (self.of(state, classes[state.class_].foreign) for state in states)
         return list(itertools.chain(*primary, *foreign))
 
-    def of_rows(self, states: Iterable[State]) -> Iterator[EntityKey]:
-        """Yield the keys of rows that are there: those of instances, and what they reference."""
-        for state in states:
-            keys = self._entities.of_class(state.class_)
-            if keys.own is not None and state.key is not None:
-                [column] = keys.primary.values()
-                yield keys.own, column.to_key(state.key[1][0])
-            for name, column in keys.all.items():
-                value = state.dict.get(name)
-                [attribute, *_] = state.mapper.column_attrs[name].columns
-                if value is not None and attribute.foreign_keys and not column.array:
-                    yield column.space, column.to_key(value)
-
     def of(self, state: State, columns: Mapping[str, KeyColumn]) -> Iterator[EntityKey]:
         """Yield the keys in some attributes of an instance."""
         texts = names_of_texts(state)
