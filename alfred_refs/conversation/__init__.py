@@ -18,7 +18,7 @@ knows, and to the store only for what it does not.
 | `cache` | the mappings that this process knows, and which of their rows are gone |
 | `draft_fields`, `draft_content`, `draft_rows`, `new_keys` | what drafts may hold, and become |
 | `suggestions` | what could be used in place of a bad ref |
-| `entries`, `export`, `export_reader` | a conversation told, and moved |
+| `entries`, `export` | a conversation told, and moved |
 
 Nothing is imported here: an operator's command opens no conversation.
 """

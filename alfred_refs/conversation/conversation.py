@@ -19,7 +19,6 @@ from alfred_refs.store.telemetry import Telemetry
 from .cache import Caches
 from .drafts import DraftMap
 from .entries import RefEntry
-from .export import to_json
 
 
 class Conversation(DraftMap):
@@ -113,6 +112,8 @@ class Conversation(DraftMap):
         Raises:
             UnknownConversationError: it was not begun.
         """
+        from .export import to_json  # noqa: PLC0415  # loads pydantic
+
         return to_json(self._store.export(self._address))
 
     def entries(

@@ -62,6 +62,7 @@ class RefMap:
         self._work_under(schemas)
         self._store = store
         self._caches = caches
+        self._is_used = False
         self._telemetry = telemetry
         self._rows: Rows = StoredRows(address, store, entities)
         self._noted_until = monotonic() + NOTED_EVERY.total_seconds()
@@ -117,6 +118,7 @@ class RefMap:
 
     def _resolve_wanted(self, wanted: Sequence[Wanted]) -> list[Key]:
         """Return the keys of refs that are needed for different entities, in order."""
+        self._is_used = True
         keys, missing = self._cache.look_up(wanted)
         if missing:
             self._make_room()

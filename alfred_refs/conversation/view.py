@@ -11,7 +11,7 @@ it meets and the refs that it reads.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -46,22 +46,11 @@ class Viewer(Protocol):
         ...
 
 
-class Offers(Protocol):
-    """Chooses which refs of rows an error may offer."""
+Offers = Callable[["SessionConversation", Collection[str]], Collection[str]]
+"""Chooses which refs of rows an error may offer."""
 
-    def __call__(self, conversation: SessionConversation, refs: Collection[str], /) -> list[str]:
-        """Return those that it may."""
-        ...
-
-
-class Tables(Protocol):
-    """Looks for rows in the tables of a session."""
-
-    def __call__(
-        self, conversation: SessionConversation, pairs: Collection[EntityKey], /
-    ) -> Mapping[EntityKey, bool]:
-        """Return which of these keys rows have, and whether nothing can undo that."""
-        ...
+Tables = Callable[["SessionConversation", Collection[EntityKey]], Mapping[EntityKey, bool]]
+"""Returns which of some keys rows have, and whether nothing can undo that."""
 
 
 class SessionConversation(DraftMap):
@@ -112,11 +101,6 @@ class SessionConversation(DraftMap):
     @_address.setter
     def _address(self, address: Address) -> None:
         self._sent_to = address
-
-    def _resolve_wanted(self, wanted: Sequence[Wanted]) -> list[Key]:
-        """See `RefMap._resolve_wanted`."""
-        self._is_used = True
-        return super()._resolve_wanted(wanted)
 
     def work_under(self, schemas: Schemas) -> None:
         """Use refs for the rows of these schemas from now on.
@@ -343,4 +327,4 @@ class SessionConversation(DraftMap):
     refs_met = DraftMap._refs_met
     note_gone = DraftMap._note_gone
     make_room = _make_room
-    resolve_wanted = _resolve_wanted
+    resolve_wanted = DraftMap._resolve_wanted

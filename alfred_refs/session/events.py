@@ -35,15 +35,14 @@ from typing import Any, cast
 from weakref import ref
 
 from sqlalchemy import Connection, Result, event
-from sqlalchemy.orm import InstanceState, ORMExecuteState, SessionTransaction, UOWTransaction
+from sqlalchemy.orm import ORMExecuteState, SessionTransaction, UOWTransaction
 
 from alfred_refs import sqla
 from alfred_refs.owners import Confinement, OwnedFlush, check_sent, confine_write
+from alfred_refs.sqla import State
 
 from .path import finish, met, prepare, put_keys_in_assigned
 from .translation import Translation
-
-State = InstanceState[Any]
 
 
 class TranslatedSession(sqla.HookedSession):
@@ -146,7 +145,8 @@ def _flushing(session: TranslatedSession, flush: UOWTransaction, _: object) -> N
             put_keys_in_assigned(changed, translation)
         translation.saving.resolve_new(flush)
         if boundary.looks_ahead:
-            boundary.enter_all(session.dirty)
+            for instance in session.dirty:  # may have new keys
+                boundary.enter(sqla.state_of(instance))
     session._owned_flush = None  # of a flush that was refused
     if confinement is not None and (confinement.waiting or not confinement.lifted):
         only = confinement.waiting if confinement.lifted else None

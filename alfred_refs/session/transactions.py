@@ -19,17 +19,15 @@ from typing import Any
 
 from sqlalchemy import Column
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import InstanceState
 
 from alfred_refs import sqla
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.mapping.keys import EntityKey
 from alfred_refs.mapping.naming import root_of
+from alfred_refs.sqla import State
 from alfred_refs.store import Gone
 
 _log = logging.getLogger("alfred_refs")
-
-State = InstanceState[Any]
 
 
 @dataclass(slots=True)

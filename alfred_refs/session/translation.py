@@ -147,7 +147,7 @@ class Translation:
         made = self.objects.get(mapper.class_, identity, options)
         if made is not None:
             return made, identity
-        keys = self.boundary.identity(mapper.class_, identity)
+        keys = self.boundary.pending.identity(mapper.class_, identity)
         given = options.get("options")
         self.plans.check(given if isinstance(given, Iterable) else ())
         return None, keys

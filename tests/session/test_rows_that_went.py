@@ -190,9 +190,9 @@ def test_an_attribute_of_an_awaited_session_waits_with_a_ref_that_was_gone(
         engine = create_async_engine(tables.url.set(drivername=f"postgresql+{driver}"))
         try:
             async with AsyncRefSession(engine, conversation=conversation) as session:
-                session.add(plan := MealPlan(recipe_id="recipe_2"))  # type: ignore[arg-type]
+                session.add(plan := MealPlan(recipe_id="recipe_2"))
                 await session.flush()
-                plan.recipe_id = "recipe_1"  # type: ignore[assignment]
+                plan.recipe_id = "recipe_1"
                 await session.commit()
                 await session.refresh(plan)
                 return plan.__dict__["recipe_id"], plan.recipe_id

@@ -9,12 +9,11 @@ flush.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from typing import Any, cast
 from weakref import WeakSet
 
 from sqlalchemy import BindParameter
-from sqlalchemy.orm import InstanceState, Session
+from sqlalchemy.orm import Session
 
 from alfred_refs import sqla
 from alfred_refs.conversation.conversation import Conversation
@@ -23,16 +22,14 @@ from alfred_refs.mapping.key_column import KeyColumn, keys_in, texts_in
 from alfred_refs.mapping.keys import EntityKey
 from alfred_refs.mapping.refs import draft_named
 from alfred_refs.session.alternate_keys import Alternates, Held
-from alfred_refs.sqla import Rows
+from alfred_refs.sqla import Rows, State
 from alfred_refs.statements import shower
 from alfred_refs.store import Gone
 
 from .attributes import BOUNDARY, RefAttribute, RefList, instrument, instrumented
-from .pending import Given, Unresolved, names_of_texts, wanted
+from .pending import PendingRefs, names_of_texts, wanted
 from .pickling import Carried, is_set
 from .tracking import HeldKeys, Labelled, LoadedInstances, states_of
-
-State = InstanceState[Any]
 
 
 class Boundary:
@@ -55,6 +52,7 @@ class Boundary:
         classes: those that have been met and have no alternate keys.
         labelled: those that have been met and have labels.
         loaded: the instances whose keys nobody has met yet, in the order of loading.
+        pending: puts keys in place of refs that are given.
     """
 
     def __init__(self, conversation: Conversation, session: Session) -> None:
@@ -73,8 +71,7 @@ class Boundary:
         self.loaded = self._instances.new
         self._held = HeldKeys(self._entities, self.alternates)
         self.labelled = Labelled(self._entities, self.conversation, self._held)
-        self._given = Given(self._entities, self.alternates)
-        self._unresolved = Unresolved(self._entities, self._given, self._session)
+        self.pending = PendingRefs(self._entities, self.alternates, self._session)
         self._fetching = 0
         self._fetched = 0  # of those loaded, how many were there before
         self._left = WeakSet[State]()
@@ -127,16 +124,11 @@ class Boundary:
         """
         self.classes.clear()
         self._with_alternates.clear()
-        self._unresolved.forget_left()
+        self.pending.forget_left()
         if self._has_left:
             self._has_left = False
             self._instances.forget_states()
         self.look_anew()
-
-    def enter_all(self, instances: Iterable[object]) -> None:
-        """Take in instances that have changed, and may have new keys."""
-        for instance in instances:
-            self.enter(sqla.state_of(instance))
 
     def enter_new(self, state: State, *, flushing: bool = False) -> list[Held]:
         """Take in an instance made by the program: its key attributes may have refs as text.
@@ -163,10 +155,10 @@ class Boundary:
         if self.raw:
             return []
         if not flushing:
-            self._unresolved.add_all(state, texts)
+            self.pending.add_all(state, texts)
             return []
-        held = self._unresolved.held(state, texts)
-        self._unresolved.put_keys([state], texts)
+        held = self.pending.held(state, texts)
+        self.pending.put_keys([state], texts)
         return held
 
     def resolve_at_once(self, state: State) -> None:
@@ -175,7 +167,7 @@ class Boundary:
         Raises:
             BadRefError: one cannot be used.
         """
-        self._unresolved.put_keys([state], names_of_texts(state))
+        self.pending.put_keys([state], names_of_texts(state))
 
     def leave(self, state: State) -> None:
         """Note that an instance is of no row: it was rolled back, deleted, or never flushed.
@@ -186,26 +178,22 @@ class Boundary:
         self._left.add(state)
         self._has_left = True
 
-    def waiting(self) -> list[Held]:
-        """See `Unresolved.waiting`."""
-        return self._unresolved.waiting()
-
     def resolve_new(self, waiting: Iterable[Held]) -> None:
         """Put keys in place of the refs that instances were made with: at most one round trip.
 
         Args:
-            waiting: see `waiting`.
+            waiting: see `PendingRefs.waiting`.
 
         Raises:
             BadRefError: one cannot be used; all instances stay as they are.
         """
-        resolved = self._unresolved.resolve(waiting)
+        resolved = self.pending.resolve(waiting)
         self.alternates.remember(self._held.alternate(resolved))
 
     def put_text(self, state: State, name: str, text: Any) -> None:
         """Have an attribute hold refs as text again, which waits as before it was resolved."""
         state.dict[name] = text
-        self._unresolved.add(state, name)
+        self.pending.add(state, name)
 
     def take_in(self, states: Iterable[State]) -> None:
         """Take in instances that are saved at once, without a flush.
@@ -214,7 +202,7 @@ class Boundary:
             BadRefError: a ref in one cannot be used.
         """
         states = list(states)
-        self._unresolved.put_keys(states)
+        self.pending.put_keys(states)
         for state in states:
             self.enter(state)
         self.alternates.remember(self._held.alternate(states))
@@ -224,20 +212,6 @@ class Boundary:
         self._instances.waiting.append(state.obj)
 
     # Refs that are given
-
-    def identity(self, class_: type[Any], ident: Any) -> Any:
-        """See `Given.identity`."""
-        return self._given.identity(class_, ident)
-
-    def with_keys(
-        self, class_: type[Any], records: Iterable[Mapping[str, Any]]
-    ) -> list[dict[str, Any]]:
-        """See `Given.records`."""
-        return self._given.records(class_, records)
-
-    def lent_keys(self, states: Iterable[State]) -> AbstractContextManager[None]:
-        """See `Unresolved.lent_keys`."""
-        return self._unresolved.lent_keys(states)
 
     def accept(self, attribute: RefAttribute, instance: object, value: Any) -> Any:
         """Return what an attribute keeps when the program sets it: the key that a ref names.
@@ -255,9 +229,9 @@ class Boundary:
         waits = waits or any(draft_named(text) for text in texts_in(column, value))
         waits = waits and not sqla.is_flushing(state.session)
         if waits and not self.alternates.has_met_refs(wanted(column, value)):
-            self._unresolved.add(state, attribute.key)
+            self.pending.add(state, attribute.key)
             return value
-        given, value = value, self._given.value(column, value)
+        given, value = value, self.pending.value(column, value)
         names_of_texts(state).discard(attribute.key)
         if column.by is not None and texts_in(column, given):
             self.alternates.remember([(state, attribute.key, column, value)])
@@ -443,10 +417,6 @@ class Boundary:
         """Note what rows are called that were read, before what is loaded may expire."""
         if self.labelled:
             self.labelled.note(states_of(self.loaded), minted=True)
-
-    def changed_labels(self, instances: Iterable[object]) -> dict[EntityKey, str]:
-        """See `Labelled.changed`."""
-        return self.labelled.changed(instances)
 
 
 def _states_in(rows: Rows) -> Iterator[State]:

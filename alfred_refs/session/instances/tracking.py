@@ -13,8 +13,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 from weakref import WeakSet, ref
 
-from sqlalchemy.orm import InstanceState
-
 from alfred_refs import sqla
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.mapping.entities import ClassKeys, Entities
@@ -22,11 +20,9 @@ from alfred_refs.mapping.key_column import KeyColumn, keys_in
 from alfred_refs.mapping.keys import EntityKey
 from alfred_refs.mapping.labels import Label
 from alfred_refs.session.alternate_keys import Alternates, Held
-from alfred_refs.sqla import There
+from alfred_refs.sqla import State, There
 
 from .pending import names_of_texts
-
-State = InstanceState[Any]
 
 
 class HeldKeys:
