@@ -185,12 +185,9 @@ class Caches:
             return [*self._all]
 
     def keep(self, cache: RefCache, entries: Collection[Entry]) -> None:
-        """Keep what the store said of rows.
+        """Keep what the store said of rows, in the cache of the one who asked.
 
-        Args:
-            cache: of the one who asked. If that is more than all shall share, it is shared by
-                those who have it already.
-            entries: what the store said.
+        If that is more than all shall share, it is shared by those who have it already.
         """
         with self._lock:
             if cache is self.current and len(cache) + len(entries) > self.capacity:
@@ -204,12 +201,8 @@ class Caches:
         """Return the cache that a session goes on with.
 
         That is the one that all share, unless it would be half full by what the session takes
-        along: to copy it is to be worth while.
-
-        Args:
-            cache: which the session has.
-            shown: the keys that its instances show: they have their refs in the other cache too,
-                unless the conversation was forgotten.
+        along: to copy it is to be worth while. The keys that its instances show have their refs
+        there too, unless the conversation was forgotten.
         """
         with self._lock:
             refs = [] if cache.forgotten else [(*pair, cache.ref_of(*pair)) for pair in shown]
@@ -258,12 +251,7 @@ class Unlabelled(set[EntityKey]):
     """The keys of such refs."""
 
     def note(self, entries: Collection[Entry], has_labels: Callable[[str], bool]) -> None:
-        """Note which refs have no label.
-
-        Args:
-            entries: what the store said of refs.
-            has_labels: tells whether rows of an entity may have labels.
-        """
+        """Note which refs have no label, of entities whose rows may have labels."""
         entities = {e for e in {entry.ref.entity for entry in entries} if has_labels(e)}
         if entities and len(self) < _MOST:
             self.update(

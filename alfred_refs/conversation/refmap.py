@@ -87,11 +87,7 @@ class RefMap:
         return False
 
     def resolve(self, ref: str, entity: type[Any] | Table | str | None = None) -> Key:
-        """Return the key that a ref names.
-
-        Args:
-            ref: as the model gave it.
-            entity: the entity, mapped class or table that is needed; `None` for any.
+        """Return the key that a ref names, of the entity, class or table that is needed.
 
         Raises:
             BadRefError: the subclass says what is wrong with the ref.

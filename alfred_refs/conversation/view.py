@@ -177,11 +177,9 @@ class SessionConversation(DraftMap):
         self._meet(self._mine, pairs)
 
     def lacks_label(self, pair: EntityKey, *, minted: bool) -> bool:
-        """Tell whether the label of a row is wanted: its key is new here, or known without one.
+        """Tell whether the label of a row is wanted: its key is known without one, or new here.
 
-        Args:
-            pair: the key.
-            minted: whether to leave out keys that are new.
+        With `minted`, keys that are new are left out.
         """
         if pair in self._caches.unlabelled:
             return True

@@ -83,11 +83,9 @@ class Transactions:
         self._open.append(_Record())
 
     def saving(self, drafts: Mapping[str, EntityKey], undo: Callable[[], None]) -> None:
-        """Note that drafts are to be saved in this transaction or savepoint.
+        """Note that drafts are to be saved, with the keys of their rows.
 
-        Args:
-            drafts: their refs, with the keys of their rows.
-            undo: is called if it comes to nothing.
+        Where it comes to nothing, `undo` is called.
         """
         if self._open:
             self._open[-1].drafts |= drafts
@@ -123,10 +121,6 @@ class Transactions:
         """Note that a statement deleted rows.
 
         The table of a joined subclass is not where its entity's rows are: those of the base stay.
-
-        Args:
-            primary: their primary key's one column.
-            values: what it held.
         """
         column = self._entities.of_column(primary)
         mapper = sqla.mapper_of_table(primary.table)
@@ -138,13 +132,8 @@ class Transactions:
                 self._open[-1].note((column.space, column.to_key(value)), there=False)
 
     def connected(self, *, is_own: bool, nested: bool, autocommits: bool) -> None:
-        """Note that the transaction goes on on another connection.
-
-        Args:
-            is_own: whether the session has taken it from an engine, so that nobody else commits.
-            nested: whether it is for a savepoint.
-            autocommits: whether each statement on it commits by itself.
-        """
+        """Note that the transaction, or a savepoint in it, goes on on another connection."""
+        # one that the session has not taken from an engine may be committed by somebody else
         self._undone = self._undone and (is_own or nested)
         self._autocommits |= autocommits
 
@@ -164,12 +153,8 @@ class Transactions:
     def ended(self, *, nested: bool, cut: bool) -> None:
         """Note that the innermost transaction or savepoint is over, and tell the conversation.
 
-        What was not committed by then was rolled back, unless nobody knows: then whoever uses a
-        ref of it next has to look.
-
-        Args:
-            nested: whether it is a savepoint.
-            cut: whether its connection was lost.
+        What was not committed by then was rolled back, unless nobody knows, as where the
+        connection was cut: then whoever uses a ref of it next has to look.
         """
         is_lost = self._commits and cut
         may_stay = self._autocommits or not (self._undone or nested)

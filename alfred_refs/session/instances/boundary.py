@@ -137,10 +137,6 @@ class Boundary:
         flush, to which an object may be added by a `before_flush` of the application's, they are
         resolved at once.
 
-        Args:
-            state: of the instance.
-            flushing: whether the session is in a flush.
-
         Returns:
             what was resolved at once, as it was before.
 
@@ -179,10 +175,7 @@ class Boundary:
         self._has_left = True
 
     def resolve_new(self, waiting: Iterable[Held]) -> None:
-        """Put keys in place of the refs that instances were made with: at most one round trip.
-
-        Args:
-            waiting: see `PendingRefs.waiting`.
+        """Put keys in place of the refs that instances wait with: at most one round trip.
 
         Raises:
             BadRefError: one cannot be used; all instances stay as they are.
@@ -378,11 +371,7 @@ class Boundary:
         return self._held.of_all(states)
 
     def remember_new(self, alternates: Alternates | None = None) -> None:
-        """Look up which rows the alternate keys name of instances loaded since the last time.
-
-        Args:
-            alternates: what looks them up, where the statement has its own.
-        """
+        """Look up which rows the alternate keys name of instances loaded since the last time."""
         if self._instances.waiting:
             waiting = self._instances.take_waiting()
             (alternates or self.alternates).remember(self._held.alternate(waiting))

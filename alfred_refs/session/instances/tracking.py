@@ -26,12 +26,7 @@ from .pending import names_of_texts
 
 
 class HeldKeys:
-    """Reads the keys of one session's instances.
-
-    Args:
-        entities: say which attributes hold keys.
-        alternates: tell which rows alternate keys named.
-    """
+    """Reads the keys of one session's instances."""
 
     def __init__(self, entities: Entities, alternates: Alternates) -> None:
         self._entities = entities
@@ -139,13 +134,7 @@ def states_of(loaded: Iterable[There]) -> list[State]:
 
 
 class Labelled(WeakSet[type[Any]]):
-    """The classes met so far that have labels; false as long as none has.
-
-    Args:
-        entities: say where the labels are.
-        conversation: is told the labels.
-        held: reads the instances' keys.
-    """
+    """The classes met so far that have labels; false as long as none has."""
 
     def __init__(
         self, entities: Entities, conversation: SessionConversation, held: HeldKeys
@@ -158,9 +147,7 @@ class Labelled(WeakSet[type[Any]]):
     def note(self, states: Iterable[State], *, minted: bool = False) -> None:
         """Note labels that the registry lacks or has otherwise, as far as they are loaded.
 
-        Args:
-            states: of instances.
-            minted: whether to leave out those whose keys are new.
+        With `minted`, those are left out whose keys are new: they are told as these are minted.
         """
         noted = {}
         for state, keys, label in self._among(states):
