@@ -59,18 +59,12 @@ class RefCache:
         refs = self._refs.get(entity)
         return None if refs is None else refs.get(token_of(key))
 
-    def key_of(self, entity: str, ref: str) -> Key | None:
-        """Return the key that a ref names, if it is here and its row is not known to be gone."""
-        keys = self._keys.get(entity)
-        return None if keys is None or ref in self._gone else keys.get(ref)
-
     def look_up(self, wanted: Iterable[Wanted]) -> tuple[dict[Wanted, Key], list[Wanted]]:
         """Return the keys of those refs that are here, and the refs to ask the store for."""
         keys, missing = {}, []
-        known, gone = self._keys, self._gone
+        known, gone = {} if self.forgotten else self._keys, self._gone
         for want in wanted:
             text, entity = want
-            # as `key_of` does: this is asked for every ref
             of_entity = known.get(_entity_of(text) if entity is None else entity)
             key = None if of_entity is None else of_entity.get(text)
             if key is None and text in self._saved:
@@ -87,7 +81,9 @@ class RefCache:
 
     def _key_of_saved(self, draft: str, entity: str | None) -> Key | None:
         actual, ref = self._saved[draft]
-        return self.key_of(actual, ref) if entity in (None, actual) else None
+        if entity not in (None, actual) or self.forgotten or ref in self._gone:
+            return None
+        return self._keys.get(actual, {}).get(ref)
 
     def names_of(self, key: Key) -> dict[str, str]:
         """Return the refs of a key, by entity; what stands in texts has none.
@@ -130,7 +126,7 @@ class RefCache:
     def forget(self) -> None:
         """Resolve no ref any more: whoever shows one still finds it here, and nowhere else."""
         self.forgotten = True
-        self._keys = {}
+        self._keys.clear()
 
 
 def _entity_of(text: str) -> str:

@@ -41,4 +41,5 @@ def test_a_row_that_goes_is_shown_and_not_resolved() -> None:
         (gone.add if is_gone else gone.discard)("recipe_1")
 
         assert (refs[KEY.int], cache.names_of(KEY)) == ("recipe_1", {"recipe": "recipe_1"})
-        assert cache.key_of("recipe", "recipe_1") == (None if is_gone else KEY)
+        keys, missing = cache.look_up([("recipe_1", "recipe")])
+        assert [*keys.values(), *missing] == [("recipe_1", "recipe") if is_gone else KEY]
