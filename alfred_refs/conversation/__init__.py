@@ -15,10 +15,10 @@ knows, and to the store only for what it does not.
 | `conversation` | a conversation as a whole: turns, branches, export, end |
 | `view` | the same as one session sees it |
 | `refmap`, `drafts` | refs of rows; refs of content that is not saved |
-| `cache`, `tombstones` | the mappings that this process knows; which of their rows are gone |
+| `cache` | the mappings that this process knows, and which of their rows are gone |
 | `draft_fields`, `draft_content`, `draft_rows`, `new_keys` | what drafts may hold, and become |
 | `suggestions` | what could be used in place of a bad ref |
-| `entries`, `export`, `export_reader` | a conversation told, and moved |
+| `entries`, `export` | a conversation told, and moved |
 
 Nothing is imported here: an operator's command opens no conversation.
 """

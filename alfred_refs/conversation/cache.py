@@ -5,54 +5,32 @@ not is asked of the store. All sessions and threads of the conversation share on
 is one dictionary operation. A full cache is not emptied, the next one is handed out: whoever reads
 the old one goes on reading it, and a session changes over at a time of its own, with what its
 instances show.
+
+Rows come and go, unlike mappings. So the refs of rows that are known to be gone are kept beside
+the caches: they are shown as ever, and the store is asked whenever one is to be resolved.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
 from alfred_refs.mapping.keys import EntityKey, Key, token_of
 from alfred_refs.mapping.refs import KEY, Ref, parse_ref
 from alfred_refs.sqla import Schemas
-from alfred_refs.store import Entry, Gone
-
-from .tombstones import GoneRows
+from alfred_refs.store import Entry
 
 Wanted = tuple[str, str | None]
 """A ref as it was given, and the entity that is needed (`None`: any)."""
-
-
-class Refs(dict[Any, str]):
-    """The refs of one entity, by the token of their key.
-
-    A row that is gone is not `in` it, so that whoever reads its key meets it again; subscription
-    still gives its ref, so that an instance that outlived its row shows what it always showed,
-    without a round trip.
-    """
-
-    __slots__ = ("_entity", "_gone")
-
-    def __init__(self, entity: str, gone: GoneRows) -> None:
-        super().__init__()
-        self._entity = entity
-        self._gone = gone
-
-    def __missing__(self, token: Any) -> str:
-        # here again, if another thread has restored it in between
-        ref = self._gone.ref_of(self._entity, token) or self.get(token)
-        if ref is None:
-            raise KeyError(self._entity)
-        return ref
 
 
 class RefCache:
     """Refs by key and keys by ref, for each entity.
 
     Args:
-        gone: which rows are gone, for all caches of the conversation.
+        gone: refs of rows that are gone, for all caches of the conversation.
 
     Attributes:
         forgotten: whether the conversation was forgotten: what is here is still shown to those
@@ -61,9 +39,9 @@ class RefCache:
 
     __slots__ = ("__weakref__", "_gone", "_keys", "_labels", "_refs", "_saved", "forgotten")
 
-    def __init__(self, gone: GoneRows | None = None) -> None:
-        self._gone = GoneRows() if gone is None else gone
-        self._refs: dict[str, Refs] = {}
+    def __init__(self, gone: Collection[str] = ()) -> None:
+        self._gone = gone
+        self._refs: dict[str, dict[Any, str]] = {}
         self._keys: dict[str, dict[str, Key]] = {}
         self._labels: dict[str, str] = {}  # by refs
         self._saved: dict[str, tuple[str, str]] = {}  # a draft's ref -> entity, ref of its row
@@ -72,33 +50,26 @@ class RefCache:
     def __len__(self) -> int:
         return sum(map(len, [*self._refs.values()]))
 
-    def refs_of(self, entity: str) -> Refs:
-        """Return the refs of an entity: a live view, to be read only."""
-        refs = self._refs.get(entity)
-        return self._refs.setdefault(entity, Refs(entity, self._gone)) if refs is None else refs
+    def refs_of(self, entity: str) -> dict[Any, str]:
+        """Return the refs of an entity by the token of their key: a live view, to be read only."""
+        return self._refs.setdefault(entity, {})
 
     def ref_of(self, entity: str, key: Key) -> str | None:
-        """Return the ref of a key, if it is here and its row is not gone."""
+        """Return the ref of a key, if it is here."""
         refs = self._refs.get(entity)
         return None if refs is None else refs.get(token_of(key))
 
-    def key_of(self, entity: str, ref: str) -> Key | None:
-        """Return the key that a ref names, if it is here and its row is not gone."""
-        keys = self._keys.get(entity)
-        return None if keys is None or self.forgotten else keys.get(ref)
-
     def look_up(self, wanted: Iterable[Wanted]) -> tuple[dict[Wanted, Key], list[Wanted]]:
-        """Return the keys of those refs that are here, and the other refs."""
+        """Return the keys of those refs that are here, and the refs to ask the store for."""
         keys, missing = {}, []
-        known = {} if self.forgotten else self._keys
+        known, gone = {} if self.forgotten else self._keys, self._gone
         for want in wanted:
             text, entity = want
-            # as `key_of` does: this is asked for every ref
             of_entity = known.get(_entity_of(text) if entity is None else entity)
             key = None if of_entity is None else of_entity.get(text)
             if key is None and text in self._saved:
                 key = self._key_of_saved(text, entity)
-            if key is None:
+            if key is None or text in gone:
                 missing.append(want)
             else:
                 keys[want] = key
@@ -110,22 +81,19 @@ class RefCache:
 
     def _key_of_saved(self, draft: str, entity: str | None) -> Key | None:
         actual, ref = self._saved[draft]
-        return self.key_of(actual, ref) if entity in (None, actual) else None
-
-    def shows(self, entity: str, key: Key) -> bool:
-        """Tell whether a key can be shown without asking the store, be its row gone or not."""
-        if self.ref_of(entity, key) is not None:
-            return True
-        return self._gone.ref_of(entity, token_of(key)) is not None
+        if entity not in (None, actual) or self.forgotten or ref in self._gone:
+            return None
+        return self._keys.get(actual, {}).get(ref)
 
     def names_of(self, key: Key) -> dict[str, str]:
-        """Return the refs of a key whose rows are there, by entity; what stands in texts has none.
+        """Return the refs of a key, by entity; what stands in texts has none.
 
         A UUID and an integer may have one token, so the key itself is looked at.
         """
         token = token_of(key)
         found = [(e, refs.get(token)) for e, refs in [*self._refs.items()] if e != KEY]
-        return {entity: ref for entity, ref in found if ref and self.key_of(entity, ref) == key}
+        keys = self._keys
+        return {e: ref for e, ref in found if ref and keys.get(e, {}).get(ref) == key}
 
     def texts(self) -> list[str]:
         """Return the keys of rows that are text."""
@@ -133,7 +101,7 @@ class RefCache:
         return [token for refs in rows for token in [*refs] if type(token) is str]
 
     def keep(self, entry: Entry) -> None:
-        """Keep what the store said of a row that is there."""
+        """Keep what the store said of a row."""
         ref = str(entry.ref)
         self.put(entry.ref.entity, entry.key, ref)
         if entry.label is not None:
@@ -155,16 +123,9 @@ class RefCache:
         self._keys.setdefault(entity, {})[ref] = key
         self.refs_of(entity)[token_of(key)] = ref
 
-    def lose(self, entity: str, key: Key, ref: str) -> None:
-        """Resolve a ref no more, now that `gone` shows it."""
-        self._refs.get(entity, {}).pop(token_of(key), None)
-        self._keys.get(entity, {}).pop(ref, None)
-
     def forget(self) -> None:
         """Resolve no ref any more: whoever shows one still finds it here, and nowhere else."""
         self.forgotten = True
-        for (entity, token), ref in self._gone.items():
-            self.refs_of(entity)[token] = ref
         self._keys.clear()
 
 
@@ -188,7 +149,7 @@ class Caches:
     Attributes:
         capacity: how many mappings the cache that all share has at most.
         current: the cache that all share; another one when it is full.
-        gone: which rows are gone: no mark is let go of.
+        gone: refs of rows that are known to be gone.
         unlabelled: refs whose rows may have a label that nobody knows.
         lets_go: whether there may be refs of the conversation that this process has met and does
             not know any more.
@@ -196,7 +157,7 @@ class Caches:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self.gone = GoneRows()
+        self.gone: set[str] = set()
         self.unlabelled = Unlabelled()
         self.lets_go = False
         self._lock = threading.RLock()
@@ -220,33 +181,24 @@ class Caches:
             return [*self._all]
 
     def keep(self, cache: RefCache, entries: Collection[Entry]) -> None:
-        """Keep what the store said of rows that are there.
+        """Keep what the store said of rows, in the cache of the one who asked.
 
-        What somebody has noted as gone stays so until it is read.
-
-        Args:
-            cache: of the one who asked. If that is more than all shall share, it is shared by
-                those who have it already.
-            entries: what the store said.
+        If that is more than all shall share, it is shared by those who have it already.
         """
         with self._lock:
             if cache is self.current and len(cache) + len(entries) > self.capacity:
                 self.current = self._another()
                 self.lets_go = True
             for entry in entries:
-                if (entry.ref.entity, token_of(entry.key)) not in self.gone.refs:
-                    cache.keep(entry)
+                cache.keep(entry)
+        self.gone.update(str(entry.ref) for entry in entries if entry.gone is not None)
 
     def after(self, cache: RefCache, shown: Iterable[EntityKey]) -> RefCache:
         """Return the cache that a session goes on with.
 
         That is the one that all share, unless it would be half full by what the session takes
-        along: to copy it is to be worth while.
-
-        Args:
-            cache: which the session has.
-            shown: the keys that its instances show: they have their refs in the other cache too,
-                unless the conversation was forgotten.
+        along: to copy it is to be worth while. The keys that its instances show have their refs
+        there too, unless the conversation was forgotten.
         """
         with self._lock:
             refs = [] if cache.forgotten else [(*pair, cache.ref_of(*pair)) for pair in shown]
@@ -272,67 +224,20 @@ class Caches:
             self.unlabelled.clear()
             self.current = self._another()
 
-    # What concerns all caches, because the rows of refs in any of them come and go
+    # What is asked of all caches, as a ref may be in any of them
 
-    def may_resolve(self, entity: str, key: Key) -> bool:
-        """Tell whether this process may have met a ref of a key, and not know that it is gone."""
-        return self.lets_go or self._ref_of(entity, key) is not None
-
-    def _ref_of(self, entity: str, key: Key) -> str | None:
+    def ref_of(self, entity: str, key: Key) -> str | None:
+        """Return the ref of a key, if one of the caches has it."""
         refs = (cache.ref_of(entity, key) for cache in self._in_use())
         return next((ref for ref in refs if ref is not None), None)
 
     def names_of(self, key: Key) -> dict[str, str]:
         """Return the refs of a key, by entity, whether their rows are gone or not."""
-        names = self.gone.names_of(key)
-        for cache in self._in_use():
-            names |= cache.names_of(key)
-        return names
+        return {e: ref for cache in self._in_use() for e, ref in cache.names_of(key).items()}
 
     def texts(self) -> list[str]:
         """Return the keys that are text."""
         return list(dict.fromkeys(text for cache in self._in_use() for text in cache.texts()))
-
-    def lose(self, pair: EntityKey, reason: Gone, instance: object | None) -> None:
-        """Show this key's ref from now on, and ask the store what became of its row.
-
-        Args:
-            pair: the key.
-            reason: what the store is told.
-            instance: the one that may show the key, if it has no ref yet.
-        """
-        with self._lock:
-            ref = self._ref_of(*pair) or self.gone.ref_of(pair[0], token_of(pair[1]))
-            if ref is not None:
-                self.gone.lose(*pair, ref, reason)
-                for cache in self._in_use():
-                    cache.lose(*pair, ref)
-            elif self.lets_go or instance is not None:
-                self.gone.lose_unshown(pair, reason, None if self.lets_go else instance)
-
-    def find(self, entity: str, key: Key) -> None:
-        """Note that a row was read: if it was gone it is back."""
-        with self._lock:
-            self.gone.find(entity, key)
-
-    def restore(self, back: Mapping[EntityKey, str | None]) -> dict[EntityKey, Gone]:
-        """Resolve these refs again: the store was told that their rows are back.
-
-        Returns:
-            the keys whose rows have gone once more while the store was told, and why. What
-            another thread has told the store in between is neither gone nor yet to be told.
-        """
-        with self._lock:
-            reasons = {pair: self.gone.reason(*pair) for pair in back}
-            lost = {pair: reason for pair, reason in reasons.items() if reason is not None}
-            for pair in filter(lambda pair: self.gone.is_back(*pair), back):
-                ref = back[pair]
-                # in every cache: an instance may have shown it from any
-                for cache in self._in_use():
-                    if ref is not None:
-                        cache.put(*pair, ref)
-                self.gone.remove(*pair)
-        return lost
 
 
 _MOST = 10_000  # remembered; what is beyond stays without a label
@@ -342,12 +247,7 @@ class Unlabelled(set[EntityKey]):
     """The keys of such refs."""
 
     def note(self, entries: Collection[Entry], has_labels: Callable[[str], bool]) -> None:
-        """Note which refs have no label.
-
-        Args:
-            entries: what the store said of refs.
-            has_labels: tells whether rows of an entity may have labels.
-        """
+        """Note which refs have no label, of entities whose rows may have labels."""
         entities = {e for e in {entry.ref.entity for entry in entries} if has_labels(e)}
         if entities and len(self) < _MOST:
             self.update(

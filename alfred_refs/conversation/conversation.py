@@ -19,7 +19,6 @@ from alfred_refs.store.telemetry import Telemetry
 from .cache import Caches
 from .drafts import DraftMap
 from .entries import RefEntry
-from .export import to_json
 
 
 class Conversation(DraftMap):
@@ -86,7 +85,6 @@ class Conversation(DraftMap):
             ConversationIdError: it cannot identify a conversation.
         """
         new = Address(new_id, self.owner)
-        self._confirm_back()
         self._settle_all()
         self._store.fork(self._address, new_id)
         return self._opened(new)
@@ -114,7 +112,8 @@ class Conversation(DraftMap):
         Raises:
             UnknownConversationError: it was not begun.
         """
-        self._confirm_back()
+        from .export import to_json  # noqa: PLC0415  # loads pydantic
+
         return to_json(self._store.export(self._address))
 
     def entries(
@@ -126,7 +125,6 @@ class Conversation(DraftMap):
             entity: of refs of this entity, mapped class or table only.
             keys: with their keys; for trusted code.
         """
-        self._confirm_back()
         name = None if entity is None else self._entities.name_of(entity)
         for entry in self._store.entries(self._address, name):
             key = entry.key if keys else None

@@ -3,11 +3,9 @@
 Refs and keys come in, keys and refs go out, in the order they came. The store is asked only for
 what this process has not met, once for a whole list. A bad ref raises and nothing is resolved.
 
-Whether the row of a ref is there follows one rule: what is read from the database is there, what
-is merely shown may not be. A row that is noted gone keeps its ref, which is shown and refused; a
-key that is read again is put aside in memory, and the store is told of all such keys at once, the
-next time that one is shown or resolved. So reading does no I/O, and a conversation that has lost
-no row sends nothing at all.
+A row that is noted gone keeps its ref, which is shown, and refused when it is used. The row may
+have come back since: a session asks its table when such a ref is used, and tells the store. So
+nobody watches what is read, and a conversation that has lost no row sends nothing for it.
 """
 
 from __future__ import annotations
@@ -64,7 +62,7 @@ class RefMap:
         self._work_under(schemas)
         self._store = store
         self._caches = caches
-        self._tombstones = caches.gone
+        self._is_used = False
         self._telemetry = telemetry
         self._rows: Rows = StoredRows(address, store, entities)
         self._noted_until = monotonic() + NOTED_EVERY.total_seconds()
@@ -89,11 +87,7 @@ class RefMap:
         return False
 
     def resolve(self, ref: str, entity: type[Any] | Table | str | None = None) -> Key:
-        """Return the key that a ref names.
-
-        Args:
-            ref: as the model gave it.
-            entity: the entity, mapped class or table that is needed; `None` for any.
+        """Return the key that a ref names, of the entity, class or table that is needed.
 
         Raises:
             BadRefError: the subclass says what is wrong with the ref.
@@ -120,9 +114,9 @@ class RefMap:
 
     def _resolve_wanted(self, wanted: Sequence[Wanted]) -> list[Key]:
         """Return the keys of refs that are needed for different entities, in order."""
+        self._is_used = True
         keys, missing = self._cache.look_up(wanted)
         if missing:
-            self._confirm_back()
             self._make_room()
             cache = self._cache
             keys, missing = cache.look_up(wanted)
@@ -209,32 +203,19 @@ class RefMap:
     def _has_met(self, pairs: Iterable[EntityKey]) -> bool:
         """Tell whether all these keys can be shown without a round trip."""
         cache = self._cache
-        return all(cache.shows(*pair) for pair in pairs)
+        return all(cache.ref_of(*pair) is not None for pair in pairs)
 
     def _meet(self, cache: RefCache, pairs: Iterable[EntityKey]) -> None:
-        """Make sure that a cache can show all these keys: at most one round trip to mint.
-
-        A row that this process knows to be gone stays gone. One that the store calls gone and
-        that is new here was read here: it is back.
-        """
-        self._confirm_back()
-        new = {pair: None for pair in pairs if not cache.shows(*pair)}
+        """Make sure that a cache can show all these keys: at most one round trip to mint."""
+        new = {pair: None for pair in pairs if cache.ref_of(*pair) is None}
         if not new:
             return
         labels = {pair: self._labels.pop(pair) for pair in new if pair in self._labels}
         told = self._store.refer(self._address, list(new), labels)
         if labels:  # what was known is called as it was, until it is told otherwise
-            called = {(each.ref.entity, each.key): each.label for each in told}
+            called = {_pair(each): each.label for each in told}
             self._labels |= {p: label for p, label in labels.items() if called.get(p) != label}
-        # what another thread has noted as gone in the meantime was not read here
-        entries = [e for e in told if e.gone is None or not cache.shows(e.ref.entity, e.key)]
-        known = self._caches.gone.unshown
-        unshown = {pair: reason for pair in new if (reason := known.get(pair)) is not None}
-        gone = [(e.ref.entity, e.key) for e in entries if e.gone is not None]
-        self._mark([pair for pair in gone if pair not in unshown], None)
-        self._keep(cache, entries)
-        for reason in set(unshown.values()):
-            self._note_gone([pair for pair in unshown if unshown[pair] == reason], reason)
+        self._keep(cache, told)
 
     def _names_of(self, key: Key) -> Mapping[str, str]:
         """Return the refs that a key has in this process, by entity; nothing is minted."""
@@ -249,44 +230,21 @@ class RefMap:
 
         No round trip: what the store knows beside is not asked for.
         """
-        return list(self._cache.names_of(key).values())
+        gone = self._caches.gone
+        return [ref for ref in self._cache.names_of(key).values() if ref not in gone]
 
-    def _note_gone(
-        self,
-        pairs: Collection[EntityKey],
-        reason: Gone,
-        instances: Mapping[EntityKey, object] | None = None,
-    ) -> None:
+    def _note_gone(self, pairs: Collection[EntityKey], reason: Gone) -> None:
         """Note why there are no rows for these keys.
 
         Keys that never had a ref are not minted for that, nor is the store told of them.
-
-        Args:
-            pairs: the keys.
-            reason: why.
-            instances: what has some of the keys and may show them for the first time yet: the
-                refs that they get then are of rows that are gone.
         """
         caches = self._caches
-        self._mark([pair for pair in pairs if caches.may_resolve(*pair)], reason)
-        for pair in pairs:
-            caches.lose(pair, reason, None if instances is None else instances.get(pair))
-
-    def _note_read(self, pairs: Iterable[EntityKey]) -> None:
-        """Note that these keys were read from the database or flushed to it: no round trip."""
-        if self._tombstones.refs or self._tombstones.unshown:
-            for pair in pairs:
-                self._caches.find(*pair)
-
-    def _confirm_back(self) -> None:
-        """Tell the store which rows are back: one round trip, or none if there are none."""
-        found = self._caches.gone.back
-        if found:
-            back = {(entity, key): ref for (entity, _), (key, ref) in [*found.items()]}
-            self._mark(list(back), None)
-            lost = self._caches.restore(back)
-            for reason in set(lost.values()):
-                self._mark([pair for pair in lost if lost[pair] == reason], reason)
+        refs = {pair: caches.ref_of(*pair) for pair in pairs}
+        # a row that was gone before it was not saved is gone for the same reason as before
+        known = caches.gone if reason == "was never saved" else ()
+        told = [pair for pair, ref in refs.items() if (ref or caches.lets_go) and ref not in known]
+        self._mark(told, reason)
+        caches.gone.update(ref for ref in refs.values() if ref is not None)
 
     def _mark(self, pairs: Sequence[EntityKey], gone: Gone | None) -> None:
         if pairs:
@@ -299,6 +257,9 @@ class RefMap:
         entries = dict(self._store.resolve(self._address, refs)) if refs else {}
         drafts = self._fetch_drafts([ref for ref in parsed.values() if ref and ref.draft])
         entries |= {ref: _row_of(drafts[ref]) for ref in drafts if drafts[ref].state == "saved"}
+        back = self._rows_back({_pair(e) for e in entries.values() if e.gone})
+        self._mark([pair for pair in back if back[pair]], None)
+        entries |= {r: replace(e, gone=None) for r, e in entries.items() if _pair(e) in back}
         for text, expected in wanted:
             ref = parsed[text]
             entry = None if ref is None else entries.get(ref)
@@ -309,11 +270,18 @@ class RefMap:
                 raise self._telemetry.refused(
                     self.id, refusal(text, ref, entry, expected, offered, draft=draft)
                 )
-        self._keep(cache, [entry for entry in entries.values() if not entry.ref.draft])
+        sure = [e for e in entries.values() if not e.ref.draft and back.get(_pair(e), True)]
+        self._keep(cache, sure)
+        # one that has gone while the store was asked is found out by the statement it is used in
+        self._caches.gone.difference_update(str(entry.ref) for entry in sure)
         for draft in drafts.values():
             if draft.row is not None:
                 cache.note_saved(str(draft.ref), draft.row.ref)
         return {want: entries[cast(Ref, parsed[want[0]])].key for want in wanted}
+
+    def _rows_back(self, _: Collection[EntityKey]) -> Mapping[EntityKey, bool]:
+        """Return which rows that were gone are there, and whether for good: a session can look."""
+        return {}
 
     def _fetch_drafts(self, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
         if not refs:
@@ -340,6 +308,10 @@ def _checked(column: KeyColumn, key: Any) -> Key:
     if not isinstance(key, needed) or isinstance(key, bool):
         raise KeyTypeError(column.entity, needed.__name__, type(key).__name__)
     return cast(Key, key)
+
+
+def _pair(entry: Entry) -> EntityKey:
+    return entry.ref.entity, entry.key
 
 
 def _row_of(draft: DraftEntry) -> Entry:

@@ -138,15 +138,9 @@ def refusal(
     *,
     draft: DraftEntry | None = None,
 ) -> BadRefError:
-    """Return the error for a ref that cannot be used.
+    """Return the error for a text that cannot be used as a ref of the entity that is expected.
 
-    Args:
-        text: as it was given.
-        ref: what it spells, if it spells a ref.
-        entry: what the store knows of that.
-        expected: the entity that is needed, `None` for any.
-        suggestions: what could be used instead.
-        draft: what the store knows of a draft, if that is what is spelt.
+    Entry and draft are what the store knows of the ref that it spells, if it spells one.
     """
     is_draft = text.casefold().startswith(DRAFT) if ref is None else ref.draft
     if is_draft and (draft is None or draft.state == "discarded"):
@@ -170,15 +164,7 @@ def draft_refusal(
     expected: str | None,
     suggestions: Suggestions,
 ) -> BadRefError:
-    """Return the error for what is no draft that can be used.
-
-    Args:
-        text: as it was given.
-        ref: what it spells, if it spells a ref.
-        draft: what the store knows of that.
-        expected: the entity that is needed, `None` for any.
-        suggestions: what could be used instead.
-    """
+    """Return the error for what is no draft that can be used: see `refusal`."""
     known = suggestions.pending(expected or (None if ref is None else ref.entity))
     if not known and expected is None:
         known = suggestions.pending(None)

@@ -11,7 +11,7 @@ it meets and the refs that it reads.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -46,12 +46,11 @@ class Viewer(Protocol):
         ...
 
 
-class Offers(Protocol):
-    """Chooses which refs of rows an error may offer."""
+Offers = Callable[["SessionConversation", Collection[str]], Collection[str]]
+"""Chooses which refs of rows an error may offer."""
 
-    def __call__(self, conversation: SessionConversation, refs: Collection[str], /) -> list[str]:
-        """Return those that it may."""
-        ...
+Tables = Callable[["SessionConversation", Collection[EntityKey]], Mapping[EntityKey, bool]]
+"""Returns which of some keys rows have, and whether nothing can undo that."""
 
 
 class SessionConversation(DraftMap):
@@ -64,10 +63,10 @@ class SessionConversation(DraftMap):
     Attributes:
         entities: which columns hold keys.
         schemas: the `schema_translate_map` under which the tables are read.
-        tombstones: which rows this process knows to be gone.
         saving: the drafts that the session's transaction has saved, as far as it has come, with
             the keys of their rows: to the session their refs name these.
         offers: chooses which refs of rows an error may offer; `None` for all.
+        tables: looks for rows that were gone; `None` where they stay so.
     """
 
     def __init__(self, conversation: Conversation, viewer: Viewer) -> None:
@@ -83,9 +82,10 @@ class SessionConversation(DraftMap):
         )
         self._is_used = False
         self.entities = self._entities
-        self.schemas, self.tombstones = self._schemas, self._tombstones
+        self.schemas = self._schemas
         self.saving: dict[str, EntityKey] = {}
         self.offers: Offers | None = None
+        self.tables: Tables | None = None
 
     @property
     def _cache(self) -> RefCache:
@@ -101,11 +101,6 @@ class SessionConversation(DraftMap):
     @_address.setter
     def _address(self, address: Address) -> None:
         self._sent_to = address
-
-    def _resolve_wanted(self, wanted: Sequence[Wanted]) -> list[Key]:
-        """See `RefMap._resolve_wanted`."""
-        self._is_used = True
-        return super()._resolve_wanted(wanted)
 
     def work_under(self, schemas: Schemas) -> None:
         """Use refs for the rows of these schemas from now on.
@@ -125,8 +120,7 @@ class SessionConversation(DraftMap):
         self._work_under(schemas)
         self._outside = self._whole._under(schemas)
         self._caches = self._shared.under(schemas)
-        self._tombstones = self._caches.gone
-        self.schemas, self.tombstones = self._schemas, self._tombstones
+        self.schemas = self._schemas
         self._mine = self._caches.current
         self._is_used = False
 
@@ -172,40 +166,24 @@ class SessionConversation(DraftMap):
         viewer = self._viewer()
         taken = [] if viewer is None else viewer.keys_of_instances()
         self._mine = self._caches.after(self._mine, taken)
-        self._look_anew()
+        if viewer is not None:
+            viewer.look_anew()
         # twice what is taken along, so that it is taken along once for as much that is new
         self._most = max(self._caches.capacity, 2 * len(self._mine))
         return True
 
-    def _look_anew(self) -> None:
-        viewer = self._viewer()
-        if viewer is not None:
-            viewer.look_anew()
-
     def meet(self, pairs: Collection[EntityKey]) -> None:
-        """Make sure that all these keys can be shown: at most one round trip to mint.
-
-        A row that this process knows to be gone stays gone. One that the store calls gone and
-        that is new here was read here: it is back.
-        """
+        """Make sure that all these keys can be shown: at most one round trip to mint."""
         self._meet(self._mine, pairs)
 
-    def _note_read(self, pairs: Iterable[EntityKey]) -> None:
-        """See `Conversation._note_read`; the store is told before one of these is shown."""
-        super()._note_read(pairs)
-        if self._caches.gone.back:
-            self._look_anew()
-
     def lacks_label(self, pair: EntityKey, *, minted: bool) -> bool:
-        """Tell whether the label of a row is wanted: its key is new here, or known without one.
+        """Tell whether the label of a row is wanted: its key is known without one, or new here.
 
-        Args:
-            pair: the key.
-            minted: whether to leave out keys that are new.
+        With `minted`, keys that are new are left out.
         """
         if pair in self._caches.unlabelled:
             return True
-        return not minted and not self._mine.shows(*pair)
+        return not minted and self._mine.ref_of(*pair) is None
 
     def note_labels(self, labels: Mapping[EntityKey, str]) -> None:
         """Note what rows are called: told when they are minted, or else by `tell_labels`."""
@@ -240,10 +218,7 @@ class SessionConversation(DraftMap):
                 self._mine.relabel(*pair, label)
 
     def refs_of(self, entity: str) -> Mapping[Any, str]:
-        """Return the refs met so far, by the token of their key: a live view, to be read only.
-
-        Keys of rows that are gone are not `in` it; subscription gives their refs all the same.
-        """
+        """Return the refs met so far, by the token of their key: a live view, to be read only."""
         return self._mine.refs_of(entity)
 
     # Drafts
@@ -300,7 +275,7 @@ class SessionConversation(DraftMap):
         if not pairs or not self._rows.committed(pairs):
             return ()
         self.confirm_drafts(saved)
-        new = {p: labels[p] for p in pairs if p in labels and not self._mine.shows(*p)}
+        new = {p: labels[p] for p in pairs if p in labels and self._mine.ref_of(*p) is None}
         self._labels |= new
         self.meet(new)
         return new
@@ -324,6 +299,9 @@ class SessionConversation(DraftMap):
         others = [want for want in wanted if want not in mine]
         return mine | super()._fetch(cache, others) if others else mine
 
+    def _rows_back(self, pairs: Collection[EntityKey]) -> Mapping[EntityKey, bool]:
+        return self.tables(self, pairs) if pairs and self.tables is not None else {}
+
     def _suggestions(self) -> Suggestions:
         offers = self.offers
         chosen = None if offers is None else partial(offers, self)
@@ -346,7 +324,5 @@ class SessionConversation(DraftMap):
     texts = DraftMap._texts
     refs_met = DraftMap._refs_met
     note_gone = DraftMap._note_gone
-    note_read = _note_read
-    confirm_back = DraftMap._confirm_back
     make_room = _make_room
-    resolve_wanted = _resolve_wanted
+    resolve_wanted = DraftMap._resolve_wanted

@@ -118,13 +118,6 @@ class Alternates:
                 met.append((space if by is None else by.rows.entity, row))
         self._conversation.meet(met)
 
-    def note_read(self, pairs: Iterable[EntityKey]) -> None:
-        """See `Conversation.note_read`; rows that are looked up are noted by themselves."""
-        known = self._known
-        self._conversation.note_read(
-            (pair for pair in pairs if pair[0] not in known) if known else pairs
-        )
-
     def refs_of(self, space: str) -> Mapping[Any, str]:
         """See `Conversation.refs_of`; of an alternate key, by the tokens of its values."""
         by = self._known.get(space)
@@ -254,7 +247,6 @@ class Alternates:
                     self._keep(by, value, by.rows.to_key(primary))
 
     def _keep(self, by: AlternateKey, value: Any, row: Key) -> None:
-        self._conversation.note_read([(by.rows.entity, row)])
         key = None if value is None else by.values.to_key(value)
         self._values.setdefault(by.space, {})[token_of(row)] = key
         if key is None:

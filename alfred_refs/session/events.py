@@ -10,7 +10,8 @@
 | `after_flush` | labels that have changed are noted; all was in one schema | `Boundary` |
 | `after_flush_postexec` | new keys are minted, where no attribute may do I/O | `Boundary` |
 | `pending_to_persistent`, `persistent_to_deleted` | rows come and go | `Transactions` |
-| `pending_to_transient`, `persistent_to_transient` | instances are of no row | `Boundary.leave` |
+| `pending_to_transient`, `persistent_to_transient` | instances are of no row, as are those \
+that are deleted | `Boundary.leave` |
 | `after_begin` | its connection hides keys in errors, and confines | `Failures`, `Confinement` |
 | `after_transaction_create`, `_end`, `before_commit`, `after_commit`, `after_rollback` | what is \
 rolled back was never saved | `Transactions` |
@@ -34,15 +35,14 @@ from typing import Any, cast
 from weakref import ref
 
 from sqlalchemy import Connection, Result, event
-from sqlalchemy.orm import InstanceState, ORMExecuteState, SessionTransaction, UOWTransaction
+from sqlalchemy.orm import ORMExecuteState, SessionTransaction, UOWTransaction
 
 from alfred_refs import sqla
 from alfred_refs.owners import Confinement, OwnedFlush, check_sent, confine_write
+from alfred_refs.sqla import State
 
 from .path import finish, met, prepare, put_keys_in_assigned
 from .translation import Translation
-
-State = InstanceState[Any]
 
 
 class TranslatedSession(sqla.HookedSession):
@@ -128,6 +128,7 @@ def _deleted(session: TranslatedSession, state: State) -> None:
     # else it was not found, or would meet the criteria of a DELETE as it was loaded: both are told
     # where its ref is used, if the row is gone
     if session._translation is not None and sqla.is_flushing(session):
+        session._translation.boundary.leave(state)
         session._translation.transactions.deleted(state)
 
 
@@ -144,7 +145,8 @@ def _flushing(session: TranslatedSession, flush: UOWTransaction, _: object) -> N
             put_keys_in_assigned(changed, translation)
         translation.saving.resolve_new(flush)
         if boundary.looks_ahead:
-            boundary.enter_all(session.dirty)
+            for instance in session.dirty:  # may have new keys
+                boundary.enter(sqla.state_of(instance))
     session._owned_flush = None  # of a flush that was refused
     if confinement is not None and (confinement.waiting or not confinement.lifted):
         only = confinement.waiting if confinement.lifted else None

@@ -28,6 +28,7 @@ from sqlalchemy import (
     exists,
     false,
     func,
+    inspect,
     or_,
     select,
     table as table_,
@@ -35,12 +36,16 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import OID
 from sqlalchemy.engine import Dialect
+from sqlalchemy.exc import UnboundExecutionError
 from sqlalchemy.orm import Session
 
 from alfred_refs import sqla
+from alfred_refs.conversation.draft_fields import model_of
+from alfred_refs.conversation.draft_rows import by_entity
 from alfred_refs.conversation.view import SessionConversation
+from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_column import KeyColumn
-from alfred_refs.mapping.keys import Key
+from alfred_refs.mapping.keys import EntityKey, Key
 
 _CLASS = table_("pg_class", column("oid", OID), column("relkind", Text), schema="pg_catalog")
 
@@ -57,6 +62,10 @@ class Identity:
     columns: Sequence[Column[Any]]
     held: Sequence[KeyColumn | None]
 
+    def fits(self, key: Key) -> bool:
+        """Tell whether a key has as many parts: less is the key of no row."""
+        return len(key if isinstance(key, tuple) else (key,)) == len(self.columns)
+
     def values_of(self, key: Key) -> list[Any]:
         """Return the values of the columns."""
         parts = key if isinstance(key, tuple) else (key,)
@@ -68,6 +77,15 @@ class Identity:
         each = zip(self.held, values, strict=True)
         parts = [value if held is None else held.to_key(value) for held, value in each]
         return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def identity_of(entity: str, entities: Entities) -> Identity | None:
+    """Return what the keys of an entity's rows are made of; `None` if its table is not known."""
+    model = model_of(entity, entities)
+    if model is not None:
+        return Identity(inspect(model).mapper.primary_key, entities.of_class(model).identity)
+    primary = entities.primary_of(entity)
+    return None if primary is None else Identity([primary], [entities.of_column(primary)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +133,7 @@ class Fates:
         Raises:
             GoneRefError: one is not there.
         """
-        found = self._look(identity, sought)
+        found = self._look(identity, sought.values())
         gone = [ref for ref, key in sought.items() if key not in found.there]
         if not gone or found.may_be_hidden:
             return gone
@@ -144,21 +162,44 @@ class Fates:
             if primary is not None:
                 self.check(held.entity, Identity([primary], [held]), keys)
 
+    def back(self, pairs: Iterable[EntityKey]) -> dict[EntityKey, bool]:
+        """Return which rows are there that were gone: one statement for each entity.
+
+        Returns:
+            their keys, each with whether nobody can undo it: this transaction has written nothing.
+        """
+        back: dict[EntityKey, bool] = {}
+        for entity, keys in by_entity(pairs).items():
+            identity = identity_of(entity, self.conversation.entities)
+            if identity is None or not self._can_ask(identity):
+                continue
+            fitting = [key for key in keys if identity.fits(key)]
+            if fitting:
+                found = self._look(identity, fitting)
+                back |= {(entity, key): not found.has_written for key in found.there}
+        return back
+
     def deleted(self, identity: Identity, keys: Iterable[Key]) -> list[Key]:
         """Return which rows are gone for certain, once this transaction is committed."""
-        sought = {str(place): key for place, key in enumerate(keys)}
+        sought = list(keys)
         found = self._look(identity, sought)
         if found.may_be_hidden or not found.is_alone:
             return []
-        return [key for key in sought.values() if key not in found.there]
+        return [key for key in sought if key not in found.there]
 
     def _primary(self, column: KeyColumn) -> Column[Any] | None:
         return self.conversation.entities.primary_of(column.entity)
 
-    def _look(self, identity: Identity, sought: Mapping[str, Key]) -> _Found:
+    def _can_ask(self, identity: Identity) -> bool:
+        try:
+            return sqla.can_wait(self._bind(identity.columns[0].table).engine)
+        except UnboundExecutionError:  # only the statement that is to be executed knows where
+            return False
+
+    def _look(self, identity: Identity, sought: Iterable[Key]) -> _Found:
         """Look for rows, and ask in the same moment what that is worth."""
         columns, table = identity.columns, identity.columns[0].table
-        each = [zip(columns, identity.values_of(key), strict=True) for key in sought.values()]
+        each = [zip(columns, identity.values_of(key), strict=True) for key in sought]
         met = or_(*(and_(*(column == value for column, value in pairs)) for pairs in each))
         bind = self._bind(table)
         doubts = self._doubts(table, bind.dialect).subquery()

@@ -258,12 +258,8 @@ def _shown(
     outputs = plan.outputs.named(prepared.values)
     if outputs.unknown:
         outputs = origins.traced(outputs, result, entities)
-    read = Reading(
-        alternates,
-        {column.space for column in outputs.key_columns() if not column.array},
-        partial(boundary.new_keys, alternates) if boundary.eager else tuple,
-    )
-    rewrite = partial(rows.with_refs, outputs=outputs, conversation=read)
+    seen = _MetTogether(alternates, boundary) if boundary.eager else alternates
+    rewrite = partial(rows.with_refs, outputs=outputs, conversation=seen)
     return sqla.rewrite_rows(result, partial(map, rewrite))
 
 
@@ -274,8 +270,8 @@ def _wrote(
     boundary = translation.boundary
     boundary.alternates.forget()
     entities = boundary.conversation.entities
-    read = Reading(_alternates_of(execution, boundary), ())
-    write_results.cover(result, execution.statement, entities, read, now=boundary.eager)
+    alternates = _alternates_of(execution, boundary)
+    write_results.cover(result, execution.statement, entities, alternates, now=boundary.eager)
     cursor = sqla.cursor_result_of(result)
     if named and execution.is_delete and (cursor is None or cursor.rowcount):
         _note_deleted(execution, named, translation)
@@ -309,33 +305,29 @@ def _look_for(execution: ORMExecuteState, named: Named, translation: Translation
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """A conversation as the rows of one result see it: a key that stands in a row is there.
+class _MetTogether:
+    """A conversation in which the keys of rows are met with those of the instances before them.
 
     Attributes:
         conversation: where the keys have refs.
-        entities: those whose keys are read from columns of their own. An element of an array may
-            outlive its row, as no foreign key guards it.
-        also: gives keys that are met together with those of the rows, before them.
+        boundary: of the instances.
     """
 
     conversation: Alternates
-    entities: Collection[str]
-    also: Callable[[], Collection[EntityKey]] = tuple
+    boundary: Boundary
 
     def make_room(self) -> bool:
         """See `SessionConversation.make_room`."""
         return self.conversation.make_room()
 
     def meet(self, pairs: Collection[EntityKey]) -> None:
-        """Make sure that all these keys have refs; rows that were gone are back."""
-        self.conversation.note_read(pair for pair in pairs if pair[0] in self.entities)
-        self.conversation.meet([*self.also(), *pairs])
+        """See `SessionConversation.meet`: one round trip for all."""
+        self.conversation.meet([*self.boundary.new_keys(self.conversation), *pairs])
 
     def refs_of(self, entity: str) -> Mapping[Any, str]:
-        """See `Conversation.refs_of`."""
+        """See `SessionConversation.refs_of`."""
         return self.conversation.refs_of(entity)
 
     def refs_met(self, key: Key) -> Collection[str]:
-        """See `Conversation.refs_met`."""
+        """See `SessionConversation.refs_met`."""
         return self.conversation.refs_met(key)

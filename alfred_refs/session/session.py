@@ -251,7 +251,7 @@ class RefSession(TranslatedSession):
     def _merging_keys(
         self, translation: Translation, states: Iterable[InstanceState[Any]]
     ) -> Iterator[None]:
-        lent = translation.boundary.lent_keys(states)
+        lent = translation.boundary.pending.lent_keys(states)
         with translation.failures.hidden(), lent, self.raw_keys():
             yield
 
@@ -287,7 +287,7 @@ class RefSession(TranslatedSession):
         if mapped is None:
             return given
         if self._boundary is not None and not self._boundary.raw:
-            given = self._boundary.with_keys(mapped.class_, given)
+            given = self._boundary.pending.records(mapped.class_, given)
         if self._confinement is not None and not self._confinement.lifted:
             given = confined_records(self._confinement, self, mapped, given, new=new)
         return given

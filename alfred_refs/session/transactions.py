@@ -16,21 +16,18 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakValueDictionary
 
 from sqlalchemy import Column
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import InstanceState
 
 from alfred_refs import sqla
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.mapping.keys import EntityKey
 from alfred_refs.mapping.naming import root_of
+from alfred_refs.sqla import State
 from alfred_refs.store import Gone
 
 _log = logging.getLogger("alfred_refs")
-
-State = InstanceState[Any]
 
 
 @dataclass(slots=True)
@@ -80,18 +77,15 @@ class Transactions:
         self._labels: dict[EntityKey, str] = {}
         self._relabelled: set[EntityKey] = set()  # for good or not
         self._saved: list[str] = []
-        self._instances: WeakValueDictionary[EntityKey, object] = WeakValueDictionary()
 
     def begun(self) -> None:
         """Note that a transaction or a savepoint begins."""
         self._open.append(_Record())
 
     def saving(self, drafts: Mapping[str, EntityKey], undo: Callable[[], None]) -> None:
-        """Note that drafts are to be saved in this transaction or savepoint.
+        """Note that drafts are to be saved, with the keys of their rows.
 
-        Args:
-            drafts: their refs, with the keys of their rows.
-            undo: is called if it comes to nothing.
+        Where it comes to nothing, `undo` is called.
         """
         if self._open:
             self._open[-1].drafts |= drafts
@@ -113,14 +107,8 @@ class Transactions:
 
     def _note(self, state: State, *, there: bool) -> None:
         pair = self._own_key(state)
-        if pair is None or not self._open:
-            return
-        self._open[-1].note(pair, there)
-        if there:
-            self._conversation.note_read([pair])
-        instance = state.obj()
-        if instance is not None:
-            self._instances[pair] = instance
+        if pair is not None and self._open:
+            self._open[-1].note(pair, there)
 
     def _own_key(self, state: State) -> EntityKey | None:
         keys = self._entities.of_class(state.class_)
@@ -133,10 +121,6 @@ class Transactions:
         """Note that a statement deleted rows.
 
         The table of a joined subclass is not where its entity's rows are: those of the base stay.
-
-        Args:
-            primary: their primary key's one column.
-            values: what it held.
         """
         column = self._entities.of_column(primary)
         mapper = sqla.mapper_of_table(primary.table)
@@ -148,13 +132,8 @@ class Transactions:
                 self._open[-1].note((column.space, column.to_key(value)), there=False)
 
     def connected(self, *, is_own: bool, nested: bool, autocommits: bool) -> None:
-        """Note that the transaction goes on on another connection.
-
-        Args:
-            is_own: whether the session has taken it from an engine, so that nobody else commits.
-            nested: whether it is for a savepoint.
-            autocommits: whether each statement on it commits by itself.
-        """
+        """Note that the transaction, or a savepoint in it, goes on on another connection."""
+        # one that the session has not taken from an engine may be committed by somebody else
         self._undone = self._undone and (is_own or nested)
         self._autocommits |= autocommits
 
@@ -174,12 +153,8 @@ class Transactions:
     def ended(self, *, nested: bool, cut: bool) -> None:
         """Note that the innermost transaction or savepoint is over, and tell the conversation.
 
-        What was not committed by then was rolled back, unless nobody knows: then whoever uses a
-        ref of it next has to look.
-
-        Args:
-            nested: whether it is a savepoint.
-            cut: whether its connection was lost.
+        What was not committed by then was rolled back, unless nobody knows, as where the
+        connection was cut: then whoever uses a ref of it next has to look.
         """
         is_lost = self._commits and cut
         may_stay = self._autocommits or not (self._undone or nested)
@@ -225,12 +200,10 @@ class Transactions:
             told = self._conversation.end_saving(saved, labels)
             for reason in set(gone.values()):
                 pairs = [pair for pair in gone if gone[pair] == reason]
-                self._conversation.note_gone(pairs, reason, self._instances)
-            self._conversation.confirm_back()
+                self._conversation.note_gone(pairs, reason)
             changed = {pair: labels[pair] for pair in labels if pair not in told}
             self._conversation.tell_labels(changed, unsure)
         except SQLAlchemyError:
             # The transaction has ended well or badly on its own account; this is only a note.
             count = len(gone) + len(saved)
             _log.warning("could not note what became of the rows of %d refs", count)
-        self._instances.clear()

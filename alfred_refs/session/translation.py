@@ -12,8 +12,10 @@ has none: `session._translation` is `None`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
+from weakref import ref
 
 from sqlalchemy import Column, CursorResult, inspect
 from sqlalchemy.exc import CircularDependencyError, IntegrityError
@@ -21,7 +23,8 @@ from sqlalchemy.orm import ORMExecuteState, Session
 
 from alfred_refs import sqla
 from alfred_refs.conversation.conversation import Conversation
-from alfred_refs.mapping.keys import token_of
+from alfred_refs.conversation.view import SessionConversation
+from alfred_refs.mapping.keys import EntityKey, token_of
 from alfred_refs.mapping.naming import root_of
 from alfred_refs.statements import Plans
 
@@ -55,6 +58,7 @@ class Translation:
     def __init__(self, conversation: Conversation, session: Session) -> None:
         self.boundary = Boundary(conversation, session)
         self.conversation = self.boundary.conversation
+        self.conversation.tables = partial(_look_for, ref(session))
         self.conversation.work_under(sqla.schemas_of_session(session))
         self.transactions = Transactions(self.conversation)
         self.objects = DraftObjects(session, self.conversation)
@@ -143,7 +147,7 @@ class Translation:
         made = self.objects.get(mapper.class_, identity, options)
         if made is not None:
             return made, identity
-        keys = self.boundary.identity(mapper.class_, identity)
+        keys = self.boundary.pending.identity(mapper.class_, identity)
         given = options.get("options")
         self.plans.check(given if isinstance(given, Iterable) else ())
         return None, keys
@@ -192,6 +196,14 @@ class Translation:
         if found is None or found.array or found.by is not None:
             return None
         return self.conversation.refs_of(found.entity).get(token_of(found.to_key(value)))
+
+
+def _look_for(
+    session: ref[Session], conversation: SessionConversation, pairs: Collection[EntityKey]
+) -> Mapping[EntityKey, bool]:
+    """See `conversation.view.Tables`."""
+    found = session()
+    return {} if found is None else Fates(found, conversation).back(pairs)
 
 
 def _parts_of(ident: Any) -> list[Any]:

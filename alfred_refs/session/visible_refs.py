@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
 
-from sqlalchemy import inspect
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from alfred_refs import sqla
-from alfred_refs.conversation.draft_fields import model_of
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.keys import Key
 from alfred_refs.mapping.refs import parse_ref
 from alfred_refs.owners import Confinement
+
+from .missing_rows import identity_of
 
 
 class Offered:
@@ -51,17 +50,12 @@ class Offered:
             return []
 
     def _readable(self, entity: str, keys: Mapping[str, Key], entities: Entities) -> Iterator[str]:
-        session, model = self._session(), model_of(entity, entities)
-        if session is None or model is None:
+        session, identity = self._session(), identity_of(entity, entities)
+        if session is None or identity is None:
             return
-        mapper, identity = inspect(model).mapper, entities.of_class(model).identity
-        if not sqla.can_wait(session.get_bind(mapper).engine):
+        mapper = sqla.mapper_of_table(identity.columns[0].table)
+        if mapper is None or not sqla.can_wait(session.get_bind(mapper).engine):
             return
-        values: dict[str, tuple[Any, ...]] = {}
-        for ref, key in keys.items():
-            parts = key if isinstance(key, tuple) else (key,)
-            if len(parts) == len(identity):  # less is the key of no row
-                held = zip(identity, parts, strict=True)
-                values[ref] = tuple(p if of is None else of.from_key(p) for of, p in held)
-        there = self._confinement.ask(session, mapper.primary_key, values.values(), writing=False)
+        values = {r: tuple(identity.values_of(k)) for r, k in keys.items() if identity.fits(k)}
+        there = self._confinement.ask(session, identity.columns, values.values(), writing=False)
         yield from (ref for ref, value in values.items() if value in there)

@@ -72,6 +72,7 @@ from .loaded_columns import (
 )
 from .mappers import (
     STATE as STATE,
+    State as State,
     added_to as added_to,
     attributes_of as attributes_of,
     classes_called as classes_called,

@@ -38,6 +38,10 @@ STATE = DEFAULT_STATE_ATTR
 """The attribute of an instance that has its state."""
 
 
+State = InstanceState[Any]
+"""What SQLAlchemy knows of an instance."""
+
+
 def kept_with(class_: type[Any], keeper: object) -> dict[str, Any]:
     """Return what somebody keeps of a mapped class: it goes when the class goes, or who keeps it.
 

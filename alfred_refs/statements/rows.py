@@ -33,7 +33,6 @@ from alfred_refs.mapping.shapes import (
     KeyShape,
     ParameterName,
     as_json,
-    columns_in,
     names_in,
     unknowns_in,
 )
@@ -67,12 +66,6 @@ class Outputs:
         return self.width is None or any(
             True for shape in self.made.values() for _ in unknowns_in(shape)
         )
-
-    def key_columns(self) -> Iterator[KeyColumn]:
-        """Yield the columns whose keys stand in the rows."""
-        yield from self.columns.values()
-        for shape in self.made.values():
-            yield from columns_in(shape)
 
     def named(self, parameters: Sequence[BindParameter[Any]]) -> Outputs:
         """Return the outputs of one execution: names in JSON may be parameters.

@@ -12,7 +12,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from sqlalchemy import Engine
 
 from alfred_refs import Conversation, GoneRefError, RefRegistry, RefSession, UnknownRefError
 from alfred_refs.conversation.cache import Caches
-from alfred_refs.store import Address, Gone, sql_refs as statements
+from alfred_refs.store import Address, sql_refs as statements
 from alfred_refs.testing import MemoryStore
 from tests.fix_session import TravelLog
 
@@ -49,14 +48,14 @@ def chat(memory: RefRegistry) -> Conversation:
     return chat
 
 
-@pytest.fixture
-def read_again(memory: RefRegistry) -> Conversation:
-    """A conversation with a row that was gone and is read again, of which nobody was told."""
-    chat = memory.conversation("chat-7")
-    chat.refer("recipe", KEYS[0])
-    chat._note_gone([("recipe", KEYS[0])], "was deleted")
-    chat._note_read([("recipe", KEYS[0])])
-    return chat
+def put_back(chat: Conversation, *keys: uuid.UUID) -> None:
+    """Tell the store that rows are there again, as a session of another process does."""
+    chat._store.mark(chat._address, [("recipe", key) for key in keys], None)
+
+
+def take(chat: Conversation, *keys: uuid.UUID) -> None:
+    """Note that rows were deleted."""
+    chat._note_gone([("recipe", key) for key in keys], "was deleted")
 
 
 def kept(caches: Caches) -> int:
@@ -123,38 +122,33 @@ def test_a_row_that_is_gone_stays_gone_when_its_cache_is_full(
         chat.resolve("recipe_2")
 
 
-def test_a_gone_row_that_is_read_is_back_in_every_cache(chat: Conversation) -> None:
-    """Whoever reads a cache of before shows its ref, and who has the newest resolves it."""
+def test_a_gone_row_that_is_back_is_so_in_every_cache(chat: Conversation) -> None:
+    """Whoever reads a cache of before shows its ref all along; who has the newest resolves it."""
     chat.refer("recipe", KEYS[0])
     cache = chat._cache
     refs = cache.refs_of("recipe")
     for key in KEYS[1 : CAPACITY + 1]:
         chat.refer("recipe", key)
     chat._note_gone([("recipe", KEYS[0])], "was deleted")
-    assert KEYS[0].int not in refs
     assert refs[KEYS[0].int] == "recipe_1"
+    assert (cache.look_up([("recipe_1", None)])[0], cache is chat._cache) == ({}, False)
 
-    chat._note_read([("recipe", KEYS[0])])
+    put_back(chat, KEYS[0])
     assert chat.resolve("recipe_1") == KEYS[0]
-    assert KEYS[0].int in refs
-    assert cache is not chat._cache
+    assert refs[KEYS[0].int] == "recipe_1"
+    assert cache.look_up([("recipe_1", None)])[0] == {("recipe_1", None): KEYS[0]}
 
 
-def test_a_row_that_another_process_read_again_is_there(store: TravelLog) -> None:
-    """The store says so each time that it is asked, until this process reads the row too."""
+def test_a_row_that_another_process_found_again_is_there(store: TravelLog) -> None:
+    """The store says so where it is asked next, and is not asked again."""
     here = RefRegistry(store=store).conversation("chat-7")
     here.refer("recipe", KEYS[0])
     here._note_gone([("recipe", KEYS[0])], "was deleted")
-    RefRegistry(store=store).conversation("chat-7").refer("recipe", KEYS[0])
+    put_back(here, KEYS[0])
     store.trips.clear()
 
     assert [here.resolve("recipe_1"), here.resolve("recipe_1")] == [KEYS[0]] * 2
-    assert store.trips == ["resolve"] * 2
-    here._note_read([("recipe", KEYS[0])])
-    assert [here.resolve("recipe_1"), here.resolve("recipe_1")] == [KEYS[0]] * 2
-    assert store.trips == ["resolve"] * 2 + ["mark"]
-    assert not here._tombstones.refs
-    assert not here._tombstones.unshown
+    assert store.trips == ["resolve"]
 
 
 def test_a_row_that_goes_while_the_store_is_asked_for_its_ref_is_gone(
@@ -178,55 +172,15 @@ def test_a_row_that_goes_while_the_store_is_asked_for_its_ref_is_gone(
         chat.resolve("recipe_1")
 
 
-def test_a_row_that_is_noted_gone_while_the_store_hears_that_it_is_back_is_gone(
-    memory: RefRegistry, read_again: Conversation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was noted last counts, whichever thread notes it."""
-    mark = memory._store.mark
+def test_a_row_that_goes_again_is_gone(chat: Conversation) -> None:
+    """Though this process has not heard that it was back, and has it as gone already."""
+    chat.refer("recipe", KEYS[0])
+    chat._note_gone([("recipe", KEYS[0])], "was deleted")
+    put_back(chat, KEYS[0])
+    chat._note_gone([("recipe", KEYS[0])], "was deleted")
 
-    def mark_late(*told: Any) -> None:
-        mark(*told)
-        monkeypatch.setattr(memory._store, "mark", mark)
-        read_again._note_gone([("recipe", KEYS[0])], "was deleted")
-
-    monkeypatch.setattr(memory._store, "mark", mark_late)
-    read_again._confirm_back()
     with pytest.raises(GoneRefError):
-        read_again.resolve("recipe_1")
-
-
-@pytest.mark.parametrize("reason", ["was deleted", "was never saved"])
-def test_why_a_row_is_gone_once_more_is_told_again(
-    memory: RefRegistry, read_again: Conversation, monkeypatch: pytest.MonkeyPatch, reason: Gone
-) -> None:
-    """The store hears last that the row is back: it is told anew, and the same as before."""
-    mark = memory._store.mark
-
-    def mark_late(*told: Any) -> None:
-        monkeypatch.setattr(memory._store, "mark", mark)
-        read_again._note_gone([("recipe", KEYS[0])], reason)
-        mark(*told)
-
-    monkeypatch.setattr(memory._store, "mark", mark_late)
-    read_again._confirm_back()
-    with pytest.raises(GoneRefError, match=reason):
-        read_again.resolve("recipe_1")
-
-
-def test_a_row_that_two_threads_tell_to_be_back_is_there(
-    memory: RefRegistry, read_again: Conversation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the other has told in between is not taken for a row that is gone once more."""
-    mark = memory._store.mark
-
-    def mark_twice(*told: Any) -> None:
-        monkeypatch.setattr(memory._store, "mark", mark)
-        read_again._confirm_back()
-        mark(*told)
-
-    monkeypatch.setattr(memory._store, "mark", mark_twice)
-    read_again._confirm_back()
-    assert "gone" not in read_again.export()["refs"][0]
+        chat.resolve("recipe_1")
 
 
 def test_what_was_let_go_is_not_named_in_errors(chat: Conversation) -> None:
@@ -250,7 +204,7 @@ def test_a_forgotten_conversation_resolves_nothing_here(memory: RefRegistry) -> 
     chat.refer_all("recipe", KEYS[:3])
     chat._note_gone([("recipe", KEYS[1])], "was deleted")
     chat._note_gone([("recipe", KEYS[2])], "was deleted")
-    chat._note_read([("recipe", KEYS[2])])
+    put_back(chat, KEYS[2])
     refs = other._cache.refs_of("recipe")
     chat.forget()
 
@@ -258,12 +212,12 @@ def test_a_forgotten_conversation_resolves_nothing_here(memory: RefRegistry) -> 
         with pytest.raises(UnknownRefError):
             other.resolve(ref)
     assert [refs[key.int] for key in KEYS[:3]] == REFS[:3]
-    assert (chat._names_of(KEYS[0]), chat._tombstones.refs) == ({}, {})
+    assert (chat._names_of(KEYS[0]), chat._caches.gone) == ({}, set())
     assert other.refer("recipe", KEYS[2]) == "recipe_4"
 
 
 def test_threads_that_share_a_conversation_see_the_right_refs(tables: Engine) -> None:
-    """Eight of them refer, resolve, lose and find at random while caches come and go."""
+    """Eight of them refer, resolve, lose and put back at random while caches come and go."""
     registry = RefRegistry(tables)
     chat = registry.conversation("chat-7")
     chat.refer_all("recipe", KEYS)
@@ -279,19 +233,19 @@ def test_threads_that_share_a_conversation_see_the_right_refs(tables: Engine) ->
             with suppress(GoneRefError):
                 keys = mine.resolve_all([REFS[n] for n in some], "recipe")
                 assert keys == [KEYS[n] for n in some]
-            pairs = [("recipe", KEYS[n]) for n in some[:2]]
-            chance.choice([mine._note_read, partial(mine._note_gone, reason="was deleted")])(pairs)
+            chance.choice([put_back, take])(mine, *[KEYS[n] for n in some[:2]])
             rounds += 1
         return rounds
 
     with ThreadPoolExecutor(8) as threads:
         assert min(threads.map(work, range(8))) > 0
-    # rows that came back are put into the cache that showed them, full or not: until the next key
+
     chat.refer("recipe", uuid.UUID(int=999))
     assert kept(chat._caches) <= CAPACITY
     again = RefRegistry(tables).conversation("chat-7")
     assert again.refer_all("recipe", KEYS) == REFS
-    assert again.resolve_all(REFS) == KEYS
+    put_back(chat, *KEYS)
+    assert chat.resolve_all(REFS) == again.resolve_all(REFS) == KEYS
 
 
 def test_conversations_opened_at_once_share_their_caches(memory: RefRegistry) -> None:

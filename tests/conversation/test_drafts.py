@@ -330,7 +330,7 @@ def test_a_saved_draft_is_asked_for_once(registry: RefRegistry, chat: Conversati
     chat._note_gone([("recipe", KEY)], "was deleted")
     with pytest.raises(GoneRefError):
         chat.resolve("gen_recipe_1")
-    chat._note_read([("recipe", KEY)])
+    chat._store.mark(chat._address, [("recipe", KEY)], None)  # somebody has found it again
     assert chat.resolve("gen_recipe_1") == KEY
 
 

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from alfred_refs import ExportFormatError
-from alfred_refs.conversation.export import to_json
-from alfred_refs.conversation.export_reader import from_json
+from alfred_refs.conversation.export import from_json, to_json
 from alfred_refs.mapping.keys import Key
 from alfred_refs.mapping.refs import MAX_NUMBER, Ref
 from alfred_refs.store import Address, DraftEntry, Entry, Exported

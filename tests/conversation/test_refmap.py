@@ -284,40 +284,28 @@ def test_a_gone_row_is_still_shown_by_its_ref(chat: Conversation) -> None:
         chat.resolve("recipe_2")
 
 
-def test_a_row_that_is_read_again_can_be_used_again(
+def test_a_gone_row_is_gone_to_whoever_meets_its_key_anew(
     memory: RefRegistry, chat: Conversation
 ) -> None:
-    """A process that meets the key anew has seen the row: the ref names it again."""
+    """To show its ref is not to have read it: a session looks, here nobody can."""
     chat._note_gone([("recipe", KEYS[1])], "was deleted")
     again = elsewhere(memory).conversation("chat-7")
 
     assert again.refer(Recipe, KEYS[1]) == "recipe_2"
-    assert again.resolve("recipe_2") == KEYS[1]
-
-
-def test_a_gone_row_that_was_read_is_told_once(memory: RefRegistry, chat: Conversation) -> None:
-    """Reading is noted in memory; the next look or use tells the store."""
-    chat._note_gone([("recipe", key) for key in KEYS[:2]], "was deleted")
-    chat._note_read([("recipe", KEYS[1])])
-    again = elsewhere(memory).conversation("chat-7")
     with pytest.raises(GoneRefError):
         again.resolve("recipe_2")
 
-    assert chat.resolve("recipe_2") == KEYS[1]
-    assert again.resolve("recipe_2") == KEYS[1]
-    with pytest.raises(GoneRefError):
-        chat.resolve("recipe_1")
 
-
-def test_a_row_that_goes_again_before_the_store_heard_is_gone(chat: Conversation) -> None:
-    """What was noted last counts."""
+def test_why_a_row_is_gone_is_not_undone_by_one_that_was_not_saved(
+    memory: RefRegistry, chat: Conversation
+) -> None:
+    """It was deleted, and an insert with its key has come to nothing."""
     chat._note_gone([("recipe", KEYS[1])], "was deleted")
-    chat._note_read([("recipe", KEYS[1])])
-    chat._note_gone([("recipe", KEYS[1])], "was deleted")
+    chat._note_gone([("recipe", KEYS[1])], "was never saved")
 
-    assert chat.refer(Recipe, KEYS[1]) == "recipe_2"
-    with pytest.raises(GoneRefError):
-        chat.resolve("recipe_2")
+    for each in (chat, elsewhere(memory).conversation("chat-7")):
+        with pytest.raises(GoneRefError, match="'recipe_2' was deleted"):
+            each.resolve("recipe_2")
 
 
 def test_names_that_a_model_invents_are_not_remembered(chat: Conversation) -> None:
@@ -378,8 +366,6 @@ def test_the_names_of_a_key_outlive_its_row(conversation: Conversation) -> None:
     assert conversation._names_of(7) == {"order": order}
 
     conversation._note_gone([("recipe", key)], "was deleted")
-    assert conversation._names_of(key) == {"recipe": recipe}
-    conversation._note_read([("recipe", key)])
     assert conversation._names_of(key) == {"recipe": recipe}
     assert conversation._names_of(uuid.UUID(int=8)) == {}
 

@@ -201,8 +201,9 @@ async def test_attributes_in_an_async_session_do_no_io_though_caches_change(
             shown = preference.id, preference.favourites, preference.last_seen, plan.recipe_id
             assert (shown, plan.id) == (before, "meal_plan_1")
     assert preference.favourites == ["recipe_1", "recipe_2", "recipe_3"]
-    with pytest.raises(GoneRefError):
-        await session.get(MealPlan, "meal_plan_1")
+    async with async_sessions(conversation=chat) as session:
+        with pytest.raises(GoneRefError):
+            await session.get(MealPlan, "meal_plan_1")
 
 
 def test_much_that_lives_is_not_taken_along_at_every_turn(

@@ -22,6 +22,7 @@ from sqlalchemy import (
     create_engine,
     delete,
     event,
+    insert,
     select,
     text,
     update,
@@ -125,6 +126,130 @@ def test_it_is_said_where_sessions_are_awaited(
     asyncio.run(work())
     assert fate_of(conversation, "recipe_1") == "was deleted"
     del refs
+
+
+@pytest.fixture
+def returned(session: RefSession, refs: list[str], tables: Engine) -> uuid.UUID:
+    """The key of a row that was noted gone, and that another client has inserted again."""
+    with session.raw_keys():
+        key = session.scalars(select(Recipe.id).where(Recipe.name == "A")).one()
+    drop(tables)
+    with pytest.raises(GoneRefError):
+        session.get(Recipe, refs[0])
+    session.rollback()
+    insert_again(tables, key)
+    return cast(uuid.UUID, key)
+
+
+def insert_again(tables: Engine, key: uuid.UUID) -> None:
+    """Insert a recipe with a key that is known."""
+    with Session(tables) as plain:
+        plain.add(Recipe(id=key, name="A"))
+        plain.commit()
+
+
+@pytest.mark.usefixtures("returned")
+@pytest.mark.parametrize("use", USES.values(), ids=list(USES))
+def test_a_row_that_is_back_can_be_used(
+    session: RefSession, conversation: Conversation, use: Use
+) -> None:
+    """However it is asked for, and by every process from then on."""
+    use(session)
+
+    assert fate_of(conversation, "recipe_1") is None
+    assert conversation.resolve("recipe_1") is not None
+
+
+@pytest.mark.usefixtures("returned")
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+@pytest.mark.parametrize("use", USES.values(), ids=list(USES))
+def test_a_row_that_is_back_can_be_used_where_sessions_are_awaited(
+    tables: Engine, conversation: Conversation, use: Use, driver: str
+) -> None:
+    """Its table is asked inside the call."""
+
+    async def work() -> None:
+        engine = create_async_engine(tables.url.set(drivername=f"postgresql+{driver}"))
+        try:
+            async with AsyncRefSession(engine, conversation=conversation) as session:
+                await session.run_sync(use)
+        finally:
+            await engine.dispose()
+
+    asyncio.run(work())
+    assert fate_of(conversation, "recipe_1") is None
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+def test_an_attribute_of_an_awaited_session_waits_with_a_ref_that_was_gone(
+    tables: Engine, conversation: Conversation, returned: uuid.UUID, driver: str
+) -> None:
+    """Setting it asks nobody; the flush does."""
+
+    async def work() -> Any:
+        engine = create_async_engine(tables.url.set(drivername=f"postgresql+{driver}"))
+        try:
+            async with AsyncRefSession(engine, conversation=conversation) as session:
+                session.add(plan := MealPlan(recipe_id="recipe_2"))
+                await session.flush()
+                plan.recipe_id = "recipe_1"
+                await session.commit()
+                await session.refresh(plan)
+                return plan.__dict__["recipe_id"], plan.recipe_id
+        finally:
+            await engine.dispose()
+
+    assert asyncio.run(work()) == (returned, "recipe_1")
+
+
+@pytest.mark.usefixtures("returned")
+def test_a_row_that_is_back_may_be_hidden(session: RefSession, conversation: Conversation) -> None:
+    """Its key alone tells that it is there: a soft delete makes it none that has gone."""
+
+    @event.listens_for(session, "do_orm_execute")
+    def hide(execution: Any) -> None:
+        criteria = with_loader_criteria(Recipe, Recipe.name != "A")
+        execution.statement = execution.statement.options(criteria)
+
+    assert session.get(Recipe, "recipe_1") is None
+    assert fate_of(conversation, "recipe_1") is None
+
+
+def test_a_row_that_may_be_undone_is_not_noted_as_back(
+    session: RefSession, refs: list[str], tables: Engine, conversation: Conversation
+) -> None:
+    """The session itself has inserted it: it is there to the session, until it is rolled back."""
+    with session.raw_keys():
+        key = session.scalars(select(Recipe.id).where(Recipe.name == "A")).one()
+    session.rollback()
+    drop(tables)
+    for end in (session.rollback, session.commit):
+        with pytest.raises(GoneRefError, match=GONE):
+            session.get(Recipe, refs[0])
+        session.execute(
+            insert(Recipe), [{"id": key, "name": "A"}], execution_options={"raw_keys": True}
+        )
+        assert session.get_one(Recipe, refs[0]).name == "A"
+        assert fate_of(conversation, refs[0]) == "was deleted"
+        end()
+
+    assert session.get_one(Recipe, refs[0]).name == "A"
+    assert fate_of(conversation, refs[0]) is None
+
+
+def test_a_row_that_goes_and_comes_is_told_each_time(
+    session: RefSession, refs: list[str], tables: Engine, returned: uuid.UUID
+) -> None:
+    """What is found when a ref is used is said, and nothing is for ever."""
+    for _ in range(2):
+        assert session.get_one(Recipe, refs[0]).name == "A"
+        session.rollback()
+        session.expunge_all()
+        drop(tables)
+        with pytest.raises(GoneRefError, match=GONE):
+            session.get(Recipe, refs[0])
+        session.rollback()
+        insert_again(tables, returned)
 
 
 def test_one_of_many_is_not_looked_for(
@@ -487,6 +612,12 @@ def test_rows_of_several_keys_go_too(session: RefSession, tables: Engine) -> Non
 
     with pytest.raises(GoneRefError, match=f"'{ref}' was deleted and cannot be used"):
         session.get(OrderLine, ref)
+    session.rollback()
+    with Session(tables) as plain:
+        plain.add(OrderLine(order_id=1, position=1))
+        plain.commit()
+
+    assert session.get(OrderLine, ref) is not None
 
 
 def test_what_is_not_where_a_ref_leads_is_no_end(session: RefSession, refs: list[str]) -> None:

@@ -61,7 +61,7 @@ class DraftSaving:
         Raises:
             BadRefError: one cannot be used; all instances stay as they are, and all drafts.
         """
-        waiting = self._boundary.waiting()
+        waiting = self._boundary.pending.waiting()
         held = [each for each in waiting if _drafts_in(*each[2:])]
         if not held:  # the common way
             self._boundary.resolve_new(waiting)

@@ -9,12 +9,11 @@ flush.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from typing import Any, cast
 from weakref import WeakSet
 
 from sqlalchemy import BindParameter
-from sqlalchemy.orm import InstanceState, Session
+from sqlalchemy.orm import Session
 
 from alfred_refs import sqla
 from alfred_refs.conversation.conversation import Conversation
@@ -23,14 +22,13 @@ from alfred_refs.mapping.key_column import KeyColumn, keys_in, texts_in
 from alfred_refs.mapping.keys import EntityKey
 from alfred_refs.mapping.refs import draft_named
 from alfred_refs.session.alternate_keys import Alternates, Held
-from alfred_refs.sqla import Rows
+from alfred_refs.sqla import Rows, State
 from alfred_refs.statements import shower
+from alfred_refs.store import Gone
 
 from .attributes import BOUNDARY, Carried, RefAttribute, RefList, instrumented, is_set
-from .pending import Given, Unresolved, names_of_texts, wanted
+from .pending import PendingRefs, names_of_texts, wanted
 from .tracking import HeldKeys, Labelled, LoadedInstances, states_of
-
-State = InstanceState[Any]
 
 
 class Boundary:
@@ -53,6 +51,7 @@ class Boundary:
         classes: those that have been met and have no alternate keys.
         labelled: those that have been met and have labels.
         loaded: the instances whose keys nobody has met yet, in the order of loading.
+        pending: puts keys in place of refs that are given.
     """
 
     def __init__(self, conversation: Conversation, session: Session) -> None:
@@ -71,12 +70,11 @@ class Boundary:
         self.loaded = self._instances.new
         self._held = HeldKeys(self._entities, self.alternates)
         self.labelled = Labelled(self._entities, self.conversation, self._held)
-        self._given = Given(self._entities, self.alternates)
-        self._unresolved = Unresolved(self._entities, self._given, self._session)
+        self.pending = PendingRefs(self._entities, self.alternates, self._session)
         self._fetching = 0
         self._fetched = 0  # of those loaded, how many were there before
-        self._unsaved = WeakSet[State]()
-        self._has_left = False  # some instance that was new
+        self._left = WeakSet[State]()
+        self._has_left = False  # some instance since the last transaction
 
     def show_keys(self, raw: bool) -> None:
         """Have key attributes show and accept keys as they are, or refs again."""
@@ -101,17 +99,14 @@ class Boundary:
         self._instances.forget_dropped()
 
     def fetched(self, rows: Rows) -> None:
-        """Note what rows are called that were just fetched, and that they are there.
+        """Note what rows are called that were just fetched.
 
         Some were there before, and have been refreshed. Those that the program has dropped are
         forgotten, once there may be many of them.
         """
-        gone = self.conversation.tombstones
-        if self.labelled or gone.refs or gone.unshown:
+        if self.labelled:
             new = states_of(self.loaded[self._fetched :])
-            states = dict.fromkeys([*new, *_states_in(rows)])
-            self.conversation.note_read(self._held.of_rows(states))
-            self.labelled.note(states, minted=True)
+            self.labelled.note(dict.fromkeys([*new, *_states_in(rows)]), minted=True)
         self._instances.forget_dropped()
         self._fetched = len(self.loaded)
 
@@ -128,16 +123,11 @@ class Boundary:
         """
         self.classes.clear()
         self._with_alternates.clear()
-        self._unresolved.forget_left()
+        self.pending.forget_left()
         if self._has_left:
             self._has_left = False
             self._instances.forget_states()
         self.look_anew()
-
-    def enter_all(self, instances: Iterable[object]) -> None:
-        """Take in instances that have changed, and may have new keys."""
-        for instance in instances:
-            self.enter(sqla.state_of(instance))
 
     def enter_new(self, state: State, *, flushing: bool = False) -> list[Held]:
         """Take in an instance made by the program: its key attributes may have refs as text.
@@ -145,10 +135,6 @@ class Boundary:
         They are resolved at the next flush, all together: adding an object does no I/O. During a
         flush, to which an object may be added by a `before_flush` of the application's, they are
         resolved at once.
-
-        Args:
-            state: of the instance.
-            flushing: whether the session is in a flush.
 
         Returns:
             what was resolved at once, as it was before.
@@ -160,14 +146,14 @@ class Boundary:
         known = isinstance(getattr(state, BOUNDARY, None), Boundary)
         texts = names_of_texts(state) if known else None
         self.enter(state)
-        self._unsaved.discard(state)
+        self._left.discard(state)
         if self.raw:
             return []
         if not flushing:
-            self._unresolved.add_all(state, texts)
+            self.pending.add_all(state, texts)
             return []
-        held = self._unresolved.held(state, texts)
-        self._unresolved.put_keys([state], texts)
+        held = self.pending.held(state, texts)
+        self.pending.put_keys([state], texts)
         return held
 
     def resolve_at_once(self, state: State) -> None:
@@ -176,37 +162,30 @@ class Boundary:
         Raises:
             BadRefError: one cannot be used.
         """
-        self._unresolved.put_keys([state], names_of_texts(state))
+        self.pending.put_keys([state], names_of_texts(state))
 
     def leave(self, state: State) -> None:
-        """Note that an instance is of no row, as it was rolled back, or taken out before a flush.
+        """Note that an instance is of no row: it was rolled back, deleted, or never flushed.
 
-        It may have the key that its row was to have. That gets a ref when it is looked at, and not
+        It may have the key that its row has had. That gets a ref when it is looked at, and not
         with the keys of others: the ref would be known, with a label, though nobody has seen it.
         """
-        self._unsaved.add(state)
+        self._left.add(state)
         self._has_left = True
 
-    def waiting(self) -> list[Held]:
-        """See `Unresolved.waiting`."""
-        return self._unresolved.waiting()
-
     def resolve_new(self, waiting: Iterable[Held]) -> None:
-        """Put keys in place of the refs that instances were made with: at most one round trip.
-
-        Args:
-            waiting: see `waiting`.
+        """Put keys in place of the refs that instances wait with: at most one round trip.
 
         Raises:
             BadRefError: one cannot be used; all instances stay as they are.
         """
-        resolved = self._unresolved.resolve(waiting)
+        resolved = self.pending.resolve(waiting)
         self.alternates.remember(self._held.alternate(resolved))
 
     def put_text(self, state: State, name: str, text: Any) -> None:
         """Have an attribute hold refs as text again, which waits as before it was resolved."""
         state.dict[name] = text
-        self._unresolved.add(state, name)
+        self.pending.add(state, name)
 
     def take_in(self, states: Iterable[State]) -> None:
         """Take in instances that are saved at once, without a flush.
@@ -215,7 +194,7 @@ class Boundary:
             BadRefError: a ref in one cannot be used.
         """
         states = list(states)
-        self._unresolved.put_keys(states)
+        self.pending.put_keys(states)
         for state in states:
             self.enter(state)
         self.alternates.remember(self._held.alternate(states))
@@ -225,20 +204,6 @@ class Boundary:
         self._instances.waiting.append(state.obj)
 
     # Refs that are given
-
-    def identity(self, class_: type[Any], ident: Any) -> Any:
-        """See `Given.identity`."""
-        return self._given.identity(class_, ident)
-
-    def with_keys(
-        self, class_: type[Any], records: Iterable[Mapping[str, Any]]
-    ) -> list[dict[str, Any]]:
-        """See `Given.records`."""
-        return self._given.records(class_, records)
-
-    def lent_keys(self, states: Iterable[State]) -> AbstractContextManager[None]:
-        """See `Unresolved.lent_keys`."""
-        return self._unresolved.lent_keys(states)
 
     def accept(self, attribute: RefAttribute, instance: object, value: Any) -> Any:
         """Return what an attribute keeps when the program sets it: the key that a ref names.
@@ -256,9 +221,9 @@ class Boundary:
         waits = waits or any(draft_named(text) for text in texts_in(column, value))
         waits = waits and not sqla.is_flushing(state.session)
         if waits and not self.alternates.has_met_refs(wanted(column, value)):
-            self._unresolved.add(state, attribute.key)
+            self.pending.add(state, attribute.key)
             return value
-        given, value = value, self._given.value(column, value)
+        given, value = value, self.pending.value(column, value)
         names_of_texts(state).discard(attribute.key)
         if column.by is not None and texts_in(column, given):
             self.alternates.remember([(state, attribute.key, column, value)])
@@ -284,11 +249,20 @@ class Boundary:
             return value
         if column.by is not None:
             return self._show_alternate((state, attribute.key, column, value))
-        self._meet(keys_in(column, value))
+        is_new = self._meet(keys_in(column, value))
+        if is_new and state in self._left and not state.session_id:
+            self._note_gone(state, attribute.key)
         show = self.showers[attribute] = shower(column, self.conversation, RefList)
         if column.has_uuids:
             self.numbered[attribute] = self.conversation.refs_of(column.entity)
         return show(value)
+
+    def _note_gone(self, state: State, name: str) -> None:
+        """Note what became of the row of an instance, if this attribute has its key."""
+        keys = self._entities.of_class(state.class_)
+        if keys.own is not None and name in keys.primary:
+            reason: Gone = "was deleted" if state.was_deleted else "was never saved"
+            self.conversation.note_gone([*self._held.of(state, keys.primary)], reason)
 
     def _show_alternate(self, held: Held) -> Any:
         """Return what stands for an alternate key, by the row that it named when it was loaded."""
@@ -332,13 +306,17 @@ class Boundary:
 
     # Keys that are met together
 
-    def _meet(self, pairs: Collection[EntityKey]) -> None:
-        """Make sure that keys can be shown, together with those of all instances loaded so far."""
-        if not self.eager:
-            self.conversation.confirm_back()
-        if not self.conversation.has_met(pairs):
-            self.conversation.make_room()
-            self._meet_new(pairs)
+    def _meet(self, pairs: Collection[EntityKey]) -> bool:
+        """Make sure that keys can be shown, together with those of all instances loaded so far.
+
+        Returns:
+            whether one of them could not be shown before.
+        """
+        if self.conversation.has_met(pairs):
+            return False
+        self.conversation.make_room()
+        self._meet_new(pairs)
+        return True
 
     def met(self, chunks: Iterator[Rows], alternates: Alternates | None = None) -> Iterator[Rows]:
         """Yield chunks of rows once the keys of all that was loaded with them are minted.
@@ -385,18 +363,14 @@ class Boundary:
         self.remember_new(alternates)
         states = self._instances.take_new()
         self._fetched = 0
-        if self._unsaved:
-            states = [each for each in states if each not in self._unsaved]
+        if self._left:
+            states = [each for each in states if each.persistent or each not in self._left]
         if self.labelled:
             self.labelled.note(states)
         return self._held.of_all(states)
 
     def remember_new(self, alternates: Alternates | None = None) -> None:
-        """Look up which rows the alternate keys name of instances loaded since the last time.
-
-        Args:
-            alternates: what looks them up, where the statement has its own.
-        """
+        """Look up which rows the alternate keys name of instances loaded since the last time."""
         if self._instances.waiting:
             waiting = self._instances.take_waiting()
             (alternates or self.alternates).remember(self._held.alternate(waiting))
@@ -431,10 +405,6 @@ class Boundary:
         """Note what rows are called that were read, before what is loaded may expire."""
         if self.labelled:
             self.labelled.note(states_of(self.loaded), minted=True)
-
-    def changed_labels(self, instances: Iterable[object]) -> dict[EntityKey, str]:
-        """See `Labelled.changed`."""
-        return self.labelled.changed(instances)
 
 
 def _states_in(rows: Rows) -> Iterator[State]:

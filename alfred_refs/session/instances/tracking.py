@@ -13,8 +13,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 from weakref import WeakSet, ref
 
-from sqlalchemy.orm import InstanceState
-
 from alfred_refs import sqla
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.mapping.entities import ClassKeys, Entities
@@ -22,20 +20,13 @@ from alfred_refs.mapping.key_column import KeyColumn, keys_in
 from alfred_refs.mapping.keys import EntityKey
 from alfred_refs.mapping.labels import Label
 from alfred_refs.session.alternate_keys import Alternates, Held
-from alfred_refs.sqla import There
+from alfred_refs.sqla import State, There
 
 from .pending import names_of_texts
 
-State = InstanceState[Any]
-
 
 class HeldKeys:
-    """Reads the keys of one session's instances.
-
-    Args:
-        entities: say which attributes hold keys.
-        alternates: tell which rows alternate keys named.
-    """
+    """Reads the keys of one session's instances."""
 
     def __init__(self, entities: Entities, alternates: Alternates) -> None:
         self._entities = entities
@@ -47,19 +38,6 @@ class HeldKeys:
         primary = (self.of(state, classes[state.class_].primary) for state in states)
         foreign = (self.of(state, classes[state.class_].foreign) for state in states)
         return list(itertools.chain(*primary, *foreign))
-
-    def of_rows(self, states: Iterable[State]) -> Iterator[EntityKey]:
-        """Yield the keys of rows that are there: those of instances, and what they reference."""
-        for state in states:
-            keys = self._entities.of_class(state.class_)
-            if keys.own is not None and state.key is not None:
-                [column] = keys.primary.values()
-                yield keys.own, column.to_key(state.key[1][0])
-            for name, column in keys.all.items():
-                value = state.dict.get(name)
-                [attribute, *_] = state.mapper.column_attrs[name].columns
-                if value is not None and attribute.foreign_keys and not column.array:
-                    yield column.space, column.to_key(value)
 
     def of(self, state: State, columns: Mapping[str, KeyColumn]) -> Iterator[EntityKey]:
         """Yield the keys in some attributes of an instance."""
@@ -156,13 +134,7 @@ def states_of(loaded: Iterable[There]) -> list[State]:
 
 
 class Labelled(WeakSet[type[Any]]):
-    """The classes met so far that have labels; false as long as none has.
-
-    Args:
-        entities: say where the labels are.
-        conversation: is told the labels.
-        held: reads the instances' keys.
-    """
+    """The classes met so far that have labels; false as long as none has."""
 
     def __init__(
         self, entities: Entities, conversation: SessionConversation, held: HeldKeys
@@ -175,9 +147,7 @@ class Labelled(WeakSet[type[Any]]):
     def note(self, states: Iterable[State], *, minted: bool = False) -> None:
         """Note labels that the registry lacks or has otherwise, as far as they are loaded.
 
-        Args:
-            states: of instances.
-            minted: whether to leave out those whose keys are new.
+        With `minted`, those are left out whose keys are new: they are told as these are minted.
         """
         noted = {}
         for state, keys, label in self._among(states):
