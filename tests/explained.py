@@ -40,6 +40,15 @@ insert into alfred_refs_draft (
     select conversation, kind, number, 1, 1, 1, 'pending', '{}',
         case number % 2 when 0 then key end
     from alfred_refs_mapping;
+insert into alfred_refs_activity (
+        conversation, kind, number, first_turn, last_turn, seen_turn, action, actor, content
+    )
+    select conversation, kind, number, 1, number / 100, number / 100, 'read', 'model',
+        case when number > 19100 then json '{}' end
+    from alfred_refs_mapping;
+insert into alfred_refs_step (conversation, turn, number, content)
+    select conversation, number, 1, '{}' from alfred_refs_mapping where number <= 10;
+update alfred_refs_conversation set turn = 200 where id = '0';
 """
 
 LARGE, SMALL, NONE = (
@@ -50,34 +59,47 @@ LARGE, SMALL, NONE = (
 
 # a value for each parameter of a statement: keys known and new
 VALUES: Mapping[str, Any] = {
+    "p_actions": ["read", "linked", "deleted"],
+    "p_actor": "model",
+    "p_actors": ["model", "user", "model"],
     "p_after": LARGE,
     "p_after_entity": "recipe",
     "p_begun_at": datetime(2026, 1, 1, tzinfo=UTC),
     "p_chosen": [LARGE, SMALL],
     "p_conversation": LARGE,
+    "p_content": "{}",
     "p_contents": ["{}", "{}", "{}"],
     "p_counts": [1, 1, 1],
+    "p_demoted": [False, False, True],
     "p_edits": [1, 1, 1],
     "p_entities": ["recipe"] * 3,
     "p_entity": "recipe",
+    "p_first_turns": [1, 1, 1],
     "p_gone": "was deleted",
     "p_gones": [None, None, "was deleted"],
+    "p_heads": ["{}", None, None],
     "p_id": "0",
     "p_keys": [encode(SMALL), encode(uuid.UUID(int=1)), encode(uuid.UUID(int=2))],
     "p_labels": ["Soup", None, "Stew"],
     "p_last_drafts": [0, 1, 2],
     "p_limit": 5,
     "p_new": NONE,
+    "p_noted": ["recipe"] * 3,
+    "p_noted_keys": [encode(SMALL), encode(uuid.UUID(int=1)), encode(uuid.UUID(int=2))],
     "p_number": 10_000,
     "p_of_any": True,
     "p_numbers": [1, 2, 30_000],
     "p_owner": None,
+    "p_reason": "liked",
+    "p_reasons": [None, None, "liked"],
+    "p_seen_turns": [1, None, 1],
     "p_states": ["pending", "saved", "discarded"],
     "p_relations": list(metadata.tables),
     "p_tables": '{"recipe": "recipes"}',
     "p_taken": 0,
     "p_turn": 1,
     "p_turns": [1, 1, 1],
+    "p_turns_back": 3,
     "p_unused_for": timedelta(days=1),
     "p_versions": [1, 1, 1],
 }
@@ -89,6 +111,8 @@ OTHERS: Mapping[str, Mapping[str, Any]] = {
     "continue_counters": {"p_entities": ["recipe", "order", "menu"]},
     "restore_mappings": {"p_conversation": NONE},
     "restore_drafts": {"p_conversation": NONE},
+    "restore_activity": {"p_conversation": NONE},
+    "restore_steps": {"p_conversation": NONE},
 }
 
 # these name no conversation, and are for operators
@@ -97,7 +121,7 @@ OF_ALL_CONVERSATIONS = {
     *("choose_left", "prune_counters"),
     *("choose_last_used", "count_listed"),
     *("page_of_conversations", "count_conversations", "count_refs", "count_gone", "count_left"),
-    *("prune_drafts", "count_drafts"),
+    *("prune_drafts", "count_drafts", "prune_activity", "prune_steps"),
     *("lock_tables", "room"),
 }
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from alfred_refs.store.tables import metadata
 from tests.explained import client
+
+# the revision that added tables
+ADDED = {"0004": ["alfred_refs_draft"], "0006": ["alfred_refs_activity", "alfred_refs_step"]}
 
 PAGE = Path(__file__).parents[1] / "docs" / "registry.md"
 
@@ -21,8 +25,13 @@ def recipe(partitions: int = 16) -> str:
 
 def recipe_of(revision: str) -> str:
     """Return the SQL as the page had it when the tables were at a revision."""
-    before_drafts = re.sub(r" alfred_refs_draft,|'alfred_refs_draft', ", "", recipe())
-    return recipe() if revision >= "0004" else before_drafts
+    later = {name for added, names in ADDED.items() if revision < added for name in names}
+    tables = sorted(metadata.tables.keys() - later)
+    listed = ", ".join(tables)
+    sql = re.sub(r"^lock .* in access", f"lock {listed} in access", recipe(), flags=re.MULTILINE)
+    sql = re.sub(r"^analyze .*;", f"analyze {listed};", sql, flags=re.MULTILINE)
+    quoted = ", ".join(f"'{name}'" for name in tables)
+    return re.sub(r"array array\[.*?\]", f"array array[{quoted}]", sql, flags=re.DOTALL)
 
 
 def partition(url: str, sql: str | None = None) -> None:

@@ -3,7 +3,7 @@
 Nothing but JSON's own values is in it, and any JSON library carries it without loss: keys are
 text, so that no number is rounded. It holds keys: it is for trusted code, never for a model.
 
-    {"format": "alfred_refs.conversation", "version": 3,
+    {"format": "alfred_refs.conversation", "version": 4,
      "id": "chat-7", "owner": "ann", "turn": 3, "begun_at": "2026-11-22T10:00:00+00:00",
      "last": {"recipe": 2},
      "refs": [{"ref": "recipe_1", "key": "uuid:a508000d-9b55-40f0-8886-dbdd88bd2de2",
@@ -12,11 +12,15 @@ text, so that no number is rounded. It holds keys: it is for trusted code, never
      "last_drafts": {"recipe": 1},
      "tables": {"recipe": "recipes"},
      "drafts": [{"ref": "gen_recipe_1", "content": {"name": "Soup"}, "label": "Soup", "turn": 1,
-                 "edited": 3, "version": 2, "state": "pending"}]}
+                 "edited": 3, "version": 2, "state": "pending"}],
+     "activity": [{"ref": "recipe_1", "action": "read", "actor": "model", "first_turn": 1,
+                   "last_turn": 2, "seen_turn": 2, "seen": {"name": "Butter Chicken"}}],
+     "steps": [{"turn": 2, "number": 1, "content": {"action": "step_complete"}}]}
 
-A draft has the key that is reserved for its row, too, where one is. Version 1 has no drafts, and
-version 2 no `tables`: whose rows the refs are of. What is read back is checked, whole, before any
-of it is used: an error names fields and refs, never keys or what may be one.
+A draft has the key that is reserved for its row, too, where one is. Version 1 has no drafts,
+version 2 no `tables`: whose rows the refs are of; before version 4 there is no activity. What is
+read back is checked, whole, before any of it is used: an error names fields and refs, never keys
+or what may be one.
 """
 
 from __future__ import annotations
@@ -43,12 +47,22 @@ from alfred_refs.errors import DraftContentError, ExportFormatError
 from alfred_refs.mapping.keys import Key, encode
 from alfred_refs.mapping.labels import clean
 from alfred_refs.mapping.refs import MAX_NUMBER, Ref, is_entity_name, parse_ref
-from alfred_refs.store import DraftEntry, DraftState, Entry, Exported, Gone
+from alfred_refs.store import (
+    Action,
+    ActivityEntry,
+    Actor,
+    DraftEntry,
+    DraftState,
+    Entry,
+    Exported,
+    Gone,
+    StepEntry,
+)
 
 from .draft_content import to_text
 
 FORMAT = "alfred_refs.conversation"
-VERSION = 3
+VERSION = 4
 _OLDEST = 1
 
 _REMEDY = "give what Conversation.export() returned, unchanged"
@@ -72,6 +86,11 @@ def to_json(exported: Exported) -> dict[str, Any]:
         "last_drafts": dict(sorted(exported.last_drafts.items())),
         "tables": dict(sorted(exported.tables.items())),
         "drafts": [_draft_to_json(draft) for draft in exported.drafts],
+        "activity": [_activity_to_json(entry) for entry in exported.activity],
+        "steps": [
+            {"turn": step.turn, "number": step.number, "content": json.loads(step.content)}
+            for step in exported.steps
+        ],
     }
 
 
@@ -108,6 +127,23 @@ def _draft_to_json(draft: DraftEntry) -> dict[str, Any]:
     return value | {name: said for name, said in beside.items() if said is not None}
 
 
+def _activity_to_json(entry: ActivityEntry) -> dict[str, Any]:
+    value = {
+        "ref": str(entry.ref),
+        "action": entry.action,
+        "actor": entry.actor,
+        "first_turn": entry.first_turn,
+        "last_turn": entry.last_turn,
+    }
+    beside = {
+        "reason": entry.reason,
+        "demoted": entry.demoted or None,
+        "seen_turn": entry.seen_turn,
+        "seen": entry.seen,
+    }
+    return value | {name: said for name, said in beside.items() if said is not None}
+
+
 def from_json(data: Any) -> Exported:
     """Return the conversation that `to_json` made the values of.
 
@@ -128,9 +164,20 @@ def from_json(data: Any) -> Exported:
         raise ExportFormatError(
             f"the export has a table of entity {entity!r}, and no number", _REMEDY
         )
+    known = {entry.ref for entry in entries}
+    for done in read.activity:
+        if done.ref not in known:
+            raise ExportFormatError(
+                f"the export has activity of {str(done.ref)!r}, and no such ref", _REMEDY
+            )
     return Exported(
         *(read.id, read.owner, read.turn, read.begun_at, read.last, entries),
         *(read.last_drafts, drafts, read.tables),
+        [each.entry() for each in sorted(read.activity, key=lambda each: each.ref)],
+        [
+            StepEntry(each.turn, each.number, each.content)
+            for each in sorted(read.steps, key=lambda each: (each.turn, each.number))
+        ],
     )
 
 
@@ -214,6 +261,28 @@ class _Draft(_Strict):
         return DraftEntry(**dict(self))
 
 
+class _Activity(_Strict):
+    ref: Annotated[Any, BeforeValidator(_ref_from_json)]
+    action: Action
+    actor: Actor
+    first_turn: _Turn
+    last_turn: _Turn
+    reason: Annotated[str, Field(max_length=10_000)] | None = None
+    demoted: bool = False
+    seen_turn: _Turn | None = None
+    seen: Annotated[Any, BeforeValidator(_content_from_json)] = None
+
+    def entry(self) -> ActivityEntry:
+        fields = {**dict(self), "seen": None if self.seen is None else json.loads(self.seen)}
+        return ActivityEntry(gone=None, label=None, **fields)
+
+
+class _Step(_Strict):
+    turn: _Turn
+    number: _Count
+    content: Annotated[Any, BeforeValidator(_content_from_json)]
+
+
 class _Export(_Strict):
     format: Literal["alfred_refs.conversation"]
     version: Annotated[int, Field(ge=_OLDEST, le=VERSION)]
@@ -226,6 +295,8 @@ class _Export(_Strict):
     last_drafts: dict[_Name, _Count] = {}
     tables: dict[_Name, Annotated[str, AfterValidator(_table_name)]] = {}
     drafts: list[_Draft] = []
+    activity: list[_Activity] = []
+    steps: list[_Step] = []
 
 
 def _check_version(data: Any) -> None:

@@ -20,6 +20,16 @@ counts the calls of any store for `telemetry`.
 A process uses one store: each is imported when it is first asked for.
 """
 
+from .activity import (
+    INSIDE as INSIDE,
+    KEPT_TURNS as KEPT_TURNS,
+    Action as Action,
+    Activity as Activity,
+    ActivityEntry as ActivityEntry,
+    ActivityRecord as ActivityRecord,
+    Actor as Actor,
+    StepEntry as StepEntry,
+)
 from .protocol import Store as Store
 from .values import (
     NO_LABELS as NO_LABELS,
@@ -38,7 +48,14 @@ from .values import (
 )
 
 __all__ = [
+    "INSIDE",
+    "KEPT_TURNS",
     "NOTED_EVERY",
+    "Action",
+    "Activity",
+    "ActivityEntry",
+    "ActivityRecord",
+    "Actor",
     "Address",
     "ConversationInfo",
     "DraftEdit",
@@ -49,6 +66,7 @@ __all__ = [
     "Gone",
     "NewDraft",
     "RegistryStats",
+    "StepEntry",
     "Store",
     "owner_text",
 ]

@@ -24,8 +24,10 @@ from alfred_refs.mapping.keys import decode, encode
 from alfred_refs.mapping.refs import Ref
 
 from . import sql_conversations as sql, sql_refs
+from .activity import StepEntry
 from .connections import UNIQUE_VIOLATION, Sending, only_mine, snapshot, transaction
 from .drafts import PAGE, Fetch, listed
+from .postgres_activity import all_activity, arrays_of_activity
 from .sql_parameters import named
 from .tables import metadata
 from .values import (
@@ -45,6 +47,29 @@ _PAGE = 1000  # rows read or written by one statement: some hundred kilobytes
 
 _FIRST = uuid.UUID(int=0)
 _STATES: Sequence[DraftState] = get_args(DraftState)
+
+_FORKED = (
+    sql.fork_counters,
+    sql.fork_mappings,
+    sql.fork_drafts,
+    sql.fork_activity,
+    sql.fork_steps,
+)
+_FORGOTTEN = (
+    sql.forget_mappings,
+    sql.forget_drafts,
+    sql.forget_activity,
+    sql.forget_steps,
+    sql.leave_counters,
+)
+_PRUNED = (
+    sql.prune_mappings,
+    sql.prune_drafts,
+    sql.prune_activity,
+    sql.prune_steps,
+    sql.leave_pruned,
+    sql.prune_conversations,
+)
 
 _T = TypeVar("_T")
 
@@ -66,7 +91,7 @@ class PostgresConversations(Sending):
                 if found is not None:
                     connection.execute(sql.fork_conversation, values)
                     taken = connection.scalar(sql.kinds_taken, values)
-                    for statement in (sql.fork_counters, sql.fork_mappings, sql.fork_drafts):
+                    for statement in _FORKED:
                         connection.execute(statement, values | {"p_taken": taken})
                     connection.execute(sql.touch, values)
             return found is not None
@@ -81,7 +106,7 @@ class PostgresConversations(Sending):
             with transaction(connection):
                 found = connection.execute(sql.forget_conversation, values).one_or_none()
                 if found is not None:
-                    for statement in (sql.forget_mappings, sql.forget_drafts, sql.leave_counters):
+                    for statement in _FORGOTTEN:
                         connection.execute(statement, values)
             return found is not None
 
@@ -91,8 +116,7 @@ class PostgresConversations(Sending):
 
     def prune(self, unused_for: timedelta, batch: int) -> Iterator[int]:
         values = {"p_unused_for": unused_for, "p_limit": batch}
-        leave = (sql.prune_mappings, sql.prune_drafts, sql.leave_pruned, sql.prune_conversations)
-        yield from self._pruned(sql.choose_unused, leave, values)
+        yield from self._pruned(sql.choose_unused, _PRUNED, values)
         for _ in self._pruned(sql.choose_left, [sql.prune_counters], values):
             pass
 
@@ -209,6 +233,11 @@ def _read(connection: Connection, address: Address) -> Exported | None:
         {row.entity: row.drafts for row in counters if row.drafts},
         [replace(draft, row=None) for draft in listed(fetch, address, None, _STATES)],
         {row.entity: row.table_name for row in counters if row.table_name is not None},
+        list(all_activity(fetch, address)),
+        [
+            StepEntry(row.turn, row.number, row.content)
+            for row in fetch(sql.all_steps, named(address))
+        ],
     )
 
 
@@ -252,6 +281,16 @@ def _write(connection: Connection, address: Address, exported: Exported) -> None
     for start in range(0, len(exported.drafts), PAGE):
         page_of_drafts = _arrays_of(exported.drafts[start : start + PAGE])
         connection.execute(sql.restore_drafts, values | page_of_drafts)
+    for start in range(0, len(exported.activity), PAGE):
+        page_of_activity = arrays_of_activity(exported.activity[start : start + PAGE])
+        connection.execute(sql.restore_activity, values | page_of_activity)
+    if exported.steps:
+        of_steps = {
+            "p_turns": [step.turn for step in exported.steps],
+            "p_numbers": [step.number for step in exported.steps],
+            "p_contents": [step.content for step in exported.steps],
+        }
+        connection.execute(sql.restore_steps, values | of_steps)
 
 
 def _arrays_of(drafts: Sequence[DraftEntry]) -> dict[str, Any]:

@@ -13,12 +13,13 @@ from alfred_refs.errors import UnknownConversationError
 from alfred_refs.mapping.keys import EntityKey, Key
 from alfred_refs.mapping.refs import Ref
 
+from .memory_activity import ActivityMemory, forget_seen
 from .memory_drafts import DraftMemory
 from .memory_state import ConversationState, now
 from .values import NO_LABELS, Address, ConversationInfo, Entry, Exported, Gone, RegistryStats
 
 
-class MemoryStore(DraftMemory):
+class MemoryStore(DraftMemory, ActivityMemory):
     """A `Store` without a database; its methods do what `Store` says.
 
     Threads of one process may share it.
@@ -37,18 +38,7 @@ class MemoryStore(DraftMemory):
             return []
         with self._lock:
             conversation = self._begin(address, {entity for entity, _ in keys})
-            entries = []
-            for entity, key in keys:
-                ref = conversation.by_key.get((entity, key))
-                if ref is not None:
-                    entries.append(conversation.by_ref[ref])
-                    continue
-                conversation.last[entity] += 1
-                ref = Ref(entity, conversation.last[entity])
-                entry = Entry(ref, key, label=labels.get((entity, key)))
-                conversation.keep(entry)
-                entries.append(replace(entry, minted=True))
-            return entries
+            return [conversation.refer(pair, labels.get(pair)) for pair in keys]
 
     def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:
         with self._lock:
@@ -102,6 +92,7 @@ class MemoryStore(DraftMemory):
     def begin_turn(self, address: Address) -> int:
         with self._lock:
             conversation = self._begin(address)
+            forget_seen(conversation)
             conversation.turn += 1
             return conversation.turn
 
@@ -171,6 +162,8 @@ class MemoryStore(DraftMemory):
                 dict(sorted(conversation.last_drafts.items())),
                 [draft for _, draft in sorted(conversation.drafts.items())],
                 dict(sorted(conversation.tables.items())),
+                [conversation.activity[ref] for ref in sorted(conversation.activity)],
+                list(conversation.steps),
             )
 
     def restore(self, address: Address, exported: Exported) -> None:
@@ -182,6 +175,8 @@ class MemoryStore(DraftMemory):
                 last_drafts=Counter(exported.last_drafts),
                 drafts={draft.ref: draft for draft in exported.drafts},
                 tables=dict(exported.tables),
+                activity={entry.ref: entry for entry in exported.activity},
+                steps=list(exported.steps),
                 begun_at=exported.begun_at,
             )
             for entry in exported.entries:

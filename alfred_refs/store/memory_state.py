@@ -12,6 +12,7 @@ from alfred_refs.errors import ConversationExistsError, UnknownConversationError
 from alfred_refs.mapping.keys import EntityKey
 from alfred_refs.mapping.refs import Ref
 
+from .activity import ActivityEntry, StepEntry
 from .values import Address, DraftEntry, Entry
 
 
@@ -32,6 +33,8 @@ class ConversationState:
     last_drafts: Counter[str] = field(default_factory=Counter)
     drafts: dict[Ref, DraftEntry] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)
+    activity: dict[Ref, ActivityEntry] = field(default_factory=dict)
+    steps: list[StepEntry] = field(default_factory=list)
     begun_at: datetime = field(default_factory=now)
     used_at: datetime = field(default_factory=now)
 
@@ -39,6 +42,16 @@ class ConversationState:
         """Keep an entry, in place of the one that its ref has."""
         self.by_ref[entry.ref] = entry
         self.by_key[entry.ref.entity, entry.key] = entry.ref
+
+    def refer(self, pair: EntityKey, label: str | None) -> Entry:
+        """Return the entry of a key; one that is new gets the next number."""
+        if pair in self.by_key:
+            return self.by_ref[self.by_key[pair]]
+        entity, key = pair
+        self.last[entity] += 1
+        entry = Entry(Ref(entity, self.last[entity]), key, label=label)
+        self.keep(entry)
+        return replace(entry, minted=True)
 
     def known(self, address: Address, keys: Iterable[EntityKey]) -> dict[EntityKey, Entry]:
         """Return the entries of keys, but of those that are of another table's rows."""

@@ -19,10 +19,11 @@ from alfred_refs.errors import (
 from alfred_refs.mapping.keys import EntityKey, Key, decode, encode
 from alfred_refs.mapping.refs import Ref
 
-from . import sql_conversations, sql_refs
+from . import sql_activity, sql_conversations, sql_refs
 from .connections import UNIQUE_VIOLATION, only_mine, transaction
 from .conversations import PostgresConversations
 from .drafts import PostgresDrafts
+from .postgres_activity import PostgresActivity
 from .sql_parameters import named
 from .tables import conversations, metadata
 from .values import NO_LABELS, NOTED_EVERY, Address, Entry, Gone
@@ -39,7 +40,7 @@ _READ_ONLY = (
 )
 
 
-class PostgresStore(PostgresDrafts, PostgresConversations):
+class PostgresStore(PostgresDrafts, PostgresActivity, PostgresConversations):
     """A `Store` in the database of an engine; its methods do what `Store` says.
 
     Args:
@@ -64,11 +65,10 @@ class PostgresStore(PostgresDrafts, PostgresConversations):
         def create(connection: Connection) -> None:
             with transaction(connection):
                 connection.execute(sql_refs.lock_tables)
-                were_there = inspect(connection).has_table(conversations.name)
-                metadata.create_all(connection)
-                if not were_there:
+                if not inspect(connection).has_table(conversations.name):
+                    metadata.create_all(connection)
                     schema.note_newest(connection)
-                for table in metadata.tables.values():  # one from before may lack a column
+                for table in metadata.tables.values():  # an older version lacks some, or columns
                     connection.execute(select(table).limit(0))
 
         self._own.run(create)
@@ -154,7 +154,8 @@ class PostgresStore(PostgresDrafts, PostgresConversations):
 
     def begin_turn(self, address: Address) -> int:
         # not tried again when the connection is lost: the turn may have begun
-        rows = self._write([sql_refs.begin_turn], named(address), again=False)
+        batch = [sql_refs.lock_begun, sql_activity.forget_seen, sql_refs.begin_turn]
+        rows = self._write(batch, named(address), again=False)
         if not rows:
             raise UnknownConversationError(address.id)
         return cast(int, rows[0][0])

@@ -12,6 +12,7 @@ from sqlalchemy import Column
 from alfred_refs.mapping.keys import EntityKey, Key
 from alfred_refs.mapping.refs import Ref
 
+from .activity import Activity, ActivityRecord, Actor, StepEntry
 from .values import (
     NO_LABELS,
     Address,
@@ -157,8 +158,62 @@ class Store(Protocol):
         all: an earlier attempt had its key.
         """
 
+    def note(
+        self,
+        address: Address,
+        done: Sequence[Activity],
+        actor: Actor,
+        turn: int | None = None,
+    ) -> None:
+        """Note what was done with rows; those that have no ref get one, unless they are deleted.
+
+        Of each row the last action is kept, but that it is shown beside another, or read in the
+        turn in which it was written or mentioned: see `is_covered`. What the model was shown is
+        merged with what is known, field by field.
+
+        Args:
+            address: the conversation, which is begun if it does not exist, and used.
+            done: no key twice.
+            actor: on whose behalf.
+            turn: in which; `None`: the one that the conversation is in.
+        """
+
+    def activity(self, address: Address, turns: int) -> ActivityRecord:
+        """Return what was done with rows in the last turns, and of all that are retained.
+
+        Of very many the last are returned.
+
+        Args:
+            address: the conversation.
+            turns: how many, with the current one.
+        """
+
+    def retain(self, address: Address, refs: Sequence[Ref], reason: str, actor: Actor) -> None:
+        """Note why refs are retained; skip those that are not known."""
+
+    def demote(self, address: Address, refs: Sequence[Ref]) -> None:
+        """Leave refs out of prompts, until something is done with them again."""
+
+    def drop(self, address: Address, refs: Sequence[Ref]) -> None:
+        """Forget what was done with the rows of refs; the refs stay known."""
+
+    def add_step(self, address: Address, content: str, turn: int | None = None) -> StepEntry:
+        """Keep what a step of an agent left, with the next number of its turn.
+
+        Args:
+            address: the conversation, which is begun if it does not exist, and used.
+            content: a JSON object, as text.
+            turn: in which it was done; `None`: the one that the conversation is in.
+        """
+
+    def steps(self, address: Address, turns: int) -> Sequence[StepEntry]:
+        """Return the steps of the last turns, with the current one, in order."""
+
     def begin_turn(self, address: Address) -> int:
-        """Begin the next turn and return its number, from 1; begin the conversation if need be."""
+        """Begin the next turn and return its number, from 1; begin the conversation if need be.
+
+        Snapshots and steps that are older than `KEPT_TURNS` are forgotten.
+        """
 
     def turn(self, address: Address) -> int:
         """Return the number of the current turn, 0 before the first."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlalchemy import Executable, Table
 
 from .sql_parameters import HIGHEST_KIND, KIND, MINE, UNNOTED, statement
-from .tables import counters, drafts, mappings
+from .tables import activity, counters, drafts, mappings, steps
 
 # Notes that a conversation is used, unless its row is locked: whoever resolves is not to wait, and
 # most who lock it note the same.
@@ -25,8 +25,10 @@ touch = statement(f"""
 
 def _copied(table: Table, **changed: str) -> Executable:
     """Copy a conversation's rows of a table, all columns, to the new one."""
-    changed |= {"conversation": ":p_new", "kind": "CAST(kind + :p_taken AS smallint)"}
     names = table.columns.keys()
+    changed["conversation"] = ":p_new"
+    if "kind" in names:
+        changed["kind"] = "CAST(kind + :p_taken AS smallint)"
     return statement(f"""
         INSERT INTO {table.name} ({", ".join(names)})
         SELECT {", ".join(changed.get(name, name) for name in names)}
@@ -53,6 +55,9 @@ fork_mappings = _copied(mappings)
 # that is reserved for it is the source's.
 fork_drafts = _copied(drafts, key="CASE WHEN state = 'saved' THEN key END")
 
+fork_activity = _copied(activity)
+fork_steps = _copied(steps)
+
 # Forget. The row goes first: who mints meanwhile waits for it, and then begins the conversation
 # anew, with the counters that were left. Nothing is of a table any more: whoever begins the
 # conversation again says of which.
@@ -68,6 +73,10 @@ forget_mappings = statement("""
     DELETE FROM alfred_refs_mapping WHERE conversation = :p_conversation
 """)
 forget_drafts = statement("DELETE FROM alfred_refs_draft WHERE conversation = :p_conversation")
+forget_activity = statement("""
+    DELETE FROM alfred_refs_activity WHERE conversation = :p_conversation
+""")
+forget_steps = statement("DELETE FROM alfred_refs_step WHERE conversation = :p_conversation")
 leave_counters = statement(f"{_LEAVE} conversation = :p_conversation")
 
 # Prune. The lock looks at the age again; who is locked by others is in use, or pruned already.
@@ -87,6 +96,10 @@ prune_conversations = statement("""
 """)
 prune_mappings = statement("DELETE FROM alfred_refs_mapping WHERE conversation = ANY (:p_chosen)")
 prune_drafts = statement("DELETE FROM alfred_refs_draft WHERE conversation = ANY (:p_chosen)")
+prune_activity = statement("""
+    DELETE FROM alfred_refs_activity WHERE conversation = ANY (:p_chosen)
+""")
+prune_steps = statement("DELETE FROM alfred_refs_step WHERE conversation = ANY (:p_chosen)")
 leave_pruned = statement(f"{_LEAVE} conversation = ANY (:p_chosen)")
 
 # A counter whose conversation was begun again stays; the one that is being begun clears `left_at`.
@@ -204,6 +217,58 @@ restore_drafts = statement("""
     JOIN alfred_refs_counter AS counters
         ON counters.conversation = :p_conversation AND counters.entity = new.entity
 """)
+
+restore_activity = statement("""
+    INSERT INTO alfred_refs_activity
+        (conversation, kind, number, first_turn, last_turn, action, actor, reason, demoted,
+         seen_turn, content)
+    SELECT
+        :p_conversation, counters.kind, new.number, new.first_turn, new.last_turn, new.action,
+        new.actor, new.reason, new.demoted, new.seen_turn, CAST(new.content AS json)
+    FROM unnest(
+        :p_entities, :p_numbers, :p_first_turns, :p_turns, :p_actions, :p_actors, :p_reasons,
+        :p_demoted, :p_seen_turns, :p_contents
+    ) AS new (
+        entity, number, first_turn, last_turn, action, actor, reason, demoted, seen_turn, content
+    )
+    JOIN alfred_refs_counter AS counters
+        ON counters.conversation = :p_conversation AND counters.entity = new.entity
+""")
+restore_steps = statement("""
+    INSERT INTO alfred_refs_step (conversation, turn, number, content)
+    SELECT :p_conversation, turn, number, CAST(content AS json)
+    FROM unnest(:p_turns, :p_numbers, :p_contents) AS new (turn, number, content)
+""")
+page_of_activity = statement(
+    """
+    SELECT
+        counters.entity, found.number, NULL AS gone, NULL AS label, found.action, found.actor,
+        found.first_turn, found.last_turn, found.reason, found.demoted, found.seen_turn,
+        CAST(found.content AS text) AS content
+    FROM alfred_refs_counter AS counters
+    CROSS JOIN LATERAL (
+        SELECT * FROM alfred_refs_activity
+        WHERE conversation = :p_conversation
+            AND kind = counters.kind
+            AND number > CASE WHEN counters.entity = :p_after_entity THEN :p_number ELSE 0 END
+        ORDER BY number
+        LIMIT :p_limit
+    ) AS found
+    WHERE counters.conversation = :p_conversation
+        AND counters.entity COLLATE "C" >= :p_after_entity
+    ORDER BY counters.entity COLLATE "C", found.number
+    LIMIT :p_limit
+    """,
+    "entity number gone label action actor first_turn last_turn reason demoted seen_turn content",
+)
+all_steps = statement(
+    """
+    SELECT turn, number, CAST(content AS text) AS content FROM alfred_refs_step
+    WHERE conversation = :p_conversation
+    ORDER BY turn, number
+    """,
+    "turn number content",
+)
 
 # Count.
 count_conversations = statement("SELECT count(*) FROM alfred_refs_conversation")

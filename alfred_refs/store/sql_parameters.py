@@ -37,16 +37,19 @@ from .values import NOTED_EVERY, Address
 
 _TYPES: Mapping[Any, str] = {
     Uuid: "p_conversation p_new p_after",
-    Text: "p_id p_owner p_entity p_after_entity p_gone p_tables",
-    Integer: "p_number p_limit p_turn",
+    Text: "p_id p_owner p_entity p_after_entity p_gone p_tables p_actor p_reason p_content",
+    Integer: "p_number p_limit p_turn p_turns_back",
     SmallInteger: "p_taken",
     Boolean: "p_of_any",
     Interval: "p_unused_for",
     DateTime(timezone=True): "p_begun_at",
     ARRAY(Uuid): "p_chosen",
-    ARRAY(Text): "p_entities p_labels p_contents p_states p_gones p_relations",
-    ARRAY(LargeBinary): "p_keys",
-    ARRAY(Integer): "p_numbers p_versions p_counts p_last_drafts p_turns p_edits",
+    ARRAY(Text): "p_entities p_labels p_contents p_states p_gones p_relations"
+    " p_noted p_actions p_actors p_reasons p_heads",
+    ARRAY(LargeBinary): "p_keys p_noted_keys",
+    ARRAY(Integer): "p_numbers p_versions p_counts p_last_drafts p_turns p_edits"
+    " p_first_turns p_seen_turns",
+    ARRAY(Boolean): "p_demoted",
 }
 _PARAMETERS = {name: type_ for type_, names in _TYPES.items() for name in names.split()}
 

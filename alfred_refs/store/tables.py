@@ -12,6 +12,7 @@ the conversation's row is locked, hence present, while any is.
 from __future__ import annotations
 
 from sqlalchemy import (
+    Boolean,
     Column,
     DateTime,
     Index,
@@ -122,4 +123,50 @@ drafts = Table(
         postgresql_where=text("key IS NOT NULL"),
     ),
     comment="content that was generated; once reserved a key never changes",
+)
+
+# The order of fields in a snapshot is that in which a model saw them: hence `json`.
+activity = Table(
+    "alfred_refs_activity",
+    metadata,
+    Column("conversation", Uuid, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("first_turn", Integer, nullable=False, comment="of the first action"),
+    Column("last_turn", Integer, nullable=False, comment="of the last action"),
+    Column("seen_turn", Integer, comment="when a model was last shown the row; null: never"),
+    Column("kind", SmallInteger, nullable=False, comment="of the entity: see its counter"),
+    Column(
+        "demoted",
+        Boolean,
+        nullable=False,
+        server_default=text("false"),
+        comment="left out of prompts until something is done with it again",
+    ),
+    Column("action", Text, nullable=False, comment="the last one"),
+    Column("actor", Text, nullable=False, comment="model or user: who did it"),
+    Column("reason", Text, comment="why the ref is retained; null: it is not"),
+    Column("content", JSON, comment="what a model was shown of the row; refs, never keys"),
+    PrimaryKeyConstraint("conversation", "kind", "number"),
+    Index("alfred_refs_activity_turn", "conversation", "last_turn"),
+    Index(
+        "alfred_refs_activity_retained",
+        *("conversation", "last_turn"),
+        postgresql_where=text("reason IS NOT NULL"),
+    ),
+    Index(
+        "alfred_refs_activity_seen",
+        *("conversation", "seen_turn"),
+        postgresql_where=text("content IS NOT NULL"),
+    ),
+    comment="what was done last with the rows of refs, and what a model saw of them",
+)
+
+steps = Table(
+    "alfred_refs_step",
+    metadata,
+    Column("conversation", Uuid, primary_key=True),
+    Column("turn", Integer, primary_key=True),
+    Column("number", Integer, primary_key=True, comment="in its turn, from 1"),
+    Column("content", JSON, nullable=False, comment="what a step did and noted; refs, never keys"),
+    comment="what the steps of agents left, for some turns",
 )

@@ -15,6 +15,8 @@ from alfred_refs.errors import ConversationIdError, EntityTableError
 from alfred_refs.mapping.keys import EntityKey, Key
 from alfred_refs.mapping.refs import Ref
 
+from .activity import ActivityEntry, StepEntry
+
 Gone = Literal["was deleted", "was never saved"]
 """Why a ref has no row."""
 
@@ -224,6 +226,8 @@ class Exported:
         last_drafts: the highest number ever given to a draft, by entity.
         drafts: all of them, in natural order; their `row` is left out.
         tables: whose rows the refs are of, by entity, where that is known.
+        activity: what was done with rows, in natural order; their `gone` and `label` are left out.
+        steps: what steps left, in order.
     """
 
     id: str
@@ -235,6 +239,8 @@ class Exported:
     last_drafts: Mapping[str, int] = field(default_factory=dict)
     drafts: Sequence[DraftEntry] = ()
     tables: Mapping[str, str] = field(default_factory=dict)
+    activity: Sequence[ActivityEntry] = ()
+    steps: Sequence[StepEntry] = ()
 
 
 def owner_text(owner: str | int | uuid.UUID | None) -> str | None:

@@ -6,7 +6,7 @@ import json
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -15,7 +15,16 @@ from alfred_refs import ExportFormatError
 from alfred_refs.conversation.export import from_json, to_json
 from alfred_refs.mapping.keys import Key
 from alfred_refs.mapping.refs import MAX_NUMBER, Ref
-from alfred_refs.store import Address, DraftEntry, Entry, Exported
+from alfred_refs.store import (
+    Action,
+    ActivityEntry,
+    Actor,
+    Address,
+    DraftEntry,
+    Entry,
+    Exported,
+    StepEntry,
+)
 from alfred_refs.testing import MemoryStore
 
 UUID = "c69607bb-58f6-4a8e-9a43-8b9a3c3e2b10"
@@ -36,6 +45,22 @@ GONE = st.sampled_from([None, "was deleted", "was never saved"])
 
 
 TABLE_NAMES = st.sampled_from(["recipes", "tenant_a.recipes", "Weird names. Here"])
+
+
+TURNS = st.integers(0, 99)
+PLACES = st.tuples(TURNS, st.integers(1, 9))
+ACTIVITY = st.builds(
+    ActivityEntry,
+    st.just(Ref("recipe", 1)),
+    *(st.none(), st.none()),
+    st.sampled_from(get_args(Action)),
+    st.sampled_from(get_args(Actor)),
+    *(TURNS, TURNS),
+    st.none() | st.just("liked"),
+    st.booleans(),
+    st.none() | TURNS,
+    st.none() | st.just({"name": "Soup", "size": 1e22}),
+)
 
 
 @st.composite
@@ -64,7 +89,14 @@ def conversations(draw: st.DrawFn) -> Exported:
     drafts = [d for d in drafts if d.key is None or reserved[d.ref.entity, repr(d.key)] is d]
     tables = draw(st.dictionaries(st.sampled_from([*last, *last_drafts, "x"]), TABLE_NAMES))
     known = {entity: tables[entity] for entity in tables if entity in last | last_drafts}
-    return Exported("chat-7", owner, turn, moment, last, entries, last_drafts, drafts, known)
+    refs = sorted({entry.ref for entry in entries})
+    done = draw(st.lists(ACTIVITY, max_size=len(refs)))
+    activity = [replace(each, ref=ref) for each, ref in zip(done, refs, strict=False)]
+    steps = [StepEntry(*place, "{}") for place in sorted(draw(st.sets(PLACES, max_size=3)))]
+    return Exported(
+        *("chat-7", owner, turn, moment, last, entries, last_drafts, drafts, known),
+        *(activity, steps),
+    )
 
 
 def an_export(**changes: Any) -> dict[str, Any]:
@@ -75,7 +107,7 @@ def an_export(**changes: Any) -> dict[str, Any]:
     ]
     return {
         "format": "alfred_refs.conversation",
-        "version": 3,
+        "version": 4,
         "id": "chat-7",
         "owner": "ann",
         "turn": 3,
@@ -104,6 +136,19 @@ def an_export(**changes: Any) -> dict[str, Any]:
                 "key": f"uuid:{UUID}",
             },
         ],
+        "activity": [
+            {
+                "ref": "recipe_1",
+                "action": "read",
+                "actor": "model",
+                "first_turn": 1,
+                "last_turn": 2,
+                "reason": "liked",
+                "seen_turn": 2,
+                "seen": {"name": "Soup", "n": 1e22},
+            }
+        ],
+        "steps": [{"turn": 2, "number": 1, "content": {"action": "step_complete"}}],
     } | changes
 
 
@@ -147,17 +192,34 @@ def test_the_format_is_what_the_documentation_says() -> None:
             ),
         ],
         {"recipe": "recipes"},
+        [
+            ActivityEntry(
+                *(Ref("recipe", 1), None, None, "read", "model", 1, 2, "liked", False, 2),
+                {"name": "Soup", "n": 1e22},
+            )
+        ],
+        [StepEntry(2, 1, '{"action":"step_complete"}')],
     )
 
     assert to_json(exported) == an_export()
     assert from_json(an_export()) == exported
-    older = an_export(version=2)
+    older = an_export(version=3)
+    del older["activity"], older["steps"]
+    exported = replace(exported, activity=[], steps=[])
+    assert from_json(older) == exported
+    older["version"] = 2
     del older["tables"]
     assert from_json(older) == replace(exported, tables={})
     del older["drafts"], older["last_drafts"]
     assert from_json(older | {"version": 1}) == replace(
         exported, tables={}, last_drafts={}, drafts=[]
     )
+
+
+def with_activity(**changes: Any) -> dict[str, Any]:
+    """Return an export whose activity has changes."""
+    [activity] = an_export()["activity"]
+    return an_export(activity=[activity | changes])
 
 
 def with_draft(**changes: Any) -> dict[str, Any]:
@@ -216,7 +278,11 @@ FOREIGN: list[Any] = [None, [], "{}", {}, {"format": 1}]
     ("data", "message"),
     [
         *((data, "this is not a conversation") for data in FOREIGN),
-        (an_export(version=4), "in version 4 of the format, and .* knows those up to 3; install"),
+        (an_export(version=5), "in version 5 of the format, and .* knows those up to 4; install"),
+        (with_activity(ref="recipe_9"), "has activity of 'recipe_9', and no such ref"),
+        (with_activity(action="eaten"), r"cannot be read: activity\[0\].action"),
+        (with_activity(seen=[1]), r"cannot be read: activity\[0\].seen"),
+        (an_export(steps=[{"turn": 1, "number": 0, "content": {}}]), r"read: steps\[0\].number"),
         (an_export(tables={"recipe": 7}), "cannot be read: tables.recipe"),
         (an_export(tables={"recipe": ""}), "cannot be read: tables.recipe"),
         (an_export(tables={"recipe": "a\0"}), "cannot be read: tables.recipe"),

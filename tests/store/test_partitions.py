@@ -28,7 +28,10 @@ PLANS = get_args(Plan)
 OF_ONE = sorted(statements().keys() - OF_ALL_CONVERSATIONS)
 
 # how many partitions of a table a statement may lock
-FORKING = ["fork_conversation", "fork_counters", "fork_mappings", "fork_drafts"]
+FORKING = [
+    *("fork_conversation", "fork_counters", "fork_mappings", "fork_drafts"),
+    *("fork_activity", "fork_steps"),
+]
 LOCKS = dict.fromkeys(FORKING, 2)  # the old and the new
 
 PART = re.compile(r"_16_\d+$")

@@ -39,10 +39,14 @@ LOOKS_AT_MORE = {
         ["edit_drafts", "discard_drafts", "reserve_keys", "confirm_drafts", "bring_back"],
         "the same",
     ),
+    **dict.fromkeys(["demote", "drop", "retain"], "the same"),
+    "activity": "without statistics the server sorts what was done in the last turns",
     "fork_mappings": "the conversation is copied",
     "forget_mappings": "the conversation is deleted",
     "fork_drafts": "the conversation is copied",
     "forget_drafts": "the conversation is deleted",
+    "fork_activity": "the conversation is copied",
+    "forget_activity": "the conversation is deleted",
 }
 
 
@@ -53,7 +57,7 @@ def registry(
     """A connection to a database with a registry in use for long, or filled a moment ago."""
     with database_like(administration) as url, client(url) as registry:
         schema.migrate(url)
-        for table in ("mapping", "draft"):
+        for table in ("mapping", "draft", "activity"):
             registry.execute(f"alter table alfred_refs_{table} set (autovacuum_enabled = off)")
         registry.execute(FILL)
         registry.execute(request.param)

@@ -1,0 +1,288 @@
+"""What every store promises of what was done with rows, and of steps: the same tests for each."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from sqlalchemy import Engine
+
+from alfred_refs import PostgresStore, UnknownConversationError
+from alfred_refs.mapping.refs import Ref
+from alfred_refs.store import (
+    KEPT_TURNS,
+    Action,
+    Activity,
+    ActivityEntry,
+    Address,
+    StepEntry,
+    Store,
+)
+from alfred_refs.store.activity import LARGEST
+from alfred_refs.testing import MemoryStore
+
+pytestmark = pytest.mark.tables
+
+CHAT = Address("chat-7", "ann")
+TAKEN = Address("chat-7", "bob")
+SOUP, STEW, PLAN = (
+    ("recipe", uuid.UUID(int=1)),
+    ("recipe", uuid.UUID(int=2)),
+    ("meal_plan", uuid.UUID(int=3)),
+)
+ONE, TWO = Ref("recipe", 1), Ref("recipe", 2)
+
+
+@pytest.fixture
+def store(any_store: Store) -> Store:
+    """An empty store of each kind."""
+    return any_store
+
+
+def entry(store: Store, turns: int = KEPT_TURNS) -> ActivityEntry:
+    """Return what is known of the only row."""
+    [found] = store.activity(CHAT, turns).entries
+    return found
+
+
+def test_what_is_done_gives_a_row_its_ref_and_is_kept(store: Store) -> None:
+    """The conversation is begun by it, and the label is told with the ref."""
+    seen = {"id": "recipe_1", "name": "Soup"}
+    store.note(CHAT, [Activity(SOUP, "read", seen, label="Soup")], "model")
+
+    assert store.activity(CHAT, 1).refs == {"recipe": 1}
+    assert entry(store) == ActivityEntry(
+        ONE, None, "Soup", "read", "model", 0, 0, seen_turn=0, seen=seen
+    )
+
+
+def test_a_deleted_row_gets_no_ref(store: Store) -> None:
+    """Nobody knows it; one that has a ref is noted."""
+    store.note(CHAT, [Activity(SOUP, "read")], "model")
+    store.note(CHAT, [Activity(SOUP, "deleted"), Activity(STEW, "deleted")], "user")
+
+    assert (entry(store).ref, entry(store).action, entry(store).actor) == (ONE, "deleted", "user")
+
+
+def test_the_last_action_counts_and_the_first_turn_stays(store: Store) -> None:
+    """The turn is that of the conversation, or the one that is given."""
+    for action in ("read", "updated"):
+        store.begin_turn(CHAT)
+        store.note(CHAT, [Activity(SOUP, action)], "model")
+    assert (entry(store).action, entry(store).first_turn, entry(store).last_turn) == (
+        "updated",
+        1,
+        2,
+    )
+    store.note(CHAT, [Activity(SOUP, "deleted")], "model", turn=1)
+    assert entry(store).last_turn == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "turns", "is_kept"),
+    [
+        ("read", "linked", 1, True),
+        ("linked", "linked", 1, False),
+        ("created", "read", 0, True),
+        ("mentioned", "read", 0, True),
+        ("updated", "read", 1, False),
+        ("deleted", "read", 0, False),
+        ("updated", "deleted", 0, False),
+    ],
+)
+def test_some_actions_do_not_hide_the_one_before(
+    store: Store, before: Action, after: Action, turns: int, is_kept: bool
+) -> None:
+    """A row that stands beside another is as it was; a read does not hide what was written."""
+    store.begin_turn(CHAT)
+    store.note(CHAT, [Activity(SOUP, before)], "user")
+    for _ in range(turns):
+        store.begin_turn(CHAT)
+    store.note(CHAT, [Activity(SOUP, after)], "model")
+
+    expected = (before, "user", 1) if is_kept else (after, "model", 1 + turns)
+    assert (entry(store).action, entry(store).actor, entry(store).last_turn) == expected
+
+
+def test_what_was_seen_is_merged_field_by_field(store: Store) -> None:
+    """The newest value wins, a poorer read erases nothing, and order and numbers stay."""
+    first = {"id": "recipe_1", "name": "Soup", "steps": ["…"], "size": 1e22}
+    store.note(CHAT, [Activity(SOUP, "read", first)], "model")
+    store.note(CHAT, [Activity(SOUP, "linked")], "model")
+    changed = Activity(SOUP, "updated", {"name": "Stew", "note": None}, {"steps": [], "text": "a"})
+    store.note(CHAT, [changed], "model")
+
+    seen = entry(store).seen or {}
+    assert list(seen.items()) == [
+        ("id", "recipe_1"),
+        ("name", "Stew"),
+        ("steps", ["…"]),
+        ("size", 1e22),
+        ("note", None),
+        ("text", "a"),
+    ]
+
+
+def test_a_snapshot_that_grows_too_large_begins_anew(store: Store) -> None:
+    """What is kept of a row has a limit."""
+    store.note(CHAT, [Activity(SOUP, "read", {"a": "x" * (LARGEST - 20)})], "model")
+    store.note(CHAT, [Activity(SOUP, "read", {"b": "y" * 100})], "model")
+
+    assert entry(store).seen == {"b": "y" * 100}
+
+
+def test_of_old_turns_what_is_retained_is_told(store: Store) -> None:
+    """Others are counted; a ref that is known can be retained, whatever was noted of it."""
+    store.note(CHAT, [Activity(SOUP, "read"), Activity(STEW, "read")], "model")
+    store.refer(CHAT, [PLAN])
+    store.retain(CHAT, [ONE, Ref("meal_plan", 1), Ref("recipe", 9)], "the favourite", "user")
+    for _ in range(5):
+        store.begin_turn(CHAT)
+
+    record = store.activity(CHAT, 3)
+    assert [(str(each.ref), each.reason) for each in record.entries] == [
+        ("meal_plan_1", "the favourite"),
+        ("recipe_1", "the favourite"),
+    ]
+    assert (record.turn, record.refs) == (5, {"meal_plan": 1, "recipe": 2})
+
+
+def test_a_demoted_row_comes_back_when_something_is_done_with_it(store: Store) -> None:
+    """To stand beside another is not enough."""
+    store.note(CHAT, [Activity(SOUP, "read")], "model")
+    store.demote(CHAT, [ONE])
+    store.note(CHAT, [Activity(SOUP, "linked")], "model")
+    assert entry(store).demoted
+    store.note(CHAT, [Activity(SOUP, "read")], "model")
+    assert not entry(store).demoted
+
+
+def test_what_is_dropped_is_forgotten_but_for_its_ref(store: Store) -> None:
+    """The ref still names the row."""
+    store.note(CHAT, [Activity(SOUP, "read")], "model")
+    store.drop(CHAT, [ONE, TWO])
+
+    assert store.activity(CHAT, 3).entries == []
+    assert store.resolve(CHAT, [ONE])[ONE].key == SOUP[1]
+
+
+def test_a_row_that_is_gone_is_told_so(store: Store) -> None:
+    """Whoever has deleted it: the mapping knows."""
+    store.note(CHAT, [Activity(SOUP, "read")], "model")
+    store.mark(CHAT, [SOUP], "was deleted")
+    assert entry(store).gone == "was deleted"
+
+
+def test_steps_are_numbered_in_their_turn(store: Store) -> None:
+    """Those of the last turns are told, in order."""
+    assert store.add_step(CHAT, '{"a": 1}') == StepEntry(0, 1, '{"a": 1}')
+    store.begin_turn(CHAT)
+    store.add_step(CHAT, '{"b": 1}')
+    assert store.add_step(CHAT, "{}", turn=0).number == 2
+    assert [(s.turn, s.number) for s in store.steps(CHAT, 2)] == [(0, 1), (0, 2), (1, 1)]
+    assert [s.content for s in store.steps(CHAT, 1)] == ['{"b": 1}']
+
+
+def test_what_is_old_goes_as_turns_pass(store: Store) -> None:
+    """Steps and what was seen; that something was done with the row stays."""
+    store.begin_turn(CHAT)
+    store.note(CHAT, [Activity(SOUP, "read", {"name": "Soup"})], "model")
+    store.add_step(CHAT, "{}")
+    for _ in range(KEPT_TURNS):
+        store.begin_turn(CHAT)
+    assert (len(store.steps(CHAT, 99)), entry(store, 99).seen) == (1, {"name": "Soup"})
+    store.begin_turn(CHAT)
+    assert (store.steps(CHAT, 99), entry(store, 99).seen, entry(store, 99).seen_turn) == (
+        [],
+        None,
+        1,
+    )
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda store: store.note(TAKEN, [Activity(SOUP, "read")], "model"),
+        lambda store: store.add_step(TAKEN, "{}"),
+        lambda store: store.activity(TAKEN, 3),
+        lambda store: store.steps(TAKEN, 3),
+    ],
+)
+def test_another_owner_has_no_part_in_it(store: Store, work: Callable[[Store], Any]) -> None:
+    """It reads as an unknown conversation does."""
+    store.note(CHAT, [Activity(SOUP, "read")], "model")
+    with pytest.raises(UnknownConversationError):
+        work(store)
+
+
+def test_another_owner_changes_nothing(store: Store) -> None:
+    """Without a word, as in `mark`."""
+    store.note(CHAT, [Activity(SOUP, "read")], "model")
+    store.retain(TAKEN, [ONE], "mine", "user")
+    store.demote(TAKEN, [ONE])
+    store.drop(TAKEN, [ONE])
+    assert (entry(store).reason, entry(store).demoted) == (None, False)
+
+
+def test_forks_exports_and_imports_carry_it_and_forgetting_ends_it(store: Store) -> None:
+    """As all that is of a conversation."""
+    fork, copy = Address("chat-8", "ann"), Address("chat-9", "ann")
+    store.begin_turn(CHAT)
+    store.note(CHAT, [Activity(PLAN, "read"), Activity(SOUP, "read", {"name": "Soup"})], "model")
+    store.retain(CHAT, [ONE], "good", "user")
+    store.add_step(CHAT, '{"a": 1}')
+    before = store.activity(CHAT, 3), store.steps(CHAT, 3)
+
+    store.fork(CHAT, fork.id)
+    store.restore(copy, store.export(CHAT))
+    assert (store.activity(fork, 3), store.steps(fork, 3)) == before
+    assert (store.activity(copy, 3), store.steps(copy, 3)) == before
+
+    store.forget(CHAT)
+    store.begin_turn(CHAT)
+    assert (store.activity(CHAT, 3).entries, store.steps(CHAT, 3)) == ([], [])
+    assert store.activity(fork, 3) == before[0]
+
+
+KEYS = st.sampled_from([SOUP, STEW, PLAN])
+VALUES = st.dictionaries(st.sampled_from("abc"), st.integers() | st.none(), max_size=3)
+ACTIVITY = st.builds(
+    Activity,
+    KEYS,
+    st.sampled_from(["read", "linked", "created", "updated", "deleted", "mentioned"]),
+    st.none() | VALUES,
+    VALUES,
+)
+DONE = st.lists(ACTIVITY, min_size=1, max_size=3, unique_by=lambda each: each.key)
+REFS = st.lists(st.sampled_from([ONE, TWO, Ref("meal_plan", 1)]), max_size=2, unique=True)
+WORK = st.one_of(
+    st.tuples(st.just("note"), DONE, st.sampled_from(["model", "user"])),
+    st.tuples(st.just("begin_turn")),
+    st.tuples(st.just("retain"), REFS, st.just("why"), st.just("user")),
+    st.tuples(st.just("demote"), REFS),
+    st.tuples(st.just("drop"), REFS),
+    st.tuples(st.just("mark"), st.lists(KEYS, max_size=2), st.sampled_from(["was deleted", None])),
+)
+
+
+def test_postgres_and_memory_agree_on_any_sequence(engine: Engine) -> None:
+    """The rule is written twice, in SQL and in Python."""
+    stores: list[Store] = [PostgresStore(engine), MemoryStore()]
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.lists(WORK, max_size=12))
+    def agree(work: list[tuple[Any, ...]]) -> None:
+        address = Address(uuid.uuid4().hex)
+        for name, *arguments in work:
+            for store in stores:
+                getattr(store, name)(address, *arguments)
+        first, second = (store.activity(address, 3) for store in stores)
+        assert first == second
+        assert [list(e.seen or ()) for e in first.entries] == [
+            list(e.seen or ()) for e in second.entries
+        ]
+
+    agree()
