@@ -24,6 +24,12 @@ from .bad_refs import (
     UnknownRefError as UnknownRefError,
     WrongEntityError as WrongEntityError,
 )
+from .context import (
+    ContextError as ContextError,
+    KeyShownError as KeyShownError,
+    MentionError as MentionError,
+    TemplateError as TemplateError,
+)
 from .drafts import (
     CircularDraftsError as CircularDraftsError,
     DiscardedDraftError as DiscardedDraftError,

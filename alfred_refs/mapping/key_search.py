@@ -1,0 +1,140 @@
+"""Find keys in what is about to reach a model, or has: whole ones, split ones, cut ones.
+
+Text comes in; out comes where a key is, and of which kind:
+
+- `whole`: a UUID in any spelling: with dashes or without, in capitals, in braces, as a URN. A
+  longer run of hexadecimal digits is taken to have one in it, as `guard` does.
+- `split`: the same with Markdown, escapes, characters of no width or the end of a line in between:
+  `a508000d-**9b55**-40f0-8886-dbdd88bd2de2`.
+- `cut`: the beginning or the end of one that was shortened, `..c69607bb` or `a508000d-9b55…`: what
+  a model completes by inventing the rest.
+
+Integers and words are no keys by their look; nor are shorter hexadecimal numbers, colours and
+abbreviated commits, unless dots stand beside them. Pure.
+
+```python
+[each.kind for each in found_in("see ..c69607bb and A508000D9B5540F08886DBDD88BD2DE2")]
+# ['cut', 'whole']
+```
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from . import guard
+
+Kind = Literal["whole", "split", "cut"]
+
+_HEX = "[0-9A-Fa-f]"
+# what Markdown, a terminal or a cautious program puts between letters
+_MARKUP = "[*_`~\\\\\u00ad\u200b-\u200d\u2060\ufeff]"
+_GAP = f"{_MARKUP}{{0,4}}"
+# a dash, at which a line may end
+_DASH = rf"{_GAP}-{_GAP}(?:\s{{1,8}}{_GAP})?"
+
+_SPLIT = re.compile(
+    rf"(?<!{_HEX})"
+    + _DASH.join(f"{_HEX}(?:{_GAP}{_HEX}){{{more}}}" for more in (7, 3, 3, 3, 11))
+    + rf"(?!{_HEX})"
+    + rf"|(?<!{_HEX}){_HEX}(?:{_GAP}{_HEX}){{31}}(?!{_HEX})"
+)
+_DOTS = r"(?:\.{2,}|…)"
+_GROUPS = rf"(?:-{_HEX}{{4}}){{0,3}}(?:-{_HEX}{{0,12}})?"
+_CUT = re.compile(
+    rf"(?<![0-9A-Za-z])(?:{_HEX}{{8}}{_GROUPS}|{_HEX}{{6,7}}){_DOTS}"  # its beginning
+    rf"|{_DOTS}-?(?:{_HEX}{{1,12}}-)?(?:{_HEX}{{4}}-){{0,3}}{_HEX}{{6,12}}(?![0-9A-Za-z])"  # end
+    rf"|(?<![0-9A-Za-z-]){_HEX}{{8}}(?:-{_HEX}{{4}}){{2,3}}(?![0-9A-Za-z-])"  # without dots
+)
+# a look at this tells whether there is anything to find
+_LIKELY = re.compile(
+    rf"{_HEX}{{6}}|{_HEX}{_MARKUP}+{_HEX}|{_HEX}{_GAP}-{_GAP}(?:\s{{1,8}}{_GAP})?{_HEX}"
+)
+_FEWEST = 6
+
+
+@dataclass(frozen=True, slots=True)
+class FoundKey:
+    """A key in a text.
+
+    Attributes:
+        start: where it begins.
+        end: where the text goes on.
+        kind: how it is spelt.
+        text: what stands there; not shown.
+    """
+
+    start: int
+    end: int
+    kind: Kind
+    text: str = field(repr=False)
+
+    @property
+    def key(self) -> uuid.UUID | None:
+        """The UUID, where all of it is there and nothing besides."""
+        digits = re.sub(r"[^0-9A-Fa-f]", "", self.text)
+        return uuid.UUID(digits) if len(digits) == 32 and self.kind != "cut" else None  # noqa: PLR2004
+
+    @property
+    def masked(self) -> str:
+        """Enough to find it in the text again, and not enough to use it."""
+        return f"{self.text.lstrip('.…')[:4]}…"
+
+
+def found_in(text: str) -> list[FoundKey]:
+    """Return the keys in a text, in order."""
+    if len(text) < _FEWEST or _LIKELY.search(text) is None:
+        return []
+    found = [FoundKey(start, end, "whole", text[start:end]) for start, end in guard.spans(text)]
+    found += _beside(found, text, _SPLIT, "split")
+    found += _beside(found, text, _CUT, "cut")
+    return sorted(found, key=lambda each: each.start)
+
+
+def _beside(
+    found: list[FoundKey], text: str, pattern: re.Pattern[str], kind: Kind
+) -> list[FoundKey]:
+    """Return what a pattern finds where nothing was found yet."""
+    taken = [(each.start, each.end) for each in found]
+    return [
+        FoundKey(*match.span(), kind, match[0])
+        for match in pattern.finditer(text)
+        if not any(start < match.end() and match.start() < end for start, end in taken)
+        if kind != "cut" or _is_key_like(match[0])
+    ]
+
+
+def _is_key_like(text: str) -> bool:
+    """Tell whether a cut piece has digits and letters: others are numbers, or words."""
+    digits = re.sub(r"[^0-9A-Fa-f]", "", text)
+    return not (digits.isdigit() or digits.isalpha())
+
+
+def replaced(text: str, name: guard.Name, known: Iterator[uuid.UUID] | None = None) -> str:
+    """Return a text with a name, or `HIDDEN`, in the place of each key.
+
+    Args:
+        text: any.
+        name: says what a UUID is called.
+        known: those that a cut one may be of: it is named where exactly one fits.
+    """
+    found = found_in(text)
+    keys = list(known or ()) if any(each.kind == "cut" for each in found) else []
+    pieces, end = [], 0
+    for each in found:
+        key = each.key if each.kind != "cut" else _whole_of(each.text, keys)
+        shown = (None if key is None else name(key)) or guard.HIDDEN
+        pieces += [text[end : each.start], shown]
+        end = each.end
+    return "".join([*pieces, text[end:]])
+
+
+def _whole_of(cut: str, keys: list[uuid.UUID]) -> uuid.UUID | None:
+    digits = re.sub(r"[^0-9a-f]", "", cut.lower())
+    ends = cut.startswith((".", "…"))
+    fitting = [k for k in keys if (k.hex.endswith if ends else k.hex.startswith)(digits)]
+    return fitting[0] if len(fitting) == 1 else None

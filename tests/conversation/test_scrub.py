@@ -1,0 +1,91 @@
+"""`Conversation.scrub`: refs in the place of keys, in whatever is about to reach a model."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from alfred_refs import Conversation, KeyShownError
+from tests.fix_session import TravelLog
+
+KNOWN = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
+OTHER = uuid.UUID("c69607bb-9b55-40f0-8886-dbdd88bd2de3")
+
+
+@pytest.fixture
+def chat(conversation: Conversation) -> Conversation:
+    """A conversation that knows one recipe."""
+    conversation.refer("recipe", KNOWN)
+    return conversation
+
+
+@dataclass
+class Told:
+    """Something of the application's own."""
+
+    text: str
+    number: int = 1
+
+
+class Model(BaseModel):
+    """The same in pydantic."""
+
+    key: uuid.UUID
+    rest: tuple[float, ...] = (1.5,)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (f"see {KNOWN} and {OTHER}", "see recipe_1 and <key>"),
+        ({"a": [{"b": str(KNOWN).upper()}], "n": 1e22}, {"a": [{"b": "recipe_1"}], "n": 1e22}),
+        ({str(KNOWN): 1, f"x{OTHER}": None}, {"recipe_1": 1, "x<key>": None}),
+        ((KNOWN, {KNOWN: OTHER}), ["recipe_1", {"recipe_1": "<key>"}]),
+        (Told(f"{KNOWN}"), {"text": "recipe_1", "number": 1}),
+        (Model(key=KNOWN), {"key": "recipe_1", "rest": [1.5]}),
+        (7, 7),
+        (None, None),
+    ],
+)
+def test_refs_take_the_place_of_keys(chat: Conversation, value: Any, expected: Any) -> None:
+    """At any depth, in names of fields too; nothing else changes."""
+    assert chat.scrub(value) == expected
+
+
+def test_a_cut_key_has_its_ref_where_one_fits(chat: Conversation) -> None:
+    """Of the keys that stand whole beside it; else it is masked."""
+    assert chat.scrub([f"{KNOWN}", "..88bd2de2", "a508000d…"]) == ["recipe_1"] * 3
+    assert chat.scrub("..88bd2de2") == "<key>"
+
+
+def test_a_key_that_is_text_is_found_where_it_stands_by_itself(
+    chat: Conversation,
+) -> None:
+    """As far as this process has met it: nothing else tells it from a word."""
+    chat.refer("product", "SKU-1")
+    assert chat.scrub("SKU-1, SKU-10, xSKU-1") == "product_1, SKU-10, xSKU-1"
+
+
+def test_what_has_no_ref_can_be_refused(chat: Conversation) -> None:
+    """With where it is, and without the key."""
+    value = {"rows": [{"name": "ok"}, {"note": f"see {OTHER}"}]}
+    with pytest.raises(KeyShownError) as caught:
+        chat.scrub(value, unknown="refuse")
+    assert (caught.value.place, caught.value.kind) == ("rows[1].note", "whole")
+    assert str(OTHER) not in str(caught.value)
+    assert chat.scrub({"id": str(KNOWN)}, unknown="refuse") == {"id": "recipe_1"}
+    with pytest.raises(KeyShownError, match="the text shows a key"):
+        chat.scrub(str(OTHER), unknown="refuse")
+
+
+def test_the_registry_is_asked_once_or_not_at_all(chat: Conversation, store: TravelLog) -> None:
+    """Nothing is minted."""
+    store.trips.clear()
+    chat.scrub({"a": "no key", "b": [1, 2.5, True]})
+    assert store.trips == []
+    chat.scrub([f"{KNOWN}", {"x": f"{OTHER}"}, f"{KNOWN}"])
+    assert store.trips == ["refs_of"]
