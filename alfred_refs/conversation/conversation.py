@@ -16,12 +16,13 @@ from alfred_refs.sqla import Schemas
 from alfred_refs.store import Address, Store
 from alfred_refs.store.telemetry import Telemetry
 
+from .activity import ActivityMap
 from .cache import Caches
-from .drafts import DraftMap
 from .entries import RefEntry
+from .scrubbing import Unknown, scrubbed
 
 
-class Conversation(DraftMap):
+class Conversation(ActivityMap):
     """One conversation of one owner, opened by `RefRegistry.conversation()`.
 
     Attributes:
@@ -115,6 +116,25 @@ class Conversation(DraftMap):
         from .export import to_json  # noqa: PLC0415  # loads pydantic
 
         return to_json(self._store.export(self._address))
+
+    def scrub(self, value: Any, *, unknown: Unknown = "mask") -> Any:
+        """Return a value without keys, for whatever is about to reach a model.
+
+        Found are UUIDs in any spelling, split or cut ones too, and keys that are texts, as far as
+        this process has met them; bare integers are no keys by their look. Of what is known the
+        ref takes the place: at most one round trip.
+
+            chat.scrub(["see A508000D-9B55-40F0-8886-DBDD88BD2DE2"])  # ['see recipe_1']
+
+        Args:
+            value: text or JSON values of any depth; dataclasses and models become such.
+            unknown: what becomes of a key without ref: `"mask"` puts `<key>` in its place,
+                `"refuse"` raises.
+
+        Raises:
+            KeyShownError: there is a key without ref, and it is to be refused.
+        """
+        return scrubbed(value, self._refs_held, self._texts(), unknown)
 
     def entries(
         self, entity: type[Any] | Table | str | None = None, *, keys: bool = False

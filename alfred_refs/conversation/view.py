@@ -20,8 +20,9 @@ from alfred_refs.errors import SavedDraftError, SetupError
 from alfred_refs.mapping.keys import EntityKey, Key
 from alfred_refs.mapping.refs import Ref
 from alfred_refs.sqla import Schemas
-from alfred_refs.store import NO_LABELS, Address, DraftEntry, Entry
+from alfred_refs.store import NO_LABELS, Address, DraftEntry, Entry, Gone
 
+from .activity import ActivityMap
 from .cache import RefCache, Wanted
 from .conversation import Conversation
 from .draft_rows import Rows
@@ -53,7 +54,7 @@ Tables = Callable[["SessionConversation", Collection[EntityKey]], Mapping[Entity
 """Returns which of some keys rows have, and whether nothing can undo that."""
 
 
-class SessionConversation(DraftMap):
+class SessionConversation(ActivityMap):
     """One session's side of a conversation.
 
     Args:
@@ -66,6 +67,7 @@ class SessionConversation(DraftMap):
         saving: the drafts that the session's transaction has saved, as far as it has come, with
             the keys of their rows: to the session their refs name these.
         offers: chooses which refs of rows an error may offer; `None` for all.
+        on_deleted: is told which rows are found deleted, whoever has deleted them.
         tables: looks for rows that were gone; `None` where they stay so.
     """
 
@@ -85,6 +87,7 @@ class SessionConversation(DraftMap):
         self.schemas = self._schemas
         self.saving: dict[str, EntityKey] = {}
         self.offers: Offers | None = None
+        self.on_deleted: Callable[[Collection[EntityKey]], None] | None = None
         self.tables: Tables | None = None
 
     @property
@@ -231,6 +234,12 @@ class SessionConversation(DraftMap):
         """Return the conversation as it is outside of the session's transaction."""
         return self._outside
 
+    def note_gone(self, pairs: Collection[EntityKey], reason: Gone) -> None:
+        """Note why there are no rows for these keys; see `RefMap._note_gone`."""
+        self._note_gone(pairs, reason)
+        if self.on_deleted is not None and reason == "was deleted":
+            self.on_deleted(pairs)
+
     def is_row(self, ref: str, entity: str) -> bool:
         """Tell whether a draft's ref names a row already, as far as is known here."""
         return ref in self.saving or self._keys_met([(ref, entity)]) is not None
@@ -323,6 +332,6 @@ class SessionConversation(DraftMap):
     names_of = DraftMap._names_of
     texts = DraftMap._texts
     refs_met = DraftMap._refs_met
-    note_gone = DraftMap._note_gone
     make_room = _make_room
+    note = ActivityMap._note
     resolve_wanted = DraftMap._resolve_wanted

@@ -162,9 +162,12 @@ def _changed(session: TranslatedSession, flush: UOWTransaction) -> None:
     if session._translation is not None:
         boundary = session._translation.boundary
         session._translation.check_schemas()
+        if session._translation.transactions.log is not None:
+            changed = [each for each in session.dirty if session.is_modified(each)]
+            session._translation.transactions.updated(map(sqla.state_of, changed))
         if boundary.labelled:
-            changed = boundary.labelled.changed(session.dirty)
-            session._translation.transactions.labelled(changed)
+            labels = boundary.labelled.changed(session.dirty)
+            session._translation.transactions.labelled(labels)
 
 
 @event.listens_for(TranslatedSession, "after_flush_postexec")

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from sqlalchemy import Connection, event, inspect
 from sqlalchemy.orm import InstanceState, Session
@@ -32,6 +32,7 @@ from alfred_refs.conversation.registry import RefRegistry
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import OwnershipError, SetupError, UnconfinedError
 from alfred_refs.owners import Confinement, OwnedFlush, Owner, confined_records
+from alfred_refs.store import Activity, Actor
 
 from .events import TranslatedSession, confine
 from .instances.boundary import Boundary
@@ -51,6 +52,8 @@ class RefSession(TranslatedSession):
         registry: opens the conversation named by an id; usually an argument of `sessionmaker`.
         owner: to whose rows the session keeps; without one it confines nothing. A conversation
             named by its id is held for this owner.
+        by: on whose behalf it works, `"model"` or `"user"`: what it does with rows is then kept
+            in the conversation, for prompts.
         session_arguments: as for `Session`.
 
     Raises:
@@ -65,6 +68,7 @@ class RefSession(TranslatedSession):
         conversation: Conversation | str | None = None,
         registry: RefRegistry | None = None,
         owner: Owner | None = None,
+        by: Actor | None = None,
         **session_arguments: Any,
     ) -> None:
         # by its name: a session class beside ours may take something else first
@@ -82,9 +86,11 @@ class RefSession(TranslatedSession):
                 )
             held_for = None if owner is None else str(owner.value)
             conversation = registry.conversation(conversation, owner=held_for)
+        if by not in (None, *get_args(Actor)):
+            raise SetupError(f"a session works by {by!r}", "give 'model', 'user' or nothing")
         self._conversation = conversation
         if conversation is not None:
-            self._translation = Translation(conversation, self)
+            self._translation = Translation(conversation, self, by)
             self._translation.watch_identities(self)
         if owner is not None:
             self._confine(owner)
@@ -123,6 +129,28 @@ class RefSession(TranslatedSession):
         before it is committed.
         """
         return None if self._translation is None else self._translation.conversation
+
+    @contextmanager
+    def activity(self) -> Iterator[list[Activity]]:
+        """Keep what is done inside the `with` at once, and what a model was shown of it.
+
+        Yields:
+            a list, to which is added what the model was shown.
+        """
+        seen: list[Activity] = []
+        translation = self._translation
+        log = None if translation is None else translation.transactions.log
+        if translation is None or log is None:
+            yield seen
+            return
+        with log.together():
+            yield seen
+            translation.transactions.showed(seen)
+
+    @property
+    def notes_activity(self) -> bool:
+        """Whether what is done is kept: it was said by whom the session works."""
+        return self._translation is not None and self._translation.transactions.log is not None
 
     @property
     def owner(self) -> Owner | None:

@@ -13,7 +13,7 @@ and needs no word from the instances, which may be gone by then.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,9 @@ from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.mapping.keys import EntityKey
 from alfred_refs.mapping.naming import root_of
 from alfred_refs.sqla import State
-from alfred_refs.store import Gone
+from alfred_refs.store import Action, Activity, Gone
+
+from .activity import ActivityLog, Done, add
 
 _log = logging.getLogger("alfred_refs")
 
@@ -39,6 +41,7 @@ class _Record:
         after: whether it is there after the last.
         labels: what rows are called that were written, where that has changed.
         drafts: those that were to be saved, with the keys of their rows.
+        done: what is to be kept of it for prompts.
         undo: what is to be called if it comes to nothing.
         committed: whether all this came to stay, as far as the transaction around it does.
     """
@@ -47,6 +50,7 @@ class _Record:
     after: dict[EntityKey, bool] = field(default_factory=dict)
     labels: dict[EntityKey, str] = field(default_factory=dict)
     drafts: dict[str, EntityKey] = field(default_factory=dict)
+    done: Done = field(default_factory=dict)
     undo: list[Callable[[], None]] = field(default_factory=list)
     committed: bool = False
 
@@ -59,14 +63,17 @@ class _Record:
         self.after |= released.after
         self.labels |= released.labels
         self.drafts |= released.drafts
+        add(self.done, released.done.values())
         self.undo += released.undo
 
 
 class Transactions:
     """The log of one session's transactions: what becomes of its rows, from flush to their end."""
 
-    def __init__(self, conversation: SessionConversation) -> None:
+    def __init__(self, conversation: SessionConversation, log: ActivityLog | None = None) -> None:
         self._conversation = conversation
+        self.log = log
+        self._done: Done = {}
         self._entities = conversation.entities
         # whether what the transaction does not commit is rolled back, as far as is known
         self._undone = True
@@ -109,6 +116,38 @@ class Transactions:
         pair = self._own_key(state)
         if pair is not None and self._open:
             self._open[-1].note(pair, there)
+            self._did_to("created" if there else "deleted", [state])
+
+    def updated(self, states: Iterable[State]) -> None:
+        """Note that rows were changed."""
+        self._did_to("updated", states)
+
+    def _did_to(self, action: Action, states: Iterable[State]) -> None:
+        if self.log is None or not self._open:
+            return
+        for state in states:
+            pair = self._own_key(state)
+            label = None if pair is None else self._entities.label_of(pair[0])
+            if pair is not None:
+                text = None if label is None else label.of(state.dict)
+                add(self._open[-1].done, [Activity(pair, action, label=text)])
+
+    def did(self, action: Action, pairs: Iterable[EntityKey]) -> None:
+        """Note what was done with rows, for prompts, if it comes to stay."""
+        if self.log is not None and self._open:
+            add(self._open[-1].done, [Activity(pair, action) for pair in pairs])
+
+    def showed(self, seen: Iterable[Activity]) -> None:
+        """Note what a model was shown.
+
+        What is shown of rows that the transaction has written is known once that is committed.
+        """
+        if self.log is None:
+            return
+        if any(record.done for record in self._open):
+            add(self._open[-1].done, seen)
+        else:
+            self.log.tell(seen)
 
     def _own_key(self, state: State) -> EntityKey | None:
         keys = self._entities.of_class(state.class_)
@@ -129,7 +168,9 @@ class Transactions:
             return
         if column.space == self._entities.name_of(primary.table):
             for value in values:
-                self._open[-1].note((column.space, column.to_key(value)), there=False)
+                pair = column.space, column.to_key(value)
+                self._open[-1].note(pair, there=False)
+                self.did("deleted", [pair])
 
     def connected(self, *, is_own: bool, nested: bool, autocommits: bool) -> None:
         """Note that the transaction, or a savepoint in it, goes on on another connection."""
@@ -184,6 +225,7 @@ class Transactions:
 
     def _settle(self, record: _Record) -> None:
         self._labels |= record.labels
+        add(self._done, record.done.values())
         self._saved += [ref for ref, pair in record.drafts.items() if record.after.get(pair)]
         for pair, there in record.after.items():
             if there:
@@ -207,3 +249,6 @@ class Transactions:
             # The transaction has ended well or badly on its own account; this is only a note.
             count = len(gone) + len(saved)
             _log.warning("could not note what became of the rows of %d refs", count)
+        done, self._done = self._done, {}
+        if self.log is not None:
+            self.log.tell(done.values())

@@ -27,7 +27,9 @@ from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.mapping.keys import EntityKey, token_of
 from alfred_refs.mapping.naming import root_of
 from alfred_refs.statements import Plans
+from alfred_refs.store import Actor
 
+from .activity import ActivityLog
 from .drafts import DraftObjects, DraftSaving
 from .instances.boundary import Boundary
 from .missing_rows import Fates, Identity
@@ -41,6 +43,7 @@ class Translation:
     Args:
         conversation: what its refs are valid in.
         session: not kept alive.
+        by: on whose behalf it works, if that is to be kept.
 
     Attributes:
         conversation: the same, as the session sees it.
@@ -55,12 +58,15 @@ class Translation:
         *("objects", "plans", "saving", "sought", "transactions"),
     )
 
-    def __init__(self, conversation: Conversation, session: Session) -> None:
+    def __init__(
+        self, conversation: Conversation, session: Session, by: Actor | None = None
+    ) -> None:
         self.boundary = Boundary(conversation, session)
         self.conversation = self.boundary.conversation
         self.conversation.tables = partial(_look_for, ref(session))
         self.conversation.work_under(sqla.schemas_of_session(session))
-        self.transactions = Transactions(self.conversation)
+        log = None if by is None else ActivityLog(self.conversation, by)
+        self.transactions = Transactions(self.conversation, log)
         self.objects = DraftObjects(session, self.conversation)
         self.saving = DraftSaving(session, self.boundary, self.transactions)
         self.failures = Failures(self.boundary)

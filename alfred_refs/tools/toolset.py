@@ -57,6 +57,7 @@ from .creating import Creator
 from .faults import fault_of
 from .reading import Reader
 from .schemas import Form, schemas_of
+from .seen import seen_in
 from .transactions import left_as_found, transaction
 from .writing import Writer
 
@@ -152,8 +153,11 @@ class Toolset:
         if session.in_transaction():
             # what the application has left to be flushed is its own, and so are its mistakes
             session.flush()
-        with left_as_found(session):
-            return self._answer(call, tool, arguments)
+        with session.activity() as seen, left_as_found(session):
+            answer = self._answer(call, tool, arguments)
+            if session.notes_activity:
+                seen.extend(seen_in(answer, self.tables, call.conversation))
+            return answer
 
     def _answer(self, call: Call, tool: str, arguments: Any) -> Answer:
         """Return what a model is told: an answer, or what it did wrong."""

@@ -1,0 +1,95 @@
+"""What was done with the rows of a conversation, and what the steps of an agent left.
+
+It is a part of `Conversation`. Sessions that are opened with `by=` and tools note what is done;
+`alfred_refs.context` makes prompts of it.
+
+```python
+chat.activity(turns=3).entries[0].action  # 'read'
+chat.retain(["recipe_1"], "the user's favourite")
+```
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from alfred_refs.mapping.refs import Ref, parse_ref
+from alfred_refs.store import Activity, ActivityRecord, Actor, StepEntry
+
+from .drafts import DraftMap
+
+
+class ActivityMap(DraftMap):
+    """The part of `Conversation` that is about what was done with rows."""
+
+    def activity(self, turns: int = 3) -> ActivityRecord:
+        """Return what was done with rows in the last turns, and with all that are retained.
+
+        Args:
+            turns: how many, with the current one.
+        """
+        return self._store.activity(self._address, turns)
+
+    def retain(self, refs: Iterable[str], reason: str) -> None:
+        """Keep telling of these rows by their names, beyond the turns in which they were used.
+
+        Raises:
+            BadRefError: one cannot be used; none is retained.
+        """
+        refs = list(dict.fromkeys(refs))
+        self.resolve_all(refs)
+        self._store.retain(self._address, _parsed(refs), reason, "user")
+
+    def demote(self, refs: Iterable[str]) -> None:
+        """Leave rows out of prompts, until something is done with them again.
+
+        Raises:
+            BadRefError: one is not known.
+        """
+        self._store.demote(self._address, self._known(refs))
+
+    def drop(self, refs: Iterable[str]) -> None:
+        """Forget what was done with rows, and why they are retained; their refs stay known.
+
+        Raises:
+            BadRefError: one is not known.
+        """
+        self._store.drop(self._address, self._known(refs))
+
+    def _known(self, refs: Iterable[str]) -> list[Ref]:
+        refs = list(dict.fromkeys(refs))
+        held = self._keys_held(refs)
+        self.resolve_all([ref for ref in refs if ref not in held])
+        return _parsed(refs)
+
+    def _note(self, done: Sequence[Activity], actor: Actor) -> None:
+        """Note what was done with rows: one round trip, or none where nothing was."""
+        if done:
+            self._store.note(self._address, done, actor, self._working_turn)
+
+    def add_step(self, content: Mapping[str, Any]) -> StepEntry:
+        """Keep what a step left: JSON values, without keys."""
+        text = json.dumps(content, ensure_ascii=False)
+        return self._store.add_step(self._address, text, self._working_turn)
+
+    def steps(self, turns: int = 2) -> Sequence[StepEntry]:
+        """Return what the steps of the last turns left, with the current one, in order."""
+        return self._store.steps(self._address, turns)
+
+    def labels_of(self, refs: Iterable[str]) -> dict[str, str | None]:
+        """Return the labels of those refs that are known, of rows, gone or not, and of drafts."""
+        parsed = [ref for ref in map(parse_ref, refs) if ref is not None]
+        rows = [ref for ref in parsed if not ref.draft]
+        drafts = [ref for ref in parsed if ref.draft]
+        found: dict[Ref, Any] = {}
+        if rows:
+            found |= self._store.resolve(self._address, rows)
+        if drafts:
+            found |= self._store.read_drafts(self._address, drafts)
+        return {str(ref): entry.label for ref, entry in found.items()}
+
+
+def _parsed(refs: Iterable[str]) -> list[Ref]:
+    return [ref for ref in map(parse_ref, refs) if ref is not None]

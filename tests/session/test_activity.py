@@ -1,0 +1,255 @@
+"""What is kept of what sessions do that say by whom: `RefSession(by=...)`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.orm import Session, sessionmaker
+
+from alfred_refs import AsyncRefSession, Conversation, GoneRefError, RefSession, SetupError
+from alfred_refs.session import path
+from alfred_refs.store import Actor
+from tests.fix_session import TravelLog
+from tests.models import MealPlan, Recipe
+
+Sessions = sessionmaker[RefSession]
+Known = dict[str, tuple[str, str]]
+
+
+@pytest.fixture
+def user(sessions: Sessions, conversation: Conversation) -> Callable[[], RefSession]:
+    """Open a session that works for the user, as an application's screens do."""
+    return lambda: sessions(conversation=conversation, by="user")
+
+
+def known(conversation: Conversation) -> Known:
+    """Return the last action with each row, and who did it."""
+    entries = conversation.activity(10).entries
+    return {str(each.ref): (each.action, each.actor) for each in entries}
+
+
+REFS = ["recipe_1", "recipe_2"]
+User = Callable[[], RefSession]
+
+
+def test_what_is_committed_is_kept_with_who_did_it(user: User, conversation: Conversation) -> None:
+    """Created, changed, deleted; each row by its last action."""
+    with user() as session:
+        a, b, c = (Recipe(name=name) for name in "abc")
+        session.add_all([a, b, c])
+        session.commit()
+        b.name = "B"
+        refs = a.id, b.id, c.id
+        session.delete(c)
+        session.commit()
+    actions = [known(conversation)[ref] for ref in refs]
+    assert actions == [("created", "user"), ("updated", "user"), ("deleted", "user")]
+
+
+@pytest.mark.parametrize("by", ["model", "user"])
+def test_either_can_be_said(
+    sessions: Sessions, conversation: Conversation, by: Actor, recipes: list[Recipe]
+) -> None:
+    """And nobody else."""
+    with sessions(conversation=conversation, by=by) as session:
+        session.get_one(Recipe, conversation.refer(Recipe, recipes[0].id)).name = "x"
+        session.commit()
+    assert known(conversation) == {"recipe_1": ("updated", by)}
+    with pytest.raises(SetupError, match="'model', 'user' or nothing"):
+        sessions(conversation=conversation, by="nobody")
+
+
+def test_a_session_that_says_nothing_keeps_nothing(
+    session: RefSession, conversation: Conversation, store: TravelLog
+) -> None:
+    """And asks the store for nothing more."""
+    session.add(Recipe(name="a"))
+    session.commit()
+    assert known(conversation) == {}
+    assert store.trips == []
+
+
+def test_what_is_rolled_back_was_never_done(user: User, conversation: Conversation) -> None:
+    """Whole, or a savepoint of it."""
+    with user() as session:
+        session.add(Recipe(name="kept"))
+        session.flush()
+        with session.begin_nested() as inner:
+            session.add(Recipe(name="lost"))
+            session.flush()
+            inner.rollback()
+        session.commit()
+        session.add(Recipe(name="lost too"))
+        session.flush()
+        session.rollback()
+    assert list(known(conversation).values()) == [("created", "user")]
+
+
+def test_a_row_that_came_and_went_is_not_told(user: User, conversation: Conversation) -> None:
+    """It has no ref, and gets none."""
+    with user() as session:
+        recipe = Recipe(name="a")
+        session.add(recipe)
+        session.flush()
+        session.delete(recipe)
+        session.commit()
+    assert known(conversation) == {}
+
+
+def test_an_object_that_is_set_to_what_it_was_is_not_changed(
+    user: User, conversation: Conversation, recipes: list[Recipe]
+) -> None:
+    """As SQLAlchemy sees it: nothing was sent."""
+    with user() as session:
+        session.get_one(Recipe, conversation.refer(Recipe, recipes[0].id)).name = "A"
+        session.commit()
+    assert known(conversation) == {}
+
+
+def test_cascades_are_kept(user: User, conversation: Conversation) -> None:
+    """Rows that the ORM deletes with another."""
+    with user() as session:
+        recipe = Recipe(name="a", plans=[MealPlan()])
+        session.add(recipe)
+        session.commit()
+        session.delete(recipe)
+        session.commit()
+    assert known(conversation) == {
+        "meal_plan_1": ("deleted", "user"),
+        "recipe_1": ("deleted", "user"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        (update(Recipe).where(Recipe.name < "C").values(name="x"), "updated"),
+        (delete(Recipe).where(Recipe.name < "C"), "deleted"),
+        (update(Recipe).where(Recipe.id.in_(REFS)).values(name="x"), "updated"),
+        (delete(Recipe).where(Recipe.id.in_(REFS)), "deleted"),
+    ],
+)  # fmt: skip
+def test_statements_are_kept_row_by_row(
+    user: User, conversation: Conversation, recipes: list[Recipe], statement: Any, expected: str
+) -> None:
+    """By whatever criteria they find their rows."""
+    conversation.refer_all(Recipe, [each.id for each in recipes])
+    with user() as session:
+        session.execute(statement)
+        session.commit()
+    told = dict.fromkeys(REFS, (expected, "user"))
+    assert known(conversation) == told
+
+
+def test_a_statement_without_criteria_is_kept(
+    user: User, conversation: Conversation, recipes: list[Recipe]
+) -> None:
+    """It reaches them all."""
+    with user() as session:
+        session.execute(update(Recipe).values(name="x"))
+        session.commit()
+    assert len(known(conversation)) == len(recipes)
+
+
+def test_rows_changed_by_a_list_of_records_are_kept(
+    user: User, conversation: Conversation, recipes: list[Recipe]
+) -> None:
+    """They are named by primary key."""
+    ref = conversation.refer(Recipe, recipes[0].id)
+    with user() as session:
+        session.execute(update(Recipe), [{"id": ref, "name": "x"}])
+        session.commit()
+    assert known(conversation) == {ref: ("updated", "user")}
+
+
+def test_of_very_many_rows_the_first_are_kept(
+    user: User,
+    conversation: Conversation,
+    recipes: list[Recipe],  # noqa: ARG001  # there are some
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A statement that changes a million rows is not written down row by row."""
+    monkeypatch.setattr(path, "_MOST_REACHED", 2)
+    with user() as session:
+        result = session.execute(update(Recipe).values(name="x"))
+        session.commit()
+    assert (len(known(conversation)), result.rowcount) == (2, 5)  # type: ignore[attr-defined]
+
+
+def test_a_row_that_others_have_deleted_is_told_as_soon_as_it_is_known(
+    user: User, conversation: Conversation, recipes: list[Recipe], tables: Any
+) -> None:
+    """A model that was told of it is told that it is gone."""
+    ref = conversation.refer(Recipe, recipes[0].id)
+    with user() as session:
+        session.get_one(Recipe, ref).name = "x"
+        session.commit()
+    with Session(tables) as plain:
+        plain.execute(delete(Recipe).where(Recipe.name == "x"))
+        plain.commit()
+    with user() as session, pytest.raises(GoneRefError):
+        session.get_one(Recipe, ref)
+    [entry] = conversation.activity(3).entries
+    assert entry.gone == "was deleted"
+
+
+def test_a_commit_costs_one_round_trip_more(user: User, store: TravelLog) -> None:
+    """However many rows it has, and whether they had refs before."""
+    trips: list[str] = []
+    note = store.note
+
+    def noted(*arguments: Any, **more: Any) -> None:
+        trips.append("note")
+        note(*arguments, **more)
+
+    store.note = noted  # type: ignore[method-assign]
+    with user() as session:
+        session.add_all([Recipe(name=str(n)) for n in range(20)])
+        session.commit()
+    assert (store.trips, trips) == ([], ["note"])
+
+
+def test_a_note_that_cannot_be_made_is_in_nobodys_way(
+    user: User, store: TravelLog, tables: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The commit is done; it is logged, without a key."""
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise SetupError("the registry is away", "wait")
+
+    store.note = refused  # type: ignore[method-assign]
+    with user() as session:
+        session.add(Recipe(name="a"))
+        session.commit()
+    with Session(tables) as plain:
+        assert plain.scalar(select(func.count()).select_from(Recipe)) == 1
+    assert "could not note what was done" in caplog.text
+
+
+@pytest.mark.parametrize("key", [{}, {"id": uuid.uuid4()}])
+def test_an_insert_by_statement_is_kept(
+    user: User, conversation: Conversation, key: dict[str, Any]
+) -> None:
+    """With a key that is given, or returned by the database."""
+    with user() as session:
+        session.execute(insert(Recipe).values(name="a", **key))
+        session.commit()
+    assert known(conversation) == {"recipe_1": ("created", "user")}
+
+
+@pytest.mark.asyncio
+async def test_asynchronous_sessions_keep_it_too(
+    async_engine: AsyncEngine, chat: Conversation
+) -> None:
+    """In the awaited commit."""
+    async with AsyncRefSession(async_engine, conversation=chat, by="user") as session:
+        recipe = Recipe(name="a")
+        session.add(recipe)
+        await session.commit()
+        told = await session.run_sync(lambda _: known(chat))
+    assert told == {"recipe_1": ("created", "user")}
