@@ -1,0 +1,92 @@
+"""What a model is told of its conversation: rows at hand, what became of them, what was said.
+
+A conversation remembers what was done with the rows of its refs, and what the model saw of them,
+for sessions that say by whom they work. A `Context` makes prompts of that, hears what users
+write, and words replies for them.
+
+```python
+with sessions(conversation=chat, by="model") as session:
+    toolset.call(session, "db_read", {"table": "recipes"})
+context = Context(chat, toolset=toolset)
+print(context.render("act"))
+# - recipe_1 "Thai Curry" (read in turn 1)
+#   {"id": "recipe_1", "name": "Thai Curry", "minutes": 30}
+```
+
+The way of a prompt: `windows` selects of what the store has noted, `views` makes data of it,
+`rendering` Markdown; `prompts` has the table of parts, `decisions` what may be answered,
+`templating` the fixed texts. `mentions` finds the rows that a user points at, `mentioned` looks
+them up, and `names` puts names in the place of refs. `auditing` looks for keys in logs, and
+`pytest_plugin` for those that a test shows.
+
+Each name is imported when it is first asked for: every run of pytest imports the plugin, and
+needs neither SQLAlchemy nor pydantic for it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .auditing import find_keys as find_keys
+    from .context import Context as Context
+    from .decisions import (
+        ActDecision as ActDecision,
+        ReasonCode as ReasonCode,
+        decision_type as decision_type,
+    )
+    from .prompts import (
+        Called as Called,
+        Exchange as Exchange,
+        Item as Item,
+        Prompt as Prompt,
+        Step as Step,
+    )
+    from .views import Audience as Audience, ContextView as ContextView, EntityView as EntityView
+    from .windows import Window as Window
+
+__all__ = [
+    "ActDecision",
+    "Audience",
+    "Called",
+    "Context",
+    "ContextView",
+    "EntityView",
+    "Exchange",
+    "Item",
+    "Prompt",
+    "ReasonCode",
+    "Step",
+    "Window",
+    "decision_type",
+    "find_keys",
+]
+
+_MODULES = {
+    "ActDecision": "decisions",
+    "Audience": "views",
+    "Called": "prompts",
+    "Context": "context",
+    "ContextView": "views",
+    "EntityView": "views",
+    "Exchange": "prompts",
+    "Item": "prompts",
+    "Prompt": "prompts",
+    "ReasonCode": "decisions",
+    "Step": "prompts",
+    "Window": "windows",
+    "decision_type": "decisions",
+    "find_keys": "auditing",
+}
+
+if not TYPE_CHECKING:  # a type checker is to know names that there are not
+
+    def __getattr__(name: str) -> Any:
+        """Import a public name when it is first asked for; from then on Python finds it itself."""
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = import_module(f".{_MODULES[name]}", __name__)
+        return globals().setdefault(name, getattr(module, name))
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,68 @@
+"""Look for keys in what a model was told: prompts, answers of tools, logs of both.
+
+Values or lines of a log come in; out comes where there is a key, masked. For tests of an
+application, and for logs of conversations that are over; what is about to be sent is for
+`Conversation.scrub`.
+
+```python
+find_keys({"rows": [{"id": "a508000d-9b55-40f0-8886-dbdd88bd2de2"}]})
+# [FoundKey(start=0, end=36, kind='whole')]
+```
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from alfred_refs.mapping.key_search import FoundKey, found_in
+
+
+class Finding(NamedTuple):
+    """A key in a line of a log.
+
+    Attributes:
+        line: its number, from 1.
+        found: the key.
+    """
+
+    line: int
+    found: FoundKey
+
+
+def find_keys(value: Any) -> list[FoundKey]:
+    """Return the keys in text or JSON values of any depth, names of fields too."""
+    return [found for text in _texts_in(value) for found in found_in(text)]
+
+
+def audited(lines: Iterable[str]) -> Iterator[Finding]:
+    """Yield the keys in a log, of text or of JSON, line by line.
+
+    In JSON a letter may be written as an escape, and a key be in it all the same.
+    """
+    for number, line in enumerate(lines, start=1):
+        value = _decoded(line) if "\\" in line else None
+        for each in found_in(line) if value is None else find_keys(value):
+            yield Finding(number, each)
+
+
+def _decoded(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, dict):
+            waiting += [*each.keys(), *each.values()]
+        elif isinstance(each, list | tuple | set | frozenset):
+            waiting += each
+        elif not isinstance(each, int | float | None):
+            yield str(each)

@@ -1,0 +1,226 @@
+"""What a step of an agent may answer: one pydantic type for each type of step.
+
+A model's JSON comes in, a checked decision goes out. Which actions there are depends on the step:
+one that analyses or generates calls no tools. Each action has exactly its own fields, and a call
+of a tool is checked by the tool's own arguments, so that what cannot be done fails here, where the
+model made it, and not a step later.
+
+```python
+Decision = decision_type("read", toolset)
+Decision.model_validate({"action": "tool_call", "tool": "db_read", "params": {"table": "recipes"}})
+Decision.model_validate({"action": "ask_user", "question": "which week?"}).root.question
+```
+
+Each is a type that agent frameworks take for what an agent returns: the whole, or its
+`choices`, one class for each action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, create_model
+
+from alfred_refs.errors import ContextError
+from alfred_refs.tools import DbCreate, DbDelete, DbRead, DbUpdate, Toolset
+
+StepType = Literal["read", "write", "analyze", "generate"]
+"""What a step does: look rows up, change them, think about them, or make content."""
+
+STEP_TYPES: tuple[StepType, ...] = get_args(StepType)
+
+
+class ReasonCode(StrEnum):
+    """Why a step cannot be done."""
+
+    INSUFFICIENT_INFO = "INSUFFICIENT_INFO"
+    PLAN_INVALID = "PLAN_INVALID"
+    TOOL_FAILURE = "TOOL_FAILURE"
+
+
+class _Action(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StepComplete(_Action):
+    """The step is done."""
+
+    action: Literal["step_complete"]
+    result_summary: str = Field(min_length=1, description="what was done, in a sentence or two")
+    data: JsonValue = Field(default=None, description="what later steps need of it, in refs")
+    note_for_next_step: str | None = Field(default=None, description="what the next must know")
+
+
+class NewDraft(_Action):
+    """Content that is to be kept until it is saved; it gets a ref of its own.
+
+    Attributes:
+        table: what it is to become a row of.
+        data: its content, by column.
+        label: what people are to call it.
+    """
+
+    table: str
+    data: dict[str, JsonValue]
+    label: str | None = None
+
+
+class Generated(StepComplete):
+    """The step is done, and has made content."""
+
+    drafts: list[NewDraft] = Field(default=[], description="what was made, without refs")
+
+
+class AskUser(_Action):
+    """The user must be asked first."""
+
+    action: Literal["ask_user"]
+    question: str = Field(min_length=1)
+
+
+class Blocked(_Action):
+    """The step cannot be done as things are."""
+
+    action: Literal["blocked"]
+    reason_code: ReasonCode
+    details: str = Field(min_length=1)
+    suggested_next: str | None = Field(default=None, description="what might be done instead")
+
+
+class Fail(_Action):
+    """The step went wrong, and should not be tried again."""
+
+    action: Literal["fail"]
+    reason_code: ReasonCode
+    details: str = Field(min_length=1)
+
+
+class ToolCall(_Action):
+    """A tool is to be called, and the step goes on with its answer.
+
+    Attributes:
+        tool: its name.
+        params: its arguments, checked.
+    """
+
+    action: Literal["tool_call"]
+    tool: str
+    params: BaseModel
+
+
+Action = ToolCall | StepComplete | AskUser | Blocked | Fail
+"""What a step may answer, whatever it is."""
+
+# the tools' own arguments, and what steps may call them
+_TOOLS: tuple[tuple[str, type[BaseModel], tuple[StepType, ...]], ...] = (
+    ("db_read", DbRead, ("read", "write")),
+    ("db_create", DbCreate, ("write",)),
+    ("db_update", DbUpdate, ("write",)),
+    ("db_delete", DbDelete, ("write",)),
+)
+
+if TYPE_CHECKING:
+    _Root = RootModel[Action]
+else:
+    _Root = RootModel
+
+
+class ActDecision(_Root):
+    """What a step answers; `decision_type` returns the subclass for a step.
+
+    Attributes:
+        root: the action.
+        choices: the actions that there are.
+    """
+
+    choices: ClassVar[tuple[type[BaseModel], ...]]
+
+
+def decision_type(step: StepType, toolset: Toolset | None = None) -> type[ActDecision]:
+    """Return the type of what a step of this type may answer.
+
+    Args:
+        step: its type.
+        toolset: whose tools and tables may be used; without one no tool is called.
+
+    Raises:
+        ContextError: there is no such type of step.
+    """
+    check_step_type(step)
+    calls = [] if toolset is None else _calls(step, toolset)
+    done = StepComplete if toolset is None or step != "generate" else _generated(toolset)
+    ends = (done, AskUser, Blocked, Fail)
+    made = create_model(
+        f"{step.capitalize()}Decision",
+        __base__=ActDecision,
+        __doc__=f"What a step of type {step!r} answers.",
+        root=(_one_of("action", [*([_one_of("tool", calls)] if calls else []), *ends]), ...),
+    )
+    made.choices = (*calls, *ends)
+    return made
+
+
+def _one_of(field: str, types: Sequence[Any]) -> Any:
+    """Return the type of what is one of several, told apart by a field."""
+    if len(types) == 1:
+        return types[0]
+    return Annotated[reduce(or_, types), Field(discriminator=field)]
+
+
+def check_step_type(step: str) -> None:
+    """Check that there are steps of this type.
+
+    Raises:
+        ContextError: there are none.
+    """
+    if step not in STEP_TYPES:
+        known = ", ".join(map(repr, STEP_TYPES))
+        raise ContextError(f"a step of type {step!r}", f"choose one of {known}")
+
+
+def _tables(toolset: Toolset) -> dict[str, tuple[str, ...]]:
+    """Return the tables that each of a toolset's tools may be called with."""
+    return {
+        each["name"]: tuple(each["inputSchema"]["properties"]["table"]["enum"])
+        for each in toolset.schemas("mcp", describe=False)
+    }
+
+
+def _generated(toolset: Toolset) -> type[StepComplete]:
+    """Return the type of the end of a step that may make drafts of a toolset's rows."""
+    tables = _tables(toolset).get("db_create", ())
+    if not tables:
+        return StepComplete
+    names: Any = Literal[tables]
+    draft: Any = create_model("NewDraft", __base__=NewDraft, table=(names, ...))
+    return create_model(
+        "Generated",
+        __base__=Generated,
+        __doc__=Generated.__doc__,
+        drafts=(list[draft], Field(default=[], description="what was made, without refs")),
+    )
+
+
+def _calls(step: StepType, toolset: Toolset) -> list[type[ToolCall]]:
+    """Return the types of the calls of a toolset's tools that a step may make."""
+    tables = _tables(toolset)
+    made = []
+    for tool, arguments, steps in _TOOLS:
+        if step in steps and tool in tables:
+            name: Any = Literal[tool]
+            names: Any = Literal[tables[tool]]
+            params = create_model(arguments.__name__, __base__=arguments, table=(names, ...))
+            made.append(
+                create_model(
+                    f"Call{arguments.__name__}",
+                    __base__=ToolCall,
+                    __doc__=f"A call of {tool}.",
+                    tool=(name, ...),
+                    params=(params, ...),
+                )
+            )
+    return made

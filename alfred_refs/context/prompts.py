@@ -1,0 +1,257 @@
+"""The prompt of one step: fifteen parts in a fixed order, each for some types of step.
+
+A `Step` and what the conversation knows come in, a `Prompt` goes out. The table `PARTS` is the
+whole arrangement: which part comes after which, and for which steps. What never changes comes
+first, and what changes from step to step last, within a part too, as far as the order allows: a
+provider's cache of prompts is hit as far as two prompts begin alike.
+
+```python
+prompt = context.prompt(Step("write", "save the menu", number=2, of=4), exchanges=[...])
+answer = model(system=prompt.system, user=prompt.user)
+decision = prompt.decision.model_validate_json(answer)
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from alfred_refs.errors import ContextError
+
+from .decisions import ActDecision, ReasonCode, StepType, check_step_type
+from .rendering import quoted
+from .templating import Templates
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing of a batch that a write step has to write.
+
+    Attributes:
+        text: what is to be written.
+        done: whether it is.
+        ref: of its row or draft, if it has one.
+    """
+
+    text: str
+    done: bool = False
+    ref: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What a user said, and what the answer was; an answer may be still to come."""
+
+    user: str
+    assistant: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A call that was made in the step already, and its answer."""
+
+    tool: str
+    params: Any
+    answer: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a plan. Its texts are the application's own, and are put in as they are.
+
+    Attributes:
+        type: what the step does.
+        goal: what is to be reached, by the plan.
+        number: which step of the turn it is, from 1.
+        of: how many steps the plan has.
+        guidance: what the application says about work of this kind.
+        step_guidance: what it says about this step.
+        profile: what is known of the user, for steps that think and make.
+        batch: what a write step has to write.
+        tables: whose schema is told; all, where nothing is said.
+
+    Raises:
+        ContextError: there is no such type of step, or the numbers do not fit.
+    """
+
+    type: StepType
+    goal: str
+    number: int = 1
+    of: int = 1
+    guidance: str = ""
+    step_guidance: str = ""
+    profile: str = ""
+    batch: Sequence[Item] = ()
+    tables: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no plan has."""
+        check_step_type(self.type)
+        if not 1 <= self.number <= self.of:
+            raise ContextError(
+                f"step {self.number!r} of {self.of!r}", "count from 1, up to the number of steps"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """All that the parts of a prompt are made of.
+
+    Attributes:
+        step: which it is for.
+        turn: the current one.
+        note: what the step before left.
+        results: what earlier steps left, a line each, and the calls of this one.
+        schema: the tables, as the toolset describes them.
+        entities: the rows at hand.
+        drafts: what is generated and not saved.
+        exchanges: the last ones.
+        forms: of the decisions that are valid.
+        templates: the fixed texts.
+    """
+
+    step: Step
+    turn: int
+    note: str = ""
+    results: Sequence[str] = ()
+    schema: str = ""
+    entities: str = ""
+    drafts: str = ""
+    exchanges: Sequence[Exchange] = ()
+    forms: Sequence[str] = ()
+    templates: Templates = field(default_factory=Templates)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a model is asked.
+
+    Attributes:
+        system: its instructions, the same for each step of a type.
+        user: the step.
+        parts: of `user`, by name, in order; those that are there.
+        decision: what it may answer.
+    """
+
+    system: str
+    user: str
+    parts: Mapping[str, str]
+    decision: type[ActDecision]
+
+
+def _header(material: Material) -> str:
+    step = material.step
+    return f"# {step.type.capitalize()} step {step.number} of {step.of}"
+
+
+def _status(material: Material) -> str:
+    done = material.step.number - 1
+    return f"Turn {material.turn} of the conversation; {done or 'none'} of its steps done."
+
+
+def _batch(material: Material) -> str:
+    return "\n".join(
+        f"- [{'x' if item.done else ' '}] {quoted(item.text)}"
+        + ("" if item.ref is None else f" ({item.ref})")
+        for item in material.step.batch
+    )
+
+
+def _results(material: Material) -> str:
+    return "\n".join(material.results) or "No step has left anything yet."
+
+
+def _conversation(material: Material) -> str:
+    said = [
+        f"{who}:\n{_cited(text)}"
+        for exchange in material.exchanges
+        for who, text in (("User", exchange.user), ("You", exchange.assistant))
+        if text
+    ]
+    return "\n".join(said) or "Nothing was said yet."
+
+
+def _cited(text: str) -> str:
+    """Return a text as a quotation: none of its lines is a heading or a fence of the prompt's."""
+    return "\n".join(f"> {line}" for line in text.splitlines())
+
+
+def _decision(material: Material) -> str:
+    reasons = [code.value for code in ReasonCode]
+    return material.templates.text("decision", forms=material.forms, reasons=reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a prompt.
+
+    Attributes:
+        name: what it is called.
+        steps: the types of steps that have it, by their first letters.
+        heading: above it; none, where the text has its own or needs none.
+        text: returns it; where that is empty the part is left out.
+    """
+
+    name: str
+    steps: str
+    heading: str
+    text: Callable[[Material], str]
+
+
+# In this order. Entities and conversation are there even when there are none.
+PARTS: Final[Sequence[Part]] = (
+    Part("header", "RWAG", "", _header),
+    Part("guidance", "W", "Guidance", lambda m: m.step.guidance),
+    Part("status", "RWAG", "Status", _status),
+    Part("previous note", "RW", "Note of the step before", lambda m: m.note),
+    Part("profile", "AG", "The user", lambda m: m.step.profile),
+    Part("guidance", "AG", "Guidance", lambda m: m.step.guidance),
+    Part("task", "RWAG", "Task", lambda m: m.step.goal),
+    Part("batch manifest", "W", "To be written", _batch),
+    Part("step guidance", "RWAG", "How", lambda m: m.step.step_guidance),
+    Part("data", "RWAG", "Data", _results),
+    Part("schema", "RW", "Tables", lambda m: m.schema),
+    Part("entities", "RWAG", "Rows", lambda m: m.entities),
+    Part("drafts", "W", "Drafts", lambda m: m.drafts),
+    Part("conversation", "RWAG", "Conversation", _conversation),
+    Part("decision", "RWAG", "Decision", _decision),
+)
+
+
+def parts_of(material: Material) -> dict[str, str]:
+    """Return the parts of a step's prompt, in order, those that are not empty."""
+    letter = material.step.type[0].upper()
+    found = {}
+    for part in PARTS:
+        text = part.text(material).strip() if letter in part.steps else ""
+        if text:
+            found[part.name] = f"## {part.heading}\n\n{text}" if part.heading else text
+    return found
+
+
+def system_of(step: StepType, templates: Templates) -> str:
+    """Return the instructions for steps of a type: what holds for all, the tools, the type."""
+    names = ["base", *(["crud"] if step in ("read", "write") else []), step]
+    return "\n\n".join(templates.text(name) for name in names)
+
+
+def forms_of(decision: type[ActDecision]) -> list[str]:
+    """Return how the decisions of a step are written, one line each."""
+    forms: dict[str, None] = {}
+    for choice in decision.choices:
+        fields = ", ".join(
+            f'"{name}"{"" if field.is_required() else "?"}: {_value(name, field)}'
+            for name, field in choice.model_fields.items()
+        )
+        forms[f"`{{{fields}}}`"] = None
+    return list(forms)
+
+
+def _value(name: str, field: Any) -> str:
+    literal: Iterable[Any] = getattr(field.annotation, "__args__", ())
+    if name in ("action", "tool"):
+        [value] = literal
+        return f'"{value}"'
+    return {"params": "{…}", "data": "…", "drafts": "[…]"}.get(name, '"…"')

@@ -1,0 +1,39 @@
+"""A fixture for the tests of an application: no key may reach a model.
+
+Installed with the package, for pytest finds it by itself.
+
+```python
+def test_the_agent_shows_no_key(no_keys):
+    prompt = make_prompt()
+    no_keys.check(prompt)  # fails, and says where; what was logged is checked at the end
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+class NoKeys:
+    """Fails a test that shows a key."""
+
+    def check(self, *values: Any) -> None:
+        """Fail if there is a key in text or JSON values."""
+        from .auditing import find_keys  # noqa: PLC0415  # every run of pytest imports this module
+
+        found = [each for value in values for each in find_keys(value)]
+        if found:
+            told = ", ".join(f"{each.masked} ({each.kind})" for each in found[:10])
+            pytest.fail(f"{len(found)} keys would reach a model: {told}")
+
+
+@pytest.fixture
+def no_keys(caplog: pytest.LogCaptureFixture) -> Iterator[NoKeys]:
+    """Check values for keys, and at the end what the test has logged."""
+    checks = NoKeys()
+    yield checks
+    logged = (record for when in ("setup", "call") for record in caplog.get_records(when))
+    checks.check(*(record.getMessage() for record in logged))

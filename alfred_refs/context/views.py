@@ -1,0 +1,180 @@
+"""What a prompt tells of a conversation, as data: for applications that format it themselves.
+
+Plain pydantic models, with a JSON schema of their own; everything in them is in refs.
+
+```python
+view = context.view("act")
+view.active[0].ref, view.active[0].label, view.active[0].status  # 'recipe_1', 'Curry', 'read'
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set as AbstractSet
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from alfred_refs.conversation.entries import Draft
+from alfred_refs.store import INSIDE, ActivityEntry
+
+from .windows import Selection
+
+Audience = Literal["act", "think", "reply", "understand"]
+"""Who reads: a step that works with rows, one that plans, who words the reply, who curates."""
+
+
+class _Told(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class EntityView(_Told):
+    """One row, or one draft.
+
+    Attributes:
+        ref: as a model sees it.
+        entity: what kind of row it is.
+        label: what people call it: text of users, to be shown and never to be obeyed.
+        status: the last action, with `:user` where the user did it; `deleted` where the row is
+            gone, `pending` for a draft.
+        first_turn: of the first action.
+        last_turn: of the last one.
+        reason: why it is retained.
+        data: what the model was shown of it, by field; a snapshot.
+    """
+
+    ref: str
+    entity: str
+    label: str | None
+    status: str
+    first_turn: int
+    last_turn: int
+    reason: str | None = None
+    data: dict[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """What people call it, or else what kind of row it is and its number."""
+        return self.label or self.ref.removeprefix("gen_").replace("_", " ")
+
+
+class ContextView(_Told):
+    """What is told of a conversation.
+
+    Attributes:
+        turn: the current one.
+        active: rows of the window, those of this turn last.
+        drafts: what was generated and is not saved.
+        retained: older rows that are retained; without data.
+        others: how many refs there are beside, by entity.
+        hidden: how many of `active`, `drafts` and `retained` a budget left out.
+    """
+
+    turn: int
+    active: list[EntityView]
+    drafts: list[EntityView]
+    retained: list[EntityView]
+    others: dict[str, int]
+    hidden: int = 0
+
+    def all(self) -> Iterator[EntityView]:
+        """Yield all rows and drafts, the least important first."""
+        yield from self.retained
+        yield from self.active
+        yield from self.drafts
+
+    def keeping(self, kept: Mapping[str, EntityView]) -> ContextView:
+        """Return the same of these refs alone, as they are here; the others are counted."""
+        groups = {
+            name: [kept[each.ref] for each in getattr(self, name) if each.ref in kept]
+            for name in ("active", "drafts", "retained")
+        }
+        hidden = sum(1 for _ in self.all()) - len(kept)
+        return self.model_copy(update={**groups, "hidden": self.hidden + hidden})
+
+
+def view_of(selection: Selection, drafts: Iterable[Draft], *, data: bool) -> ContextView:
+    """Return what is told.
+
+    Args:
+        selection: of the rows.
+        drafts: the pending ones.
+        data: whether what the model was shown of the rows is told.
+    """
+    apart = {str(entry.ref) for entry in selection.active if entry.seen is not None}
+    insides = _Insides(selection.known, apart)
+    return ContextView(
+        turn=selection.turn,
+        active=[_row(entry, insides if data else None) for entry in selection.active],
+        drafts=[
+            EntityView(
+                ref=draft.ref,
+                entity=draft.entity,
+                label=draft.label,
+                status="pending",
+                first_turn=draft.turn,
+                last_turn=draft.edited,
+                data=draft.content if data else None,
+            )
+            for draft in drafts
+        ],
+        retained=[_row(entry, None) for entry in selection.retained],
+        others=dict(selection.others),
+    )
+
+
+def _row(entry: ActivityEntry, insides: _Insides | None) -> EntityView:
+    is_told = insides is not None and entry.gone is None and entry.seen is not None
+    return EntityView(
+        ref=str(entry.ref),
+        entity=entry.ref.entity,
+        label=entry.label,
+        status=_status(entry),
+        first_turn=entry.first_turn,
+        last_turn=entry.last_turn,
+        reason=entry.reason,
+        data=insides.whole(entry) if is_told and insides is not None else None,
+    )
+
+
+def _status(entry: ActivityEntry) -> str:
+    if entry.gone == "was never saved":
+        return "never saved"
+    action = "deleted" if entry.gone is not None else entry.action
+    by_user = entry.actor == "user" and action == entry.action != "linked"
+    return f"{action}:user" if by_user else action
+
+
+class _Insides:
+    """The rows that stand inside of others.
+
+    Args:
+        known: what is known of rows, by ref.
+        apart: which are told by themselves, with their data: inside of others their ref does.
+    """
+
+    def __init__(self, known: Mapping[str, ActivityEntry], apart: AbstractSet[str]) -> None:
+        self._known = known
+        self._apart = apart
+
+    def whole(self, entry: ActivityEntry, path: tuple[str, ...] = ()) -> dict[str, Any]:
+        """Return what was shown of a row, with the rows inside of it that are still there."""
+        path = (*path, str(entry.ref))
+        return {name: self._value(value, path) for name, value in (entry.seen or {}).items()}
+
+    def _value(self, value: Any, path: tuple[str, ...]) -> Any:
+        if not (isinstance(value, dict) and value.keys() == {INSIDE}):
+            return value
+        refs = value[INSIDE]
+        if isinstance(refs, list):
+            return [self._one(ref, path) for ref in refs if self._is_there(ref)]
+        return None if refs is None or not self._is_there(refs) else self._one(refs, path)
+
+    def _is_there(self, ref: str) -> bool:
+        return ref not in self._known or self._known[ref].gone is None
+
+    def _one(self, ref: str, path: tuple[str, ...]) -> Any:
+        entry = self._known.get(ref)
+        if entry is None or entry.seen is None or ref in self._apart or ref in path:
+            return ref
+        return self.whole(entry, path)

@@ -1,0 +1,477 @@
+"""A conversation turn by turn: what a model is told after what was done."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, update
+from sqlalchemy.engine import Engine
+from sqlalchemy.orm import Session, sessionmaker
+
+from alfred_refs import (
+    ContextError,
+    Conversation,
+    MentionError,
+    Ownership,
+    RefRegistry,
+    RefSession,
+    SetupError,
+    UnknownRefError,
+)
+from alfred_refs.context import Called, Context, Exchange, Step, Window, decision_type
+from alfred_refs.tools import Limits, Toolset
+from tests.context.conftest import Call
+from tests.fix_owned import World
+from tests.fix_session import TravelLog
+from tests.owned import Recipe
+from tests.tools.conftest import MODELS
+from tests.tools.models import Cuisine, Dish, Part
+
+Sessions = sessionmaker[RefSession]
+
+
+def is_(ref: str) -> list[dict[str, Any]]:
+    """Return filters on a row's own ref."""
+    return [{"field": "id", "op": "=", "value": ref}]
+
+
+def lines(context: Context, audience: Any = "act") -> list[str]:
+    """Return the lines about rows."""
+    told = context.render(audience).splitlines()
+    return [line for line in told if line.startswith(("-", "  "))]
+
+
+@pytest.fixture
+def korma(call: Call, keys: dict[str, uuid.UUID], conversation: Conversation) -> str:
+    """The ref of a dish that was read with its parts in the first turn."""
+    assert keys
+    conversation.begin_turn()
+    name = {"field": "name", "op": "=", "value": "Korma"}
+    answer = call("db_read", table="dishes", filters=[name], columns=["name", "servings", "parts"])
+    return str(answer["rows"][0]["id"])
+
+
+def test_what_was_read_is_told_with_its_children(context: Context, korma: str) -> None:
+    """Each in a line of its own, with its ref."""
+    assert lines(context) == [
+        f'- {korma} "Korma" (read in turn 1)',
+        "  parts:",
+        '  - part_1 {"position": 1, "note": "rice"}',
+        '  - part_2 {"position": 2, "note": "sauce"}',
+    ]
+
+
+def test_a_poorer_read_and_an_update_erase_nothing(
+    context: Context, korma: str, call: Call
+) -> None:
+    """The newest value of each field is told."""
+    call("db_read", table="dishes", filters=is_(korma), columns=["name"])
+    call("db_update", table="dishes", filters=is_(korma), data={"servings": 3})
+    told = lines(context)
+    assert told[0] == f'- {korma} "Korma" (updated in turn 1)'
+    assert '"servings": 3' in told[1]
+    assert told[-1] == '  - part_2 {"position": 2, "note": "sauce"}'
+
+
+@pytest.mark.usefixtures("korma")
+def test_a_child_that_is_changed_is_told_once(context: Context, call: Call) -> None:
+    """By itself, as it is now; inside of the other row stands its ref."""
+    call("db_update", table="parts", filters=is_("part_1"), data={"note": "basmati"})
+    told = "\n".join(lines(context))
+    assert told.count("basmati") == 1
+    assert "rice" not in told
+    assert "  - part_1\n" in told
+
+
+@pytest.mark.usefixtures("korma")
+def test_a_child_that_is_deleted_is_told_no_more(context: Context, call: Call) -> None:
+    """It is told as deleted, and leaves the row that it was inside of."""
+    call("db_delete", table="parts", filters=is_("part_1"))
+    assert "- part_1 (deleted in turn 1)" in lines(context)
+    assert '  - part_1 {"position": 1, "note": "rice"}' not in lines(context)
+
+
+def test_a_deleted_row_never_comes_back_from_a_snapshot(
+    context: Context, korma: str, call: Call
+) -> None:
+    """Nor do those that went with it."""
+    call("db_delete", table="dishes", filters=is_(korma))
+    assert lines(context)[0] == f'- {korma} "Korma" (deleted in turn 1)'
+    assert "rice" not in context.render("act")
+
+
+def test_a_row_that_others_deleted_is_told_as_soon_as_it_is_known(
+    context: Context, korma: str, call: Call, tables: Engine
+) -> None:
+    """A call that does not find it is enough."""
+    with Session(tables) as plain:
+        plain.execute(delete(Part))
+        plain.execute(delete(Dish).where(Dish.name == "Korma"))
+        plain.commit()
+    assert "error" in call("db_update", table="dishes", filters=is_(korma), data={"servings": 1})
+    assert lines(context)[0] == f'- {korma} "Korma" (deleted in turn 1)'
+
+
+def test_what_the_user_did_is_told_so(
+    context: Context, korma: str, sessions: Sessions, conversation: Conversation
+) -> None:
+    """The data is what the model saw: it is told that there is something newer."""
+    with sessions(conversation=conversation, by="user") as session:
+        session.execute(update(Dish).where(Dish.id == korma).values(servings=9))
+        session.commit()
+    told = context.render("act")
+    assert f'- {korma} "Korma" (updated by the user in turn 1)' in told
+    assert "9" not in told
+
+
+def test_windows_pass(context: Context, korma: str, conversation: Conversation) -> None:
+    """Two turns later all is told, three later nothing but how many there are."""
+    conversation.begin_turn()
+    conversation.begin_turn()
+    assert '- part_1 {"position": 1' in context.render("act")
+    conversation.begin_turn()
+    assert korma not in context.render("act")
+    assert "1 dish" in context.render("act")
+
+
+def test_what_is_retained_stays_as_a_name(
+    context: Context, korma: str, conversation: Conversation
+) -> None:
+    """Never with its data: only a read brings that."""
+    conversation.retain([korma], "for Sunday")
+    for _ in range(4):
+        conversation.begin_turn()
+    assert lines(context) == [f'- {korma} "Korma" (read in turn 1): "for Sunday"']
+    assert "rice" not in context.render("act")
+
+
+def test_demote_and_drop_work_inside_the_window(
+    context: Context, korma: str, conversation: Conversation, call: Call
+) -> None:
+    """Until something is done with the row again."""
+    conversation.demote([korma])
+    assert lines(context) == []
+    call("db_read", table="dishes", filters=is_(korma), columns=["name"])
+    assert lines(context)[0].startswith(f"- {korma}")
+    conversation.drop([korma])
+    assert lines(context) == []
+
+
+@pytest.mark.parametrize("change", ["retain", "demote", "drop"])
+def test_an_unknown_ref_is_refused(conversation: Conversation, change: str) -> None:
+    """Nothing is ignored."""
+    more = ["why"] if change == "retain" else []
+    with pytest.raises(UnknownRefError):
+        getattr(conversation, change)(["dish_99"], *more)
+
+
+def test_a_row_that_only_stood_beside_another_is_not_listed(
+    context: Context, call: Call, keys: dict[str, uuid.UUID]
+) -> None:
+    """It is counted."""
+    assert keys
+    call("db_read", table="dishes", columns=["name", "cuisine_id"])
+    assert "cuisine_1 " not in "".join(line for line in lines(context) if line.startswith("-"))
+    assert "1 cuisine" in context.render("act")
+
+
+def test_drafts_are_told_as_pending(context: Context, conversation: Conversation) -> None:
+    """With what they have, to those who act."""
+    conversation.draft(Dish, {"name": "Stew", "servings": 2}, label="Stew")
+    assert lines(context) == ['- gen_dish_1 "Stew" (pending in turn 0)', '  {"servings": 2}']
+    assert lines(context, "think") == ['- gen_dish_1 "Stew" (pending in turn 0)']
+
+
+def test_rows_are_told_in_natural_order_and_this_turns_last(
+    context: Context, conversation: Conversation, call: Call, tables: Engine
+) -> None:
+    """So that a prompt begins as the one before did."""
+    with Session(tables) as plain:
+        plain.add_all([Cuisine(name=f"c{n:02}") for n in range(12)])
+        plain.commit()
+    conversation.begin_turn()
+    call("db_read", table="cuisines", order_by="name")
+    before = context.render("act")
+    conversation.begin_turn()
+    call("db_read", table="cuisines", filters=is_("cuisine_2"))
+    told = [line.split()[1] for line in lines(context, "think")]
+    assert told == [f"cuisine_{n}" for n in [1, *range(3, 13), 2]]
+    assert before.splitlines()[:3] == context.render("act").splitlines()[:3]
+
+
+# Mentions
+
+
+def test_a_mention_becomes_a_ref(
+    context: Context, sessions: Sessions, conversation: Conversation, keys: dict[str, uuid.UUID]
+) -> None:
+    """And the row is told as mentioned by the user, with its name."""
+    said = f"cook @[Curry](dish:{keys['Curry']}) and @[me](https://a.b)"
+    with sessions(conversation=conversation) as session:
+        assert context.heard(session, said) == "cook dish_1 and @[me](https://a.b)"
+    assert lines(context) == ['- dish_1 "Curry" (mentioned by the user in turn 0)']
+
+
+@pytest.mark.parametrize("key", [str(uuid.UUID(int=7)), "x", "1", ""])
+def test_a_mention_of_no_row_is_refused(context: Context, session: RefSession, key: str) -> None:
+    """And its key is not repeated."""
+    with pytest.raises(MentionError) as caught:
+        context.heard(session, f"@[Curry](dish:{key})")
+    assert key == "" or key not in str(caught.value).replace("mention", "").replace("x ", "")
+
+
+def test_a_mention_is_looked_up_in_a_session_of_the_conversation(
+    context: Context, sessions: Sessions
+) -> None:
+    """Whose owner decides what can be seen."""
+    with sessions() as session, pytest.raises(SetupError, match="of another conversation"):
+        context.heard(session, "x")
+
+
+# Replies
+
+
+def test_a_reply_has_names(
+    context: Context, korma: str, conversation: Conversation, call: Call
+) -> None:
+    """Of drafts and of deleted rows too; what has no label is called by what it is."""
+    conversation.draft(Dish, {"name": "Stew"}, label="Stew")
+    call("db_delete", table="dishes", filters=is_(korma))
+    said = [f"{korma[:2]}", f"{korma[2:]} and gen_di", "sh_1, part_1; dish_99"]
+    assert "".join(context.with_names(said)) == "Korma and Stew, part 1; dish_99"
+
+
+# Prompts
+
+
+def answered(step: Step, toolset: Toolset, **fields: Any) -> Any:
+    """Return a decision that a step ends in."""
+    ended = {"action": "step_complete", "result_summary": "done", **fields}
+    return decision_type(step.type, toolset).model_validate(ended)
+
+
+def test_what_a_step_leaves_is_told_to_the_next(
+    context: Context, conversation: Conversation, toolset: Toolset
+) -> None:
+    """Its result, and its note to those that read and write; of the turn before the last two."""
+    conversation.begin_turn()
+    for n in range(1, 4):
+        step = Step("analyze", f"think {n}", number=n, of=3)
+        context.done(step, answered(step, toolset, data={"n": n}))
+    conversation.begin_turn()
+    read = Step("read", "look", of=2)
+    context.done(read, answered(read, toolset, data=["dish_1"], note_for_next_step="take it"))
+
+    parts = context.prompt(Step("write", "save", number=2, of=2)).parts
+    assert parts["previous note"] == "## Note of the step before\n\ntake it"
+    assert parts["data"].splitlines()[2:] == [
+        '- turn 1, step 2 (analyze, step complete): "done"',
+        '- turn 1, step 3 (analyze, step complete): "done"',
+        '- step 1 (read, step complete): "done"',
+        '  ["dish_1"]',
+    ]
+    assert "previous note" not in context.prompt(Step("analyze", "think")).parts
+
+
+def test_a_step_that_makes_content_leaves_drafts(
+    context: Context, toolset: Toolset, conversation: Conversation
+) -> None:
+    """The system gives them their refs; the next steps see them as pending."""
+    step = Step("generate", "invent a stew")
+    made = [{"table": "dishes", "data": {"name": "Stew"}, "label": "Stew"}]
+    assert context.done(step, answered(step, toolset, drafts=made)) == ["gen_dish_1"]
+    assert [draft.content for draft in conversation.drafts()] == [{"name": "Stew"}]
+    parts = context.prompt(Step("write", "save it")).parts
+    assert '- gen_dish_1 "Stew" (pending in turn 0)' in parts["drafts"]
+    assert "drafts gen_dish_1" in parts["data"]
+    assert "gen_dish_1" not in parts["entities"]
+    assert '- gen_dish_1 "Stew"' in context.prompt(Step("read", "x")).parts["entities"]
+
+
+def test_a_call_leaves_nothing_and_its_rows_are_not_said_twice(
+    context: Context, call: Call, korma: str, conversation: Conversation
+) -> None:
+    """They are told among the rows; an answer without them is told whole."""
+    asked = {"table": "dishes", "filters": is_(korma), "columns": ["name", "parts"]}
+    answer = call("db_read", **asked)
+    error = call("db_read", table="nothing")
+    calls = [Called("db_read", asked, answer), Called("db_read", {"table": "nothing"}, error)]
+    step = Step("read", "look")
+    prompt = context.prompt(step, calls=calls)
+    assert f'"rows": ["{korma}"]' in prompt.parts["data"]
+    assert "unknown_table" in prompt.parts["data"]
+    assert prompt.user.count('"rice"') == 1
+
+    wanted = {"action": "tool_call", "tool": "db_read", "params": asked}
+    assert context.done(step, prompt.decision.model_validate(wanted)) == []
+    assert conversation.steps() == []
+
+
+def test_a_decision_of_another_step_is_refused(context: Context, toolset: Toolset) -> None:
+    """It was not what was asked for."""
+    with pytest.raises(ContextError, match="ended in a ReadDecision"):
+        context.done(Step("write", "x"), answered(Step("read", "x"), toolset))
+
+
+def test_of_the_conversation_the_last_exchanges_are_told(conversation: Conversation) -> None:
+    """As many as the window has."""
+    context = Context(conversation, Window(exchanges=2))
+    said = [Exchange(f"question {n}", f"answer {n}") for n in range(4)]
+    told = context.prompt(Step("read", "x"), exchanges=said).parts["conversation"]
+    assert re.findall(r"question (\d)", told) == ["2", "3"]
+    none = Context(conversation, Window(exchanges=0)).prompt(Step("read", "x"), exchanges=said)
+    assert none.parts["conversation"].endswith("Nothing was said yet.")
+
+
+@pytest.mark.parametrize(
+    "window", [{"active": 0}, {"active": 11}, {"exchanges": -1}, {"steps": -1}]
+)
+def test_a_window_of_nonsense_is_refused(window: dict[str, int]) -> None:
+    """With what it can be."""
+    with pytest.raises(ContextError):
+        Window(**window)
+
+
+def test_an_unknown_audience_is_refused(context: Context) -> None:
+    """Before anything is asked for."""
+    nobody: Any = "nobody"
+    with pytest.raises(ContextError, match="'act', 'think', 'reply', 'understand'"):
+        context.render(nobody)
+
+
+# Cost
+
+
+@pytest.fixture
+def trips(store: TravelLog) -> Callable[[Callable[[], Any]], int]:
+    """Count the round trips to the registry that something takes."""
+
+    def count(work: Callable[[], Any]) -> int:
+        sent: list[str] = []
+        run, own = store._own.run, store._own
+
+        def counted(*arguments: Any, **more: Any) -> Any:
+            sent.append("trip")
+            return run(*arguments, **more)
+
+        own.run = counted  # type: ignore[method-assign]
+        try:
+            work()
+        finally:
+            own.run = run  # type: ignore[method-assign]
+        return len(sent)
+
+    return count
+
+
+def test_a_call_that_is_kept_costs_one_round_trip_more(
+    toolset: Toolset,
+    sessions: Sessions,
+    conversation: Conversation,
+    keys: dict[str, uuid.UUID],
+    trips: Callable[[Callable[[], Any]], int],
+) -> None:
+    """A read and a write alike."""
+
+    def calling(by: Any, tool: str, **asked: Any) -> Callable[[], None]:
+        def work() -> None:
+            with sessions(conversation=conversation, by=by) as session:
+                assert "error" not in toolset.call(session, tool, asked)
+
+        return work
+
+    assert keys
+    read = {"table": "dishes", "columns": ["name", "cuisine_id", "parts"]}
+    trips(calling(None, "db_read", **read))
+    trips(calling("model", "db_create", table="cuisines", data={"name": "a"}))
+    for tool, asked in (
+        ("db_read", read),
+        ("db_update", {"table": "dishes", "filters": is_("dish_1"), "data": {"servings": 1}}),
+    ):
+        plain = trips(calling(None, tool, **asked))
+        assert trips(calling("model", tool, **asked)) == plain + 1
+
+
+@pytest.mark.parametrize("rows", [1, 50])
+def test_telling_takes_two_round_trips_however_many_rows_there_are(
+    context: Context,
+    call: Call,
+    tables: Engine,
+    rows: int,
+    trips: Callable[[Callable[[], Any]], int],
+) -> None:
+    """Rows and drafts."""
+    with Session(tables) as plain:
+        plain.add_all([Dish(name=str(n)) for n in range(rows)])
+        plain.commit()
+    call("db_read", table="dishes")
+    assert trips(lambda: context.render("act")) == 2
+    assert len(lines(context, "think")) == rows
+
+
+def test_no_prompt_has_a_key(
+    context: Context, call: Call, keys: dict[str, uuid.UUID], toolset: Toolset
+) -> None:
+    """Whatever was done."""
+    call("db_read", table="dishes")
+    said = f"what of {keys['Soup']}?"
+    step = Step("write", "x")
+    context.done(step, answered(step, toolset, data={"key": str(keys["Soup"])}))
+    prompt = context.prompt(step, exchanges=[Exchange(said, said)])
+    whole = prompt.system + prompt.user + json.dumps(prompt.decision.model_json_schema())
+    assert not [key for key in keys.values() if str(key) in whole or key.hex in whole]
+
+
+def test_a_mention_of_another_owners_row_is_refused(
+    owned_engine: Engine, world: World, ownership: Ownership
+) -> None:
+    """In the words in which a row that is not there is; one's own, and a shared one, are refs."""
+    registry = RefRegistry(owned_engine)
+    registry.create_tables()
+    ann = world.users["ann"]
+    chat = registry.conversation("owned", owner=ann)
+    with RefSession(owned_engine, conversation=chat, owner=ownership.of(ann)) as session:
+        context = Context(chat)
+        mine, theirs, shared = (world.recipes[who] for who in ("ann", "bob", "all"))
+        chat.refer(Recipe, mine)  # other tests have another class of this name
+        said = f"@[mine](recipe:{mine}), @[shared](recipe:{shared})"
+        assert context.heard(session, said) == "recipe_1, recipe_2"
+        errors = []
+        for key in (theirs, uuid.uuid4()):
+            with pytest.raises(MentionError) as caught:
+                context.heard(session, f"@[x](recipe:{key})")
+            errors.append(str(caught.value))
+    assert errors[0] == errors[1]
+
+
+def test_rows_of_several_tables_that_a_call_makes_are_told(context: Context, call: Call) -> None:
+    """Each with what it has."""
+    also = {"table": "cuisines", "data": {"name": "Greek"}}
+    call("db_create", table="dishes", data={"name": "Pie", "servings": 3}, also=[also])
+    told = lines(context)
+    assert '- dish_1 "Pie" (created in turn 0)' in told
+    assert '- cuisine_1 "Greek" (created in turn 0)' in told
+    assert any('"servings": 3' in line for line in told)
+
+
+def test_what_was_cut_gives_way_to_what_is_known(
+    conversation: Conversation, sessions: Sessions, tables: Engine
+) -> None:
+    """A list of rows that is shown in part does not take the place of the whole."""
+    with Session(tables) as plain:
+        parts = [Part(position=n, note="x" * 30) for n in range(4)]
+        plain.add(Dish(name="Korma", parts=parts, extra={"text": "y" * 90}))
+        plain.commit()
+    for limits in (Limits(), Limits(rows=2, text=50)):
+        with sessions(conversation=conversation, by="model") as session:
+            asked = {"table": "dishes", "columns": ["name", "extra", "parts"]}
+            answer = Toolset(MODELS, limits=limits).call(session, "db_read", asked)
+    assert len(answer["cut"]) == 2
+    told = Context(conversation).render("act")
+    assert told.count("- part_") == 4
+    assert "y" * 90 in told

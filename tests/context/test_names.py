@@ -1,0 +1,97 @@
+"""Names in place of refs, whatever stands around them and however the reply is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given, settings, strategies as st
+
+from alfred_refs.context.names import Names
+
+NAMES = {"recipe_3": "Thai Curry", "gen_meal_plan_12": "Monday <plan>"}
+LONGEST = len("gen_meal_plan_2147483647")
+
+
+def replies() -> Names:
+    """Return what puts names into one reply."""
+    return Names(lambda refs: {ref: NAMES[ref] for ref in refs if ref in NAMES}, LONGEST)
+
+
+def whole(*chunks: str) -> str:
+    """Return a reply with names."""
+    return "".join(replies().of(chunks))
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("recipe_3", "Thai Curry"),
+        ("recipe_3's sauce, recipe_3.", "Thai Curry's sauce, Thai Curry."),
+        ("**recipe_3** _recipe_3_ `recipe_3`", "**Thai Curry** _Thai Curry_ `Thai Curry`"),
+        (r"recipe\_3 and Recipe_3", "Thai Curry and Thai Curry"),
+        ("- recipe_3\n- gen_meal_plan_12", "- Thai Curry\n- Monday <plan>"),
+        (
+            "[recipe_3](https://a.b/recipe_3) recipe_3",
+            "[Thai Curry](https://a.b/recipe_3) Thai Curry",
+        ),
+        ("[it](recipe_3)", "[it](<Thai Curry>)"),
+        ("[it](gen_meal_plan_12)", r"[it](<Monday \<plan\>>)"),
+        ("my_recipe_3 recipe_33 recipe_3a xrecipe_3", "my_recipe_3 recipe_33 recipe_3a xrecipe_3"),
+        ("recipe_3を", "Thai Curryを"),
+        ("recipe_03 recipe_3_", "recipe_03 Thai Curry_"),
+    ],
+)
+def test_a_ref_that_stands_by_itself_becomes_a_name(said: str, shown: str) -> None:
+    """In prose, Markdown and lists; no part of a longer word, and none of a URL."""
+    assert whole(said) == shown
+
+
+def test_what_is_not_known_is_shown_as_chosen() -> None:
+    """As it is, or by a function of the application's."""
+    assert whole("recipe_9") == "recipe_9"
+    marked = Names(lambda _: {}, LONGEST, unknown=lambda ref: f"[{ref}?]")
+    assert "".join(marked.of(["recipe_9!"])) == "[recipe_9?]!"
+
+
+def test_each_ref_is_looked_up_once() -> None:
+    """All new ones of a chunk together."""
+    asked: list[Sequence[str]] = []
+
+    def names_of(refs: Sequence[str]) -> dict[str, str]:
+        asked.append(refs)
+        return NAMES
+
+    "".join(Names(names_of, LONGEST).of(["recipe_3 recipe_3 recipe_4 ", "recipe_3 recipe_5 "]))
+    assert asked == [["recipe_3", "recipe_4"], ["recipe_5"]]
+
+
+PIECES = st.sampled_from(
+    ["recipe_3", r"recipe\_3", "gen_meal_plan_12", "://", "](", ")", " ", "_", "x" * 70]
+) | st.text(alphabet="recip_3\\ ()[]:/*'`abc\nü", max_size=20)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(PIECES, max_size=8), st.lists(st.integers(0, 200), max_size=6))
+@example(["https:", "//x/", "recipe_3"], [6])
+@example(["[a](", "recipe_3", ")"], [4, 12])
+@example(["x" * 70, ":", "recipe_3"], [])
+def test_however_a_reply_is_cut_it_is_the_same(pieces: list[str], places: list[int]) -> None:
+    """Cut at some places, between all letters, or not at all."""
+    text = "".join(pieces)
+    cuts = [0, *sorted(min(place, len(text)) for place in places), len(text)]
+    chunks = [text[start:end] for start, end in pairwise(cuts)]
+
+    assert whole(*chunks) == whole(*text) == whole(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(PIECES, max_size=8))
+def test_no_more_is_held_back_than_the_longest_ref_has(pieces: list[str]) -> None:
+    """In the spelling that it has, with its underscores escaped and emphasised."""
+    names, given_out = replies(), 0
+    text = "".join(pieces).replace("recipe_3", "other").replace(r"recipe\_3", "other")
+    for taken_in, letter in enumerate(text, start=1):
+        given_out += len(names.add(letter))
+        assert taken_in - given_out <= 2 * LONGEST
