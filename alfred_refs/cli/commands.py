@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
 
+from .audit import audit
 from .lifetimes import export, forget, fork, import_, prune
 from .parameters import (
     at_most,
@@ -43,6 +44,15 @@ _COLUMNS = {
     "used_at": "used",
 }
 _REF_COLUMNS = {"ref": "ref", "label": "label", "gone": "row"}
+
+_ACTIVITY_COLUMNS = {
+    "ref": "ref",
+    "label": "label",
+    "action": "last action",
+    "actor": "by",
+    "turns": "turns",
+    "reason": "retained",
+}
 
 _EXIT_CODES = """\b
 Exit codes:
@@ -182,6 +192,28 @@ def _draft_rows(drafts: Iterator[Draft], printer: Printer, *, keys: bool) -> Ite
 
 @alfred_refs.command()
 @conversation_argument
+@click.option("--turns", default=10, show_default=True, help="Of so many turns, the last.")
+@on_registry
+def activity(registry: RefRegistry, printer: Printer, conversation: str, turns: int) -> None:
+    """Show what was done with a conversation's rows, as prompts are told it.
+
+    What is retained is shown whenever it was used last. What models saw of the rows is in JSON
+    alone.
+    """
+    record = opened(registry, registry.describe(conversation)).activity(turns)
+    rows = (
+        {
+            **document_of(entry),
+            "ref": str(entry.ref),
+            **({} if printer.as_json else {"turns": f"{entry.first_turn}-{entry.last_turn}"}),
+        }
+        for entry in record.entries
+    )
+    printer.print({"turn": record.turn}, "activity", rows, _ACTIVITY_COLUMNS)
+
+
+@alfred_refs.command()
+@conversation_argument
 @click.argument("refs", metavar="REF...", nargs=-1, required=True)
 @on_registry
 def resolve(
@@ -213,5 +245,5 @@ def stats(registry: RefRegistry, printer: Printer) -> None:
     printer.tell(document, facts | sizes)
 
 
-for _command in (export, import_, fork, forget, prune):
+for _command in (export, import_, fork, forget, prune, audit):
     alfred_refs.add_command(_command)

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, text
 from alfred_refs import RefRegistry
 from alfred_refs.cli.commands import alfred_refs
 from alfred_refs.mapping.keys import EntityKey
-from alfred_refs.store import Address
+from alfred_refs.store import Activity, Address
 
 KEYS = [uuid.UUID(int=0xA508000D9B5540F08886DBDD88BD2DE2 + n) for n in range(3)]
 
@@ -30,6 +30,9 @@ def seed(engine: Engine) -> RefRegistry:
     }
     registry._store.label(Address("chat-7", "ann"), labels)
     chat._note_gone([("recipe", KEYS[1])], "was deleted")
+    done = [Activity(("recipe", KEYS[0]), "read"), Activity(("recipe", KEYS[2]), "created")]
+    chat._note(done, "model")
+    chat.retain(["recipe_1"], "the favourite")
     registry.conversation("chat-8").refer_all("recipe", KEYS[:2])
     registry.conversation("chat-1", owner="bob").begin_turn()
     with engine.begin() as connection:

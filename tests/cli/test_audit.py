@@ -1,0 +1,58 @@
+"""`alfred-refs audit`: keys in logs, by file and line, masked."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from alfred_refs.cli.commands import alfred_refs
+
+KEY = "a508000d-9b55-40f0-8886-dbdd88bd2de2"
+
+
+def audited(*arguments: str, given: str | None = None) -> tuple[int, str]:
+    """Run the command, and return its exit code and what it says."""
+    result = CliRunner().invoke(alfred_refs, ["audit", *arguments], input=given)
+    return result.exit_code, result.output
+
+
+def test_each_key_is_told_by_line(tmp_path: Path) -> None:
+    """With its kind, and not to be used."""
+    log = tmp_path / "prompts.log"
+    log.write_text(f"recipe_1\nsee {KEY} twice {uuid.uuid4().hex}\n\nnow ..c69607bb\n", "utf-8")
+    code, said = audited(str(log))
+    assert code == 1
+    lines = said.splitlines()
+    assert lines[0] == f"{log}:2: whole: a508…"
+    assert lines[2] == f"{log}:4: cut: c696…"
+    assert KEY not in said
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        json.dumps({"role": "user", "content": [{"text": f"x{KEY}"}]}),
+        '{"content": "\\u0061508000d-9b55-40f0-8886-dbdd88bd2de2"}',
+        json.dumps({KEY: 1}),
+    ],
+)
+def test_json_lines_are_read_as_json(line: str) -> None:
+    """A key is found though its letters are escaped."""
+    assert audited("-", given=f"{{}}\n{line}\n") == (1, "-:2: whole: a508…\n")
+
+
+def test_a_log_without_keys_says_nothing(tmp_path: Path) -> None:
+    """And bytes that are no text stop nothing."""
+    log = tmp_path / "prompts.log"
+    log.write_bytes(b'{"rows": [{"id": "recipe_1"}]}\n\xff\xfe {"\\\\u00e9": 1}\n')
+    assert audited(str(log)) == (0, "")
+
+
+def test_a_file_that_is_not_there_is_misuse() -> None:
+    """As for every command."""
+    assert audited("nothing.log")[0] == 2
+    assert audited()[0] == 2
