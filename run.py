@@ -3,6 +3,7 @@
 
     python3 run.py demo [--full]               the kitchen, on a PostgreSQL of its own
     python3 run.py agent                       a model that errs there, and goes on
+    python3 run.py cook [--prompts DIRECTORY]  an agent of eight turns, by its prompts
     python3 run.py test [pytest arguments]     the tests
     python3 run.py lint                        ruff, mypy, import-linter
     python3 run.py wheel                       build the wheel and try it in an empty environment
@@ -104,6 +105,12 @@ def agent(python: Path, arguments: Sequence[str]) -> int:
     return _run([python, "-m", "tests.postgres", python, "-m", "examples.agent", *arguments])
 
 
+def cook(python: Path, arguments: Sequence[str]) -> int:
+    """Have a scripted model cook for eight turns by its prompts, against a server of its own."""
+    _say("starting a PostgreSQL of its own ...")
+    return _run([python, "-m", "tests.postgres", python, "-m", "examples.cook", *arguments])
+
+
 def test(python: Path, arguments: Sequence[str]) -> int:
     """Run pytest."""
     return _run([python, "-m", "pytest", *arguments])
@@ -147,6 +154,7 @@ def fuzz(python: Path, arguments: Sequence[str]) -> int:
 JOBS = {
     "agent": agent,
     "benchmarks": benchmarks,
+    "cook": cook,
     "demo": demo,
     "faults": faults,
     "fuzz": fuzz,

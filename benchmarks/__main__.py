@@ -23,6 +23,7 @@ from benchmarks import (
     plot,
     reading,
     report,
+    telling,
 )
 from benchmarks.population import Populated
 from benchmarks.setting import SERVER, set_up
@@ -32,6 +33,7 @@ ROWS = (
     *reading.ROWS,
     *asking.ROWS,
     *calling.ROWS,
+    *telling.ROWS,
     *minting.ROWS,
     *opening.FULL_ROWS,
     *minting.FULL_ROWS,

@@ -67,6 +67,8 @@ def check_files() -> None:
     assert str(package).startswith(sys.prefix), f"{package} is not what was installed"
     assert (package / "py.typed").is_file(), "type checkers will not see the annotations"
     assert (package / "store" / "migrations" / "env.py").is_file(), "nothing to migrate with"
+    templates = package / "context" / "templates"
+    assert (templates / "base.md").is_file(), "no text to make prompts of"
     assert not (package / "store" / "migrations" / "__init__.py").is_file(), (
         "they are scripts, not a package"
     )

@@ -1,0 +1,36 @@
+"""Tests for `python -m examples.cook`: an agent of eight turns, by its prompts alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from examples.cook import SAID
+from examples.kitchen.demo import ROOT
+from examples.kitchen.show import WIDTH
+
+pytest_plugins = ["tests.fix_kitchen"]
+
+
+@pytest.mark.once
+@pytest.mark.usefixtures("extensions")
+def test_the_cook_ends_well(database_url: str, tmp_path: Path) -> None:
+    """Each turn is a process; no prompt has a key, and each tells what it must."""
+    cook = subprocess.run(
+        [sys.executable, "-m", "examples.cook", "--prompts", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": database_url},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert cook.returncode == 0, cook.stdout + cook.stderr
+    assert cook.stdout.count("none found") == 3
+    assert max(map(len, cook.stdout.splitlines())) <= WIDTH
+    assert "Done: change Lentil soup to servings 8." in cook.stdout
+    turns = {file.name.partition("-")[0] for file in tmp_path.glob("*.md")}
+    assert turns == {str(number) for number in range(1, len(SAID) + 1)}
