@@ -3,7 +3,7 @@
 
     python3 run.py demo [--full]               the kitchen, on a PostgreSQL of its own
     python3 run.py agent                       a model that errs there, and goes on
-    python3 run.py cook [--prompts DIRECTORY]  an agent of eight turns, by its prompts
+    python3 run.py cook [--prompts DIRECTORY]  an agent of ten turns, by its prompts
     python3 run.py test [pytest arguments]     the tests
     python3 run.py lint                        ruff, mypy, import-linter
     python3 run.py wheel                       build the wheel and try it in an empty environment
@@ -106,7 +106,7 @@ def agent(python: Path, arguments: Sequence[str]) -> int:
 
 
 def cook(python: Path, arguments: Sequence[str]) -> int:
-    """Have a scripted model cook for eight turns by its prompts, against a server of its own."""
+    """Have a scripted model cook for ten turns by its prompts, against a server of its own."""
     _say("starting a PostgreSQL of its own ...")
     return _run([python, "-m", "tests.postgres", python, "-m", "examples.cook", *arguments])
 

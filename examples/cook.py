@@ -43,6 +43,8 @@ SAID: Final[Sequence[str]] = (
     "Make it for eight.",
     "How long does {mention} take?",
     "Delete that plan.",
+    "Invent a pumpkin soup as well.",
+    "Save it.",
     "And delete all of my soups.",
 )
 
@@ -56,6 +58,8 @@ TOLD: Final[Sequence[str]] = (
     '- recipe_2 "Tomato soup" (mentioned by the user in turn 6)',
     "- meal_plan_1 (read in turn 7)",
     "- meal_plan_1 (deleted in turn 7)",
+    '- gen_recipe_3 "Pumpkin soup" (pending in turn 8)',
+    '- recipe_3 "Pumpkin soup" (created in turn 9)',
 )
 
 
@@ -133,7 +137,9 @@ class Model:
                 return _called("db_update", table=table, filters=named, data={"servings": 8})
             case "delete":
                 return _called("db_delete", table=table, filters=named)
-        mine = [{"field": "name", "op": "in", "value": ["Lentil soup", "Tomato soup"]}]
+        mine = [
+            {"field": "name", "op": "in", "value": ["Lentil soup", "Tomato soup", "Pumpkin soup"]}
+        ]
         return _called("db_read", table=table, filters=named or ([] if is_plan else mine))
 
     def reply(self, prompt: str) -> str:
@@ -253,7 +259,7 @@ def play(engine: Engine, kept: Path, console: Console, start: Callable[[int], st
     untold = [
         f"turn {number}: {told}"
         for number, told in enumerate(TOLD, start=1)
-        if not any(told in text for name, text in prompts.items() if name[0] == str(number))
+        if not any(told in text for name, text in prompts.items() if _turn_of(name) == number)
     ]
     show_heading(console, "checks")
     several = f"{len(prompts)} prompts of {len(SAID)} processes"
@@ -265,6 +271,10 @@ def play(engine: Engine, kept: Path, console: Console, start: Callable[[int], st
         left = trusted.scalars(select(Recipe.name).where(Recipe.user_id.is_not(None))).all()
     show_check(console, "checked the tables for soups that are left", list(left))
     return int(bool(untold or left or showing_keys(prompts.values(), keys)))
+
+
+def _turn_of(name: str) -> int:
+    return int(name.partition("-")[0])
 
 
 def main(arguments: Sequence[str]) -> int:

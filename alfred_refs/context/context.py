@@ -17,6 +17,7 @@ context.done(step, decision)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -139,6 +140,7 @@ class Context:
             ContextError: the budget is too small for what must be said.
             TemplateError: a text of the application's is broken.
         """
+        step, exchanges = self._covered(step, exchanges)
         view = self.view("act")
         steps = [*self.conversation.steps(2)]
         now = [each for each in steps if each.turn == view.turn]
@@ -163,7 +165,7 @@ class Context:
                 apart if step.type == "write" else named, "act", budget, self._count
             ),
             drafts=rendered(view.model_copy(update=_ONLY_DRAFTS), "act") if view.drafts else "",
-            exchanges=self._covered(exchanges),
+            exchanges=exchanges,
             forms=forms_of(decision),
             templates=self._templates,
         )
@@ -176,13 +178,23 @@ class Context:
             return ""
         return self._toolset.describe(step.tables)
 
-    def _covered(self, exchanges: Sequence[Exchange]) -> list[Exchange]:
-        """Return the last exchanges without keys: one round trip, or none."""
+    def _covered(self, step: Step, exchanges: Sequence[Exchange]) -> tuple[Step, list[Exchange]]:
+        """Return a step and the last exchanges without keys: one round trip, or none."""
         last = exchanges[len(exchanges) - min(len(exchanges), self.window.exchanges) :]
-        texts = [text for each in last for text in (each.user, each.assistant)]
-        covered = iter(self.conversation.scrub(texts))
-        return [
-            Exchange(user, assistant) for user, assistant in zip(covered, covered, strict=True)
+        said = [text for each in last for text in (each.user, each.assistant)]
+        own = [step.goal, step.guidance, step.step_guidance, step.profile]
+        texts = iter(self.conversation.scrub([*own, *(item.text for item in step.batch), *said]))
+        goal, guidance, step_guidance, profile = (next(texts) for _ in own)
+        covered = replace(
+            step,
+            goal=goal,
+            guidance=guidance,
+            step_guidance=step_guidance,
+            profile=profile,
+            batch=[replace(item, text=next(texts)) for item in step.batch],
+        )
+        return covered, [
+            Exchange(user, assistant) for user, assistant in zip(texts, texts, strict=True)
         ]
 
     def done(self, step: Step, decision: ActDecision) -> list[str]:
@@ -198,7 +210,7 @@ class Context:
             ContextError: the decision is of no such step.
         """
         made = decision.root
-        if step.type not in type(decision).__name__.lower():
+        if step.type != decision.step:
             raise ContextError(
                 f"a step of type {step.type!r} ended in a {type(decision).__name__}",
                 "give the decision that its own prompt asked for",

@@ -134,9 +134,11 @@ class ActDecision(_Root):
 
     Attributes:
         root: the action.
+        step: the type of the step.
         choices: the actions that there are.
     """
 
+    step: ClassVar[StepType]
     choices: ClassVar[tuple[type[BaseModel], ...]]
 
 
@@ -160,7 +162,7 @@ def decision_type(step: StepType, toolset: Toolset | None = None) -> type[ActDec
         __doc__=f"What a step of type {step!r} answers.",
         root=(_one_of("action", [*([_one_of("tool", calls)] if calls else []), *ends]), ...),
     )
-    made.choices = (*calls, *ends)
+    made.step, made.choices = step, (*calls, *ends)
     return made
 
 

@@ -19,6 +19,9 @@ from alfred_refs.mapping.refs import Ref, parse_ref
 from alfred_refs.store import Activity, ActivityRecord, Actor, StepEntry
 
 from .drafts import DraftMap
+from .scrubbing import scrubbed
+
+_LONGEST_REASON = 1_000  # characters: more is no reason
 
 
 class ActivityMap(DraftMap):
@@ -35,12 +38,19 @@ class ActivityMap(DraftMap):
     def retain(self, refs: Iterable[str], reason: str) -> None:
         """Keep telling of these rows by their names, beyond the turns in which they were used.
 
+        Args:
+            refs: theirs.
+            reason: why, in some words; keys in it are covered.
+
         Raises:
             BadRefError: one cannot be used; none is retained.
         """
         refs = list(dict.fromkeys(refs))
         self.resolve_all(refs)
-        self._store.retain(self._address, _parsed(refs), reason, "user")
+        self._store.retain(self._address, _parsed(refs), self._reason(reason), "user")
+
+    def _reason(self, reason: str) -> str:
+        return str(scrubbed(reason, self._refs_held, self._texts()))[:_LONGEST_REASON]
 
     def demote(self, refs: Iterable[str]) -> None:
         """Leave rows out of prompts, until something is done with them again.

@@ -30,15 +30,22 @@ _log = logging.getLogger("alfred_refs")
 Done = dict[EntityKey, Activity]
 """What was done with rows, by their keys: the last thing that counts, of each."""
 
+MOST = 1_000
+"""Of so many rows a transaction at most: nobody prompts a model with more."""
+
 _WEIGHTS = {"linked": 0, "read": 1}  # what is written weighs more
 
 
 def add(done: Done, more: Iterable[Activity]) -> None:
-    """Add what was done later: what was written counts for more than what was read."""
+    """Add what was done later: what was written counts for more than what was read.
+
+    Of very many rows the first are kept.
+    """
     for each in more:
         known = done.get(each.key)
         if known is None:
-            done[each.key] = each
+            if len(done) < MOST:
+                done[each.key] = each
             continue
         last = each if _WEIGHTS.get(each.action, 2) >= _WEIGHTS.get(known.action, 2) else known
         seen = {**(known.seen or {}), **(each.seen or {})} or None

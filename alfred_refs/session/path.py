@@ -38,12 +38,11 @@ from alfred_refs.statements import (
 )
 from alfred_refs.store import Action
 
+from . import activity
 from .alternate_keys import Alternates
 from .instances.boundary import Boundary, holds_key
 from .missing_rows import Fates, Identity
 from .translation import Translation
-
-_MOST_REACHED = 1_000  # rows of one statement that are kept for prompts
 
 Named = Iterable[tuple[KeyColumn, Any]]
 """The keys that the refs in a statement name, each with the column that it meets."""
@@ -309,13 +308,13 @@ def _reached(execution: ORMExecuteState, translation: Translation) -> list[Entit
     else:
         statement: Any = execution.statement
         criterion = true() if statement.whereclause is None else statement.whereclause
-        found = select(primary).where(criterion).limit(_MOST_REACHED)
+        found = select(primary).where(criterion).limit(activity.MOST)
         values = execution.session.scalars(
             found.execution_options(raw_keys=True),
             given,
             bind_arguments=execution.bind_arguments,
         ).all()
-    return [(keys.own, column.to_key(value)) for value in values[:_MOST_REACHED]]
+    return [(keys.own, column.to_key(value)) for value in values[: activity.MOST]]
 
 
 def _created(

@@ -103,7 +103,14 @@ class PostgresActivity(Sending):
 
 
 def _text(value: Mapping[str, Any] | None) -> str | None:
-    return None if value is None else json.dumps(value, ensure_ascii=False)
+    if value is None:
+        return None
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a pair, which has no bytes of its own
+        return json.dumps(value)
+    return text
 
 
 def _entry(row: Any) -> ActivityEntry:

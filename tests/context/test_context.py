@@ -23,7 +23,7 @@ from alfred_refs import (
     SetupError,
     UnknownRefError,
 )
-from alfred_refs.context import Called, Context, Exchange, Step, Window, decision_type
+from alfred_refs.context import Called, Context, Exchange, Item, Step, Window, decision_type
 from alfred_refs.tools import Limits, Toolset
 from tests.context.conftest import Call
 from tests.fix_owned import World
@@ -420,7 +420,10 @@ def test_no_prompt_has_a_key(
     """Whatever was done."""
     call("db_read", table="dishes")
     said = f"what of {keys['Soup']}?"
-    step = Step("write", "x")
+    named = f"the one with {keys['Soup'].hex}"
+    step = Step("write", named, guidance=named, step_guidance=named, batch=[Item(named)])
+    call("db_read", table="dishes")
+    context.conversation.retain(["dish_1"], named)
     context.done(step, answered(step, toolset, data={"key": str(keys["Soup"])}))
     prompt = context.prompt(step, exchanges=[Exchange(said, said)])
     whole = prompt.system + prompt.user + json.dumps(prompt.decision.model_json_schema())

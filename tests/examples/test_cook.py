@@ -1,4 +1,4 @@
-"""Tests for `python -m examples.cook`: an agent of eight turns, by its prompts alone."""
+"""Tests for `python -m examples.cook`: an agent of ten turns, by its prompts alone."""
 
 from __future__ import annotations
 

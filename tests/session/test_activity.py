@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import AsyncRefSession, Conversation, GoneRefError, RefSession, SetupError
-from alfred_refs.session import path
+from alfred_refs.session import activity
 from alfred_refs.store import Actor
 from tests.fix_session import TravelLog
 from tests.models import MealPlan, Recipe
@@ -174,11 +174,14 @@ def test_of_very_many_rows_the_first_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A statement that changes a million rows is not written down row by row."""
-    monkeypatch.setattr(path, "_MOST_REACHED", 2)
+    monkeypatch.setattr(activity, "MOST", 2)
     with user() as session:
         result = session.execute(update(Recipe).values(name="x"))
         session.commit()
-    assert (len(known(conversation)), result.rowcount) == (2, 5)  # type: ignore[attr-defined]
+        assert (len(known(conversation)), result.rowcount) == (2, 5)  # type: ignore[attr-defined]
+        session.add_all([Recipe(name=str(n)) for n in range(5)])
+        session.commit()
+    assert len(known(conversation)) == 4
 
 
 def test_a_row_that_others_have_deleted_is_told_as_soon_as_it_is_known(
