@@ -143,7 +143,7 @@ class ActDecision(_Root):
 
 
 def decision_type(step: StepType, toolset: Toolset | None = None) -> type[ActDecision]:
-    """Return the type of what a step of this type may answer.
+    """Return the type of what a step of this type may answer: made once for a toolset.
 
     Args:
         step: its type.
@@ -153,6 +153,12 @@ def decision_type(step: StepType, toolset: Toolset | None = None) -> type[ActDec
         ContextError: there is no such type of step.
     """
     check_step_type(step)
+    if toolset is None:
+        return _made(step, None)
+    return toolset.memo(("decision", step), lambda: _made(step, toolset))
+
+
+def _made(step: StepType, toolset: Toolset | None) -> type[ActDecision]:
     calls = [] if toolset is None else _calls(step, toolset)
     done = StepComplete if toolset is None or step != "generate" else _generated(toolset)
     ends = (done, AskUser, Blocked, Fail)

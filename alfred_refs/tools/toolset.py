@@ -16,10 +16,10 @@ other is raised, and nothing was changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from alfred_refs.session.asyncio import AsyncRefSession
 
 _LONGEST = 2_000  # characters of a text in an error: it may repeat what the model gave
+
+_T = TypeVar("_T")
 
 Answer = dict[str, Any]
 """What a model is told: JSON values."""
@@ -130,6 +132,14 @@ class Toolset:
             max_written,
         )
         self._setting.check()
+        self._memos: dict[Hashable, Any] = {}
+
+    def memo(self, name: Hashable, make: Callable[[], _T]) -> _T:
+        """Return what is made of these tools, once for all who ask for it by its name."""
+        if name not in self._memos:
+            self._memos[name] = make()
+        made: _T = self._memos[name]
+        return made
 
     def call(self, session: RefSession, tool: str, arguments: Any) -> Answer:
         """Do what a model asks for, in one transaction, and return what it is told.
