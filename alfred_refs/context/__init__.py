@@ -15,8 +15,8 @@ print(context.render("act"))
 
 The way of a prompt: `windows` selects of what the store has noted, `views` makes data of it,
 `rendering` Markdown; `prompts` has the table of parts, `decisions` what may be answered,
-`templating` the fixed texts. `mentions` finds the rows that a user points at, `mentioned` looks
-them up, and `names` puts names in the place of refs. `auditing` looks for keys in logs, and
+`templating` the fixed texts. `mentions` finds what a user points at, `mention_rows` looks
+them up, and `replies` puts names in the place of refs. `auditing` looks for keys in logs, and
 `pytest_plugin` for those that a test shows.
 
 Each name is imported when it is first asked for: every run of pytest imports the plugin, and

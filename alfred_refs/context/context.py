@@ -28,9 +28,8 @@ from alfred_refs.session.session import RefSession
 from alfred_refs.tools import Toolset
 
 from .decisions import ActDecision, ToolCall, decision_type
-from .mentioned import Mentioned
+from .mention_rows import MentionedRows
 from .mentions import mentions_in
-from .names import Names
 from .prompts import (
     Called,
     Exchange,
@@ -42,6 +41,7 @@ from .prompts import (
     system_of,
 )
 from .rendering import Count, rendered, tokens
+from .replies import Names
 from .results import call_of, left_by, result_of
 from .templating import Templates
 from .views import Audience, ContextView, view_of
@@ -113,7 +113,7 @@ class Context:
             MentionError: a mention is not closed, or names no row that can be seen.
             SetupError: the session is of another conversation.
         """
-        refs, pieces, end = Mentioned(self.conversation, session, self._toolset), [], 0
+        refs, pieces, end = MentionedRows(self.conversation, session, self._toolset), [], 0
         found = mentions_in(text, refs)
         for mention, ref in zip(found, refs.of(found), strict=True):
             pieces += [text[end : mention.start], ref]

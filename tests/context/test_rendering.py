@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from alfred_refs import ContextError
 from alfred_refs.context.rendering import quoted, rendered, tokens
@@ -160,6 +160,7 @@ def test_no_text_of_a_user_changes_the_structure(label: str, value: str, reason:
         )
         return rendered(view, "act").split("\n")
 
+    assume(label != value + "!")  # a value that is the name is not said twice
     plain, told = lines("a", "b", "c"), lines(label, value, reason)
     assert [INERT.sub("", each) for each in told] == [INERT.sub("", each) for each in plain]
     assert len("\n".join(told).splitlines()) == len(plain)

@@ -1,7 +1,7 @@
 """The rows that a user has mentioned, looked up among those that their session can see.
 
 ```python
-Mentioned(chat, session).of(mentions_in(text, entities))  # ['recipe_3']
+MentionedRows(chat, session, toolset).of(mentions_in(text, entities))  # ['recipe_3']
 ```
 """
 
@@ -29,7 +29,7 @@ from .mentions import Mention
 _TYPES: Mapping[str, Callable[[str], Key]] = {"uuid": uuid.UUID, "integer": int, "string": str}
 
 
-class Mentioned:
+class MentionedRows:
     """The mentioned rows of one text; it also tells which entities there may be mentions of.
 
     Args:
