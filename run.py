@@ -2,8 +2,8 @@
 """Run the project's jobs from a fresh checkout, with nothing but Python.
 
     python3 run.py demo [--full]               the kitchen, on a PostgreSQL of its own
-    python3 run.py agent                       a model that errs there, and goes on
-    python3 run.py cook [--prompts DIRECTORY]  an agent of ten turns, by its prompts
+    python3 run.py agent [--prompts DIRECTORY] an agent of ten turns there, by its prompts
+    python3 run.py mistakes                    a model that errs there, and goes on
     python3 run.py test [pytest arguments]     the tests
     python3 run.py lint                        ruff, mypy, import-linter
     python3 run.py wheel                       build the wheel and try it in an empty environment
@@ -99,16 +99,16 @@ def demo(python: Path, arguments: Sequence[str]) -> int:
     return _run([python, "-m", "tests.postgres", python, "-m", "examples.kitchen", *arguments])
 
 
-def agent(python: Path, arguments: Sequence[str]) -> int:
+def mistakes(python: Path, arguments: Sequence[str]) -> int:
     """Have a scripted model call the kitchen's tools, against a server of its own."""
     _say("starting a PostgreSQL of its own ...")
-    return _run([python, "-m", "tests.postgres", python, "-m", "examples.agent", *arguments])
+    return _run([python, "-m", "tests.postgres", python, "-m", "examples.mistakes", *arguments])
 
 
-def cook(python: Path, arguments: Sequence[str]) -> int:
+def agent(python: Path, arguments: Sequence[str]) -> int:
     """Have a scripted model cook for ten turns by its prompts, against a server of its own."""
     _say("starting a PostgreSQL of its own ...")
-    return _run([python, "-m", "tests.postgres", python, "-m", "examples.cook", *arguments])
+    return _run([python, "-m", "tests.postgres", python, "-m", "examples.agent", *arguments])
 
 
 def test(python: Path, arguments: Sequence[str]) -> int:
@@ -154,11 +154,11 @@ def fuzz(python: Path, arguments: Sequence[str]) -> int:
 JOBS = {
     "agent": agent,
     "benchmarks": benchmarks,
-    "cook": cook,
     "demo": demo,
     "faults": faults,
     "fuzz": fuzz,
     "lint": lint,
+    "mistakes": mistakes,
     "test": test,
     "wheel": wheel,
 }

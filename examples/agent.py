@@ -1,282 +1,311 @@
-"""A model that calls the kitchen's tools, makes mistakes, and goes on by what errors tell it.
+"""The kitchen as an agent: it understands, plans, acts and replies, turn by turn.
 
-`python -m examples.agent`, on the empty database in `DATABASE_URL`. The model is a script of what
-it wants and how it first says so (`SCRIPT`); after an error it goes on by `recovery`, which sees
-the error and not the script. Toolset, sessions and rows are what an application with a real model
-has. At the end all that the model saw is searched for every key; the exit code tells if one was
-found, or if the model ever did not know how to go on.
+`python -m examples.agent`, on the empty database in `DATABASE_URL`. Each turn is a process of its
+own: what the agent knows of the turns before, it knows by its prompts alone, and they are made of
+what the conversation keeps. The model is a script that reads nothing else (`Model`); in its place
+stands any chat model. `--prompts DIRECTORY` keeps all prompts, to be read. At the end each is
+searched for every key, and for what it had to tell; the exit code says if something was wrong.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
 import sys
-import uuid
-from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
-from typing import Any, Final, NamedTuple
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
 
 from rich.console import Console
 from sqlalchemy import Engine, create_engine, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
+from alfred_refs.context import Called, Context, Exchange, Step
 from examples.kitchen import DEMO_USER
 from examples.kitchen.checks import keys_in, showing_keys
-from examples.kitchen.demo import prepare
-from examples.kitchen.models import MealPlan, Recipe, User
-from examples.kitchen.show import show_call, show_check, show_heading, show_learnt, wide_console
+from examples.kitchen.demo import ROOT, prepare
+from examples.kitchen.models import Recipe, User
+from examples.kitchen.show import show_check, show_heading, wide_console
 from examples.kitchen.tools import OWNERSHIP, POLICY, kitchen_tools
-from examples.recovery import Answer, Call, Mind, next_call
 
-ATTEMPTS: Final = 4  # after so many errors a model should ask its user
+MOST_CALLS: Final = 5  # of a step
+
+# what the user says; `{mention}` is what a user interface makes of a recipe that is picked
+SAID: Final[Sequence[str]] = (
+    "Invent a lentil soup and a tomato soup for me.",
+    "Save them both.",
+    "Which recipes have I got?",
+    "Plan the lentil soup for dinner on 2026-12-07.",
+    "Make it for eight.",
+    "How long does {mention} take?",
+    "Delete that plan.",
+    "Invent a pumpkin soup as well.",
+    "Save it.",
+    "And delete all of my soups.",
+)
+
+# what a prompt of a turn must have told, whatever else it tells
+TOLD: Final[Sequence[str]] = (
+    "## Task\n\ninvent",
+    '- gen_recipe_1 "Lentil soup" (pending in turn 1)',
+    '- recipe_1 "Lentil soup" (created in turn 2)',
+    "meal_plans",
+    '- recipe_1 "Lentil soup" (updated by the user in turn 4)',
+    '- recipe_2 "Tomato soup" (mentioned by the user in turn 6)',
+    "- meal_plan_1 (read in turn 7)",
+    "- meal_plan_1 (deleted in turn 7)",
+    '- gen_recipe_3 "Pumpkin soup" (pending in turn 8)',
+    '- recipe_3 "Pumpkin soup" (created in turn 9)',
+)
 
 
-class Wish(NamedTuple):
-    """What the model wants, and how it says so at first."""
+class Model:
+    """A model that reads its prompts, and nothing else: rules in the place of a language model."""
 
-    call: Call
-    means: str = ""
-    knows: Mapping[str, Any] = {}
+    def understand(self, prompt: str) -> list[str]:
+        """Return the refs of the rows that the user means: by their names, or by what was done."""
+        rows = re.findall(r'^- (\S+)(?: "([^"]*)")? \((\w+)', prompt, re.MULTILINE)
+        there = {ref: label.lower() for ref, label, done in rows if done != "deleted"}
+        said = prompt.rpartition("User: ")[2].lower()
+        if "all of" in said:  # of which there may be older ones
+            return []
+        pointed = re.findall(r"\brecipe_\d+\b", said)
+        kind = "gen_recipe" if "save" in said else "meal_plan" if "that plan" in said else "recipe"
+        meant = [ref for ref in there if re.fullmatch(rf"{kind}_\d+", ref)]
+        named = [ref for ref in meant if there[ref] and there[ref] in said]
+        return pointed or named or (meant[-1:] if " it " in said else meant)
+
+    def think(self, prompt: str, refs: Sequence[str]) -> list[tuple[str, str]]:
+        """Return the steps of a plan, each with its type and what is to be reached, in refs."""
+        said = prompt.rpartition("User: ")[2].lower()
+        for word, steps in self._plans(said, ", ".join(refs)):
+            if word in said:
+                return steps
+        return [("read", f"find {', '.join(refs) or 'the recipes of the user'}")]
+
+    def _plans(self, said: str, refs: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+        yield "invent", [("generate", f"invent: {said}")]
+        yield "save", [("write", f"save {refs}")]
+        found = refs or f"the {'plans' if 'plan' in said else 'recipes'} of the user"
+        yield "delete", [("read", f"find {found}"), ("write", "delete what was found")]
+        yield "plan the", [("write", f"plan {refs} for dinner on 2026-12-07")]
+        yield "make it", [("write", f"change {refs} to servings 8")]
+
+    def act(self, prompt: str) -> str:
+        """Return the decision of a step, as JSON."""
+        task = re.findall(r"## Task\n\n(.*)", prompt)[0]
+        if "## Data" in prompt and re.search(r"^- db_\w+ ", prompt, re.MULTILINE):
+            answer = re.findall(r"^  answered (.*)", prompt, re.MULTILINE)[-1]
+            done = re.findall(r'"(?:rows|deleted)": (\[.*?\])', answer)
+            return _ended(f"done: {task}", data=json.loads(done[0]) if done else None)
+        if task.startswith("invent"):
+            names = [f"{name.capitalize()} soup" for name in re.findall(r"(\w+) soup", task)]
+            drafts = [
+                {
+                    "table": "recipes",
+                    "label": name,
+                    "data": {
+                        "name": name,
+                        "servings": 4,
+                        "cook_minutes": 30,
+                        "ingredients": [{"name": name.split()[0].lower(), "position": 0}],
+                    },
+                }
+                for name in names
+            ]
+            return _ended(f"made {' and '.join(names)}", drafts=drafts)
+        return json.dumps({"action": "tool_call", **self._call(task, prompt)})
+
+    def _call(self, task: str, prompt: str) -> dict[str, Any]:
+        refs = re.findall(r"\b(?:gen_)?[a-z_]+_\d+\b", task)
+        if "what was found" in task:  # by the step before
+            refs = json.loads(re.findall(r"^  (\[.*\])$", prompt, re.MULTILINE)[-1])
+        is_plan = "plans" in task or any(ref.startswith("meal_plan") for ref in refs)
+        table = "meal_plans" if is_plan else "recipes"
+        named = [{"field": "id", "op": "in", "value": refs}] if refs else []
+        match task.split(maxsplit=1)[0]:
+            case "save":
+                return _called("db_create", table="recipes", from_draft=refs)
+            case "plan":
+                row = {"recipe_id": refs[0], "date": "2026-12-07", "meal_type": "dinner"}
+                return _called("db_create", table="meal_plans", data=row)
+            case "change":
+                return _called("db_update", table=table, filters=named, data={"servings": 8})
+            case "delete":
+                return _called("db_delete", table=table, filters=named)
+        mine = [
+            {"field": "name", "op": "in", "value": ["Lentil soup", "Tomato soup", "Pumpkin soup"]}
+        ]
+        return _called("db_read", table=table, filters=named or ([] if is_plan else mine))
+
+    def reply(self, prompt: str) -> str:
+        """Return what the user is told; refs in it become names on the way."""
+        results = re.findall(r'complete\): "(.*?)"', prompt)
+        return f"{results[-1].capitalize()}." if results else "There was nothing to do."
 
 
-class Part(NamedTuple):
-    """What the user says in a turn, what the model does, and what others do meanwhile."""
-
-    user: str
-    wishes: Sequence[Wish]
-    meanwhile: Callable[[Session], None] | None = None
+def _ended(summary: str, **fields: Any) -> str:
+    return json.dumps({"action": "step_complete", "result_summary": summary, **fields})
 
 
-class ScriptedModel:
-    """A model in one conversation: it makes calls, remembers answers, and recovers from errors.
+def _called(tool: str, **params: Any) -> dict[str, Any]:
+    return {"tool": tool, "params": params}
+
+
+class Kitchen:
+    """The application: one turn of the agent's loop.
 
     Args:
-        use: calls a tool.
-        console: where it is shown.
+        engine: of the kitchen's database.
+        kept: the directory of prompts, and of what was said.
+        model: whatever answers them.
     """
 
-    def __init__(self, use: Callable[[Call], Answer], console: Console) -> None:
-        self._use = use
-        self._console = console
-        self._seen: dict[str, str] = {}
-        self._questions: dict[str, Call] = {}
-        self.texts: list[str] = []
-        self.errors: list[str] = []
-        self.failed: list[str] = []
-
-    def pursue(self, wish: Wish) -> Answer:
-        """Make a call, and others until one is done; a wish that fails is noted."""
-        call = wish.call
-        mind = Mind(
-            lambda other: self.pursue(Wish(other, wish.means, wish.knows)),
-            wish.means,
-            wish.knows,
-            self._seen,
-            self._questions,
+    def __init__(self, engine: Engine, kept: Path, model: Model) -> None:
+        with Session(engine) as trusted:
+            owner = trusted.scalars(select(User.id).filter_by(name=DEMO_USER)).one()
+        self._tools = kitchen_tools()
+        self._chat = RefRegistry(engine, policy=POLICY).conversation("agent", owner=owner)
+        self._sessions = sessionmaker(
+            engine, class_=RefSession, conversation=self._chat, owner=OWNERSHIP.of(owner)
         )
-        for _ in range(ATTEMPTS):
-            answer = self._made(call)
-            if "error" not in answer:
-                return answer
-            self.errors.append(answer["error"]["code"])
-            following = next_call(call, answer["error"], mind)
-            if following is None:
-                break
-            show_learnt(self._console, following.learnt)
-            call = following.call
-        self.failed.append(json.dumps(wish.call))
-        return {"rows": []}
+        self._context = Context(self._chat, toolset=self._tools)
+        self._kept, self._model = kept, model
 
-    def _made(self, call: Call) -> Answer:
-        answer = self._use(call)
-        self.texts += [
-            json.dumps(call, ensure_ascii=False),
-            json.dumps(answer, ensure_ascii=False),
-        ]
-        show_call(self._console, call.tool, call.arguments, answer)
-        for row in answer.get("rows", ()):
-            self._seen[row["id"]] = str(row)
-            self._questions.setdefault(row["id"], call)
-        return answer
+    def turn(self, text: str) -> str:
+        """Take one turn, and return the reply."""
+        number = self._chat.begin_turn()
+        with self._sessions() as session:
+            said = self._context.heard(session, text)
+        exchanges = self._exchanges()
+        model, context = self._model, self._context
+
+        def asked(phase: str, told: str) -> str:
+            return self._keep(f"{number}-{phase}", f"{told}\n\nUser: {said}")
+
+        refs = model.understand(asked("understand", context.render("understand")))
+        plan = model.think(asked("think", context.render("think")), refs)
+        for at, (type_, goal) in enumerate(plan, start=1):
+            step: Any = Step(type_, goal, number=at, of=len(plan))  # type: ignore[arg-type]
+            self._take(step, [*exchanges, Exchange(said)], f"{number}-act-{at}")
+        results = context.prompt(Step("analyze", "reply")).parts["data"]
+        reply = model.reply(asked("reply", f"{context.render('reply')}\n\n{results}"))
+        chunks = [reply[start : start + 5] for start in range(0, len(reply), 5)]
+        shown = "".join(context.with_names(chunks))
+        self._say(exchanges, Exchange(said, reply))
+        return shown
+
+    def change(self, name: str, **values: Any) -> None:
+        """Change a recipe as a screen of the application's own does."""
+        with self._sessions(by="user") as session:
+            recipe = session.scalars(select(Recipe).filter_by(name=name)).one()
+            for field, value in values.items():
+                setattr(recipe, field, value)
+            session.commit()
+
+    def _take(self, step: Step, exchanges: Sequence[Exchange], name: str) -> None:
+        """Take a step: the model decides, tools are called, until it is over."""
+        calls: list[Called] = []
+        for attempt in range(1, MOST_CALLS + 1):
+            prompt = self._context.prompt(step, exchanges=exchanges, calls=calls)
+            told = self._keep(f"{name}-{attempt}", f"{prompt.system}\n\n{prompt.user}")
+            decision = prompt.decision.model_validate_json(self._model.act(told))
+            made: Any = decision.root
+            if made.action != "tool_call":
+                self._context.done(step, decision)
+                return
+            arguments = made.params.model_dump(mode="json", by_alias=True, exclude_unset=True)
+            with self._sessions(by="model") as session:
+                answer = self._tools.call(session, made.tool, arguments)
+            calls.append(Called(made.tool, made.params, answer))
+
+    def _keep(self, name: str, prompt: str) -> str:
+        (self._kept / f"{name}.md").write_text(prompt, "utf-8")
+        return prompt
+
+    def _exchanges(self) -> list[Exchange]:
+        """Return what was said before: the chat is the application's own to keep."""
+        said = self._kept / "said.json"
+        return [Exchange(*each) for each in json.loads(said.read_text())] if said.exists() else []
+
+    def _say(self, before: Sequence[Exchange], new: Exchange) -> None:
+        said = [[each.user, each.assistant] for each in (*before, new)]
+        (self._kept / "said.json").write_text(json.dumps(said))
 
 
-def run(engine: Engine, console: Console) -> int:
-    """Play the conversation on an empty database, and return its exit code."""
-    prepare(engine, console)
-    model, keys = converse(engine, console)
-    return verdict(model, keys, console)
-
-
-def verdict(model: ScriptedModel, keys: AbstractSet[uuid.UUID], console: Console) -> int:
-    """Check what the model saw and did, print what was found, and return the exit code."""
-    leaks = showing_keys(model.texts, keys)
-    show_heading(console, "checks")
-    strings = f"{len(model.texts)} strings on the model's side against {len(keys)} keys"
-    show_check(console, f"checked {strings}", leaks)
-    errors = f"{len(model.errors)} errors of {len(set(model.errors))} kinds"
-    show_check(console, f"checked {errors} for one without a way on", model.failed)
-    return int(bool(leaks or model.failed))
-
-
-def converse(engine: Engine, console: Console) -> tuple[ScriptedModel, set[uuid.UUID]]:
-    """Play all turns, and return the model and all keys that there were."""
+def take(engine: Engine, kept: Path, number: int) -> str:
+    """Take a turn by its number, in this process, and return the reply."""
+    kitchen = Kitchen(engine, kept, Model())
     with Session(engine) as trusted:
-        owner = trusted.scalars(select(User.id).filter_by(name=DEMO_USER)).one()
-    tools = kitchen_tools()
-    conversation = RefRegistry(engine, policy=POLICY).conversation("agent", owner=owner)
-
-    def use(call: Call) -> Answer:
-        with RefSession(engine, conversation=conversation, owner=OWNERSHIP.of(owner)) as session:
-            return tools.call(session, call.tool, call.arguments)
-
-    model = ScriptedModel(use, console)
-    keys: set[uuid.UUID] = set()
-    for part in SCRIPT:
-        turn = conversation.begin_turn()
-        show_heading(console, f"turn {turn}: {part.user}")
-        model.texts.append(part.user)
-        for wish in part.wishes:
-            model.pursue(wish)
-        keys |= keys_in(engine)  # after each turn: the next may delete rows
-        if part.meanwhile is not None:
-            with Session(engine) as plain, plain.begin():
-                part.meanwhile(plain)
-    return model, keys
+        key = trusted.scalar(select(Recipe.id).filter_by(name="Tomato soup"))
+    reply = kitchen.turn(SAID[number - 1].format(mention=f"@[Tomato soup](recipe:{key})"))
+    if number == 4:  # noqa: PLR2004  # while the agent rests
+        kitchen.change("Lentil soup", description="Grandmother's own.")
+    return reply
 
 
-def _move_tuesday(session: Session) -> None:
-    """Plan another soup for Tuesday, as the user does in the application's own pages."""
-    plan = session.scalars(select(MealPlan).order_by(MealPlan.date).limit(1)).one()
-    plan.recipe = session.scalars(select(Recipe).filter_by(name="Ham and Lentil Soup")).one()
+def play(engine: Engine, kept: Path, console: Console, start: Callable[[int], str]) -> int:
+    """Play all turns on a kitchen that is prepared, and return the exit code."""
+    keys = keys_in(engine)
+    for number, said in enumerate(SAID, start=1):
+        show_heading(console, f"turn {number}: {said.format(mention='@Tomato soup')}")
+        console.print(start(number), markup=False)
+        keys |= keys_in(engine)
+    prompts = {file.name: file.read_text("utf-8") for file in sorted(kept.glob("*.md"))}
+    untold = [
+        f"turn {number}: {told}"
+        for number, told in enumerate(TOLD, start=1)
+        if not any(told in text for name, text in prompts.items() if _turn_of(name) == number)
+    ]
+    show_heading(console, "checks")
+    several = f"{len(prompts)} prompts of {len(SAID)} processes"
+    show_check(
+        console, f"checked {several} for {len(keys)} keys", showing_keys(prompts.values(), keys)
+    )
+    show_check(console, f"checked {several} for what they must tell", untold)
+    with Session(engine) as trusted:
+        left = trusted.scalars(select(Recipe.name).where(Recipe.user_id.is_not(None))).all()
+    show_check(console, "checked the tables for soups that are left", list(left))
+    return int(bool(untold or left or showing_keys(prompts.values(), keys)))
 
 
-def _take_back(session: Session) -> None:
-    """Make a shared recipe somebody's own, so that nobody else sees it any more."""
-    recipe = session.scalars(select(Recipe).filter_by(name="Lebanese Lentil Soup")).one()
-    recipe.user = User(name="Its author")
+def _turn_of(name: str) -> int:
+    return int(name.partition("-")[0])
 
 
-def _read(table: str, *filters: dict[str, Any], **more: Any) -> Call:
-    return Call("db_read", {"table": table, "filters": list(filters), **more})
+def main(arguments: Sequence[str]) -> int:
+    """Play the conversation, or take one turn of it."""
+    engine = create_engine(os.environ["DATABASE_URL"])
+    if "--turn" in arguments:
+        kept = Path(arguments[arguments.index("--prompts") + 1])
+        sys.stdout.write(take(engine, kept, int(arguments[arguments.index("--turn") + 1])))
+        return 0
+    console = wide_console()
+    prepare(engine, console)
+    with tempfile.TemporaryDirectory() as temporary:
+        given = arguments[1] if arguments[:1] == ["--prompts"] else temporary
+        kept = Path(given)
+        kept.mkdir(parents=True, exist_ok=True)
 
+        def start(number: int) -> str:
+            program = [sys.executable, "-m", "examples.agent", "--turn", str(number)]
+            done = subprocess.run(
+                [*program, "--prompts", str(kept.absolute())],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                encoding="utf-8",
+                check=True,
+            )
+            return done.stdout
 
-def _is(field: str, value: Any, op: str = "=") -> dict[str, Any]:
-    return {"field": field, "op": op, "value": value}
+        return play(engine, kept, console, start)
 
-
-SCRIPT: Final[Sequence[Part]] = (
-    Part(
-        "I have lentils. Which soups could I make, and what goes into the Turkish one?",
-        [
-            Wish(
-                _read(
-                    "recipe",
-                    _is("_semantic", "lentil soup", "similar"),
-                    columns=["name", "cuisines"],
-                    limit=3,
-                )
-            ),
-            Wish(_read("recipes", _is("id", "recpie_2"))),
-        ],
-    ),
-    Part(
-        "Plan that for dinner on Tuesday, and Chiken Paprikash on Wednesday.",
-        [
-            Wish(
-                _read("recipes", {"field": "name", "value": "Chiken Paprikash"}, columns=["name"])
-            ),
-            Wish(
-                Call(
-                    "db_create",
-                    {
-                        "table": "meal_plans",
-                        "data": [
-                            {"recipe_id": "recipe_2", "date": "2026-03-03"},
-                            {"recipe_id": "ingredient_4", "date": "2026-03-04"},
-                        ],
-                    },
-                ),
-                means="Chicken Paprikash",
-                knows={"meal_type": "dinner"},
-            ),
-        ],
-    ),
-    Part(
-        "I cook the soup for eight, with tomatoes and a secret spice. Note it as my lentil soup.",
-        [
-            Wish(
-                Call(
-                    "db_update",
-                    {
-                        "table": "recipes",
-                        "filters": [_is("id", "recipe_2")],
-                        "data": {"servings": 8},
-                    },
-                ),
-                knows={"name": "My lentil soup"},
-            ),
-            Wish(
-                Call(
-                    "db_create",
-                    {
-                        "table": "recipe_ingredients",
-                        "data": [
-                            {"recipe_id": "recipe_5", "name": "Red lentils", "quantity": "4"},
-                            {"recipe_id": "recipe_5", "name": "tomatos", "quantity": "5"},
-                            {"recipe_id": "recipe_5", "name": "secret spice"},
-                            {"recipe_id": "recipe_5", "name": "Tomatoes", "quantity": "6"},
-                        ],
-                    },
-                )
-            ),
-        ],
-        meanwhile=_move_tuesday,
-    ),
-    Part(
-        "Let us have my soup on Tuesday then. And no dinner on Wednesday, we are out.",
-        [
-            Wish(
-                Call(
-                    "db_update",
-                    {
-                        "table": "meal_plans",
-                        "filters": [_is("id", "meal_plan_1")],
-                        "data": {"recipe_id": "recipe_5"},
-                        "expect": {"recipe_id": "recipe_2"},
-                    },
-                )
-            ),
-            Wish(
-                Call("db_delete", {"table": "meal_plans", "filters": []}),
-                means="dinner on Wednesday",
-            ),
-        ],
-        meanwhile=_take_back,
-    ),
-    Part(
-        "On Friday the Lebanese soup, or else the Turkish one. What is the plan now?",
-        [
-            Wish(
-                Call(
-                    "db_create",
-                    {
-                        "table": "meal_plans",
-                        "data": {
-                            "recipe_id": "recipe_3",
-                            "date": "2026-03-06",
-                            "meal_type": "dinner",
-                        },
-                    },
-                ),
-                means="the Lebanese soup, or else the Turkish one",
-            ),
-            Wish(_read("meal_plans", columns=["date", "recipe_id"], order_by="date")),
-        ],
-    ),
-)
 
 if __name__ == "__main__":
     if "DATABASE_URL" not in os.environ:
         sys.exit("DATABASE_URL names no database; `python3 run.py agent` provides one")
-    sys.exit(run(create_engine(os.environ["DATABASE_URL"]), wide_console()))
+    sys.exit(main(sys.argv[1:]))
