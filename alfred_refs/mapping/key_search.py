@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -114,7 +114,7 @@ def _is_key_like(text: str) -> bool:
     return not (digits.isdigit() or digits.isalpha())
 
 
-def replaced(text: str, name: guard.Name, known: Iterator[uuid.UUID] | None = None) -> str:
+def replaced(text: str, name: guard.Name, known: Iterable[uuid.UUID] = ()) -> str:
     """Return a text with a name, or `HIDDEN`, in the place of each key.
 
     Args:
@@ -123,7 +123,7 @@ def replaced(text: str, name: guard.Name, known: Iterator[uuid.UUID] | None = No
         known: those that a cut one may be of: it is named where exactly one fits.
     """
     found = found_in(text)
-    keys = list(known or ()) if any(each.kind == "cut" for each in found) else []
+    keys = [*known] if any(each.kind == "cut" for each in found) else []
     pieces, end = [], 0
     for each in found:
         key = each.key if each.kind != "cut" else _whole_of(each.text, keys)

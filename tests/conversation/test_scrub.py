@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import uuid
 from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from alfred_refs import Conversation, KeyShownError
+from alfred_refs import ContextError, Conversation, KeyShownError
 from tests.fix_session import TravelLog
 
 KNOWN = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
@@ -68,6 +73,88 @@ def test_a_key_that_is_text_is_found_where_it_stands_by_itself(
     """As far as this process has met it: nothing else tells it from a word."""
     chat.refer("product", "SKU-1")
     assert chat.scrub("SKU-1, SKU-10, xSKU-1") == "product_1, SKU-10, xSKU-1"
+
+
+def test_a_key_that_looks_like_a_ref_is_taken_for_the_ref(chat: Conversation) -> None:
+    """A ref that stands in a text is never made another one."""
+    chat.refer("product", "recipe_1")
+    assert chat.scrub("see recipe_1") == "see recipe_1"
+
+
+def test_of_keys_that_are_texts_the_longest_is_found(chat: Conversation) -> None:
+    """One may be the beginning of another."""
+    for key in ("SKU", "SKU.1"):
+        chat.refer("product", key)
+    assert chat.scrub("SKU.1, SKU") == "product_2, product_1"
+
+
+def test_fields_whose_names_are_masked_alike_are_all_there(chat: Conversation) -> None:
+    """Nothing is lost."""
+    keys = [uuid.uuid4() for _ in range(3)]
+    value: dict[Any, Any] = {"<key>": 0, KNOWN: "a"}
+    value |= {str(key): n for n, key in enumerate(keys)}
+    assert chat.scrub(value) == {
+        "<key>": 0,
+        "<key> (2)": 0,
+        "<key> (3)": 1,
+        "<key> (4)": 2,
+        "recipe_1": "a",
+    }
+
+
+class Kind(Enum):
+    """Of the application's own."""
+
+    KEY = str(KNOWN)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (Kind.KEY, "recipe_1"),
+        ({str(KNOWN)}, ["recipe_1"]),
+        (MappingProxyType({"a": KNOWN}), {"a": "recipe_1"}),
+        (dt.date(2026, 1, 1), dt.date(2026, 1, 1)),
+        (Decimal("1.50"), Decimal("1.50")),
+    ],
+)
+def test_what_becomes_json_in_one_way_does(chat: Conversation, value: Any, expected: Any) -> None:
+    """Whatever kind of container it is."""
+    assert chat.scrub(value) == expected
+
+
+@pytest.mark.parametrize("value", [object(), KNOWN.bytes, {(KNOWN, 1): 2}, range, {"a": [print]}])
+def test_what_is_no_json_is_refused(chat: Conversation, value: Any) -> None:
+    """Nobody could tell what a prompt would show of it."""
+    with pytest.raises(ContextError, match="is no JSON"):
+        chat.scrub(value)
+
+
+def test_what_is_nested_too_deep_is_refused(chat: Conversation) -> None:
+    """In words; what a model can read passes."""
+    deep: Any = str(KNOWN)
+    for _ in range(150):
+        deep = [deep]
+    assert "recipe_1" in repr(chat.scrub(deep))
+    for _ in range(100_000):
+        deep = {"a": deep}
+    with pytest.raises(ContextError, match="more than 200 levels deep"):
+        chat.scrub(deep)
+
+
+def test_a_step_is_kept_without_keys(chat: Conversation) -> None:
+    """Whoever keeps it; text that a database has no bytes for comes back as it was."""
+    left = {"note": f"see {KNOWN} \ud800 \0", "data": [{str(OTHER): "日本"}]}
+    chat.add_step(left)
+    [step] = chat.steps()
+    assert json.loads(step.content) == {
+        "note": "see recipe_1 \ud800 \0",
+        "data": [{"<key>": "日本"}],
+    }
+    for bad in (float("inf"), object()):
+        with pytest.raises(ContextError, match="no JSON"):
+            chat.add_step({"data": bad})
+    assert len(chat.steps()) == 1
 
 
 def test_what_has_no_ref_can_be_refused(chat: Conversation) -> None:

@@ -71,8 +71,8 @@ def test_a_key_gets_its_name_and_the_others_are_hidden() -> None:
 
     other = uuid.UUID(int=KEY.int + 1)
     text = f"{KEY}, {other}, a508000d…, ..bd2de2, ..ffffaa1"
-    assert replaced(text, name, iter([KEY])) == "recipe_1, <key>, recipe_1, recipe_1, <key>"
-    assert replaced("a508000d…", name, iter([KEY, other])) == "<key>"
+    assert replaced(text, name, [KEY]) == "recipe_1, <key>, recipe_1, recipe_1, <key>"
+    assert replaced("a508000d…", name, [KEY, other]) == "<key>"
 
 
 def test_a_mask_shows_four_letters() -> None:
