@@ -11,12 +11,12 @@ chat.retain(["recipe_1"], "the user's favourite")
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from alfred_refs.errors import ContextError
 from alfred_refs.mapping.refs import Ref, parse_ref
-from alfred_refs.store import Activity, ActivityRecord, Actor, StepEntry
+from alfred_refs.store import Activity, ActivityRecord, Actor, StepEntry, json_text
 
 from .drafts import DraftMap
 from .scrubbing import scrubbed
@@ -33,7 +33,7 @@ class ActivityMap(DraftMap):
         Args:
             turns: how many, with the current one.
         """
-        return self._store.activity(self._address, turns)
+        return self._store.activity(self._address, turns, self._working_turn)
 
     def retain(self, refs: Iterable[str], reason: str) -> None:
         """Keep telling of these rows by their names, beyond the turns in which they were used.
@@ -80,13 +80,24 @@ class ActivityMap(DraftMap):
             self._store.note(self._address, done, actor, self._working_turn)
 
     def add_step(self, content: Mapping[str, Any]) -> StepEntry:
-        """Keep what a step left: JSON values, without keys."""
-        text = json.dumps(content, ensure_ascii=False)
+        """Keep what a step left: JSON values, in which refs take the place of keys.
+
+            chat.add_step({"type": "read", "note": "recipe_1 wants basil"}).number  # 1
+
+        Raises:
+            ContextError: there is something in it that is no JSON.
+        """
+        try:
+            text = json_text(scrubbed(content, self._refs_held, self._texts()))
+        except ValueError as error:  # infinity, which JSON has not, or thousands of digits
+            raise ContextError(
+                f"what a step left is no JSON: {error}", "give text for it, or null"
+            ) from None
         return self._store.add_step(self._address, text, self._working_turn)
 
     def steps(self, turns: int = 2) -> Sequence[StepEntry]:
         """Return what the steps of the last turns left, with the current one, in order."""
-        return self._store.steps(self._address, turns)
+        return self._store.steps(self._address, turns, self._working_turn)
 
     def labels_of(self, refs: Iterable[str]) -> dict[str, str | None]:
         """Return the labels of those refs that are known, of rows, gone or not, and of drafts."""

@@ -29,6 +29,7 @@ from .activity import (
     ActivityRecord as ActivityRecord,
     Actor as Actor,
     StepEntry as StepEntry,
+    json_text as json_text,
 )
 from .protocol import Store as Store
 from .values import (
@@ -68,5 +69,6 @@ __all__ = [
     "RegistryStats",
     "StepEntry",
     "Store",
+    "json_text",
     "owner_text",
 ]

@@ -12,6 +12,7 @@ store.activity(address, turns=3).entries[0].action  # 'read'
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -29,7 +30,10 @@ KEPT_TURNS = 10
 """For how many turns snapshots and steps are kept."""
 
 INSIDE = "…"
-"""The field of a snapshot in place of rows inside of it: their refs, or one, or none."""
+"""Begins the name of a snapshot's field that has the refs of rows inside of it, or one, or none.
+
+Names of fields come from tables, never from what is in them: no value can pass for such a field.
+"""
 
 LARGEST = 20_000
 """Characters of a snapshot, as JSON: what would make it longer begins it anew."""
@@ -118,6 +122,20 @@ class StepEntry:
     turn: int
     number: int
     content: str = field(repr=False)
+
+
+def json_text(value: Any) -> str:
+    """Return a value as JSON that a database takes: half of a surrogate pair as an escape.
+
+    Raises:
+        ValueError: a number is not finite, or has thousands of digits.
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a pair, which has no bytes of its own
+        return json.dumps(value, allow_nan=False)
+    return text
 
 
 def is_covered(known: Action, known_turn: int, new: Action, turn: int) -> bool:

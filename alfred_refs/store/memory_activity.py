@@ -46,17 +46,18 @@ class ActivityMemory(Memory):
                 if ref is not None:
                     conversation.activity[ref] = _noted(conversation, ref, each, actor, now)
 
-    def activity(self, address: Address, turns: int) -> ActivityRecord:
+    def activity(self, address: Address, turns: int, turn: int | None = None) -> ActivityRecord:
         with self._lock:
             conversation = self._open(address)
             conversation = self._open(address, conversation.counts())
+            now = conversation.turn if turn is None else turn
             entries = [
                 replace(entry, gone=row.gone, label=row.label)
                 for ref, entry in sorted(conversation.activity.items())
                 for row in (conversation.by_ref[ref],)
-                if entry.reason is not None or entry.last_turn > conversation.turn - turns
+                if entry.reason is not None or entry.last_turn > now - turns
             ]
-            return ActivityRecord(conversation.turn, entries, conversation.counts())
+            return ActivityRecord(now, entries, conversation.counts())
 
     def retain(self, address: Address, refs: Sequence[Ref], reason: str, actor: Actor) -> None:
         with self._lock:
@@ -90,10 +91,11 @@ class ActivityMemory(Memory):
             conversation.steps = sorted([*conversation.steps, step], key=_place)
             return step
 
-    def steps(self, address: Address, turns: int) -> list[StepEntry]:
+    def steps(self, address: Address, turns: int, turn: int | None = None) -> list[StepEntry]:
         with self._lock:
             conversation = self._open(address)
-            return [s for s in conversation.steps if s.turn > conversation.turn - turns]
+            now = conversation.turn if turn is None else turn
+            return [step for step in conversation.steps if step.turn > now - turns]
 
 
 def forget_seen(conversation: ConversationState) -> None:

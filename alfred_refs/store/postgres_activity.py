@@ -14,7 +14,7 @@ from alfred_refs.mapping.keys import encode
 from alfred_refs.mapping.refs import Ref
 
 from . import sql_activity as sql, sql_conversations, sql_refs
-from .activity import Activity, ActivityEntry, ActivityRecord, Actor, StepEntry
+from .activity import Activity, ActivityEntry, ActivityRecord, Actor, StepEntry, json_text
 from .connections import Sending, only_mine
 from .drafts import PAGE, Fetch
 from .sql_parameters import named
@@ -55,14 +55,14 @@ class PostgresActivity(Sending):
             self._check_tables(address)
             raise UnknownConversationError(address.id)
 
-    def activity(self, address: Address, turns: int) -> ActivityRecord:
-        values = {"p_turns_back": turns, "p_limit": _MOST}
+    def activity(self, address: Address, turns: int, turn: int | None = None) -> ActivityRecord:
+        values = {"p_turns_back": turns, "p_limit": _MOST, "p_turn": turn}
         rows = only_mine(self._rows(sql.activity, address, **values), address)
         for row in rows:
             if row.entity is not None:
                 address.check_table(row.entity, row.table_name)
         return ActivityRecord(
-            rows[0].turn if rows else 0,
+            rows[0].turn if rows else turn or 0,
             sorted((_entry(row) for row in rows if row.action), key=lambda entry: entry.ref),
             {row.entity: row.refs for row in rows if row.refs is not None},
         )
@@ -95,22 +95,16 @@ class PostgresActivity(Sending):
         [(in_turn, number)] = rows
         return StepEntry(in_turn, number, content)
 
-    def steps(self, address: Address, turns: int) -> list[StepEntry]:
-        rows = only_mine(self._rows(sql.steps, address, p_turns_back=turns), address)
+    def steps(self, address: Address, turns: int, turn: int | None = None) -> list[StepEntry]:
+        rows = self._rows(sql.steps, address, p_turns_back=turns, p_turn=turn)
+        rows = only_mine(rows, address)
         return [
             StepEntry(row.turn, row.number, row.content) for row in rows if row.turn is not None
         ]
 
 
-def _text(value: Mapping[str, Any] | None) -> str | None:
-    if value is None:
-        return None
-    text = json.dumps(value, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half of a pair, which has no bytes of its own
-        return json.dumps(value)
-    return text
+def _text(seen: Mapping[str, Any] | None) -> str | None:
+    return None if seen is None else json_text(seen)
 
 
 def _entry(row: Any) -> ActivityEntry:

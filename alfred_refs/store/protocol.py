@@ -178,14 +178,15 @@ class Store(Protocol):
             turn: in which; `None`: the one that the conversation is in.
         """
 
-    def activity(self, address: Address, turns: int) -> ActivityRecord:
+    def activity(self, address: Address, turns: int, turn: int | None = None) -> ActivityRecord:
         """Return what was done with rows in the last turns, and of all that are retained.
 
         Of very many the last are returned.
 
         Args:
             address: the conversation.
-            turns: how many, with the current one.
+            turns: how many, with the one in which the caller works.
+            turn: which one that is; `None`: the one that the conversation is in.
         """
 
     def retain(self, address: Address, refs: Sequence[Ref], reason: str, actor: Actor) -> None:
@@ -206,8 +207,8 @@ class Store(Protocol):
             turn: in which it was done; `None`: the one that the conversation is in.
         """
 
-    def steps(self, address: Address, turns: int) -> Sequence[StepEntry]:
-        """Return the steps of the last turns, with the current one, in order."""
+    def steps(self, address: Address, turns: int, turn: int | None = None) -> Sequence[StepEntry]:
+        """Return the steps of the last turns, in order; arguments as of `activity`."""
 
     def begin_turn(self, address: Address) -> int:
         """Begin the next turn and return its number, from 1; begin the conversation if need be.

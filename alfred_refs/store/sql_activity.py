@@ -10,13 +10,15 @@ from .activity import KEPT_TURNS, LARGEST
 from .sql_parameters import MINE, NONE_OF_ANOTHER_TABLE, OF_TABLE, statement
 
 _TURN = "(SELECT turn FROM alfred_refs_conversation WHERE conversation = :p_conversation)"
+# The turn that somebody works in, where he says which: others may have begun meanwhile.
+_WORKING_TURN = f"coalesce(:p_turn, {_TURN})"
 
 # What is noted, each with the number of its key; without the keys that have no ref. As in
 # `sql_refs` the limit makes it one probe of an index for each.
 _NOTED = f"""
     SELECT
         counters.kind, mappings.number, noted.action, noted.seen, noted.heads,
-        coalesce(:p_turn, {_TURN}) AS turn
+        {_WORKING_TURN} AS turn
     FROM unnest(:p_noted, :p_noted_keys, :p_actions, :p_contents, :p_heads)
         AS noted (entity, key, action, seen, heads)
     JOIN alfred_refs_counter AS counters
@@ -139,14 +141,14 @@ activity = statement(
     WITH found AS (
         (
             SELECT {_ENTRY} FROM alfred_refs_activity
-            WHERE conversation = :p_conversation AND last_turn > {_TURN} - :p_turns_back
+            WHERE conversation = :p_conversation AND last_turn > {_WORKING_TURN} - :p_turns_back
             ORDER BY last_turn DESC
             LIMIT :p_limit
         ) UNION ALL (
             SELECT {_ENTRY} FROM alfred_refs_activity
             WHERE conversation = :p_conversation
                 AND reason IS NOT NULL
-                AND last_turn <= {_TURN} - :p_turns_back
+                AND last_turn <= {_WORKING_TURN} - :p_turns_back
             ORDER BY last_turn DESC
             LIMIT :p_limit
         )
@@ -173,7 +175,8 @@ activity = statement(
         FROM alfred_refs_counter
         WHERE conversation = :p_conversation AND last > forgotten
     )
-    SELECT conversations.owner IS NOT DISTINCT FROM :p_owner AS mine, conversations.turn, told.*
+    SELECT conversations.owner IS NOT DISTINCT FROM :p_owner AS mine,
+        coalesce(:p_turn, conversations.turn) AS turn, told.*
     FROM alfred_refs_conversation AS conversations LEFT JOIN told ON true
     WHERE conversations.conversation = :p_conversation
     """,
@@ -188,7 +191,7 @@ add_step = statement(f"""
         :p_conversation, now_in.turn,
         coalesce(max(steps.number), 0) + 1,
         CAST(:p_content AS json)
-    FROM (SELECT coalesce(:p_turn, {_TURN}) AS turn) AS now_in
+    FROM (SELECT {_WORKING_TURN} AS turn) AS now_in
     LEFT JOIN alfred_refs_step AS steps
         ON steps.conversation = :p_conversation AND steps.turn = now_in.turn
     WHERE {MINE}
@@ -202,7 +205,7 @@ steps = statement(
         steps.turn, steps.number, CAST(steps.content AS text) AS content
     FROM alfred_refs_conversation AS conversations
     LEFT JOIN alfred_refs_step AS steps
-        ON steps.conversation = :p_conversation AND steps.turn > {_TURN} - :p_turns_back
+        ON steps.conversation = :p_conversation AND steps.turn > {_WORKING_TURN} - :p_turns_back
     WHERE conversations.conversation = :p_conversation
     ORDER BY steps.turn, steps.number
     """,

@@ -57,14 +57,15 @@ def _of_row(row: Any, table: ToolTable, action: Action, cut: Iterable[str]) -> I
             for each in inside:
                 yield from _of_row(each, target, "linked", cut)
             refs = [each[target.ref_field] for each in inside if isinstance(each, dict)]
-            shown: Any = {INSIDE: refs if isinstance(value, list) else (refs or [None])[0]}
+            kept = f"{INSIDE}{name}"
+            shown: Any = refs if isinstance(value, list) else (refs or [None])[0]
         else:
-            shown = value
+            kept, shown = name, value
             if column is not None and column.key is not None:
                 for each in value if isinstance(value, list) else [value]:
                     if isinstance(each, str) and each != ref:
                         yield each, "linked", None, {}
         place = f"{ref}.{name}"
         is_head = any(each.startswith(place) and each[len(place) :][:1] in "[." for each in cut)
-        (heads if is_head else whole)[name] = shown
+        (heads if is_head else whole)[kept] = shown
     yield ref, action, whole, heads

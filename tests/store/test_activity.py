@@ -186,6 +186,21 @@ def test_steps_are_numbered_in_their_turn(store: Store) -> None:
     assert [s.content for s in store.steps(CHAT, 1)] == ['{"b": 1}']
 
 
+def test_windows_are_those_of_the_turn_that_is_worked_in(store: Store) -> None:
+    """Others may have begun since: what an earlier one needs is still told to it."""
+    store.begin_turn(CHAT)
+    store.note(CHAT, [Activity(SOUP, "read")], "model")
+    store.add_step(CHAT, "{}")
+    for _ in range(3):
+        store.begin_turn(CHAT)
+    assert (store.activity(CHAT, 1).entries, store.steps(CHAT, 1)) == ([], [])
+    record = store.activity(CHAT, 1, turn=1)
+    assert (record.turn, [entry.ref for entry in record.entries]) == (1, [ONE])
+    assert [step.turn for step in store.steps(CHAT, 1, turn=1)] == [1]
+    store.retain(CHAT, [ONE], "why", "user")
+    assert len(store.activity(CHAT, 1, turn=1).entries) == 1
+
+
 def test_what_is_old_goes_as_turns_pass(store: Store) -> None:
     """Steps and what was seen; that something was done with the row stays."""
     store.begin_turn(CHAT)
