@@ -19,11 +19,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.errors import ContextError
-from alfred_refs.mapping.refs import MAX_NUMBER
 from alfred_refs.session.session import RefSession
 from alfred_refs.tools import Toolset
 
@@ -40,15 +39,16 @@ from .prompts import (
     parts_of,
     system_of,
 )
-from .rendering import Count, rendered, tokens
+from .rendering import Count, fitted, rendered, tokens
 from .replies import Names
 from .results import call_of, left_by, result_of
 from .templating import Templates
-from .views import Audience, ContextView, view_of
+from .views import Audience, ContextView, check_audience, name_of, view_of
 from .windows import Window, selected
 
 _ONLY_DRAFTS: dict[str, Any] = {"active": [], "retained": [], "others": {}}
 _WITH_DATA: tuple[Audience, ...] = ("act",)
+_LONGEST_REF = 300  # characters: names of classes are shorter
 
 
 class Context:
@@ -83,9 +83,7 @@ class Context:
         Raises:
             ContextError: there is no such audience.
         """
-        if audience not in get_args(Audience):
-            known = ", ".join(map(repr, get_args(Audience)))
-            raise ContextError(f"the audience {audience!r} is not known", f"choose one of {known}")
+        check_audience(audience)
         record = self.conversation.activity(self.window.active)
         drafts = list(self.conversation.drafts())
         return view_of(selected(record, self.window), drafts, data=audience in _WITH_DATA)
@@ -147,10 +145,11 @@ class Context:
         before = [each for each in steps if each.turn < view.turn]
         last = before[len(before) - min(len(before), self.window.steps) :]
         decision = decision_type(step.type, self._toolset)
-        named = view.model_copy(
-            update={"drafts": [each.model_copy(update={"data": None}) for each in view.drafts]}
-        )
-        apart = view.model_copy(update={"drafts": []})
+        apart = step.type == "write"  # which has a part for drafts, with their content
+        names = [each.model_copy(update={"data": None}) for each in view.drafts]
+        rows = view.model_copy(update={"drafts": [] if apart else names})
+        rows = fitted(rows, "act", budget, self._count)
+        told = {each.ref for each in rows.active if each.data is not None}
         material = Material(
             step,
             view.turn,
@@ -158,12 +157,10 @@ class Context:
             results=[
                 *(result_of(each, f"turn {each.turn}, step {each.number}") for each in last),
                 *(result_of(each, f"step {each.number}", whole=True) for each in now),
-                *(call_of(each, view) for each in calls),
+                *(call_of(each, told, self._ref_fields()) for each in calls),
             ],
             schema=self._schema(step),
-            entities=rendered(
-                apart if step.type == "write" else named, "act", budget, self._count
-            ),
+            entities=rendered(rows, "act"),
             drafts=rendered(view.model_copy(update=_ONLY_DRAFTS), "act") if view.drafts else "",
             exchanges=exchanges,
             forms=forms_of(decision),
@@ -172,6 +169,10 @@ class Context:
         parts = parts_of(material)
         system = system_of(step.type, self._templates)
         return Prompt(system, "\n\n".join(parts.values()), parts, decision)
+
+    def _ref_fields(self) -> dict[str, str]:
+        tables = () if self._toolset is None else self._toolset.tables
+        return {table.name: table.ref_field for table in tables}
 
     def _schema(self, step: Step) -> str:
         if self._toolset is None or step.type not in ("read", "write"):
@@ -229,7 +230,7 @@ class Context:
             left["note"] = left.pop("note_for_next_step")
         if refs:
             left["drafts"] = refs
-        self.conversation.add_step(self.conversation.scrub(left))
+        self.conversation.add_step(left)
         return refs
 
     def with_names(
@@ -241,14 +242,9 @@ class Context:
             chunks: the reply, cut anywhere; a list of one for all of it.
             unknown: what is shown for a ref that is not known; as it is, by default.
         """
-        entities = self.conversation.activity(1).refs
-        longest = max(map(len, entities), default=0) + len(f"gen__{MAX_NUMBER}")
-        return Names(self._names_of, longest, unknown).of(chunks)
+        return Names(self._names_of, _LONGEST_REF, unknown).of(chunks)
 
     def _names_of(self, refs: Sequence[str]) -> dict[str, str]:
         """Return what people call rows and drafts, or else what they are."""
         found = self.conversation.labels_of(refs)
-        return {
-            ref: label or ref.removeprefix("gen_").replace("_", " ")
-            for ref, label in found.items()
-        }
+        return {ref: name_of(ref, label) for ref, label in found.items()}

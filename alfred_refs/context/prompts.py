@@ -205,7 +205,7 @@ PARTS: Final[Sequence[Part]] = (
     Part("header", "RWAG", "", _header),
     Part("guidance", "W", "Guidance", lambda m: m.step.guidance),
     Part("status", "RWAG", "Status", _status),
-    Part("previous note", "RW", "Note of the step before", lambda m: m.note),
+    Part("previous note", "RW", "Note of the step before", lambda m: _cited(m.note)),
     Part("profile", "AG", "The user", lambda m: m.step.profile),
     Part("guidance", "AG", "Guidance", lambda m: m.step.guidance),
     Part("task", "RWAG", "Task", lambda m: m.step.goal),

@@ -17,12 +17,11 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Set as AbstractSet
-from typing import Any, get_args
+from typing import Any
 
 from alfred_refs.errors import ContextError
-from alfred_refs.mapping.refs import parse_ref
 
-from .views import Audience, ContextView, EntityView
+from .views import Audience, ContextView, EntityView, RowView, check_audience
 
 Count = Callable[[str], int]
 """Returns how many tokens a text has, or characters: whatever a budget is in."""
@@ -67,7 +66,14 @@ def _units(sign: str) -> Iterable[int]:
 def rendered(
     view: ContextView, audience: Audience, budget: int | None = None, count: Count = tokens
 ) -> str:
-    """Return what an audience is told.
+    """Return what an audience is told; arguments and errors as of `fitted`."""
+    return _text(fitted(view, audience, budget, count), audience)
+
+
+def fitted(
+    view: ContextView, audience: Audience, budget: int | None = None, count: Count = tokens
+) -> ContextView:
+    """Return as much as there is room for, the last first; a row without data before none.
 
     Args:
         view: of the conversation.
@@ -78,19 +84,17 @@ def rendered(
     Raises:
         ContextError: there is no such audience, or the budget has no room for what must be said.
     """
-    if audience not in get_args(Audience):
-        known = ", ".join(map(repr, get_args(Audience)))
-        raise ContextError(f"the audience {audience!r} is not known", f"choose one of {known}")
-    whole = _text(view, audience)
-    if budget is None or count(whole) <= budget:
-        return whole
-    return _text(_fitting(view, audience, budget, count), audience)
-
-
-def _fitting(view: ContextView, audience: Audience, budget: int, count: Count) -> ContextView:
-    """Return as much as there is room for, the last first; a row without data before none."""
+    check_audience(audience)
+    if budget is None or count(_text(view, audience)) <= budget:
+        return view
     every = [*view.all()]
-    fixed = _paragraphs(SNAPSHOT, _RETAINED, _DRAFTS, _others(view), _hidden(view.keeping({})))
+    fixed = _paragraphs(
+        SNAPSHOT if view.active else "",
+        _RETAINED if view.retained else "",
+        _DRAFTS if view.drafts else "",
+        _others(view),
+        _hidden(view.keeping({})),
+    )
     room = budget - count(fixed + "\n\n")
     if room < 0:
         raise ContextError(
@@ -99,7 +103,7 @@ def _fitting(view: ContextView, audience: Audience, budget: int, count: Count) -
         )
     kept: dict[str, EntityView] = {}
     for each in reversed(every):
-        for shown in (each, each.model_copy(update={"data": None})):
+        for shown in (each, each.model_copy(update={"data": None, "related": {}})):
             size = count(_item(shown, audience) + "\n") + 1
             if size <= room:
                 kept[each.ref] = shown
@@ -163,46 +167,54 @@ def _worded(status: str) -> str:
 
 
 def _data(view: EntityView) -> Iterator[str]:
-    """Yield lines: the row's own values, then each row inside of it in a line of its own."""
-    data = dict(view.data or {})
-    inside = {name: data.pop(name) for name, value in [*data.items()] if _are_rows(value)}
-    label = {name for name in data if view.label is not None and data[name] == view.label}
-    own = _told(data, view.ref, without=label)
+    """Yield lines: the row's own values, then each list of rows inside of it, a line a row."""
+    lists = {
+        name: rows
+        for name, rows in view.related.items()
+        if isinstance(rows, list) and any(row.data is not None for row in rows)
+    }
+    label = {name for name, value in (view.data or {}).items() if value == view.label}
+    own = _values(view, without=label | lists.keys())
     if own:
         yield f"  {quoted(own)}"
-    for name, rows in inside.items():
+    for name, rows in lists.items():
         yield f"  {name}:"
         yield from (f"  - {_inside(row, view.ref)}" for row in rows)
 
 
-def _inside(row: Any, parent: str) -> str:
+def _inside(row: RowView, parent: str) -> str:
     """Return a row inside of another, without what says that it is inside of it."""
-    if not isinstance(row, dict):
-        return str(row)
-    ref, *_ = row.values()
-    is_parent = {name for name, value in row.items() if value == parent}
+    if row.data is None:
+        return row.ref
+    is_parent = {name for name, value in row.data.items() if value == parent}
     labels = {f"_{name}_label" for name in is_parent}
-    return f"{ref} {quoted(_told(row, ref, without=is_parent | labels))}"
+    return f"{row.ref} {quoted(_values(row, without=is_parent | labels))}"
 
 
-def _told(data: dict[str, Any], ref: str, without: AbstractSet[str]) -> dict[str, Any]:
+def _values(row: RowView, without: AbstractSet[str] = frozenset()) -> dict[str, Any]:
     """Return the values of a row but for its ref, which stands before them, and for nulls."""
+    told = {**_own(row), **{name: _nested(each) for name, each in row.related.items()}}
     return {
-        name: value
-        for name, value in data.items()
-        if value is not None and value != ref and name not in without
+        name: value for name, value in told.items() if value is not None and name not in without
     }
 
 
-def _are_rows(value: Any) -> bool:
-    """Tell whether a value is a list of rows, some of which may be told elsewhere."""
-    found = value if isinstance(value, list) else []
-    return any(isinstance(each, dict) for each in found) and all(map(_is_row, found))
+def _own(row: RowView) -> dict[str, Any]:
+    """Return the values of a row but for its ref: others may be the same."""
+    data = row.data or {}
+    own = next((name for name, value in data.items() if value == row.ref), None)
+    return {name: value for name, value in data.items() if name != own}
 
 
-def _is_row(value: Any) -> bool:
-    ref = next(iter(value.values()), None) if isinstance(value, dict) else value
-    return isinstance(ref, str) and parse_ref(ref) is not None
+def _nested(rows: RowView | list[RowView] | None) -> Any:
+    """Return rows inside of another as values: the ref alone where there is nothing else."""
+    if rows is None:
+        return None
+    if isinstance(rows, list):
+        return [_nested(row) for row in rows]
+    if rows.data is None:
+        return rows.ref
+    return {**rows.data, **{name: _nested(each) for name, each in rows.related.items()}}
 
 
 def _others(view: ContextView) -> str:

@@ -7,6 +7,8 @@ that the prompt tells of anyhow stand there as their refs alone: nothing is said
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Container, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,9 +17,11 @@ from alfred_refs.store import StepEntry
 
 from .prompts import Called
 from .rendering import quoted
-from .views import ContextView
 
 _LONGEST = 4_000  # characters of what a step or a call left
+
+_LETTER = re.compile(r"[A-Za-z0-9_]")
+_LAST_WORD = re.compile(r"[A-Za-z0-9_]{1,200}\Z")
 
 _ENDED = {
     "step_complete": "result_summary",
@@ -52,26 +56,35 @@ def result_of(step: StepEntry, name: str, *, whole: bool = False) -> str:
     return line
 
 
-def call_of(called: Called, view: ContextView) -> str:
-    """Return a call of this step and its answer, in two lines."""
+def call_of(called: Called, told: Container[str], ref_fields: Mapping[str, str]) -> str:
+    """Return a call of this step and its answer, in two lines.
+
+    Args:
+        called: with what, and what was answered.
+        told: the refs of rows that the prompt tells of with their data.
+        ref_fields: in which the rows of each table show their refs.
+    """
     params = called.params
     if isinstance(params, BaseModel):
         params = params.model_dump(mode="json", exclude_defaults=True, by_alias=True)
-    told = {each.ref for each in view.active if each.data is not None}
     answer = called.answer
-    if isinstance(answer, dict) and "rows" in answer:
-        rows = [_ref_in(row, told) for row in answer["rows"]]
-        answer = {**answer, "rows": rows}
+    if isinstance(answer, dict) and "rows" in answer and answer.get("table") in ref_fields:
+        field = ref_fields[answer["table"]]
+        answer = {**answer, "rows": [_ref_of(row, field, told) or row for row in answer["rows"]]}
     return f"- {called.tool} {_short(quoted(params))}\n  answered {_short(quoted(answer))}"
 
 
-def _ref_in(row: Any, told: set[str]) -> Any:
-    """Return the ref of a row that is told of, which its first value is; else the row."""
-    ref = next(iter(row.values()), None) if isinstance(row, dict) else None
-    return ref if isinstance(ref, str) and ref in told else row
+def _ref_of(row: Any, field: str, told: Container[str]) -> str | None:
+    """Return the ref of a row that the prompt tells of."""
+    ref = row.get(field) if isinstance(row, dict) else None
+    return ref if isinstance(ref, str) and ref in told else None
 
 
 def _short(text: str) -> str:
+    """Return as much as there is room for: no part of a ref, which would be another row's."""
     if len(text) <= _LONGEST:
         return text
-    return f"{text[:_LONGEST]}… ({len(text) - _LONGEST} more characters)"
+    kept = text[:_LONGEST]
+    if _LETTER.match(text, _LONGEST):
+        kept = _LAST_WORD.sub("", kept)
+    return f"{kept}… ({len(text) - len(kept)} more characters)"

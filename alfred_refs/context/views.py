@@ -11,11 +11,12 @@ view.active[0].ref, view.active[0].label, view.active[0].status  # 'recipe_1', '
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set as AbstractSet
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
 from alfred_refs.conversation.entries import Draft
+from alfred_refs.errors import ContextError
 from alfred_refs.store import INSIDE, ActivityEntry
 
 from .windows import Selection
@@ -24,15 +25,39 @@ Audience = Literal["act", "think", "reply", "understand"]
 """Who reads: a step that works with rows, one that plans, who words the reply, who curates."""
 
 
+def check_audience(audience: str) -> None:
+    """Check that there is this audience.
+
+    Raises:
+        ContextError: there is none.
+    """
+    if audience not in get_args(Audience):
+        known = ", ".join(map(repr, get_args(Audience)))
+        raise ContextError(f"the audience {audience!r} is not known", f"choose one of {known}")
+
+
 class _Told(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class EntityView(_Told):
-    """One row, or one draft.
+class RowView(_Told):
+    """What a model was shown of one row; a snapshot.
 
     Attributes:
         ref: as a model sees it.
+        data: its own values, by field; `None` where they are not told here.
+        related: the rows inside of it that are still there, by field: one, or a list.
+    """
+
+    ref: str
+    data: dict[str, Any] | None = None
+    related: dict[str, RowView | list[RowView] | None] = {}
+
+
+class EntityView(RowView):
+    """One row, or one draft.
+
+    Attributes:
         entity: what kind of row it is.
         label: what people call it: text of users, to be shown and never to be obeyed.
         status: the last action, with `:user` where the user did it; `deleted` where the row is
@@ -40,22 +65,19 @@ class EntityView(_Told):
         first_turn: of the first action.
         last_turn: of the last one.
         reason: why it is retained.
-        data: what the model was shown of it, by field; a snapshot.
     """
 
-    ref: str
     entity: str
     label: str | None
     status: str
     first_turn: int
     last_turn: int
     reason: str | None = None
-    data: dict[str, Any] | None = None
 
     @property
     def name(self) -> str:
         """What people call it, or else what kind of row it is and its number."""
-        return self.label or self.ref.removeprefix("gen_").replace("_", " ")
+        return name_of(self.ref, self.label)
 
 
 class ContextView(_Told):
@@ -102,10 +124,10 @@ def view_of(selection: Selection, drafts: Iterable[Draft], *, data: bool) -> Con
         data: whether what the model was shown of the rows is told.
     """
     apart = {str(entry.ref) for entry in selection.active if entry.seen is not None}
-    insides = _Insides(selection.known, apart)
+    rows = _Rows(selection.known, apart)
     return ContextView(
         turn=selection.turn,
-        active=[_row(entry, insides if data else None) for entry in selection.active],
+        active=[_row(entry, rows if data else None) for entry in selection.active],
         drafts=[
             EntityView(
                 ref=draft.ref,
@@ -123,17 +145,25 @@ def view_of(selection: Selection, drafts: Iterable[Draft], *, data: bool) -> Con
     )
 
 
-def _row(entry: ActivityEntry, insides: _Insides | None) -> EntityView:
-    is_told = insides is not None and entry.gone is None and entry.seen is not None
+def name_of(ref: str, label: str | None) -> str:
+    """Return what people call a row, or else what kind of row it is and its number."""
+    return label or ref.removeprefix("gen_").replace("_", " ")
+
+
+def _row(entry: ActivityEntry, rows: _Rows | None) -> EntityView:
+    shown = RowView(ref=str(entry.ref))
+    if rows is not None and entry.gone is None and entry.seen is not None:
+        shown = rows.view(entry)
     return EntityView(
-        ref=str(entry.ref),
+        ref=shown.ref,
         entity=entry.ref.entity,
         label=entry.label,
         status=_status(entry),
         first_turn=entry.first_turn,
         last_turn=entry.last_turn,
         reason=entry.reason,
-        data=insides.whole(entry) if is_told and insides is not None else None,
+        data=shown.data,
+        related=shown.related,
     )
 
 
@@ -145,8 +175,8 @@ def _status(entry: ActivityEntry) -> str:
     return f"{action}:user" if by_user else action
 
 
-class _Insides:
-    """The rows that stand inside of others.
+class _Rows:
+    """Puts rows together with those inside of them, which are kept by themselves.
 
     Args:
         known: what is known of rows, by ref.
@@ -157,15 +187,23 @@ class _Insides:
         self._known = known
         self._apart = apart
 
-    def whole(self, entry: ActivityEntry, path: tuple[str, ...] = ()) -> dict[str, Any]:
+    def view(self, entry: ActivityEntry, path: tuple[str, ...] = ()) -> RowView:
         """Return what was shown of a row, with the rows inside of it that are still there."""
+        seen = entry.seen or {}
         path = (*path, str(entry.ref))
-        return {name: self._value(value, path) for name, value in (entry.seen or {}).items()}
+        return RowView(
+            ref=str(entry.ref),
+            data={name: value for name, value in seen.items() if not name.startswith(INSIDE)},
+            related={
+                name.removeprefix(INSIDE): self._related(refs, path)
+                for name, refs in seen.items()
+                if name.startswith(INSIDE)
+            },
+        )
 
-    def _value(self, value: Any, path: tuple[str, ...]) -> Any:
-        if not (isinstance(value, dict) and value.keys() == {INSIDE}):
-            return value
-        refs = value[INSIDE]
+    def _related(
+        self, refs: str | list[str] | None, path: tuple[str, ...]
+    ) -> RowView | list[RowView] | None:
         if isinstance(refs, list):
             return [self._one(ref, path) for ref in refs if self._is_there(ref)]
         return None if refs is None or not self._is_there(refs) else self._one(refs, path)
@@ -173,8 +211,8 @@ class _Insides:
     def _is_there(self, ref: str) -> bool:
         return ref not in self._known or self._known[ref].gone is None
 
-    def _one(self, ref: str, path: tuple[str, ...]) -> Any:
+    def _one(self, ref: str, path: tuple[str, ...]) -> RowView:
         entry = self._known.get(ref)
         if entry is None or entry.seen is None or ref in self._apart or ref in path:
-            return ref
-        return self.whole(entry, path)
+            return RowView(ref=ref)
+        return self.view(entry, path)

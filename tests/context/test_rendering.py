@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings, strategies as st
 
 from alfred_refs import ContextError
 from alfred_refs.context.rendering import quoted, rendered, tokens
-from alfred_refs.context.views import ContextView, EntityView
+from alfred_refs.context.views import ContextView, EntityView, RowView
 
 
 def row(ref: str, label: str | None = None, **more: object) -> EntityView:
@@ -32,7 +32,15 @@ VIEW = ContextView(
                 "name": "Curry",
                 "minutes": 30,
                 "note": None,
-                "parts": [{"id": "part_1", "recipe_id": "recipe_10", "name": "rice"}, "part_2"],
+            },
+            related={
+                "parts": [
+                    RowView(
+                        ref="part_1",
+                        data={"id": "part_1", "recipe_id": "recipe_10", "name": "rice"},
+                    ),
+                    RowView(ref="part_2"),
+                ]
             },
         ),
     ],
