@@ -19,7 +19,7 @@ from alfred_refs.conversation.entries import Draft
 from alfred_refs.errors import ContextError
 from alfred_refs.store import INSIDE, ActivityEntry
 
-from .windows import Selection
+from .windows import Selection, is_gone
 
 Audience = Literal["act", "think", "reply", "understand"]
 """Who reads: a step that works with rows, one that plans, who words the reply, who curates."""
@@ -152,7 +152,7 @@ def name_of(ref: str, label: str | None) -> str:
 
 def _row(entry: ActivityEntry, rows: _Rows | None) -> EntityView:
     shown = RowView(ref=str(entry.ref))
-    if rows is not None and entry.gone is None and entry.seen is not None:
+    if rows is not None and not is_gone(entry) and entry.seen is not None:
         shown = rows.view(entry)
     return EntityView(
         ref=shown.ref,
@@ -209,7 +209,7 @@ class _Rows:
         return None if refs is None or not self._is_there(refs) else self._one(refs, path)
 
     def _is_there(self, ref: str) -> bool:
-        return ref not in self._known or self._known[ref].gone is None
+        return ref not in self._known or not is_gone(self._known[ref])
 
     def _one(self, ref: str, path: tuple[str, ...]) -> RowView:
         entry = self._known.get(ref)

@@ -67,6 +67,11 @@ class Selection:
     known: Mapping[str, ActivityEntry] = field(default_factory=dict)
 
 
+def is_gone(entry: ActivityEntry) -> bool:
+    """Tell whether a row is not there: its ref is marked so, or it was deleted last."""
+    return entry.gone is not None or entry.action == "deleted"
+
+
 def selected(record: ActivityRecord, window: Window) -> Selection:
     """Return what a window shows of what was noted.
 
@@ -81,7 +86,7 @@ def selected(record: ActivityRecord, window: Window) -> Selection:
             continue
         if entry.last_turn > since and entry.action != "linked":
             active.append(entry)
-        elif entry.reason is not None and entry.gone is None:
+        elif entry.reason is not None and not is_gone(entry):
             retained.append(entry)
     shown = [*active, *retained]
     others = {

@@ -8,7 +8,7 @@ for each row. No I/O.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
@@ -28,6 +28,7 @@ from .foreign_keys import (
     referenced,
 )
 from .key_column import KeyColumn, item_type, key_type_of
+from .keys import Key
 from .labels import Label, label_of
 from .lineage import Lineage
 from .naming import EntityNames, root_of
@@ -59,6 +60,12 @@ class ClassKeys:
     own: str | None
     alternate: Mapping[str, KeyColumn]
     label: Label | None
+
+    def key_of(self, identity: Sequence[Any]) -> Key:
+        """Return the key of a row, of its primary key's values as the database has them."""
+        each = zip(self.identity, identity, strict=True)
+        parts: list[Key] = [value if held is None else held.to_key(value) for held, value in each]
+        return parts[0] if len(parts) == 1 else tuple(parts)
 
 
 class Entities:

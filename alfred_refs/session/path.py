@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from sqlalchemy import BindParameter, ClauseElement, Result, select, true, update
-from sqlalchemy.exc import InvalidRequestError
+from sqlalchemy import BindParameter, ClauseElement, Result, update
 from sqlalchemy.orm import InstanceState, ORMExecuteState
 
 from alfred_refs import sqla
 from alfred_refs.mapping.key_column import KeyColumn
 from alfred_refs.mapping.keys import EntityKey, Key
-from alfred_refs.mapping.naming import root_of
 from alfred_refs.mapping.refs import DRAFT
 from alfred_refs.statements import (
     InputTarget,
@@ -36,9 +34,8 @@ from alfred_refs.statements import (
     takes_keys,
     write_results,
 )
-from alfred_refs.store import Action
+from alfred_refs.store import Activity
 
-from . import activity
 from .alternate_keys import Alternates
 from .instances.boundary import Boundary, holds_key
 from .missing_rows import Fates, Identity
@@ -56,13 +53,13 @@ class Prepared:
         plan: where refs come out.
         values: the statement's parameters as they were given.
         named: the keys that its refs name.
-        reached: the rows that it changes or deletes, where that is to be kept.
+        reached: what it does with which rows, where that is to be kept.
     """
 
     plan: Plan
     values: Sequence[BindParameter[Any]]
     named: Named
-    reached: Sequence[EntityKey] = ()
+    reached: Sequence[Activity] = ()
 
 
 def prepare(execution: ORMExecuteState, translation: Translation) -> Prepared | None:
@@ -89,7 +86,7 @@ def prepare(execution: ORMExecuteState, translation: Translation) -> Prepared | 
     loads = execution.is_select or isinstance(execution.statement, ClauseElement)
     is_awaited = is_write or (boundary.looks_ahead and loads)
     if plan.answers or is_awaited or (named and execution.parameters):
-        return Prepared(plan, values, named, _reached(execution, translation))
+        return Prepared(plan, values, named, translation.transactions.reached(execution))
     return None
 
 
@@ -98,11 +95,8 @@ def finish(
 ) -> Result[Any]:
     """Return the result of an execution with refs in place of keys, whoever reads it and when."""
     if not execution.is_select:
-        created = _created(execution, result, translation)
+        translation.transactions.wrote_by(execution, result, prepared.reached)
         _wrote(execution, result, prepared.named, translation)
-        translation.transactions.did("created", created)
-        action: Action = "deleted" if execution.is_delete else "updated"
-        translation.transactions.did(action, prepared.reached)
     return met(execution, _shown(execution, result, prepared, translation.boundary), translation)
 
 
@@ -285,56 +279,6 @@ def _wrote(
     cursor = sqla.cursor_result_of(result)
     if named and execution.is_delete and (cursor is None or cursor.rowcount):
         _note_deleted(execution, named, translation)
-
-
-def _reached(execution: ORMExecuteState, translation: Translation) -> list[EntityKey]:
-    """Return the rows that a statement is about to change or delete: one more statement.
-
-    Only where that is to be kept for prompts; of very many rows the first.
-    """
-    mapper = execution.bind_mapper
-    if translation.transactions.log is None or mapper is None:
-        return []
-    keys = translation.conversation.entities.of_class(root_of(mapper).class_)
-    if not (execution.is_update or execution.is_delete) or keys.own is None:
-        return []
-    [column] = keys.primary.values()
-    [primary] = root_of(mapper).primary_key
-    given: Any = execution.parameters
-    values: Sequence[Any]
-    if isinstance(given, Sequence):  # by primary key
-        name = root_of(mapper).get_property_by_column(primary).key
-        values = [each[name] for each in given if name in each]
-    else:
-        statement: Any = execution.statement
-        criterion = true() if statement.whereclause is None else statement.whereclause
-        found = select(primary).where(criterion).limit(activity.MOST)
-        values = execution.session.scalars(
-            found.execution_options(raw_keys=True),
-            given,
-            bind_arguments=execution.bind_arguments,
-        ).all()
-    return [(keys.own, column.to_key(value)) for value in values[: activity.MOST]]
-
-
-def _created(
-    execution: ORMExecuteState, result: Result[Any], translation: Translation
-) -> list[EntityKey]:
-    """Return the rows that a statement has inserted, where that is to be kept and is known."""
-    cursor = sqla.cursor_result_of(result)
-    table = getattr(execution.statement, "table", None)
-    entities = translation.conversation.entities
-    if translation.transactions.log is None or not execution.is_insert or cursor is None:
-        return []
-    primary = list(getattr(table, "primary_key", ()))
-    column = entities.of_column(primary[0]) if len(primary) == 1 else None
-    if column is None or column.entity != entities.name_of(cast(Any, table)):
-        return []
-    try:
-        rows: Sequence[Any] = cursor.inserted_primary_key_rows or ()
-    except InvalidRequestError:  # the database was not asked for them
-        return []
-    return [(column.entity, column.to_key(key)) for (key,) in rows if key is not None]
 
 
 def _note_deleted(execution: ORMExecuteState, named: Named, translation: Translation) -> None:

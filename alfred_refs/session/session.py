@@ -131,26 +131,22 @@ class RefSession(TranslatedSession):
         return None if self._translation is None else self._translation.conversation
 
     @contextmanager
-    def activity(self) -> Iterator[list[Activity]]:
+    def activity(self) -> Iterator[list[Activity] | None]:
         """Keep what is done inside the `with` at once, and what a model was shown of it.
 
         Yields:
-            a list, to which is added what the model was shown.
+            a list, to which is added what the model was shown; `None` where nothing is kept,
+                as nobody said by whom the session works.
         """
-        seen: list[Activity] = []
         translation = self._translation
         log = None if translation is None else translation.transactions.log
         if translation is None or log is None:
-            yield seen
+            yield None
             return
+        seen: list[Activity] = []
         with log.together():
             yield seen
             translation.transactions.showed(seen)
-
-    @property
-    def notes_activity(self) -> bool:
-        """Whether what is done is kept: it was said by whom the session works."""
-        return self._translation is not None and self._translation.transactions.log is not None
 
     @property
     def owner(self) -> Owner | None:

@@ -17,8 +17,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Column
+from sqlalchemy import Column, Result
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import ORMExecuteState
 
 from alfred_refs import sqla
 from alfred_refs.conversation.view import SessionConversation
@@ -28,6 +29,7 @@ from alfred_refs.sqla import State
 from alfred_refs.store import Action, Activity, Gone
 
 from .activity import ActivityLog, Done, add
+from .written_rows import WrittenRows
 
 _log = logging.getLogger("alfred_refs")
 
@@ -75,6 +77,7 @@ class Transactions:
         self.log = log
         self._done: Done = {}
         self._entities = conversation.entities
+        self._rows = WrittenRows(conversation.entities)
         # whether what the transaction does not commit is rolled back, as far as is known
         self._undone = True
         self._autocommits = False
@@ -116,26 +119,26 @@ class Transactions:
         pair = self._own_key(state)
         if pair is not None and self._open:
             self._open[-1].note(pair, there)
-            self._did_to("created" if there else "deleted", [state])
+        self._did_to("created" if there else "deleted", [state])
 
     def updated(self, states: Iterable[State]) -> None:
         """Note that rows were changed."""
         self._did_to("updated", states)
 
     def _did_to(self, action: Action, states: Iterable[State]) -> None:
-        if self.log is None or not self._open:
-            return
-        for state in states:
-            pair = self._own_key(state)
-            label = None if pair is None else self._entities.label_of(pair[0])
-            if pair is not None:
-                text = None if label is None else label.of(state.dict)
-                add(self._open[-1].done, [Activity(pair, action, label=text)])
-
-    def did(self, action: Action, pairs: Iterable[EntityKey]) -> None:
-        """Note what was done with rows, for prompts, if it comes to stay."""
         if self.log is not None and self._open:
-            add(self._open[-1].done, [Activity(pair, action) for pair in pairs])
+            add(self._open[-1].done, self._rows.of_states(action, states))
+
+    def reached(self, execution: ORMExecuteState) -> list[Activity]:
+        """Return what a statement is about to do with rows, where that is to be kept."""
+        return [] if self.log is None else self._rows.reached(execution)
+
+    def wrote_by(
+        self, execution: ORMExecuteState, result: Result[Any], reached: Iterable[Activity]
+    ) -> None:
+        """Note what a statement did with rows, for prompts, if it comes to stay."""
+        if self.log is not None and self._open:
+            add(self._open[-1].done, [*self._rows.created(execution, result), *reached])
 
     def showed(self, seen: Iterable[Activity]) -> None:
         """Note what a model was shown.
@@ -153,8 +156,7 @@ class Transactions:
         keys = self._entities.of_class(state.class_)
         if keys.own is None or state.key is None:
             return None
-        [column] = keys.primary.values()
-        return keys.own, column.to_key(state.key[1][0])
+        return keys.own, keys.key_of(state.key[1])
 
     def deleted_rows(self, primary: Column[Any], values: Collection[Any]) -> None:
         """Note that a statement deleted rows.
@@ -170,7 +172,6 @@ class Transactions:
             for value in values:
                 pair = column.space, column.to_key(value)
                 self._open[-1].note(pair, there=False)
-                self.did("deleted", [pair])
 
     def connected(self, *, is_own: bool, nested: bool, autocommits: bool) -> None:
         """Note that the transaction, or a savepoint in it, goes on on another connection."""

@@ -137,9 +137,9 @@ def _noted(
             reason=known.reason,
             demoted=known.demoted and done.action == "linked",
             seen_turn=known.seen_turn,
-            seen=known.seen,
+            seen=None if done.action == "deleted" else known.seen,
         )
-    if done.seen is None:
+    if done.seen is None or done.action == "deleted":
         return entry
     seen = merged(entry.seen, done.seen, done.heads)
     too_large = len(json.dumps(seen, ensure_ascii=False)) > LARGEST

@@ -169,7 +169,7 @@ class Store(Protocol):
 
         Of each row the last action is kept, but that it is shown beside another, or read in the
         turn in which it was written or mentioned: see `is_covered`. What the model was shown is
-        merged with what is known, field by field.
+        merged with what is known, field by field; of a row that is deleted it is forgotten.
 
         Args:
             address: the conversation, which is begun if it does not exist, and used.

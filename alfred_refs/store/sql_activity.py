@@ -66,8 +66,11 @@ note = statement(f"""
             CASE WHEN {_COVERED} THEN known.action ELSE noted.action END AS action,
             CASE WHEN {_COVERED} THEN known.actor ELSE :p_actor END AS actor,
             known.demoted AND noted.action = 'linked' AS demoted,
-            CASE WHEN noted.seen IS NULL THEN known.seen_turn ELSE noted.turn END AS seen_turn,
-            CASE WHEN noted.seen IS NULL THEN known.content ELSE {_MERGED} END AS content,
+            CASE WHEN noted.seen IS NULL OR noted.action = 'deleted' THEN known.seen_turn
+                 ELSE noted.turn END AS seen_turn,
+            CASE WHEN noted.action = 'deleted' THEN NULL
+                 WHEN noted.seen IS NULL THEN known.content
+                 ELSE {_MERGED} END AS content,
             noted.seen
         FROM noted LEFT JOIN alfred_refs_activity AS known
             ON known.conversation = :p_conversation

@@ -257,13 +257,4 @@ def _shorten(row: Row, shape: Shape, path: str, cut: list[str]) -> None:
 
 def _key_of(instance: Any, table: ToolTable) -> Key:
     """Return the key of a saved row: a tuple, because its table has several key columns."""
-    return key_in(inspect(table.model).mapper.primary_key_from_instance(instance), table)
-
-
-def key_in(identity: Sequence[Any], table: ToolTable) -> Key:
-    """Return the key of a row, of its primary key as the database has it."""
-    parts = [
-        value if column is None else column.to_key(value)
-        for column, value in zip(table.keys.identity, identity, strict=True)
-    ]
-    return parts[0] if len(parts) == 1 else tuple(parts)
+    return table.keys.key_of(inspect(table.model).mapper.primary_key_from_instance(instance))

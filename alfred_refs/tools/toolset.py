@@ -165,7 +165,7 @@ class Toolset:
             session.flush()
         with session.activity() as seen, left_as_found(session):
             answer = self._answer(call, tool, arguments)
-            if session.notes_activity:
+            if seen is not None:
                 seen.extend(seen_in(answer, self.tables, call.conversation))
             return answer
 

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, update
 from sqlalchemy.engine import Engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import (
+    AsyncRefSession,
     ContextError,
     Conversation,
     MentionError,
@@ -30,7 +32,7 @@ from tests.fix_owned import World
 from tests.fix_session import TravelLog
 from tests.owned import Recipe
 from tests.tools.conftest import MODELS
-from tests.tools.models import Cuisine, Dish, Part
+from tests.tools.models import Cuisine, Dish, Part, Serving
 
 Sessions = sessionmaker[RefSession]
 
@@ -103,6 +105,57 @@ def test_a_deleted_row_never_comes_back_from_a_snapshot(
     call("db_delete", table="dishes", filters=is_(korma))
     assert lines(context)[0] == f'- {korma} "Korma" (deleted in turn 1)'
     assert "rice" not in context.render("act")
+
+
+def test_rows_of_several_key_columns_are_told_as_others_are(
+    context: Context, call: Call, tables: Engine, keys: dict[str, uuid.UUID]
+) -> None:
+    """What was done with them by tools, by the refs that tools have shown."""
+    with Session(tables) as plain:
+        plain.add_all([Serving(dish_id=keys["Soup"], place=n, note=str(n)) for n in range(2)])
+        plain.commit()
+    call("db_read", table="servings")
+    own = [{"field": "_ref", "op": "=", "value": "serving_1"}]
+    call("db_update", table="servings", filters=own, data={"note": "warm"})
+    assert "- serving_1 (updated in turn 0)" in lines(context)
+    assert "warm" in context.render("act")
+    call("db_delete", table="servings", filters=own)
+    assert "- serving_1 (deleted in turn 0)" in lines(context)
+    assert "warm" not in context.render("act")
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_calls_in_a_transaction_of_the_application_are_kept_if_it_commits(
+    context: Context,
+    toolset: Toolset,
+    sessions: Sessions,
+    keys: dict[str, uuid.UUID],
+    commits: bool,
+) -> None:
+    """What was shown of rows that it has written stays unknown until then."""
+    assert keys
+    by_name = [{"field": "name", "op": "=", "value": "Soup"}]
+    with sessions(conversation=context.conversation, by="model") as session, session.begin():
+        change = {"table": "dishes", "filters": by_name, "data": {"servings": 77}}
+        assert "error" not in toolset.call(session, "db_update", change)
+        assert "error" not in toolset.call(session, "db_read", {"table": "dishes"})
+        assert lines(context) == []
+        if not commits:
+            session.rollback()
+    told = context.render("act")
+    assert ('"Soup" (updated in turn 0)' in told, "77" in told) == (commits, commits)
+
+
+@pytest.mark.asyncio
+async def test_asynchronous_calls_are_kept(
+    async_engine: AsyncEngine, chat: Conversation, toolset: Toolset
+) -> None:
+    """As others are."""
+    async with AsyncRefSession(async_engine, conversation=chat, by="model") as session:
+        made = {"table": "dishes", "data": {"name": "Stew"}}
+        assert "error" not in await toolset.call_async(session, "db_create", made)
+        told = await session.run_sync(lambda _: Context(chat).render("act"))
+    assert '- dish_1 "Stew" (created in turn 0)' in told
 
 
 def test_a_row_that_others_deleted_is_told_as_soon_as_it_is_known(

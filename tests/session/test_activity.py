@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import Table, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -15,7 +15,7 @@ from alfred_refs import AsyncRefSession, Conversation, GoneRefError, RefSession,
 from alfred_refs.session import activity
 from alfred_refs.store import Actor
 from tests.fix_session import TravelLog
-from tests.models import MealPlan, Recipe
+from tests.models import Cook, Guest, MealPlan, Order, OrderLine, Person, Recipe
 
 Sessions = sessionmaker[RefSession]
 Known = dict[str, tuple[str, str]]
@@ -243,6 +243,83 @@ def test_an_insert_by_statement_is_kept(
         session.execute(insert(Recipe).values(name="a", **key))
         session.commit()
     assert known(conversation) == {"recipe_1": ("created", "user")}
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        (update(Guest).values(mentor_id=None), {"person_2": ("updated", "user")}),
+        (update(Cook).where(Cook.stars == 3).values(stars=4), {"person_3": ("updated", "user")}),
+        (delete(Cook).where(Cook.stars == 3), {"person_3": ("updated", "user")}),
+        (update(cast(Table, Person.__table__)).values(kind="person"), "all"),
+    ],
+)
+def test_of_a_class_with_subclasses_its_own_rows_are_kept(
+    user: User, conversation: Conversation, tables: Any, statement: Any, expected: Any
+) -> None:
+    """A statement on one of them reaches no others, and one on the table reaches them all."""
+    with Session(tables) as plain:
+        people = [Person(), Guest(), Cook(stars=3)]
+        plain.add_all(people)
+        plain.commit()
+        keys = [uuid.UUID(str(each.id)) for each in people]
+    refs = conversation.refer_all(Person, keys)
+    with user() as session:
+        session.execute(statement)
+        session.commit()
+    everyone = dict.fromkeys(refs, ("updated", "user"))
+    assert known(conversation) == (everyone if expected == "all" else expected)
+
+
+def test_rows_without_refs_of_their_own_are_kept_where_they_were_shown(
+    user: User, conversation: Conversation
+) -> None:
+    """By objects and by statements; what no tool has shown has no ref, and gets none."""
+    with user() as session:
+        session.add(Order(id=7, number=1))
+        session.flush()
+        session.add_all([OrderLine(order_id=7, position=n) for n in range(1, 5)])
+        session.commit()
+    assert known(conversation) == {"order_1": ("created", "user")}
+
+    refs = conversation.refer_all(OrderLine, [(7, n) for n in range(1, 4)])
+    with user() as session:
+        first, second, _, fourth = session.scalars(select(OrderLine).order_by(OrderLine.position))
+        first.note = fourth.note = "x"
+        session.delete(second)
+        session.commit()
+        session.execute(update(OrderLine).where(OrderLine.position == 3).values(note="y"))
+        session.execute(delete(OrderLine).where(OrderLine.position == 4))
+        session.commit()
+    assert known(conversation) == {
+        "order_1": ("created", "user"),
+        refs[0]: ("updated", "user"),
+        refs[1]: ("deleted", "user"),
+        refs[2]: ("updated", "user"),
+    }
+
+
+@pytest.mark.parametrize("finds", [True, False])
+def test_a_row_that_a_rolled_back_statement_deleted_is_there(
+    user: User, conversation: Conversation, recipes: list[Recipe], finds: bool
+) -> None:
+    """Though the session has looked for it meanwhile, and has not found it."""
+    ref = conversation.refer(Recipe, recipes[0].id)
+    with user() as session:
+        session.execute(delete(Recipe).where(Recipe.id == ref))
+        if finds:
+            with pytest.raises(GoneRefError):
+                session.get_one(Recipe, ref)
+        session.rollback()
+    assert known(conversation) == {}
+    with user() as session:
+        assert session.get_one(Recipe, ref).name == "A"
+        with session.begin_nested() as inner:
+            session.execute(delete(Recipe).where(Recipe.id == ref))
+            inner.rollback()
+        session.commit()
+    assert known(conversation) == {}
+    assert conversation.resolve(ref) == recipes[0].id
 
 
 @pytest.mark.asyncio

@@ -176,6 +176,15 @@ def test_a_row_that_is_gone_is_told_so(store: Store) -> None:
     assert entry(store).gone == "was deleted"
 
 
+def test_what_was_seen_of_a_row_goes_with_it(store: Store) -> None:
+    """A row that has its key later is another one."""
+    store.note(CHAT, [Activity(SOUP, "read", {"name": "Soup"})], "model")
+    store.note(CHAT, [Activity(SOUP, "deleted", {"name": "Soup"})], "model")
+    assert entry(store).seen is None
+    store.note(CHAT, [Activity(SOUP, "created", {"id": "recipe_1"})], "model")
+    assert entry(store).seen == {"id": "recipe_1"}
+
+
 def test_steps_are_numbered_in_their_turn(store: Store) -> None:
     """Those of the last turns are told, in order."""
     assert store.add_step(CHAT, '{"a": 1}') == StepEntry(0, 1, '{"a": 1}')

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import FetchedValue, inspect, select
 
 from alfred_refs import sqla
-from alfred_refs.tools.call import Call, key_in
+from alfred_refs.tools.call import Call
 from alfred_refs.tools.changes import Changes, put
 from alfred_refs.tools.errors import still_referenced
 from alfred_refs.tools.tables.table import ToolTable
@@ -74,7 +74,7 @@ class ReachReport:
     def refs(self, found: Iterable[AffectedRow]) -> list[str]:
         """Return the refs of those rows that a model may know: at most one round trip."""
         pairs = [
-            (each.tool_table.entity, key_in(each.key, each.tool_table))
+            (each.tool_table.entity, each.tool_table.keys.key_of(each.key))
             for each in found
             if each.tool_table is not None
         ]
