@@ -29,9 +29,8 @@ from alfred_refs.tools.answers.results import (
     without_refs,
 )
 from alfred_refs.tools.query.filters import Keys
-from alfred_refs.tools.query.statement import ranks_of
 from alfred_refs.tools.tables.hooks import Hooks, Row
-from alfred_refs.tools.tables.table import ToolColumn, ToolTable
+from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
 from alfred_refs.tools.wire.texts import shallow
 
@@ -129,11 +128,6 @@ class Call:
         refs = [text for text in dict.fromkeys(texts) if draft_named(text)]
         found = self.conversation.read_drafts(refs, entity) if refs else []
         return {draft.ref: draft for draft in found if draft.state == "pending"}
-
-    def ranks(self, table: ToolTable, column: ToolColumn, values: Sequence[Any]) -> Sequence[int]:
-        """Return which places values have in the order of a column: a statement without table."""
-        statement = ranks_of(getattr(table.model, column.name), values)
-        return self.session.scalars(statement.execution_options(raw_keys=True)).all()
 
     def refs_of(self, instances: Sequence[Any], table: ToolTable) -> list[str]:
         """Return the refs of saved rows, minting those that are new: at most one round trip."""

@@ -3,7 +3,7 @@
 1. The refs in the filters are resolved, once: one round trip for rows that this process has not
    met, one for drafts. Hooks are asked after that, and may change the question.
 2. One statement reads the rows, and one row more than is shown; it has keys and no refs.
-3. Drafts that the filters name are put among the rows, in the order of the database.
+3. Drafts that the filters name come before the rows, by their numbers.
 4. Related rows are loaded, rows are made JSON, hooks look at them, and labels are read.
 
 >>> Reader(call).read(DbRead(table="recipes", limit=1))
@@ -13,13 +13,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from itertools import starmap
 from typing import Any
 
 from sqlalchemy import Select, and_, true
-from sqlalchemy.orm import undefer
 
 from alfred_refs import sqla
 from alfred_refs.conversation.entries import Draft
@@ -27,7 +25,6 @@ from alfred_refs.errors import SetupError
 from alfred_refs.mapping.refs import parse_ref
 from alfred_refs.tools.answers.results import Rendering, Shape, shape_of
 from alfred_refs.tools.drafts.matching import Record, matching_records
-from alfred_refs.tools.drafts.merging import in_order
 from alfred_refs.tools.drafts.rows import DraftRecords, DraftRows, draft_records, number_of
 from alfred_refs.tools.query.budget import check_budget
 from alfred_refs.tools.query.filters import Condition, Conditions, Keys, chosen_refs, refs_of
@@ -89,44 +86,43 @@ class Reader:
         asked, most = reading.arguments, self._setting.limits.rows
         limit = most if asked.limit is None else min(asked.limit, most)
         page = _Page(shape_of(table, asked.columns, reading.include), limit, cursor, named)
-        instances, more = self._instances(reading, page)
+        found = self._drafts(reading, page) if named.drafts else DraftRecords()
+        drafts = found.records[:limit]
+        page = replace(page, limit=limit - len(drafts))
+        more = len(drafts) < len(found.records)
+        instances: list[Any] = []
+        if not more:
+            instances, more = self._instances(reading, page)
         if page.named.keys and not (more or reading.empty):
             self._check_named(reading, page, instances)
-        found = self._drafts(reading, page) if named.drafts else DraftRecords()
-        entries = self._merged(reading, page, instances, found) if found.records else instances
-        rendering = self._call.rendering(
-            _instances_of(entries[:limit]), page.shape, reading.options
-        )
+        rendering = self._call.rendering(instances, page.shape, reading.options)
         draft_rows = DraftRows(
             self._call, rendering, found.labels, whole=reading.arguments.columns is None
         )
-        shown = self._rows(entries[:limit], page.shape, rendering, draft_rows)
-        rows = [row for entry, row in shown if not isinstance(entry, Record)]
+        shown = self._rows([*drafts, *instances], page.shape, rendering, draft_rows)
+        saved = shown[len(drafts) :]
         for hooks in self._setting.hooks_of(table):
-            hooks.after_read(reading, rows)
-        self._call.shorten(rows, page.shape, rendering.cut)
-        for place, (entry, row) in enumerate(shown):
-            if isinstance(entry, Record):
-                rows.insert(place, row)
-        more = more or len(shown) < len(entries)
+            hooks.after_read(reading, saved)
+        self._call.shorten(saved, page.shape, rendering.cut)
+        rows = [*shown[: len(drafts)], *saved]
+        more = more or len(shown) < len(drafts) + len(instances)
         answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
         answer["more"] = more
         if more and shown:
-            cursor = self._next(reading, question, page, [entry for entry, _ in shown])
-            answer["cursor"] = Verbatim(cursor)
+            last = [*drafts, *instances][len(shown) - 1]
+            answer["cursor"] = Verbatim(self._next(reading, question, page, last, len(saved)))
         return self._call.finished(answer, reading.notes, rendering, draft_rows.foreign())
 
     def _rows(
         self, entries: Sequence[Any], shape: Shape, rendering: Rendering, drafts: DraftRows
-    ) -> list[tuple[Any, Row]]:
-        """Return rows until there is enough text, and one at least, with what they are of."""
+    ) -> list[Row]:
+        """Return rows until there is enough text, and one at least."""
 
         def render(entry: Any) -> Row:
             return (drafts if isinstance(entry, Record) else rendering).row(entry, shape)
 
         noted = (rendering.shown, drafts.shown, rendering.cut)
-        rows = self._call.room().take(entries, render, noted)
-        return list(zip(entries, rows, strict=False))
+        return self._call.room().take(entries, render, noted)
 
     def _named(self, asked: DbRead, table: ToolTable) -> _Named:
         """Return what refs in filters name: at most one round trip for drafts, one for rows."""
@@ -142,21 +138,13 @@ class Reader:
         filters = [*asked.filters, *asked.or_filters]
         if reading.semantic is not None:
             raise invalid_filter(SEMANTIC, "has no answer for drafts", "leave it out")
-        if reading.empty or reading.keys is not None:
+        if reading.empty or reading.keys is not None or page.has_rows_before:
             return DraftRecords()
         found = draft_records(self._call, page.named.drafts.values(), table, filters)
         either = [OrGroup(any_of=asked.or_filters)] if asked.or_filters else []
         met = matching_records(found.records, [*asked.filters, *either])
-        waiting = [each for each in met if number_of(each.name) not in page.drafts_shown]
+        waiting = [each for each in met if number_of(each.name) > page.last_draft]
         return DraftRecords(waiting, found.labels)
-
-    def _merged(
-        self, reading: Reading, page: _Page, instances: Sequence[Any], found: DraftRecords
-    ) -> list[Any]:
-        """Return rows and drafts in the order that is asked for."""
-        order = order_of(reading, page.shape.table)
-        ranks = partial(self._call.ranks, order.table)
-        return in_order([*instances, *found.records], order.columns, ranks)
 
     def _instances(self, reading: Reading, page: _Page) -> tuple[list[Any], bool]:
         """Return the rows to show, and whether there are more."""
@@ -169,13 +157,9 @@ class Reader:
         order = order_of(reading, table)
         if drafts and sqla.is_false(and_(true(), *conditions)):  # they alone are asked for
             return [], False
-        if cursor is not None and not (cursor.ref is None and cursor.drafts):
+        if cursor is not None and cursor.draft is None:
             conditions.append(self._beyond(cursor, order))
-        statement = page.statement(conditions, order)
-        if drafts:  # to be put in order with the rows
-            by = (getattr(table.model, column.name) for column in order.columns)
-            statement = statement.options(*map(undefer, by))
-        return self._found(statement, reading, page)
+        return self._found(page.statement(conditions, order), reading, page)
 
     def _check_named(self, reading: Reading, page: _Page, found: Sequence[Any]) -> None:
         """Check that rows are there which are named and not found, or where nothing is found."""
@@ -240,26 +224,22 @@ class Reader:
         return beyond
 
     def _next(
-        self, reading: Reading, question: DbRead, page: _Page, entries: Sequence[Any]
+        self, reading: Reading, question: DbRead, page: _Page, last: Any, rows: int
     ) -> Cursor:
-        asked = question_of(question)
-        shown = _instances_of(entries)
+        """Return where a read stopped: after the last draft or row, and so many rows."""
+        asked, table = question_of(question), page.shape.table
         if reading.keys is not None:
-            return Cursor(question=asked, shown=page.start + len(shown))
-        drafts = [number_of(each.name) for each in entries if isinstance(each, Record)]
-        drafts = [*page.drafts_shown, *drafts]
-        if not shown:
-            before = page.cursor or Cursor(question=asked)
-            return before.model_copy(update={"drafts": drafts})
-        last, table = shown[-1], page.shape.table
+            return Cursor(question=asked, shown=page.start + rows)
+        if isinstance(last, Record):
+            return Cursor(question=asked, draft=number_of(last.name))
         order = order_of(reading, table)
         values = [(column.values, getattr(last, column.name)) for column in order.columns]
         [ref] = self._call.refs_of([last], table)
         if all(starmap(may_carry, values)):
             after = [of.show(value) for of, value in values]
-            return Cursor(question=asked, after=after, ref=ref, drafts=drafts)
+            return Cursor(question=asked, after=after, ref=ref)
         seen = order.seen(value for _, value in values)
-        return Cursor(question=asked, after=None, seen=seen, ref=ref, drafts=drafts)
+        return Cursor(question=asked, after=None, seen=seen, ref=ref)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,13 +284,14 @@ class _Page:
         return 0 if self.cursor is None else self.cursor.shown or 0
 
     @property
-    def drafts_shown(self) -> Sequence[int]:
-        """The numbers of the drafts that were shown before."""
-        return () if self.cursor is None else self.cursor.drafts
+    def last_draft(self) -> int:
+        """The number of the last draft that was shown before."""
+        return 0 if self.cursor is None else self.cursor.draft or 0
 
-
-def _instances_of(entries: Sequence[Any]) -> list[Any]:
-    return [each for each in entries if not isinstance(each, Record)]
+    @property
+    def has_rows_before(self) -> bool:
+        """Whether rows were shown before, and with them all drafts."""
+        return self.cursor is not None and self.cursor.draft is None
 
 
 def _without_semantic(arguments: DbRead) -> tuple[DbRead, str | None]:

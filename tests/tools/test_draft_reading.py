@@ -8,16 +8,14 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from sqlalchemy import Engine, Enum, String, Text, column
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.store import Address, NewDraft
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset
-from alfred_refs.tools.query.statement import ranks_of
 from tests.fix_session import TravelLog
 from tests.models import Cook, Guest, Person
 from tests.tools.conftest import MODELS, Call
-from tests.tools.models import Course, Cuisine, Dish
+from tests.tools.models import Cuisine, Dish
 from tests.tools.test_filters import CLAUSES, EACH_TIME, Kitchen, kitchen
 
 __all__ = ["kitchen"]
@@ -345,105 +343,54 @@ def pages(kitchen: Kitchen, size: int, **asked: Any) -> list[Any]:
 @given(
     by=st.lists(st.sampled_from(ORDERED), max_size=3),
     direction=st.sampled_from(["asc", "desc"]),
-    size=st.integers(3, 20),
+    size=st.integers(1, 20),
 )
-def test_drafts_and_rows_are_in_one_order(
+def test_drafts_come_before_the_rows(
     both: Kitchen, by: list[str], direction: str, size: int
 ) -> None:
-    """Equal ones first rows and then drafts, nulls last, page by page as if it were one page."""
-    asked = {"table": "dishes", "order_by": by, "order_dir": direction}
-    columns = ["code", *by]
-    rows = both.call("db_read", **asked, columns=columns)["rows"]
-    places = {row["code"][1:]: tuple(str(row[name]) for name in by) for row in rows}
-    expected: list[str] = []
-    for values in dict.fromkeys(places.values()):
-        same = [code for code, each in places.items() if each == values]
-        expected += [f"c{code}" for code in same]
-        expected += [f"d{code}" for code in sorted(same)]
+    """By their numbers; the order that is asked for is that of the rows, page by page."""
+    asked = {"table": "dishes", "order_by": by, "order_dir": direction, "columns": ["code"]}
+    rows = both.call("db_read", **asked)["rows"]
 
-    mixed = both.call("db_read", **asked, columns=columns, filters=NAMED)["rows"]
-    assert [row["code"] for row in mixed] == expected
-    assert pages(both, size, **asked, columns=columns, filters=NAMED) == mixed
+    every = both.call("db_read", **asked, filters=NAMED)["rows"]
+    drafts = [f"gen_dish_{n}" for n in range(1, 25)]
+    assert [row["id"] for row in every] == [*drafts, *(row["id"] for row in rows)]
+    assert pages(both, size, **asked, filters=NAMED) == every
 
 
-@pytest.mark.usefixtures("dishes")
-def test_the_order_of_text_is_the_database_s(
-    call: Call, conversation: Conversation, sent: list[str]
+def test_drafts_add_no_statement_to_a_read_of_rows(
+    both: Kitchen, sent: list[str], store: TravelLog
 ) -> None:
-    """It is asked for places, without a table, where there is more than one text to compare."""
-    for name in ("Dal", "Dal"):
-        conversation.draft(Dish, {"name": name, "servings": 2})
-    named = {"or": [by_id(FIRST, SECOND), {"field": "id", "op": "is_not_null"}]}
-
-    def places(**asked: Any) -> int:
-        sent.clear()
-        call("db_read", table="dishes", **asked)
-        return len([each for each in sent if "dense_rank" in each])
-
-    assert places(filters=[named], order_by=["servings", "name"]) == 1
-    assert places(filters=[named], order_by="servings") == 0
-    assert places(filters=[by_id(FIRST, SECOND)], order_by="name") == 0
-    assert places(order_by="name") == 0
+    """Nor does a page that they fill read any rows."""
+    asked = {"table": "dishes", "filters": NAMED, "columns": ["code"], "order_by": "name"}
+    pages(both, 40, **asked)
     sent.clear()
-    call("db_read", table="dishes", columns=["code"], filters=[named], order_by="rating")
+    both.call("db_read", **asked)
     assert len([each for each in sent if "dishes" in each]) == 1
-
-
-@pytest.mark.parametrize(
-    ("type_", "values", "places"),
-    [
-        (Text(collation="C"), ["b", "B", "a"], [3, 1, 2]),
-        (String(5), ["b", "c", "a"], [2, 3, 1]),
-        (Text(), ["it's", "zé", "recipe_1"], [1, 3, 2]),
-        (Enum(Course, native_enum=False), [Course.STARTER, Course.MAIN], [2, 1]),
-        (Enum(Course, name="course"), [Course.STARTER, Course.MAIN], [1, 2]),
-    ],
-)
-def test_places_are_those_of_the_column_s_type(
-    engine: Engine, type_: Any, values: list[Any], places: list[int]
-) -> None:
-    """With its collation, and choices as the database has them."""
-    with engine.connect() as connection:
-        if isinstance(type_, Enum) and type_.native_enum:
-            type_.create(connection)
-        assert connection.scalars(ranks_of(column("x", type_), values)).all() == places
-
-
-def test_places_are_asked_for_in_the_collation_of_a_column() -> None:
-    """Which a cast to its type cannot name."""
-    statement = str(ranks_of(column("x", String(5, collation="sv_SE")), ["b"]))
-    assert 'ORDER BY given.value COLLATE "sv_SE")' in statement
-    assert statement.count("COLLATE") == 1
-
-
-def test_a_page_of_drafts_goes_on_with_rows(both: Kitchen) -> None:
-    """Whatever is on a page, the next one goes on: a cursor tells of rows and drafts apart."""
-    drafts_first = [{"field": "code", "op": "not_in", "value": ["c0"]}, *NAMED]
-    for size in (1, 2):
-        asked = {"table": "dishes", "filters": drafts_first, "columns": ["code"]}
-        by_code = pages(both, size, **asked, order_by="code", order_dir="desc")
-        codes = [row["code"] for row in by_code]
-        assert codes == sorted(codes, reverse=True)
-        assert len(codes) == 47
+    sent.clear()
+    store.trips.clear()
+    both.call("db_read", **asked, limit=20)
+    assert [each for each in sent if "dishes" in each] == []
+    assert store.trips == ["read_drafts"]
 
 
 def test_a_draft_that_is_saved_between_pages_hides_no_other(
     call: Call, conversation: Conversation, dishes: dict[str, uuid.UUID]
 ) -> None:
-    """The cursor knows which drafts were shown."""
+    """The cursor knows which draft was the last."""
     for name in ("Dal", "Naan", "Raita"):
         conversation.draft(Dish, {"name": name})
     asked = {"table": "dishes", "filters": [by_id(FIRST, SECOND, "gen_dish_3")], "limit": 1}
 
     first = call("db_read", **asked)
     save(conversation, FIRST, dishes["Soup"])
-    row = call("db_read", **asked, cursor=first["cursor"])
-    second = call("db_read", **asked, cursor=row["cursor"])
+    second = call("db_read", **asked, cursor=first["cursor"])
     third = call("db_read", **asked, cursor=second["cursor"])
+    row = call("db_read", **asked, cursor=third["cursor"])
 
-    names = [shown(each, "name") for each in (first, row, second, third)]
-    assert names == [["Dal"], ["Soup"], ["Naan"], ["Raita"]]
-    assert not third["more"]
+    names = [shown(each, "name") for each in (first, second, third, row)]
+    assert names == [["Dal"], ["Naan"], ["Raita"], ["Soup"]]
+    assert not row["more"]
 
 
 @pytest.mark.usefixtures("dishes")
@@ -570,7 +517,7 @@ def test_what_cannot_be_read_of_drafts_is_refused(
 
 @pytest.mark.usefixtures("dishes")
 def test_hooks_see_rows_alone(session: RefSession, conversation: Conversation) -> None:
-    """Drafts stand among the rows that they have changed, or are left out where all is."""
+    """Drafts stand before the rows that they have changed, or are left out where all is."""
     seen: list[Any] = []
 
     class Marking(Hooks):
@@ -591,6 +538,6 @@ def test_hooks_see_rows_alone(session: RefSession, conversation: Conversation) -
     empty = toolset.call(session, "db_read", {**asked, "limit": 5})
 
     assert seen == ["Curry", "Korma", "Soup"]
-    assert shown(answer, "name") == ["Curry", "Dal", "Korma", "Soup"]
-    assert [row.get("marked") for row in answer["rows"]] == [True, None, True, True]
+    assert shown(answer, "name") == ["Dal", "Curry", "Korma", "Soup"]
+    assert [row.get("marked") for row in answer["rows"]] == [None, True, True, True]
     assert (empty["rows"], empty["notes"]) == ([], ["closed"])

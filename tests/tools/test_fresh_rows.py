@@ -122,17 +122,17 @@ def test_the_next_page_begins_after_the_row_as_it_is(
     assert (names, held.id) == (["Curry", "Dal", "Soup"], "dish_1")
 
 
-def test_drafts_stand_among_rows_as_they_are(
+def test_drafts_stand_before_rows_as_they_are(
     session: RefSession, toolset: Toolset, held: Dish
 ) -> None:
-    """They are put in order here, where the object would be at hand."""
+    """Which are read anew, where the object would be at hand."""
     assert session.conversation is not None
     draft = session.conversation.draft(Dish, {"name": "Ghee"}).ref
     named = {"field": "id", "op": "in", "value": ["dish_1", draft]}
     asked = {"table": "dishes", "filters": [named], "order_by": "name", "columns": ["name"]}
     rows = toolset.call(session, "db_read", asked)["rows"]
 
-    assert ([row["name"] for row in rows], held.id) == (["Dal", "Ghee"], "dish_1")
+    assert ([row["name"] for row in rows], held.id) == (["Ghee", "Dal"], "dish_1")
 
 
 @pytest.fixture

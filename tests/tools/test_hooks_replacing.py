@@ -263,14 +263,14 @@ def test_a_draft_that_a_hook_asks_no_more_for_is_not_shown(
     ]
 
 
-def test_rows_and_drafts_of_a_question_of_a_hook_are_in_its_order(
+def test_drafts_of_a_question_of_a_hook_come_first(
     session: RefSession, drafts: list[str], dishes: Named
 ) -> None:
-    """By its columns, so many as it says."""
+    """So many as it says."""
     soup = session.conversation.refer(Dish, dishes["Soup"])  # type: ignore[union-attr]
     hook = Asking(filters=by_id([*drafts, soup], "in"), order_by="name", order_dir="desc", limit=3)
     rows = asked(session, hook, order_by="spice")
-    assert [row["name"] for row in rows] == ["raita", "naan", "dal"]
+    assert [row["name"] for row in rows] == ["dal", "raita", "naan"]
     rows = asked(session, hook, order_by="spice", limit=100)
     assert len(rows) == 3
 

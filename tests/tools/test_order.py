@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
@@ -16,10 +15,10 @@ from alfred_refs import Conversation
 from alfred_refs.tools import Toolset
 from tests.tools.conftest import Call
 from tests.tools.models import Dish
-from tests.tools.test_draft_reading import NAMED, both, pages
+from tests.tools.test_draft_reading import pages
 from tests.tools.test_filters import EACH_TIME, Kitchen, kitchen
 
-__all__ = ["both", "kitchen"]
+__all__ = ["kitchen"]
 
 SORTED = ["code", "servings", "spice", "price", "rating", "is_vegan", "course", "cooked_on"]
 
@@ -66,38 +65,6 @@ def test_rows_are_in_the_order_of_each_column(
     assert whole == in_order(whole, order, keys_of(kitchen.engine))
     assert pages(kitchen, size, **asked) == whole
     assert len(whole) == 24
-
-
-@settings(EACH_TIME, max_examples=30)  # each is some ten pages
-@given(
-    order=st.lists(
-        st.tuples(st.sampled_from([*SORTED[1:], "name"]), DIRECTIONS), min_size=1, max_size=3
-    ),
-    size=st.integers(3, 20),
-)
-@pytest.mark.once
-def test_drafts_are_in_the_order_of_each_column(
-    both: Kitchen, order: list[tuple[str, str]], size: int
-) -> None:
-    """Among rows that have the same values, after those, on pages of every size."""
-    asked = {
-        "table": "dishes",
-        "order_by": [name for name, _ in order],
-        "order_dir": [direction for _, direction in order],
-        "columns": [*SORTED, "name"],
-    }
-    rows = both.call("db_read", **asked)["rows"]
-    mixed = both.call("db_read", **asked, filters=NAMED)["rows"]
-
-    places: dict[str, list[str]] = {}
-    for row in rows:
-        places.setdefault(json.dumps([row[name] for name, _ in order]), []).append(row["code"])
-    expected = []
-    for codes in places.values():
-        expected += codes
-        expected += [f"d{code[1:]}" for code in sorted(codes)]
-    assert [row["code"] for row in mixed] == expected
-    assert pages(both, size, **asked, filters=NAMED) == mixed
 
 
 def test_long_values_are_looked_up_in_each_direction(kitchen: Kitchen) -> None:

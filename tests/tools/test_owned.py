@@ -279,8 +279,8 @@ def test_no_filter_reaches_beyond_the_owner(
     assert everything(owned_engine, world) == before
 
 
-def test_drafts_stand_among_the_owner_s_rows(anns: RefSession, world: World, told: Told) -> None:
-    """In one order; and nothing of another owner's is told with them."""
+def test_drafts_stand_before_the_owner_s_rows(anns: RefSession, world: World, told: Told) -> None:
+    """And nothing of another owner's is told with them."""
     assert anns.conversation is not None
     theirs = ref(anns, Recipe, world.recipes["bob"])
     anns.conversation.draft(Recipe, {"name": "bisque", "parent_id": theirs})
@@ -293,7 +293,8 @@ def test_drafts_stand_among_the_owner_s_rows(anns: RefSession, world: World, tol
     [draft] = [row for row in rows if "_draft" in row]
     assert draft["parent_id"] == theirs
     assert "_parent_id_label" not in draft
-    assert [row["name"] for row in rows] == sorted(row["name"] for row in rows)
+    names = [row["name"] for row in rows if "_draft" not in row]
+    assert [row["name"] for row in rows] == ["bisque", *sorted(names)]
     assert len(rows) > 2
     for name in ("user_id", "user"):
         data = {name: ref(anns, User, world.users["ann"])}

@@ -10,7 +10,6 @@ They are in the conversation and in no table, so what a read does in SQL is done
 | module | what it does |
 | --- | --- |
 | `matching` | decides filters of a draft's content, as SQL decides them of rows |
-| `merging` | puts rows and drafts in one order |
 | `rows` | a draft to the row that a model is shown |
 | `writing` | changes and discards drafts |
 

@@ -18,16 +18,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import (
-    ARRAY,
     ColumnElement,
     Select,
-    String,
-    Text,
     and_,
     case,
-    cast,
-    column,
-    func,
     literal,
     null,
     or_,
@@ -65,7 +59,7 @@ class Cursor(BaseModel):
         seen: a digest of what the last row had, where that is looked up.
         ref: the last row's ref.
         shown: how many rows were shown, where a hook gave the order.
-        drafts: the numbers of the drafts that were shown; the other fields are of rows.
+        draft: the number of the last draft, where no row was shown yet.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -75,7 +69,7 @@ class Cursor(BaseModel):
     seen: str | None = None
     ref: str | None = None
     shown: Annotated[int, Field(ge=0, lt=2**31)] | None = None
-    drafts: list[int] = []
+    draft: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     version: Literal[1] = 1
 
     def __str__(self) -> str:
@@ -289,18 +283,3 @@ def rows_asked_for(read: Reading, table: ToolTable, conditions: Conditions) -> l
     if read.or_conditions and asked:
         asked = [or_(and_(*asked), *read.or_conditions)]
     return [*asked, *read.conditions]
-
-
-def ranks_of(attribute: Any, values: Sequence[Any]) -> Select[Any]:
-    """Return the statement that gives the place of each value in the order of an attribute."""
-    type_ = attribute.type
-    collation = type_.collation if isinstance(type_, String) else None
-    if collation is not None:
-        type_ = Text()  # a cast cannot name the collation
-    given = (
-        func.unnest(cast(values, ARRAY(type_)))
-        .table_valued(column("value", type_), with_ordinality="position")
-        .render_derived(name="given")
-    )
-    value = given.c.value if collation is None else given.c.value.collate(collation)
-    return select(func.dense_rank().over(order_by=value)).order_by(given.c.position)
