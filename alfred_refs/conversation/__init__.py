@@ -6,7 +6,7 @@
     chat.resolve("recipe_1")                               # the key again
     chat.draft(Recipe, {"name": "Soup"}).ref               # 'gen_recipe_1': content, not a row yet
 
-A look-up goes from `refmap`, which raises what is wrong with a ref, to `cache`, what this process
+A look-up goes from `refmap`, which raises the error that `ref_errors` chooses, to `cache`, what this process
 knows, and to the store only for what it does not.
 
 | module | what is in it |
@@ -17,7 +17,9 @@ knows, and to the store only for what it does not.
 | `refmap`, `drafts` | refs of rows; refs of content that is not saved |
 | `cache` | the mappings that this process knows, and which of their rows are gone |
 | `draft_fields`, `draft_content`, `draft_rows`, `new_keys` | what drafts may hold, and become |
-| `suggestions` | what could be used in place of a bad ref |
+| `ref_errors` | which error a bad ref raises, and what could be used in its place |
+| `activity` | what was done with rows, and what steps left |
+| `scrubbing` | refs in the place of keys, in whatever is about to reach a model |
 | `entries`, `export` | a conversation told, and moved |
 
 Nothing is imported here: an operator's command opens no conversation.

@@ -25,8 +25,8 @@ from alfred_refs.store import DraftEdit, DraftEntry, DraftState, NewDraft
 from . import draft_content
 from .draft_fields import check_draftable, model_of, record_of, seen_by_labels, with_class
 from .entries import Draft
+from .ref_errors import bad_draft_error
 from .refmap import RefMap
-from .suggestions import draft_refusal
 
 _PENDING: tuple[DraftState, ...] = ("pending",)
 _TOGETHER = 50  # drafts whose rows are looked for at once
@@ -318,7 +318,7 @@ class DraftMap(RefMap):
         ref = parse_ref(text)
         entry = None if ref is None else found.get(ref)
         if entry is None or entry.state == "discarded" or entity not in (None, entry.ref.entity):
-            error = draft_refusal(text, ref, entry, entity, self._suggestions())
+            error = bad_draft_error(text, ref, entry, entity, self._suggestions())
             raise self._telemetry.refused(self.id, error)
         return entry
 

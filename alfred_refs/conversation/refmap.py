@@ -31,7 +31,7 @@ from alfred_refs.store.telemetry import Telemetry
 
 from .cache import Caches, RefCache, Wanted
 from .draft_rows import Rows, StoredRows, settled
-from .suggestions import Suggestions, refusal
+from .ref_errors import Suggestions, bad_ref_error
 
 # What Python type the values of a key column have underneath.
 _TYPES = {"uuid": uuid.UUID, "integer": int, "string": str}
@@ -268,7 +268,7 @@ class RefMap:
                 draft = None if ref is None else drafts.get(ref)
                 # without a name of its own: that would make a ring of it and this frame
                 raise self._telemetry.refused(
-                    self.id, refusal(text, ref, entry, expected, offered, draft=draft)
+                    self.id, bad_ref_error(text, ref, entry, expected, offered, draft=draft)
                 )
         sure = [e for e in entries.values() if not e.ref.draft and back.get(_pair(e), True)]
         self._keep(cache, sure)

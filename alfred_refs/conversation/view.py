@@ -1,4 +1,4 @@
-"""A conversation as one session sees it.
+"""A conversation as one session sees it, with a cache of the session's own.
 
 What the instances of a session show stays readable for them as long as they live, like the
 identity map of the session: without a round trip, whoever else works in the conversation and
@@ -28,7 +28,7 @@ from .conversation import Conversation
 from .draft_rows import Rows
 from .drafts import DraftMap
 from .entries import Draft
-from .suggestions import Suggestions
+from .ref_errors import Suggestions
 
 
 class Viewer(Protocol):

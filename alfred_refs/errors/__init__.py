@@ -12,7 +12,8 @@ except BadRefError as error:
 ```
 
 `root` has the class that all inherit from, `bad_refs` and `drafts` what a model is told, `setup`,
-`owners` and `registry` what a developer or an operator is.
+`owners`, `registry` and `context` what a developer or an operator is. Which of them a bad ref
+raises is chosen in `conversation.ref_errors`.
 """
 
 from .bad_refs import (

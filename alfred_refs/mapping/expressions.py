@@ -42,7 +42,7 @@ from sqlalchemy.sql.elements import ClauseList, Grouping
 from alfred_refs import sqla
 from alfred_refs.errors import UntranslatableError
 
-from .functions import CHOOSING, JSON_MAKERS
+from .functions import PASS_THROUGH, JSON_MAKERS
 from .key_column import KeyColumn, is_text_uuid, key_type_of
 from .shapes import (
     KeyShape,
@@ -106,7 +106,7 @@ def choices_of(element: Any) -> Sequence[Any]:
         case Case():
             return [*(result for _, result in element.whens), element.else_]
         case FunctionElement():
-            chosen = CHOOSING.get(function_name(element))
+            chosen = PASS_THROUGH.get(function_name(element))
             return [] if chosen is None else arguments_of(element)[chosen]
         case _:
             inner = wrapped_in(element)

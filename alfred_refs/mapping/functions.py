@@ -1,11 +1,14 @@
-"""Lineage through SQL functions: the shape of a function's value, given those of its arguments.
+"""SQL functions that hand keys on: what the value of each is, given its arguments.
 
+    coalesce(recipes.parent_id, recipes.id) one of the two keys
     array_agg(recipes.id)                   a list of keys
     json_build_object("id", recipes.id)     an object with a key in it
     array_length(recipes.ids, 1)            no key: it measures
 
-For a function that is not known here the answer is `NotImplemented`: its value has no keys only if
-its arguments have none. Pure.
+A function is taught here, by its name in the database: what `PASS_THROUGH` and `ARRAY_ARGUMENTS`
+say also decides which arguments a ref is resolved for, as those of one call are of one entity. For
+a function that is not known the answer is `NotImplemented`: its value has no keys only if its
+arguments have none. Pure.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from .shapes import (
 
 # Functions whose result is one of these arguments, unchanged; the others only choose.
 _EVERY, _FIRST, _FIRST_AND_DEFAULT = slice(None), slice(1), slice(0, None, 2)
-CHOOSING = {
+PASS_THROUGH = {
     **dict.fromkeys(("max", "min", "any_value", "coalesce", "greatest", "least"), _EVERY),
     **dict.fromkeys(("first_value", "last_value", "nth_value", "nullif"), _FIRST),
     **dict.fromkeys(("lag", "lead"), _FIRST_AND_DEFAULT),

@@ -1,4 +1,7 @@
-"""What is decided of a statement, decided once for all statements of its shape."""
+"""Where refs go into a statement and keys come out of its rows: looked for once a shape.
+
+Statements that differ in values alone have one shape, as in SQLAlchemy's compiled cache.
+"""
 
 from __future__ import annotations
 

@@ -10,12 +10,15 @@ chat = Address("chat-7", owner="ann")
 store.resolve(chat, [entry.ref])[entry.ref].key  # 4711
 ```
 
-A call of `PostgresStore` goes from `postgres` (refs), `drafts` or `conversations`, which read
-values into parameters and rows into values, to `connections`, which has a pool of our own and
-sends one statement alone or a transaction in one trip; the SQL is in `sql_*`, and `faults` says
-what an error of the driver means. Beside it stand `tables` and `migrate`, which
-makes them, `alembic` for applications that do so themselves, `memory`, and `instrumented`, which
-counts the calls of any store for `telemetry`.
+`protocol` has what a store does, `values` and `activity` what it takes and returns.
+
+A call of `PostgresStore` goes from `postgres` (refs), `postgres_drafts`, `postgres_activity` or
+`postgres_conversations`, which read values into parameters and rows into values, to `connections`,
+which has a pool of our own and sends one statement alone or a transaction in one trip. The SQL is
+in `sql_*`, the types of its parameters in `sql_parameters`; `faults` says what an error of the
+driver means. Beside it stand `tables` and `migrate`, which makes them, `alembic` for applications
+that do so themselves, `memory`, and `instrumented`, which counts the calls of any store for
+`telemetry`.
 
 A process uses one store: each is imported when it is first asked for.
 """

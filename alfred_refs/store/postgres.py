@@ -21,9 +21,9 @@ from alfred_refs.mapping.refs import Ref
 
 from . import sql_activity, sql_conversations, sql_refs
 from .connections import UNIQUE_VIOLATION, only_mine, transaction
-from .conversations import PostgresConversations
-from .drafts import PostgresDrafts
 from .postgres_activity import PostgresActivity
+from .postgres_conversations import PostgresConversations
+from .postgres_drafts import PostgresDrafts
 from .sql_parameters import named
 from .tables import conversations, metadata
 from .values import NO_LABELS, NOTED_EVERY, Address, Entry, Gone

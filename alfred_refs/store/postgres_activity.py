@@ -13,10 +13,10 @@ from alfred_refs.errors import UnknownConversationError
 from alfred_refs.mapping.keys import encode
 from alfred_refs.mapping.refs import Ref
 
-from . import sql_activity as sql, sql_conversations, sql_refs
+from . import sql_activity as sql, sql_refs
 from .activity import Activity, ActivityEntry, ActivityRecord, Actor, StepEntry, json_text
 from .connections import Sending, only_mine
-from .drafts import PAGE, Fetch
+from .postgres_drafts import PAGE, Fetch
 from .sql_parameters import named
 from .values import Address
 
@@ -122,7 +122,7 @@ def all_activity(fetch: Fetch, address: Address) -> Iterator[ActivityEntry]:
     after: tuple[str, int] | None = ("", 0)
     while after is not None:
         place = dict(zip(("p_after_entity", "p_number"), after, strict=True))
-        page = [_entry(row) for row in fetch(sql_conversations.page_of_activity, values | place)]
+        page = [_entry(row) for row in fetch(sql.page_of_activity, values | place)]
         yield from page
         after = (page[-1].ref.entity, page[-1].ref.number) if len(page) == PAGE else None
 

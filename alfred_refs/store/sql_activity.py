@@ -227,3 +227,56 @@ forget_seen = statement(f"""
         AND seen_turn <= {_TURN} - {KEPT_TURNS}
         AND {MINE}
 """)
+
+# What an export has had.
+restore_activity = statement("""
+    INSERT INTO alfred_refs_activity
+        (conversation, kind, number, first_turn, last_turn, action, actor, reason, demoted,
+         seen_turn, content)
+    SELECT
+        :p_conversation, counters.kind, new.number, new.first_turn, new.last_turn, new.action,
+        new.actor, new.reason, new.demoted, new.seen_turn, CAST(new.content AS json)
+    FROM unnest(
+        :p_entities, :p_numbers, :p_first_turns, :p_turns, :p_actions, :p_actors, :p_reasons,
+        :p_demoted, :p_seen_turns, :p_contents
+    ) AS new (
+        entity, number, first_turn, last_turn, action, actor, reason, demoted, seen_turn, content
+    )
+    JOIN alfred_refs_counter AS counters
+        ON counters.conversation = :p_conversation AND counters.entity = new.entity
+""")
+restore_steps = statement("""
+    INSERT INTO alfred_refs_step (conversation, turn, number, content)
+    SELECT :p_conversation, turn, number, CAST(content AS json)
+    FROM unnest(:p_turns, :p_numbers, :p_contents) AS new (turn, number, content)
+""")
+page_of_activity = statement(
+    """
+    SELECT
+        counters.entity, found.number, NULL AS gone, NULL AS label, found.action, found.actor,
+        found.first_turn, found.last_turn, found.reason, found.demoted, found.seen_turn,
+        CAST(found.content AS text) AS content
+    FROM alfred_refs_counter AS counters
+    CROSS JOIN LATERAL (
+        SELECT * FROM alfred_refs_activity
+        WHERE conversation = :p_conversation
+            AND kind = counters.kind
+            AND number > CASE WHEN counters.entity = :p_after_entity THEN :p_number ELSE 0 END
+        ORDER BY number
+        LIMIT :p_limit
+    ) AS found
+    WHERE counters.conversation = :p_conversation
+        AND counters.entity COLLATE "C" >= :p_after_entity
+    ORDER BY counters.entity COLLATE "C", found.number
+    LIMIT :p_limit
+    """,
+    "entity number gone label action actor first_turn last_turn reason demoted seen_turn content",
+)
+all_steps = statement(
+    """
+    SELECT turn, number, CAST(content AS text) AS content FROM alfred_refs_step
+    WHERE conversation = :p_conversation
+    ORDER BY turn, number
+    """,
+    "turn number content",
+)

@@ -207,3 +207,18 @@ bring_back = statement(f"""
         AND mappings.key = drafts.key
         AND mappings.gone = 'was never saved'
 """)
+
+# What an export has had.
+restore_drafts = statement("""
+    INSERT INTO alfred_refs_draft
+        (conversation, kind, number, turn, edited, version, state, content, label, key)
+    SELECT
+        :p_conversation, counters.kind, new.number, new.turn, new.edited, new.version, new.state,
+        CAST(new.content AS json), new.label, new.key
+    FROM unnest(
+        :p_entities, :p_numbers, :p_turns, :p_edits, :p_versions, :p_states,
+        :p_contents, :p_labels, :p_keys
+    ) AS new (entity, number, turn, edited, version, state, content, label, key)
+    JOIN alfred_refs_counter AS counters
+        ON counters.conversation = :p_conversation AND counters.entity = new.entity
+""")

@@ -560,7 +560,7 @@ def test_what_is_used_or_forgotten_meanwhile_is_listed_once_at_most(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which conversations are listed, and in what order, is decided before the first page."""
-    monkeypatch.setattr("alfred_refs.store.conversations._PAGE", 2)
+    monkeypatch.setattr("alfred_refs.store.postgres_conversations._PAGE", 2)
     for number in range(6):
         store.begin_turn(Address(f"chat-{number}"))
 

@@ -23,17 +23,16 @@ from alfred_refs.errors import (
 from alfred_refs.mapping.keys import decode, encode
 from alfred_refs.mapping.refs import Ref
 
-from . import sql_conversations as sql, sql_refs
+from . import sql_activity, sql_conversations as sql, sql_drafts, sql_refs
 from .activity import StepEntry
 from .connections import UNIQUE_VIOLATION, Sending, only_mine, snapshot, transaction
-from .drafts import PAGE, Fetch, listed
 from .postgres_activity import all_activity, arrays_of_activity
+from .postgres_drafts import PAGE, Fetch, arrays_of_drafts, listed
 from .sql_parameters import named
 from .tables import metadata
 from .values import (
     Address,
     ConversationInfo,
-    DraftEntry,
     DraftState,
     Entry,
     Exported,
@@ -236,7 +235,7 @@ def _read(connection: Connection, address: Address) -> Exported | None:
         list(all_activity(fetch, address)),
         [
             StepEntry(row.turn, row.number, row.content)
-            for row in fetch(sql.all_steps, named(address))
+            for row in fetch(sql_activity.all_steps, named(address))
         ],
     )
 
@@ -279,32 +278,18 @@ def _write(connection: Connection, address: Address, exported: Exported) -> None
         }
         connection.execute(sql.restore_mappings, values | arrays)
     for start in range(0, len(exported.drafts), PAGE):
-        page_of_drafts = _arrays_of(exported.drafts[start : start + PAGE])
-        connection.execute(sql.restore_drafts, values | page_of_drafts)
+        page_of_drafts = arrays_of_drafts(exported.drafts[start : start + PAGE])
+        connection.execute(sql_drafts.restore_drafts, values | page_of_drafts)
     for start in range(0, len(exported.activity), PAGE):
         page_of_activity = arrays_of_activity(exported.activity[start : start + PAGE])
-        connection.execute(sql.restore_activity, values | page_of_activity)
+        connection.execute(sql_activity.restore_activity, values | page_of_activity)
     if exported.steps:
         of_steps = {
             "p_turns": [step.turn for step in exported.steps],
             "p_numbers": [step.number for step in exported.steps],
             "p_contents": [step.content for step in exported.steps],
         }
-        connection.execute(sql.restore_steps, values | of_steps)
-
-
-def _arrays_of(drafts: Sequence[DraftEntry]) -> dict[str, Any]:
-    return {
-        "p_entities": [draft.ref.entity for draft in drafts],
-        "p_numbers": [draft.ref.number for draft in drafts],
-        "p_turns": [draft.turn for draft in drafts],
-        "p_edits": [draft.edited for draft in drafts],
-        "p_versions": [draft.version for draft in drafts],
-        "p_states": [draft.state for draft in drafts],
-        "p_contents": [draft.content for draft in drafts],
-        "p_labels": [draft.label for draft in drafts],
-        "p_keys": [None if draft.key is None else encode(draft.key) for draft in drafts],
-    }
+        connection.execute(sql_activity.restore_steps, values | of_steps)
 
 
 def _listed(unused_for: timedelta | None, owner: str | EllipsisType | None) -> dict[str, Any]:

@@ -129,7 +129,7 @@ def _shown(known: Mapping[Ref, str | None]) -> dict[str, str | None]:
     return {str(ref): known[ref] for ref in sorted(known)}
 
 
-def refusal(
+def bad_ref_error(
     text: str,
     ref: Ref | None,
     entry: Entry | None,
@@ -144,7 +144,7 @@ def refusal(
     """
     is_draft = text.casefold().startswith(DRAFT) if ref is None else ref.draft
     if is_draft and (draft is None or draft.state == "discarded"):
-        return draft_refusal(text, ref, draft, expected, suggestions)
+        return bad_draft_error(text, ref, draft, expected, suggestions)
     known, near = suggestions.for_text(text, ref, expected)
     if entry is None and _holds_uuid(text):
         return RawKeyError(None, expected, known)
@@ -157,14 +157,14 @@ def refusal(
     return GoneRefError(text, expected or entry.ref.entity, known, None, str(entry.gone))
 
 
-def draft_refusal(
+def bad_draft_error(
     text: str,
     ref: Ref | None,
     draft: DraftEntry | None,
     expected: str | None,
     suggestions: Suggestions,
 ) -> BadRefError:
-    """Return the error for what is no draft that can be used: see `refusal`."""
+    """Return the error for what is no draft that can be used: see `bad_ref_error`."""
     known = suggestions.pending(expected or (None if ref is None else ref.entity))
     if not known and expected is None:
         known = suggestions.pending(None)

@@ -165,3 +165,18 @@ def _entry(entity: str, draft: Sequence[Any], row: Sequence[Any]) -> DraftEntry:
     key = decode(key)
     there = None if saved is None else Entry(Ref(entity, saved), key, gone, known_as)
     return replace(entry, key=key, row=there)
+
+
+def arrays_of_drafts(drafts: Sequence[DraftEntry]) -> dict[str, Any]:
+    """Return drafts as the parameters of a statement that writes them."""
+    return {
+        "p_entities": [draft.ref.entity for draft in drafts],
+        "p_numbers": [draft.ref.number for draft in drafts],
+        "p_turns": [draft.turn for draft in drafts],
+        "p_edits": [draft.edited for draft in drafts],
+        "p_versions": [draft.version for draft in drafts],
+        "p_states": [draft.state for draft in drafts],
+        "p_contents": [draft.content for draft in drafts],
+        "p_labels": [draft.label for draft in drafts],
+        "p_keys": [None if draft.key is None else encode(draft.key) for draft in drafts],
+    }
