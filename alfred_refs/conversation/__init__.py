@@ -6,8 +6,8 @@
     chat.resolve("recipe_1")                               # the key again
     chat.draft(Recipe, {"name": "Soup"}).ref               # 'gen_recipe_1': content, not a row yet
 
-A look-up goes from `refmap`, which raises the error that `ref_errors` chooses, to `cache`, what this process
-knows, and to the store only for what it does not.
+A look-up goes from `refmap`, which raises the error that `ref_errors` chooses, to `cache`, what
+this process knows, and to the store only for what it does not.
 
 | module | what is in it |
 | --- | --- |

@@ -42,7 +42,7 @@ from sqlalchemy.sql.elements import ClauseList, Grouping
 from alfred_refs import sqla
 from alfred_refs.errors import UntranslatableError
 
-from .functions import PASS_THROUGH, JSON_MAKERS
+from .functions import JSON_MAKERS, PASS_THROUGH
 from .key_column import KeyColumn, is_text_uuid, key_type_of
 from .shapes import (
     KeyShape,
