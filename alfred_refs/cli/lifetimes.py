@@ -82,7 +82,7 @@ def import_(registry: RefRegistry, printer: Printer, file: BinaryIO, new_id: str
     FILE is - for standard input. Each has the owner that it had. All are checked before the first
     is made; one that cannot be made then ends the command, and those before it stay.
     """
-    from alfred_refs.conversation.export import from_json
+    from alfred_refs.conversation.imports import from_json
 
     documents = _read(file)
     if new_id is not None and len(documents) > 1:

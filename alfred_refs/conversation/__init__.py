@@ -20,7 +20,7 @@ this process knows, and to the store only for what it does not.
 | `ref_errors` | which error a bad ref raises, and what could be used in its place |
 | `activity` | what was done with rows, and what steps left |
 | `scrubbing` | refs in the place of keys, in whatever is about to reach a model |
-| `entries`, `export` | a conversation told, and moved |
+| `entries`, `export`, `imports` | a conversation told, and moved |
 
 Nothing is imported here: an operator's command opens no conversation.
 """

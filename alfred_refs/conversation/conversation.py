@@ -19,6 +19,7 @@ from alfred_refs.store.telemetry import Telemetry
 from .activity import ActivityMap
 from .cache import Caches
 from .entries import RefEntry
+from .export import to_json
 from .scrubbing import Unknown, scrubbed
 
 
@@ -113,8 +114,6 @@ class Conversation(ActivityMap):
         Raises:
             UnknownConversationError: it was not begun.
         """
-        from .export import to_json  # noqa: PLC0415  # loads pydantic
-
         return to_json(self._store.export(self._address))
 
     def scrub(self, value: Any, *, unknown: Unknown = "mask") -> Any:

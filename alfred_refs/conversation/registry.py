@@ -141,7 +141,7 @@ class RefRegistry(Observed):
                 conversation in `data` itself.
             ConversationIdError: the id cannot identify a conversation.
         """
-        from .export import from_json  # noqa: PLC0415  # loads pydantic
+        from .imports import from_json  # noqa: PLC0415  # loads pydantic
 
         exported = from_json(data)
         if owner is ...:

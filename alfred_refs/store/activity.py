@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from alfred_refs.mapping.keys import EntityKey
@@ -130,11 +131,12 @@ def json_text(value: Any) -> str:
     Raises:
         ValueError: a number is not finite, or has thousands of digits.
     """
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    compact = partial(json.dumps, value, allow_nan=False, separators=(",", ":"))
+    text = compact(ensure_ascii=False)
     try:
         text.encode()
     except UnicodeEncodeError:  # half of a pair, which has no bytes of its own
-        return json.dumps(value, allow_nan=False)
+        return compact()
     return text
 
 

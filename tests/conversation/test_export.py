@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from alfred_refs import ExportFormatError
-from alfred_refs.conversation.export import from_json, to_json
+from alfred_refs.conversation.export import to_json
+from alfred_refs.conversation.imports import from_json
 from alfred_refs.mapping.keys import Key
 from alfred_refs.mapping.refs import MAX_NUMBER, Ref
 from alfred_refs.store import (
@@ -24,6 +25,7 @@ from alfred_refs.store import (
     Entry,
     Exported,
     StepEntry,
+    json_text,
 )
 from alfred_refs.testing import MemoryStore
 
@@ -48,6 +50,7 @@ TABLE_NAMES = st.sampled_from(["recipes", "tenant_a.recipes", "Weird names. Here
 
 
 TURNS = st.integers(0, 99)
+LEFT = st.sampled_from(["{}", json_text({"note": "ключ"}), json_text({"note": "\ud800 \0"})])
 PLACES = st.tuples(TURNS, st.integers(1, 9))
 ACTIVITY = st.builds(
     ActivityEntry,
@@ -92,7 +95,8 @@ def conversations(draw: st.DrawFn) -> Exported:
     refs = sorted({entry.ref for entry in entries})
     done = draw(st.lists(ACTIVITY, max_size=len(refs)))
     activity = [replace(each, ref=ref) for each, ref in zip(done, refs, strict=False)]
-    steps = [StepEntry(*place, "{}") for place in sorted(draw(st.sets(PLACES, max_size=3)))]
+    places = sorted(draw(st.sets(PLACES, max_size=3)))
+    steps = [StepEntry(*place, draw(LEFT)) for place in places]
     return Exported(
         *("chat-7", owner, turn, moment, last, entries, last_drafts, drafts, known),
         *(activity, steps),

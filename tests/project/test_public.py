@@ -83,6 +83,7 @@ LOADS = {
         *("alfred_refs.store.memory", "alfred_refs.store.postgres"),
     ],
     "from alfred_refs.testing import MemoryStore": ["pydantic", "alfred_refs.store.postgres"],
+    "from alfred_refs.conversation import conversation, export": ["alembic", "pydantic"],
     "from alfred_refs import PostgresStore": ["alembic", "pydantic", "alfred_refs.store.memory"],
     "from alfred_refs.store import migrate": ["alembic", "pydantic"],
     "from alfred_refs.cli.commands import alfred_refs": [
