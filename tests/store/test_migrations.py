@@ -24,6 +24,8 @@ from alfred_refs.store import Address, NewDraft, migrate as schema
 from tests.store import revisions
 from tests.store.revisions import EACH_REVISION
 
+pytestmark = pytest.mark.once  # our own SQL and Alembic: sent by either series alike
+
 ROOT = Path(__file__).parents[2]
 ALEMBIC = Path(sys.executable).with_name("alembic")
 

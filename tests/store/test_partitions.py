@@ -23,6 +23,8 @@ from tests.partitions import partition, recipe, recipe_of
 from tests.store.revisions import EACH_REVISION
 from tests.store.test_migrations import _application
 
+pytestmark = pytest.mark.once  # our own SQL and Alembic: sent by either series alike
+
 PLANS = get_args(Plan)
 
 OF_ONE = sorted(statements().keys() - OF_ALL_CONVERSATIONS)

@@ -24,6 +24,8 @@ from tests.tools.fuzz.judge import Done, Judge
 from tests.tools.fuzz.owned import OwnedRound
 from tests.tools.fuzz.world import HUSH, Rows, World
 
+pytestmark = pytest.mark.once  # our own language: no series changes it
+
 
 @pytest.fixture
 def campaign(tables: Engine, registry: RefRegistry) -> Campaign:

@@ -22,6 +22,8 @@ from tests.tools.fuzz.sequences import SequenceRound
 from tests.tools.fuzz.world import MODELS, World
 from tests.tools.models import Part, Serving
 
+pytestmark = pytest.mark.once  # our own language: no series changes it
+
 
 @pytest.fixture
 def place(tables: Engine) -> Place:

@@ -49,6 +49,8 @@ from alfred_refs.tools import Toolset
 from alfred_refs.tools.wire.arguments import Operator
 from tests.fix_session import TravelLog
 
+pytestmark = pytest.mark.once  # our own language: no series changes it
+
 
 class Course(enum.Enum):
     """When a dish is eaten."""
