@@ -46,6 +46,12 @@ from .owners import (
     OwnershipError as OwnershipError,
     UnconfinedError as UnconfinedError,
 )
+from .positions import (
+    Conflict as Conflict,
+    DriftError as DriftError,
+    ListError as ListError,
+    PositionError as PositionError,
+)
 from .registry import (
     ConversationExistsError as ConversationExistsError,
     EntityTableError as EntityTableError,

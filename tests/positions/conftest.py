@@ -1,0 +1,51 @@
+"""Fixtures: a week with lists of all kinds, and sessions with refs."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session
+
+from alfred_refs import Conversation, RefRegistry, RefSession
+
+from .models import Base, Exercise, Note, Week, Workout
+
+
+@pytest.fixture
+def gym(engine: Engine) -> Engine:
+    """An engine on a database with the tables."""
+    Base.metadata.create_all(engine)
+    return engine
+
+
+@pytest.fixture
+def week(gym: Engine) -> uuid.UUID:
+    """The key of a week with three sessions of two exercises, five notes, tags and meals."""
+    with Session(gym) as plain:
+        week = Week(title="first", tags=[*"abcde"], meals={"days": [{"meals": ["soup", "rice"]}]})
+        week.notes = [Note(body=each) for each in "abcde"]
+        for n, name in enumerate(("push", "pull", "legs"), start=1):
+            sets = [{"reps": 5}, {"reps": 8}]
+            exercises = [Exercise(name=f"{name} {m}", position=m, sets=sets) for m in (1, 2)]
+            week.sessions.append(Workout(name=name, position=n, exercises=exercises))
+        plain.add(week)
+        plain.commit()
+        return uuid.UUID(str(week.id))
+
+
+@pytest.fixture
+def chat(gym: Engine) -> Conversation:
+    """A conversation of a registry in the same database."""
+    registry = RefRegistry(gym)
+    registry.create_tables()
+    return registry.conversation("gym")
+
+
+@pytest.fixture
+def session(gym: Engine, chat: Conversation) -> Iterator[RefSession]:
+    """A session in it."""
+    with RefSession(gym, conversation=chat) as session:
+        yield session
