@@ -71,6 +71,7 @@ from .loaded_columns import (
     names_filled as names_filled,
 )
 from .mappers import (
+    BOUNDARY as BOUNDARY,
     STATE as STATE,
     State as State,
     added_to as added_to,
