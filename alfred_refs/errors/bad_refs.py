@@ -52,7 +52,7 @@ class BadRefError(RefError):
         fewer.known = tuple(ref for ref in self.known if ref in refs)
         fewer.labels = {ref: label for ref, label in self.labels.items() if ref in refs}
         fewer.near = self.near if self.near in refs else None
-        fewer.args = (fewer._message(),)  # noqa: SLF001  # of the same class
+        fewer.args = (fewer._wording(),)  # noqa: SLF001  # of the same class
         return fewer
 
     def _remedy(self) -> str:
@@ -79,7 +79,7 @@ def _inert(label: str) -> str:
 class UnknownRefError(BadRefError):
     """The text names nothing in this conversation."""
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         return f"{self.ref!r} is not a known {self.expected or 'ref'}; {self._remedy()}"
 
 
@@ -102,7 +102,7 @@ class WrongEntityError(BadRefError):
         """The entity that the ref names."""
         return self.actual
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         return (
             f"{self.ref!r} names entity {self.actual!r} where {self.expected!r} is needed; "
             f"{self._remedy()}"
@@ -115,7 +115,7 @@ class DraftRefError(BadRefError):
     Subclasses are about drafts that cannot be used as drafts either.
     """
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         return (
             f"{self.ref!r} is a draft's ref where a saved {self.expected or 'row'} is needed; "
             f"save the draft and use the ref it gets, or choose another; {self._remedy()}"
@@ -136,14 +136,14 @@ class GoneRefError(BadRefError):
         super().__init__(ref, expected, known, near)
         self._data = (*self._data, reason)
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         return f"{self.ref!r} {self.reason} and cannot be used; {self._remedy()}"
 
 
 class RawKeyError(BadRefError):
     """A raw key was given as text where only a ref is accepted; the text is not repeated."""
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         return (
             "a raw key was given as text where a ref is needed; "
             f"give a ref, or use session.raw_keys() in trusted code; {self._remedy()}"

@@ -15,7 +15,7 @@ class UnknownDraftError(DraftRefError):
     `known` are drafts that are pending.
     """
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         what = "draft" if self.expected is None else f"draft of entity {self.expected!r}"
         return f"{self.ref!r} is not a known {what}; {self._remedy()}"
 
@@ -26,7 +26,7 @@ class UnknownDraftError(DraftRefError):
 class DiscardedDraftError(DraftRefError):
     """The draft was discarded; `known` are drafts that are pending."""
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         return f"{self.ref!r} was discarded and cannot be used; {self._remedy()}"
 
     def _known(self) -> str:
@@ -45,14 +45,14 @@ class SavedDraftError(DraftRefError):
         super().__init__(ref, None, (saved,))
         self._data = (ref, saved)
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         return f"{self.ref!r} is saved as {self.saved!r} and no draft any more; use {self.saved!r}"
 
 
 class DraftTwiceError(DraftRefError):
     """Two objects are to become the row of one draft; nothing was sent to the database."""
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         return (
             f"{self.ref!r} is to be saved by two objects; add one of them, and take out the other"
         )
@@ -70,7 +70,7 @@ class CircularDraftsError(DraftRefError):
         super().__init__(self.refs[0], None, self.refs)
         self._data = (self.refs,)
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         others = " and what is inside of it" if len(self.refs) == 1 else ""
         return (
             f"{', '.join(map(repr, self.refs))}{others} name each other, so that none can be "
@@ -92,7 +92,7 @@ class StaleDraftError(DraftRefError):
         super().__init__(ref, None, (ref,))
         self._data = (ref, version, newest)
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         return (
             f"{self.ref!r} has version {self.newest!r} and was to be edited as of version "
             f"{self.version!r}; read it again, and edit what it has now"
@@ -112,7 +112,7 @@ class DraftContentError(RefError):
         self.remedy = remedy
         super().__init__(fact, remedy)
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         return f"{self.fact}; {self.remedy}"
 
 

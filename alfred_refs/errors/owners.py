@@ -44,7 +44,7 @@ class ForeignRowError(RefError):
     def __reduce__(self) -> tuple[type[RefError], tuple[object, ...]]:
         return _made_again, self._data  # type: ignore[return-value]
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         row = "a row" if self.ref is None else repr(self.ref)
         if self.named:
             return f"{row} in {self.what} cannot be used here; read the rows that can, and use one"

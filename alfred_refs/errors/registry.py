@@ -17,7 +17,7 @@ class UnknownConversationError(RefError):
         self.conversation = conversation
         super().__init__(conversation)
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         return (
             f"conversation {self.conversation!r} is not known here; check its id, and that it is "
             "opened for the owner it was begun for, if it has one"
@@ -35,7 +35,7 @@ class ConversationExistsError(RefError):
         self.conversation = conversation
         super().__init__(conversation)
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         return (
             f"conversation {self.conversation!r} cannot be made, because its id is taken or was "
             "used before; choose an id that never was"
@@ -108,7 +108,7 @@ class RegistryBusyError(RefError):
         self.database = database
         super().__init__(database)
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         return (
             f"no connection to the registry's database {self.database!r} became free in time; try "
             "again, or raise the engine's pool_size or pool_timeout, which the registry's own "
@@ -148,7 +148,7 @@ class RegistryFailedError(RefError):
         self.sqlstate = sqlstate
         super().__init__(reason, sqlstate)
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         return (
             f"the registry's database refused a statement: {self.reason} (SQLSTATE "
             f"{self.sqlstate}); nothing was changed; {self._remedy()}"

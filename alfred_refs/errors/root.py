@@ -16,9 +16,9 @@ class RefError(SQLAlchemyError, DontWrapMixin):
 
     def __init__(self, *data: Any) -> None:
         self._data = data
-        super().__init__(self._message())
+        super().__init__(self._wording())
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         raise NotImplementedError
 
     def __reduce__(self) -> tuple[type[RefError], tuple[Any, ...]]:

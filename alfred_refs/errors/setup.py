@@ -13,7 +13,7 @@ class SetupError(RefError):
         self.remedy = remedy
         super().__init__(fact, remedy)
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         return f"{self.fact}; {self.remedy}"
 
 

@@ -52,8 +52,8 @@ from .dialects import (
     confined_dialect as confined_dialect,
     put_dialect as put_dialect,
 )
-from .driver_errors import said as said
 from .engines import (
+    Schemas as Schemas,
     can_wait as can_wait,
     invalidate_pool as invalidate_pool,
     kept_with_connection as kept_with_connection,
@@ -61,6 +61,10 @@ from .engines import (
     on_disposal as on_disposal,
     pool_beside as pool_beside,
     root_of as root_of,
+    said as said,
+    schemas_in as schemas_in,
+    schemas_of as schemas_of,
+    schemas_of_session as schemas_of_session,
     wait_for as wait_for,
 )
 from .flushes import save_in_order as save_in_order, states_in_circle as states_in_circle
@@ -71,6 +75,7 @@ from .loaded_columns import (
     names_filled as names_filled,
 )
 from .mappers import (
+    BOUNDARY as BOUNDARY,
     STATE as STATE,
     State as State,
     added_to as added_to,
@@ -118,12 +123,6 @@ from .results import (
     rewrite_rows as rewrite_rows,
     row_like as row_like,
     yields_chunks as yields_chunks,
-)
-from .schemas import (
-    Schemas as Schemas,
-    schemas_in as schemas_in,
-    schemas_of as schemas_of,
-    schemas_of_session as schemas_of_session,
 )
 from .sessions import (
     HookedSession as HookedSession,

@@ -1,8 +1,8 @@
-"""Engines, their pools and what they tell of errors and of their end."""
+"""Engines and their pools: how they end, what errors tell, and in which schemas they work."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import (
@@ -13,9 +13,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.event.api import _event_key
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
 from sqlalchemy.util.concurrency import await_only, in_greenlet
 
 _T = TypeVar("_T")
+
+Schemas = frozenset[tuple[str | None, str | None]]
+"""A `schema_translate_map`, by its items."""
 
 
 def root_of(engine: Engine) -> Engine:
@@ -100,3 +105,54 @@ def invalidate_pool(connection: Connection, error: BaseException) -> None:
     """
     connection.engine.pool._invalidate(connection.connection, error)
     connection.invalidate(error)
+
+
+def said(error: DBAPIError) -> dict[str, Any]:
+    """Return what a driver's exception says of a violated constraint, whichever driver it is of.
+
+    Some have the fields in their `diag`, others in the exception itself.
+
+    Returns:
+        `sqlstate`, and as far as they are told `table_name`, `column_name`, `constraint_name`.
+    """
+    found: dict[str, Any] = {"sqlstate": None}
+    each: BaseException | None = error.orig
+    while each is not None:
+        diagnosis: Any = getattr(each, "diag", each)
+        state = getattr(each, "sqlstate", None) or getattr(each, "pgcode", None)
+        found["sqlstate"] = found["sqlstate"] or state
+        for name in ("table_name", "column_name", "constraint_name"):
+            value = getattr(diagnosis, name, None)
+            if value is not None:
+                found.setdefault(name, value)
+        each = each.__cause__
+    return found
+
+
+def schemas_in(options: Mapping[str, Any]) -> Schemas:
+    """Return what execution options say of schemas.
+
+    Leans on `_none`, under which the compiler notes what stands for `None`.
+    """
+    given: Mapping[str | None, str | None] = options.get("schema_translate_map") or {}
+    return frozenset(item for item in given.items() if item[0] not in (item[1], "_none"))
+
+
+def schemas_of(bind: Any) -> Schemas:
+    """Return what an engine or a connection says of schemas, an asynchronous one too."""
+    bind = getattr(bind, "sync_engine", getattr(bind, "sync_connection", bind))
+    return frozenset() if bind is None else schemas_in(bind.get_execution_options())
+
+
+def schemas_of_session(session: Session) -> Schemas:
+    """Return what a session says of schemas, or else what its binds do, if all say the same.
+
+    Leans on `Session.__binds`, which is public in SQLAlchemy 2.1, as is what its options say.
+    """
+    own = schemas_in(getattr(session, "execution_options", {}))
+    if own:
+        return own
+    its = vars(session)
+    several = its.get("binds", its.get("_Session__binds", {})).values()
+    said = set(map(schemas_of, several if session.bind is None else [session.bind]))
+    return said.pop() if len(said) == 1 else frozenset()

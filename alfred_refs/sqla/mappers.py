@@ -37,6 +37,8 @@ from sqlalchemy.util.langhelpers import Missing
 STATE = DEFAULT_STATE_ATTR
 """The attribute of an instance that has its state."""
 
+BOUNDARY = "alfred_refs"
+"""What an instance belongs to is called so in its SQLAlchemy state, and in its pickle."""
 
 State = InstanceState[Any]
 """What SQLAlchemy knows of an instance."""

@@ -262,7 +262,7 @@ def watch_loading(session: Session, intake: Intake) -> None:
 
     def add(state: Any, key: Any) -> None:
         if state.class_ in known:
-            # what `enter` does, without a call: there may be one for each row
+            # what `enter` does, without a call: there may be one for each row; it sets `BOUNDARY`
             state.alfred_refs = intake
             loaded.append(state.obj)
         else:

@@ -41,7 +41,7 @@ class ToolError(RefError):
         self.data = data
         super().__init__(code, message, data)
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         return self.message
 
     def __reduce__(self) -> tuple[Any, ...]:

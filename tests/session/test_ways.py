@@ -35,7 +35,14 @@ from sqlalchemy.util import greenlet_spawn
 
 from alfred_refs import AsyncRefSession, RefRegistry
 from alfred_refs.testing import MemoryStore
-from tests.ways import awaited, events, sessions  # noqa: F401  # they are noted as they are read
+from tests.ways import (  # noqa: F401  # they are noted as they are read
+    awaited,
+    events,
+    instances,
+    reading,
+    sessions,
+    writing,
+)
 from tests.ways.awaited import Awaiting, waited
 from tests.ways.listed import AWAITED, TRIED, WAYS, surface
 from tests.ways.mistakes import LEFT_OUT, MISTAKES

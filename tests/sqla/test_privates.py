@@ -36,12 +36,6 @@ EXCUSED = {
     "store/telemetry.py": {"_dispatch_target"},
 }
 
-# what is to move behind the door, or to be called otherwise: nothing may be added
-KNOWN = {
-    "errors": {"_message"},  # of `SQLAlchemyError`, which words `str()` by it
-    "tools/errors.py": {"_message"},
-}
-
 # what is given the name of an attribute
 ASKS = {"attrgetter", "delattr", "get", "getattr", "hasattr", "methodcaller", "pop", "setattr"}
 
@@ -152,19 +146,17 @@ def overridden_in(path: Path) -> Iterator[str]:
 def test_no_private_name_of_sqlalchemys_is_used_beside_the_door(path: Path) -> None:
     """A module outside `sqla` imports, reads, asks for and overrides nothing private."""
     name = path.relative_to(PACKAGE)
-    excused = {**EXCUSED, **KNOWN}
-    known = excused.get(name.as_posix(), excused.get(name.parts[0], set()))
+    excused = EXCUSED.get(name.as_posix(), set())
 
-    assert {*used_in(parsed(path)), *overridden_in(path)} <= known
+    assert {*used_in(parsed(path)), *overridden_in(path)} <= excused
 
 
 def test_nothing_is_excused_that_is_not_there() -> None:
     """What has moved behind the door is no longer listed here."""
-    listed = {(name, private) for name, names in (EXCUSED | KNOWN).items() for private in names}
+    listed = {(name, private) for name, names in EXCUSED.items() for private in names}
     there = {
-        (name, private)
+        (path.relative_to(PACKAGE).as_posix(), private)
         for path in modules()
-        for name in (path.relative_to(PACKAGE).as_posix(), path.relative_to(PACKAGE).parts[0])
         for private in (*used_in(parsed(path)), *overridden_in(path))
     }
 

@@ -18,8 +18,7 @@ from sqlalchemy.orm import selectinload
 from sqlalchemy.util import await_only
 
 from tests.ways.listed import SERIES_2_1, way
-from tests.ways.sessions import BY_NAME, IDS, NOTES
-from tests.ways.world import Box, Thing, World
+from tests.ways.world import BY_NAME, IDS, NOTES, Box, Thing, World
 
 
 class Awaiting:

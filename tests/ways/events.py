@@ -27,8 +27,7 @@ from sqlalchemy.orm.attributes import flag_modified
 from sqlalchemy.orm.events import AttributeEvents
 
 from tests.ways.listed import way
-from tests.ways.sessions import BY_NAME, IDS, THINGS
-from tests.ways.world import Base, Box, Thing, World
+from tests.ways.world import BY_NAME, IDS, THINGS, Base, Box, Thing, World
 
 
 def events_of(class_: type[Any]) -> list[str]:

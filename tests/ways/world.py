@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from sqlalchemy import Engine, ForeignKey, event, text
+from sqlalchemy import Engine, ForeignKey, event, select, text
 from sqlalchemy.ext.asyncio import AsyncAttrs
 from sqlalchemy.orm import (
     DeclarativeBase,
@@ -68,6 +68,13 @@ class Thing(Base):
 
 class Plain:
     """Is not mapped."""
+
+
+BY_NAME = select(Box).order_by(Box.name)
+THINGS = select(Thing).order_by(Thing.id)
+NOTES = text("select note from whole_things where id = :x").columns(Thing.note)
+IDS = select(Box.id).order_by(Box.name)
+TOKEN = "a shard"  # noqa: S105  # of an identity
 
 
 @dataclass

@@ -23,6 +23,7 @@ from alfred_refs import sqla
 from alfred_refs.errors import RefNotCarriedError
 from alfred_refs.mapping.entities import ClassKeys, Entities
 from alfred_refs.session.alternate_keys import forget_rows
+from alfred_refs.sqla import BOUNDARY
 
 from .collections import key_by_refs
 from .sqlmodel import refuse_raw
@@ -51,10 +52,6 @@ class RefList(list[Any]):
 
     def __reduce__(self) -> tuple[type[list[Any]], tuple[list[Any]]]:
         return list, (list(self),)
-
-
-BOUNDARY = "alfred_refs"
-"""What an instance belongs to is called so in its SQLAlchemy state, and in its pickle."""
 
 
 class Showing(Protocol):

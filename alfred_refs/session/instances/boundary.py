@@ -22,11 +22,11 @@ from alfred_refs.mapping.key_column import KeyColumn, keys_in, texts_in
 from alfred_refs.mapping.keys import EntityKey
 from alfred_refs.mapping.refs import draft_named
 from alfred_refs.session.alternate_keys import Alternates, Held
-from alfred_refs.sqla import Rows, State
+from alfred_refs.sqla import BOUNDARY, Rows, State
 from alfred_refs.statements import shower
 from alfred_refs.store import Gone
 
-from .attributes import BOUNDARY, Carried, RefAttribute, RefList, instrumented, is_set
+from .attributes import Carried, RefAttribute, RefList, instrumented, is_set
 from .pending import PendingRefs, names_of_texts, wanted
 from .tracking import HeldKeys, Labelled, LoadedInstances, states_of
 
@@ -92,7 +92,7 @@ class Boundary:
         """Take in an instance that the session loads or is given; its row may come later."""
         if state.class_ not in self.classes and state.class_ not in self._with_alternates:
             self._meet_class(state.class_)
-        state.alfred_refs = self
+        setattr(state, BOUNDARY, self)
         self.loaded.append(state.obj)
         if state.class_ in self._with_alternates:
             self._instances.waiting.append(state.obj)

@@ -18,8 +18,6 @@ from sqlalchemy.orm import InstanceState, InstrumentedAttribute, KeyFuncDict, Ma
 
 from alfred_refs import sqla
 
-_BOUNDARY = "alfred_refs"  # its name in the state of an instance
-
 
 class DictAttribute(InstrumentedAttribute[Any]):
     """A relationship whose collection is a dictionary: its keys are settled when it is read."""
@@ -30,7 +28,7 @@ class DictAttribute(InstrumentedAttribute[Any]):
     def __get__(self, instance: Any, owner: Any) -> Any:
         collection = super().__get__(instance, owner)
         if instance is not None and isinstance(collection, KeyFuncDict):
-            boundary = getattr(sqla.state_of(instance), _BOUNDARY, None)
+            boundary = getattr(sqla.state_of(instance), sqla.BOUNDARY, None)
             if boundary is not None:
                 _taken_over(collection).settle(collection, boundary.raw)
         return collection
@@ -68,7 +66,7 @@ class _Keys:
         return self._given[state]
 
     def _key(self, child: Any, state: InstanceState[Any]) -> Any:
-        boundary = getattr(state, _BOUNDARY, None)
+        boundary = getattr(state, sqla.BOUNDARY, None)
         if boundary is None:
             key = self._keyfunc(child)
             return key if sqla.is_unpopulated(key) else _Unsettled()
@@ -115,7 +113,7 @@ def _may_be_keys(collection: KeyFuncDict[Any, Any], relationship: Any) -> bool:
 
 
 def _made(owner: Any, collection: Any, _: object) -> None:
-    if hasattr(sqla.state_of(owner), _BOUNDARY):
+    if hasattr(sqla.state_of(owner), sqla.BOUNDARY):
         _taken_over(collection)
 
 
