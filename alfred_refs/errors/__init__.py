@@ -47,7 +47,6 @@ from .owners import (
     UnconfinedError as UnconfinedError,
 )
 from .positions import (
-    Conflict as Conflict,
     DriftError as DriftError,
     ListError as ListError,
     PositionError as PositionError,

@@ -54,7 +54,7 @@ class PositionError(RefError):
         self.conflicts = tuple(conflicts)
         super().__init__(self.conflicts)
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         told = [str(each) for each in self.conflicts[:_MOST_TOLD]]
         more = len(self.conflicts) - len(told)
         told += [f"and {more} more conflicts"] if more else []
@@ -76,7 +76,7 @@ class DriftError(RefError):
         self.changed = None if changed is None else tuple(changed)
         super().__init__(name, now, changed)
 
-    def _message(self) -> str:
+    def _wording(self) -> str:
         where = ""
         if self.changed:
             where = f" at position {', '.join(map(str, self.changed[:_MOST_TOLD]))}"

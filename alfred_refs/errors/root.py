@@ -21,5 +21,9 @@ class RefError(SQLAlchemyError, DontWrapMixin):
     def _wording(self) -> str:
         raise NotImplementedError
 
+    def __str__(self) -> str:
+        """Return the message alone: SQLAlchemy adds where a `code` of its own is explained."""
+        return str(self.args[0])
+
     def __reduce__(self) -> tuple[type[RefError], tuple[Any, ...]]:
         return type(self), self._data

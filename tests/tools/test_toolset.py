@@ -9,7 +9,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from alfred_refs import RefSession
-from alfred_refs.tools import Hooks, Toolset
+from alfred_refs.tools import Hooks, ToolError, Toolset
 from alfred_refs.tools.tables.hooks import Reading
 from tests.fix_session import TravelLog
 from tests.tools.conftest import Call
@@ -135,3 +135,10 @@ def test_what_a_hook_raises_shows_no_key(
     with pytest.raises(LookupError) as raised:
         toolset.call(session, "db_read", {"table": "dishes"})
     assert raised.value.args == (f"no stock for {ref}", ref)
+
+
+def test_an_error_of_a_hook_reads_as_its_message() -> None:
+    """SQLAlchemy's errors end in a link to where their `code` is explained; there is no such."""
+    assert str(ToolError("closed", "the kitchen is closed; come tomorrow")) == (
+        "the kitchen is closed; come tomorrow"
+    )
