@@ -209,8 +209,10 @@ EXAMPLES = [
     ),
     (
         DriftError("steps", ["a"], [1, 3]),
-        "the list 'steps' has changed since it was previewed at position 1, 3; "
-        "look at it as it is now, and preview the edits again",
+        (
+            "the list 'steps' has changed since it was previewed at position 1, 3; "
+            "look at it as it is now, and preview the edits again"
+        ),
     ),
 ]
 
