@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 from sqlalchemy import Table, delete, func, insert, select, update
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -15,7 +16,17 @@ from alfred_refs import AsyncRefSession, Conversation, GoneRefError, RefSession,
 from alfred_refs.session import activity
 from alfred_refs.store import Actor
 from tests.fix_session import TravelLog
-from tests.models import Cook, Guest, MealPlan, Order, OrderLine, Person, Recipe
+from tests.models import (
+    Cook,
+    Guest,
+    MealPlan,
+    Order,
+    OrderLine,
+    Person,
+    Recipe,
+    RecipeNote,
+    devices,
+)
 
 Sessions = sessionmaker[RefSession]
 Known = dict[str, tuple[str, str]]
@@ -297,6 +308,74 @@ def test_rows_without_refs_of_their_own_are_kept_where_they_were_shown(
         refs[1]: ("deleted", "user"),
         refs[2]: ("updated", "user"),
     }
+
+
+def test_rows_whose_key_is_that_of_another_are_kept_where_they_were_shown(
+    user: User, conversation: Conversation, recipes: list[Recipe]
+) -> None:
+    """They have refs as those of several key columns have."""
+    recipe = conversation.refer(Recipe, recipes[0].id)
+    with user() as session:
+        session.add(RecipeNote(recipe_id=recipe, note="a"))
+        session.commit()
+        assert known(conversation) == {}
+        [ref] = conversation.refer_all(RecipeNote, [recipes[0].id])
+        session.execute(update(RecipeNote).where(RecipeNote.recipe_id == recipe).values(note="b"))
+        session.commit()
+        assert known(conversation) == {ref: ("updated", "user")}
+        session.delete(session.get_one(RecipeNote, recipe))
+        session.commit()
+    assert known(conversation) == {ref: ("deleted", "user")}
+
+
+def test_rows_of_tables_are_kept_as_those_of_classes(
+    user: User, conversation: Conversation, tables: Any
+) -> None:
+    """Whether a class is mapped to the table or not."""
+    lines = cast(Table, OrderLine.__table__)
+    with Session(tables) as plain:
+        plain.add(Order(id=7, number=1))
+        plain.flush()
+        plain.add_all([OrderLine(order_id=7, position=n) for n in (1, 2)])
+        plain.commit()
+    first, second = conversation.refer_all(OrderLine, [(7, 1), (7, 2)])
+    a, b = uuid.uuid4(), uuid.uuid4()
+    with user() as session:
+        session.execute(update(lines).where(lines.c.position == 1).values(note="x"))
+        session.execute(delete(lines).where(lines.c.position == 2))
+        session.execute(insert(devices).values(id=a))
+        session.execute(insert(devices), [{"id": b}])
+        session.commit()
+        session.execute(delete(devices).where(devices.c.id == b))
+        session.commit()
+    one, other = conversation.refer_all("device", [a, b])
+    assert known(conversation) == {
+        one: ("created", "user"),
+        other: ("deleted", "user"),
+        first: ("updated", "user"),
+        second: ("deleted", "user"),
+    }
+
+
+def test_an_insert_of_several_records_is_kept_as_far_as_it_tells_the_keys(
+    user: User, conversation: Conversation
+) -> None:
+    """They are given, or returned; of an upsert nobody tells which records have met rows."""
+    keys = [uuid.uuid4(), uuid.uuid4()]
+    records: list[dict[str, Any]] = [{"name": "a", "id": keys[0]}, {"name": "b", "id": keys[1]}]
+    upsert = postgresql.insert(Recipe).on_conflict_do_nothing()
+    with user() as session:
+        session.execute(insert(Recipe), records)
+        session.execute(insert(Recipe), [{"name": "unknown"}])
+        session.execute(insert(Recipe).returning(Recipe.id), [{"name": "c"}, {"name": "d"}])
+        session.commit()
+    refs = [f"recipe_{n}" for n in range(1, 5)]
+    assert known(conversation) == dict.fromkeys(refs, ("created", "user"))
+    conversation.drop(refs)
+    with user() as session:
+        session.execute(upsert, records)
+        session.commit()
+    assert known(conversation) == {}
 
 
 @pytest.mark.parametrize("finds", [True, False])
