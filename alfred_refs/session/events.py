@@ -214,7 +214,8 @@ def _sent(session: ref[TranslatedSession], *sent: Any) -> None:
 @event.listens_for(TranslatedSession, "before_commit")
 def _committing(session: TranslatedSession) -> None:
     if session._translation is not None:
-        session._translation.transactions.committing()
+        translation = session._translation
+        translation.transactions.committing(aborted=translation.failures.aborted())
 
 
 @event.listens_for(TranslatedSession, "after_rollback")

@@ -81,7 +81,7 @@ class Transactions:
         # whether what the transaction does not commit is rolled back, as far as is known
         self._undone = True
         self._autocommits = False
-        self._commits = False
+        self._commits = self._aborted = False
         self._open: list[_Record] = []
         self._gone: dict[EntityKey, Gone] = {}
         self._labels: dict[EntityKey, str] = {}
@@ -179,9 +179,9 @@ class Transactions:
         self._undone = self._undone and (is_own or nested)
         self._autocommits |= autocommits
 
-    def committing(self) -> None:
-        """Note that the transaction is about to be committed."""
-        self._commits = True
+    def committing(self, *, aborted: bool) -> None:
+        """Note that the transaction is about to be committed, which rolls back an aborted one."""
+        self._commits, self._aborted = True, aborted
 
     def rolled_back(self) -> None:
         """Note that the transaction is rolled back."""
@@ -189,7 +189,7 @@ class Transactions:
 
     def committed(self) -> None:
         """Note that the innermost transaction or savepoint is committed."""
-        if self._open:
+        if self._open and not self._aborted:
             self._open[-1].committed = True
 
     def ended(self, *, nested: bool, cut: bool) -> None:

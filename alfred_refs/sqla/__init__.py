@@ -134,6 +134,7 @@ from .sessions import (
     autocommits as autocommits,
     autoflush as autoflush,
     invoked as invoked,
+    is_aborted as is_aborted,
     is_flushing as is_flushing,
     is_own_connection as is_own_connection,
     lifted as lifted,

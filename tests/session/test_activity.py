@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import Table, delete, func, insert, select, update
+from sqlalchemy import Engine, Table, delete, func, insert, select, text, update
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -378,27 +380,105 @@ def test_an_insert_of_several_records_is_kept_as_far_as_it_tells_the_keys(
     assert known(conversation) == {}
 
 
+def _rolls_back(session: RefSession) -> None:
+    session.rollback()
+
+
+def _closes(session: RefSession) -> None:
+    session.close()
+
+
+def _commits_inside(session: RefSession) -> None:
+    session.begin_nested().commit()
+    session.rollback()
+
+
+def _fails_to_flush(session: RefSession) -> None:
+    session.add(MealPlan())
+    with pytest.raises(IntegrityError):
+        session.commit()
+    session.rollback()
+
+
+def _fails_to_commit(session: RefSession) -> None:
+    """Write what a constraint refuses that is looked at no sooner."""
+    session.execute(text("INSERT INTO late VALUES (gen_random_uuid())"))
+    with pytest.raises(IntegrityError):
+        session.commit()
+    session.rollback()
+
+
+def _commits_what_is_aborted(session: RefSession) -> None:
+    """Go on after an error as if nothing were: PostgreSQL rolls back, and does not say so."""
+    with pytest.raises(DataError):
+        session.execute(text("SELECT 1 / 0"))
+    session.commit()
+
+
+LATE = text("CREATE TABLE late (id uuid REFERENCES recipes DEFERRABLE INITIALLY DEFERRED)")
+UNDONE = [_rolls_back, _closes, _commits_inside, _fails_to_flush, _fails_to_commit]
+
+
 @pytest.mark.parametrize("finds", [True, False])
-def test_a_row_that_a_rolled_back_statement_deleted_is_there(
-    user: User, conversation: Conversation, recipes: list[Recipe], finds: bool
+@pytest.mark.parametrize("undo", [*UNDONE, _commits_what_is_aborted])
+def test_what_is_undone_was_never_done(
+    user: User,
+    conversation: Conversation,
+    recipes: list[Recipe],
+    tables: Engine,
+    *,
+    undo: Callable[[RefSession], None],
+    finds: bool,
 ) -> None:
-    """Though the session has looked for it meanwhile, and has not found it."""
-    ref = conversation.refer(Recipe, recipes[0].id)
+    """By objects and by statements, though the session has not found the row meanwhile."""
+    with tables.begin() as connection:
+        connection.execute(LATE)
+    first, second = conversation.refer_all(Recipe, [each.id for each in recipes[:2]])
     with user() as session:
-        session.execute(delete(Recipe).where(Recipe.id == ref))
+        session.get_one(Recipe, second).name = "x"
+        session.add(Recipe(name="new"))
+        session.execute(delete(Recipe).where(Recipe.id == first))
         if finds:
             with pytest.raises(GoneRefError):
-                session.get_one(Recipe, ref)
-        session.rollback()
+                session.get_one(Recipe, first)
+        undo(session)
     assert known(conversation) == {}
+    assert conversation.resolve(first) == recipes[0].id
     with user() as session:
-        assert session.get_one(Recipe, ref).name == "A"
-        with session.begin_nested() as inner:
-            session.execute(delete(Recipe).where(Recipe.id == ref))
+        assert [session.get_one(Recipe, ref).name for ref in (first, second)] == ["A", "B"]
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_what_a_savepoint_undoes_was_never_done(
+    user: User, conversation: Conversation, recipes: list[Recipe], raises: bool
+) -> None:
+    """What the transaction around it does is kept."""
+    first, second = conversation.refer_all(Recipe, [each.id for each in recipes[:2]])
+    with user() as session:
+        with suppress(ZeroDivisionError), session.begin_nested() as inner:
+            session.execute(delete(Recipe).where(Recipe.id == first))
+            with pytest.raises(GoneRefError):
+                session.get_one(Recipe, first)
+            if raises:
+                raise ZeroDivisionError
             inner.rollback()
+        session.get_one(Recipe, second).name = "x"
         session.commit()
-    assert known(conversation) == {}
-    assert conversation.resolve(ref) == recipes[0].id
+    assert known(conversation) == {second: ("updated", "user")}
+    assert conversation.resolve(first) == recipes[0].id
+
+
+def test_what_a_savepoint_fails_at_leaves_the_transaction_as_it_was(
+    user: User, conversation: Conversation, recipes: list[Recipe]
+) -> None:
+    """An error that a savepoint has undone aborts nothing."""
+    ref = conversation.refer(Recipe, recipes[0].id)
+    with user() as session:
+        session.get_one(Recipe, ref).name = "x"
+        with suppress(DataError), session.begin_nested():
+            session.execute(text("SELECT 1 / 0"))
+        session.commit()
+    assert known(conversation) == {ref: ("updated", "user")}
 
 
 @pytest.mark.asyncio
