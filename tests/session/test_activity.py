@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from alfred_refs import AsyncRefSession, Conversation, GoneRefError, RefSession, SetupError
 from alfred_refs.session import activity
 from alfred_refs.store import Actor
+from alfred_refs.tools import Toolset
 from tests.fix_session import TravelLog
 from tests.models import (
     Cook,
@@ -479,6 +480,128 @@ def test_what_a_savepoint_fails_at_leaves_the_transaction_as_it_was(
             session.execute(text("SELECT 1 / 0"))
         session.commit()
     assert known(conversation) == {ref: ("updated", "user")}
+
+
+READ = {"table": "recipes", "columns": ["name"]}
+
+
+def _writes_an_object(session: RefSession) -> None:
+    session.get_one(Recipe, "recipe_1").name = "x"
+
+
+def _writes_by_statement(session: RefSession) -> None:
+    session.execute(update(Recipe).where(Recipe.id == "recipe_1").values(name="x"))
+
+
+def _writes_with_keys(session: RefSession) -> None:
+    with session.raw_keys():
+        session.execute(update(Recipe).where(Recipe.name == "A").values(name="x"))
+
+
+def _writes_in_bulk(session: RefSession) -> None:
+    session.bulk_update_mappings(Recipe, [{"id": "recipe_1", "name": "x"}])
+
+
+def _saves_in_bulk(session: RefSession) -> None:
+    recipe = session.get_one(Recipe, "recipe_1")
+    recipe.name = "x"
+    session.bulk_save_objects([recipe])
+
+
+def _writes_in_a_savepoint(session: RefSession) -> None:
+    with session.begin_nested():
+        _writes_in_bulk(session)
+
+
+WRITES = [
+    *(_writes_an_object, _writes_by_statement, _writes_with_keys),
+    *(_writes_in_bulk, _saves_in_bulk, _writes_in_a_savepoint),
+]
+
+
+@pytest.mark.parametrize("commits", [True, False])
+@pytest.mark.parametrize("write", WRITES)
+def test_a_call_in_a_transaction_that_has_written_is_kept_if_that_is_committed(
+    sessions: Sessions,
+    conversation: Conversation,
+    recipes: list[Recipe],
+    *,
+    write: Callable[[RefSession], None],
+    commits: bool,
+) -> None:
+    """What was shown may never have been; what is told then is what was committed."""
+    conversation.refer_all(Recipe, [each.id for each in recipes])
+    with sessions(conversation=conversation, by="model") as session:
+        write(session)
+        answer = Toolset([Recipe]).call(session, "db_read", READ)
+        assert "x" in [row["name"] for row in answer["rows"]]
+        assert known(conversation) == {}
+        if commits:
+            session.commit()
+    seen = [(each.seen or {}).get("name") for each in conversation.activity().entries]
+    assert sorted(map(str, seen)) == (["B", "C", "D", "E", "x"] if commits else [])
+
+
+def test_a_call_in_a_transaction_that_has_read_is_kept_at_once(
+    sessions: Sessions, conversation: Conversation, recipes: list[Recipe]
+) -> None:
+    """It shows what is there, however the transaction ends; so it does when a savepoint undid."""
+    toolset = Toolset([Recipe])
+    with sessions(conversation=conversation, by="model") as session:
+        session.scalars(select(Recipe)).all()
+        with session.begin_nested() as inner:
+            session.execute(update(Recipe).values(name="x"))
+            inner.rollback()
+        assert "error" not in toolset.call(session, "db_read", READ)
+        session.rollback()
+    assert [action for action, _ in known(conversation).values()] == ["read"] * len(recipes)
+
+
+def test_calls_that_are_undone_with_the_transaction_around_them_were_never_made(
+    sessions: Sessions, conversation: Conversation, recipes: list[Recipe]
+) -> None:
+    """Rows that tools create, change and delete."""
+    first, second = conversation.refer_all(Recipe, [each.id for each in recipes[:2]])
+    toolset = Toolset([Recipe, MealPlan, RecipeNote])
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("db_create", {"data": {"name": "new"}}),
+        ("db_update", {"filters": _is(first), "data": {"name": "x"}}),
+        ("db_delete", {"filters": _is(second)}),
+        ("db_read", {}),
+    ]
+    with sessions(conversation=conversation, by="model") as session, session.begin() as begun:
+        for tool, arguments in calls:
+            assert "error" not in toolset.call(session, tool, {"table": "recipes", **arguments})
+        begun.rollback()
+    assert known(conversation) == {}
+    assert conversation.resolve(second) == recipes[1].id
+
+
+def _is(ref: str) -> list[dict[str, Any]]:
+    return [{"field": "id", "op": "=", "value": ref}]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("commits", [True, False])
+async def test_asynchronous_calls_are_kept_as_others_are(
+    async_engine: AsyncEngine, chat: Conversation, commits: bool
+) -> None:
+    """At once where they are transactions of their own, or else when that is committed."""
+    toolset = Toolset([Recipe])
+    made = {"table": "recipes", "data": {"name": "a"}}
+    own = {"recipe_1": ("created", "model")}
+    async with AsyncRefSession(async_engine, conversation=chat, by="model") as session:
+
+        async def told() -> Known:
+            return await session.run_sync(lambda _: known(chat))
+
+        assert "error" not in await toolset.call_async(session, "db_create", made)
+        assert await told() == own
+        _ = await session.begin()
+        assert "error" not in await toolset.call_async(session, "db_create", made)
+        assert await told() == own
+        await (session.commit() if commits else session.rollback())
+        assert await told() == own | ({"recipe_2": ("created", "model")} if commits else {})
 
 
 @pytest.mark.asyncio
