@@ -8,7 +8,7 @@ Each function says which behaviour it leans on; `tests/sqla` pins that on both s
 and `tests/sqla/test_privates.py` sees to it that no other module leans on any.
 """
 
-from .cache_keys import weakly as weakly
+from .cache_keys import WeakShape as WeakShape
 from .clauses import (
     among as among,
     bundle_of as bundle_of,
