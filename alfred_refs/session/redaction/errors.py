@@ -68,8 +68,11 @@ class Failures:
         self.connections.clear()
 
     def aborted(self) -> bool:
-        """Tell whether the server will roll back what is committed on one of the connections."""
-        return self.heard and any(map(sqla.is_aborted, self.connections))
+        """Tell whether the server will roll back what is committed on one of the connections.
+
+        It does only if an error was heard.
+        """
+        return any(map(sqla.is_aborted, self.connections))
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
