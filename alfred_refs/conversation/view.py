@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Protocol
 
 from alfred_refs.errors import SavedDraftError, SetupError
@@ -90,10 +91,8 @@ class SessionConversation(ActivityMap):
         self.on_deleted: Callable[[Collection[EntityKey]], None] | None = None
         self.tables: Tables | None = None
 
-    @property
-    def _cache(self) -> RefCache:
-        """The cache of the session: the same until `make_room()`."""
-        return self._mine
+    # the cache of the session, the same until `make_room()`; no call: each statement asks for it
+    _cache = property(attrgetter("_mine"))
 
     @property
     def _address(self) -> Address:

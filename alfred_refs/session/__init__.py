@@ -13,9 +13,11 @@
 | --- | --- |
 | `events` | every hook into SQLAlchemy, in a table, and who is asked there |
 | `path` | a statement: prepared, executed, finished |
+| `named_keys` | the keys that the refs in a statement name |
 | `translation` | what a session in a conversation has beside a plain one |
 | `instances/` | what instances show and accept: attributes, pending refs, pickles |
 | `transactions` | what becomes of rows: a ref is durable before its row is |
+| `activity`, `written_rows` | what is kept of it for prompts, where it is said by whom |
 | `drafts/` | drafts as objects, saved with their rows |
 | `redaction/` | errors with refs in place of keys |
 | `alternate_keys` | values of a unique column that stand where others have primary keys |

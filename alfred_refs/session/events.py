@@ -41,7 +41,8 @@ from alfred_refs import sqla
 from alfred_refs.owners import Confinement, OwnedFlush, check_sent, confine_write
 from alfred_refs.sqla import State
 
-from .path import finish, met, prepare, put_keys_in_assigned
+from .named_keys import put_keys_in_assigned
+from .path import finish, met, prepare
 from .translation import Translation
 
 
@@ -197,7 +198,9 @@ def _connected(
         translation.failures.watch(connection)
         autocommits = sqla.autocommits(connection)
         translation.transactions.connected(is_own=is_own, nested=nested, autocommits=autocommits)
-        translation.conversation.work_under(sqla.schemas_in(connection.get_execution_options()))
+        options = connection.get_execution_options()
+        if "schema_translate_map" in options or translation.conversation.schemas:
+            translation.conversation.work_under(sqla.schemas_in(options))
     if session._confinement is not None:
         session._confinement.connected(
             connection, partial(_sent, ref(session)), outermost=not nested, is_own=is_own
@@ -214,7 +217,10 @@ def _sent(session: ref[TranslatedSession], *sent: Any) -> None:
 @event.listens_for(TranslatedSession, "before_commit")
 def _committing(session: TranslatedSession) -> None:
     if session._translation is not None:
-        session._translation.transactions.committing()
+        translation = session._translation
+        translation.transactions.committing(
+            aborted=translation.failures.heard and translation.failures.aborted()
+        )
 
 
 @event.listens_for(TranslatedSession, "after_rollback")

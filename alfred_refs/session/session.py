@@ -282,8 +282,9 @@ class RefSession(TranslatedSession):
     def bulk_save_objects(self, objects: Iterable[object], *args: Any, **options: Any) -> None:
         """See `Session.bulk_save_objects`; key attributes of the objects may have refs."""
         objects = list(objects)
-        if self._boundary is not None:
-            self._boundary.take_in(map(sqla.state_of, objects))
+        if self._translation is not None:
+            self._translation.transactions.writing()
+            self._translation.boundary.take_in(map(sqla.state_of, objects))
         if self._confinement is not None and not self._confinement.lifted:
             OwnedFlush(self._confinement, self).save(objects)
         super().bulk_save_objects(objects, *args, **options)
@@ -310,8 +311,10 @@ class RefSession(TranslatedSession):
         mapped = getattr(inspect(mapper, raiseerr=False), "mapper", None)
         if mapped is None:
             return given
-        if self._boundary is not None and not self._boundary.raw:
-            given = self._boundary.pending.records(mapped.class_, given)
+        if self._translation is not None:
+            self._translation.transactions.writing()
+            if not self._translation.boundary.raw:
+                given = self._translation.boundary.pending.records(mapped.class_, given)
         if self._confinement is not None and not self._confinement.lifted:
             given = confined_records(self._confinement, self, mapped, given, new=new)
         return given

@@ -44,6 +44,7 @@ class _Record:
         labels: what rows are called that were written, where that has changed.
         drafts: those that were to be saved, with the keys of their rows.
         done: what is to be kept of it for prompts.
+        wrote: whether rows were written besides, of which that is not kept.
         undo: what is to be called if it comes to nothing.
         committed: whether all this came to stay, as far as the transaction around it does.
     """
@@ -53,6 +54,7 @@ class _Record:
     labels: dict[EntityKey, str] = field(default_factory=dict)
     drafts: dict[str, EntityKey] = field(default_factory=dict)
     done: Done = field(default_factory=dict)
+    wrote: bool = False
     undo: list[Callable[[], None]] = field(default_factory=list)
     committed: bool = False
 
@@ -66,6 +68,7 @@ class _Record:
         self.labels |= released.labels
         self.drafts |= released.drafts
         add(self.done, released.done.values())
+        self.wrote |= released.wrote
         self.undo += released.undo
 
 
@@ -81,8 +84,9 @@ class Transactions:
         # whether what the transaction does not commit is rolled back, as far as is known
         self._undone = True
         self._autocommits = False
-        self._commits = False
+        self._commits = self._aborted = False
         self._open: list[_Record] = []
+        self._writing = False  # in the transaction that begins with it
         self._gone: dict[EntityKey, Gone] = {}
         self._labels: dict[EntityKey, str] = {}
         self._relabelled: set[EntityKey] = set()  # for good or not
@@ -90,7 +94,15 @@ class Transactions:
 
     def begun(self) -> None:
         """Note that a transaction or a savepoint begins."""
-        self._open.append(_Record())
+        self._open.append(_Record(wrote=self._writing))
+        self._writing = False
+
+    def writing(self) -> None:
+        """Note that rows are about to be written, in a way that may not be kept."""
+        if self._open:
+            self._open[-1].wrote = True
+        else:
+            self._writing = True
 
     def saving(self, drafts: Mapping[str, EntityKey], undo: Callable[[], None]) -> None:
         """Note that drafts are to be saved, with the keys of their rows.
@@ -143,11 +155,11 @@ class Transactions:
     def showed(self, seen: Iterable[Activity]) -> None:
         """Note what a model was shown.
 
-        What is shown of rows that the transaction has written is known once that is committed.
+        What is shown by a transaction that has written is known once that is committed.
         """
         if self.log is None:
             return
-        if any(record.done for record in self._open):
+        if any(record.done or record.wrote for record in self._open):
             add(self._open[-1].done, seen)
         else:
             self.log.tell(seen)
@@ -179,9 +191,9 @@ class Transactions:
         self._undone = self._undone and (is_own or nested)
         self._autocommits |= autocommits
 
-    def committing(self) -> None:
-        """Note that the transaction is about to be committed."""
-        self._commits = True
+    def committing(self, *, aborted: bool) -> None:
+        """Note that the transaction is about to be committed, which rolls back an aborted one."""
+        self._commits, self._aborted = True, aborted
 
     def rolled_back(self) -> None:
         """Note that the transaction is rolled back."""
@@ -189,7 +201,7 @@ class Transactions:
 
     def committed(self) -> None:
         """Note that the innermost transaction or savepoint is committed."""
-        if self._open:
+        if self._open and not self._aborted:
             self._open[-1].committed = True
 
     def ended(self, *, nested: bool, cut: bool) -> None:

@@ -95,6 +95,8 @@ class Translation:
         boundary = self.boundary
         if not execution.is_select:
             boundary.alternates.forget()
+            if execution.is_insert or execution.is_update or execution.is_delete:
+                self.transactions.writing()
         boundary.make_room()
         for connection in self.failures.connections:
             self._check_schemas(connection.get_execution_options())

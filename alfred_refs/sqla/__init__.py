@@ -8,7 +8,7 @@ Each function says which behaviour it leans on; `tests/sqla` pins that on both s
 and `tests/sqla/test_privates.py` sees to it that no other module leans on any.
 """
 
-from .cache_keys import weakly as weakly
+from .cache_keys import WeakShape as WeakShape
 from .clauses import (
     among as among,
     bundle_of as bundle_of,
@@ -133,6 +133,7 @@ from .sessions import (
     autocommits as autocommits,
     autoflush as autoflush,
     invoked as invoked,
+    is_aborted as is_aborted,
     is_flushing as is_flushing,
     is_own_connection as is_own_connection,
     lifted as lifted,

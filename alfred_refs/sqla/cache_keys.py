@@ -8,54 +8,57 @@ copy of the shape goes out that is equal to it, and to no other, for as long as 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from contextlib import suppress
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType
-from typing import Any
-from weakref import ref
+from typing import Any, cast
+from weakref import proxy
 
 from sqlalchemy.sql.annotation import Annotated
 
 _VALUES = (str, bytes, int, float, Enum, BuiltinFunctionType, type(None))
 
 
-class _Weak(ref[Any]):
-    """Stands for an object in a shape: equal to it as long as it is there, then to nothing."""
+class WeakShape(tuple[Any, ...]):  # noqa: SLOT001  # a tuple has no room for the hash
+    """A shape with weak proxies of the application's objects: equal to it while they are there.
 
-    __slots__ = ()
+    A proxy is compared as what it stands for, and that in C: a look-up calls nothing of ours. It
+    has no hash, so that of the shape is kept, also when an object is gone.
 
-    __hash__ = ref.__hash__  # that of the object, also when it is gone
+    Raises:
+        ReferenceError: when it is compared with another of the same hash, and an object is gone:
+            one has been made since in the same place of the memory.
+    """
 
-    def __eq__(self, other: object) -> bool:
-        mine = self()
-        if mine is other:
-            return mine is not None
-        # a table that a statement has annotated is another object, and equal
-        return mine is not None and bool(mine == other)
+    _hash: int
 
-    def __ne__(self, other: object) -> bool:
-        return not self == other
+    def __new__(cls, shape: Hashable) -> WeakShape:
+        """Make it of a shape, which is a tuple."""
+        weak = super().__new__(cls, map(_weakly, cast("tuple[Hashable, ...]", shape)))
+        weak._hash = hash(shape)
+        return weak
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
-def weakly(shape: Hashable) -> Hashable:
-    """Return a shape that keeps nothing of the application's alive.
+def _weakly(shape: Hashable) -> Hashable:
+    """Return a part of a shape that keeps nothing of the application's alive.
 
     Leans on a shape being made of tuples: the objects in it are compared by what they are, but for
     values and for types of the program's own that compare their values.
     """
     if isinstance(shape, tuple):
-        return tuple(map(weakly, shape))
+        return tuple(map(_weakly, shape))
     if isinstance(shape, _VALUES) or _is_library(shape):
         return shape
     if isinstance(shape, Annotated):
-        return weakly(shape._deannotate())
+        return _weakly(cast(Hashable, shape._deannotate()))
     if type(shape).__eq__ is not object.__eq__:
         return shape
-    try:
-        weak = _Weak(shape)
-        hash(weak)  # remembered, as it could not be asked for later
-    except TypeError:
-        return shape
-    return weak
+    with suppress(TypeError):  # it takes no weak references
+        shape = cast(Hashable, proxy(shape))
+    return shape
 
 
 def _is_library(item: object) -> bool:

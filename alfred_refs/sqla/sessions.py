@@ -21,6 +21,9 @@ There = Callable[[], object]
 """A state's weak reference: gives its instance, or `None` when the program has dropped it."""
 
 
+_IN_ERROR = 3  # of libpq: `PQTRANS_INERROR`
+
+
 class Intake(Protocol):
     """What takes in the instances that a session loads.
 
@@ -155,6 +158,18 @@ def autocommits(connection: Connection) -> bool:
     Leans on `_is_autocommit_isolation()`, by which the connection words what it logs.
     """
     return connection._is_autocommit_isolation()
+
+
+def is_aborted(connection: Connection) -> bool:
+    """Tell whether a statement has failed in a transaction of PostgreSQL's, and aborted it.
+
+    To commit it is to roll it back, without a word: whoever went on after the error is not told.
+    Leans on `info.transaction_status` of psycopg and psycopg2; asyncpg does not tell.
+    """
+    if connection.closed or connection.invalidated:  # or it would connect again
+        return False
+    info = getattr(connection.connection.driver_connection, "info", None)
+    return getattr(info, "transaction_status", None) == _IN_ERROR
 
 
 def asks(option: str, statement: Any, given: Mapping[str, Any]) -> bool:

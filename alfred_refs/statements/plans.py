@@ -67,7 +67,12 @@ class Plans:
             UntranslatableError: the statement would show keys in a way that cannot be rewritten.
         """
         shape, parameters = sqla.shape_of(statement)
-        plan = self._plans.get(shape)
+        try:
+            plan = self._plans.get(shape)
+        except ReferenceError:  # a class has come to the place of one that is gone
+            with self._lock:
+                self._plans.clear()
+            plan = None
         if plan is None:
             if sqla.has_lambdas(statement):
                 return self.of(sqla.without_lambdas(statement))
@@ -103,4 +108,4 @@ class Plans:
         with self._lock:
             if len(self._plans) >= _CAPACITY:
                 del self._plans[next(iter(self._plans))]
-            self._plans[sqla.weakly(shape)] = plan
+            self._plans[sqla.WeakShape(shape)] = plan

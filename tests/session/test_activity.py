@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import Table, delete, func, insert, select, update
+from sqlalchemy import Engine, Table, delete, func, insert, select, text, update
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import AsyncRefSession, Conversation, GoneRefError, RefSession, SetupError
 from alfred_refs.session import activity
 from alfred_refs.store import Actor
+from alfred_refs.tools import Toolset
 from tests.fix_session import TravelLog
-from tests.models import Cook, Guest, MealPlan, Order, OrderLine, Person, Recipe
+from tests.models import (
+    Cook,
+    Guest,
+    MealPlan,
+    Order,
+    OrderLine,
+    Person,
+    Recipe,
+    RecipeNote,
+    devices,
+)
 
 Sessions = sessionmaker[RefSession]
 Known = dict[str, tuple[str, str]]
@@ -299,27 +313,295 @@ def test_rows_without_refs_of_their_own_are_kept_where_they_were_shown(
     }
 
 
-@pytest.mark.parametrize("finds", [True, False])
-def test_a_row_that_a_rolled_back_statement_deleted_is_there(
-    user: User, conversation: Conversation, recipes: list[Recipe], finds: bool
+def test_rows_whose_key_is_that_of_another_are_kept_where_they_were_shown(
+    user: User, conversation: Conversation, recipes: list[Recipe]
 ) -> None:
-    """Though the session has looked for it meanwhile, and has not found it."""
-    ref = conversation.refer(Recipe, recipes[0].id)
+    """They have refs as those of several key columns have."""
+    recipe = conversation.refer(Recipe, recipes[0].id)
     with user() as session:
-        session.execute(delete(Recipe).where(Recipe.id == ref))
-        if finds:
-            with pytest.raises(GoneRefError):
-                session.get_one(Recipe, ref)
-        session.rollback()
-    assert known(conversation) == {}
+        session.add(RecipeNote(recipe_id=recipe, note="a"))
+        session.commit()
+        assert known(conversation) == {}
+        [ref] = conversation.refer_all(RecipeNote, [recipes[0].id])
+        session.execute(update(RecipeNote).where(RecipeNote.recipe_id == recipe).values(note="b"))
+        session.commit()
+        assert known(conversation) == {ref: ("updated", "user")}
+        session.delete(session.get_one(RecipeNote, recipe))
+        session.commit()
+    assert known(conversation) == {ref: ("deleted", "user")}
+
+
+def test_rows_of_tables_are_kept_as_those_of_classes(
+    user: User, conversation: Conversation, tables: Any
+) -> None:
+    """Whether a class is mapped to the table or not."""
+    lines = cast(Table, OrderLine.__table__)
+    with Session(tables) as plain:
+        plain.add(Order(id=7, number=1))
+        plain.flush()
+        plain.add_all([OrderLine(order_id=7, position=n) for n in (1, 2)])
+        plain.commit()
+    first, second = conversation.refer_all(OrderLine, [(7, 1), (7, 2)])
+    a, b = uuid.uuid4(), uuid.uuid4()
     with user() as session:
-        assert session.get_one(Recipe, ref).name == "A"
-        with session.begin_nested() as inner:
-            session.execute(delete(Recipe).where(Recipe.id == ref))
-            inner.rollback()
+        session.execute(update(lines).where(lines.c.position == 1).values(note="x"))
+        session.execute(delete(lines).where(lines.c.position == 2))
+        session.execute(insert(devices).values(id=a))
+        session.execute(insert(devices), [{"id": b}])
+        session.commit()
+        session.execute(delete(devices).where(devices.c.id == b))
+        session.commit()
+    one, other = conversation.refer_all("device", [a, b])
+    assert known(conversation) == {
+        one: ("created", "user"),
+        other: ("deleted", "user"),
+        first: ("updated", "user"),
+        second: ("deleted", "user"),
+    }
+
+
+def test_an_insert_of_several_records_is_kept_as_far_as_it_tells_the_keys(
+    user: User, conversation: Conversation
+) -> None:
+    """They are given, or returned; of an upsert nobody tells which records have met rows."""
+    keys = [uuid.uuid4(), uuid.uuid4()]
+    records: list[dict[str, Any]] = [{"name": "a", "id": keys[0]}, {"name": "b", "id": keys[1]}]
+    upsert = postgresql.insert(Recipe).on_conflict_do_nothing()
+    with user() as session:
+        session.execute(insert(Recipe), records)
+        session.execute(insert(Recipe), [{"name": "unknown"}])
+        session.execute(insert(Recipe).returning(Recipe.id), [{"name": "c"}, {"name": "d"}])
+        session.commit()
+    refs = [f"recipe_{n}" for n in range(1, 5)]
+    assert known(conversation) == dict.fromkeys(refs, ("created", "user"))
+    conversation.drop(refs)
+    with user() as session:
+        session.execute(upsert, records)
         session.commit()
     assert known(conversation) == {}
-    assert conversation.resolve(ref) == recipes[0].id
+
+
+def _rolls_back(session: RefSession) -> None:
+    session.rollback()
+
+
+def _closes(session: RefSession) -> None:
+    session.close()
+
+
+def _commits_inside(session: RefSession) -> None:
+    session.begin_nested().commit()
+    session.rollback()
+
+
+def _fails_to_flush(session: RefSession) -> None:
+    session.add(MealPlan())
+    with pytest.raises(IntegrityError):
+        session.commit()
+    session.rollback()
+
+
+def _fails_to_commit(session: RefSession) -> None:
+    """Write what a constraint refuses that is looked at no sooner."""
+    session.execute(text("INSERT INTO late VALUES (gen_random_uuid())"))
+    with pytest.raises(IntegrityError):
+        session.commit()
+    session.rollback()
+
+
+def _commits_what_is_aborted(session: RefSession) -> None:
+    """Go on after an error as if nothing were: PostgreSQL rolls back, and does not say so."""
+    with pytest.raises(DataError):
+        session.execute(text("SELECT 1 / 0"))
+    session.commit()
+
+
+LATE = text("CREATE TABLE late (id uuid REFERENCES recipes DEFERRABLE INITIALLY DEFERRED)")
+UNDONE = [_rolls_back, _closes, _commits_inside, _fails_to_flush, _fails_to_commit]
+
+
+@pytest.mark.parametrize("finds", [True, False])
+@pytest.mark.parametrize("undo", [*UNDONE, _commits_what_is_aborted])
+def test_what_is_undone_was_never_done(
+    user: User,
+    conversation: Conversation,
+    recipes: list[Recipe],
+    tables: Engine,
+    *,
+    undo: Callable[[RefSession], None],
+    finds: bool,
+) -> None:
+    """By objects and by statements, though the session has not found the row meanwhile."""
+    with tables.begin() as connection:
+        connection.execute(LATE)
+    first, second = conversation.refer_all(Recipe, [each.id for each in recipes[:2]])
+    with user() as session:
+        session.get_one(Recipe, second).name = "x"
+        session.add(Recipe(name="new"))
+        session.execute(delete(Recipe).where(Recipe.id == first))
+        if finds:
+            with pytest.raises(GoneRefError):
+                session.get_one(Recipe, first)
+        undo(session)
+    assert known(conversation) == {}
+    assert conversation.resolve(first) == recipes[0].id
+    with user() as session:
+        assert [session.get_one(Recipe, ref).name for ref in (first, second)] == ["A", "B"]
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_what_a_savepoint_undoes_was_never_done(
+    user: User, conversation: Conversation, recipes: list[Recipe], raises: bool
+) -> None:
+    """What the transaction around it does is kept."""
+    first, second = conversation.refer_all(Recipe, [each.id for each in recipes[:2]])
+    with user() as session:
+        with suppress(ZeroDivisionError), session.begin_nested() as inner:
+            session.execute(delete(Recipe).where(Recipe.id == first))
+            with pytest.raises(GoneRefError):
+                session.get_one(Recipe, first)
+            if raises:
+                raise ZeroDivisionError
+            inner.rollback()
+        session.get_one(Recipe, second).name = "x"
+        session.commit()
+    assert known(conversation) == {second: ("updated", "user")}
+    assert conversation.resolve(first) == recipes[0].id
+
+
+def test_what_a_savepoint_fails_at_leaves_the_transaction_as_it_was(
+    user: User, conversation: Conversation, recipes: list[Recipe]
+) -> None:
+    """An error that a savepoint has undone aborts nothing."""
+    ref = conversation.refer(Recipe, recipes[0].id)
+    with user() as session:
+        session.get_one(Recipe, ref).name = "x"
+        with suppress(DataError), session.begin_nested():
+            session.execute(text("SELECT 1 / 0"))
+        session.commit()
+    assert known(conversation) == {ref: ("updated", "user")}
+
+
+READ = {"table": "recipes", "columns": ["name"]}
+
+
+def _writes_an_object(session: RefSession) -> None:
+    session.get_one(Recipe, "recipe_1").name = "x"
+
+
+def _writes_by_statement(session: RefSession) -> None:
+    session.execute(update(Recipe).where(Recipe.id == "recipe_1").values(name="x"))
+
+
+def _writes_with_keys(session: RefSession) -> None:
+    with session.raw_keys():
+        session.execute(update(Recipe).where(Recipe.name == "A").values(name="x"))
+
+
+def _writes_in_bulk(session: RefSession) -> None:
+    session.bulk_update_mappings(Recipe, [{"id": "recipe_1", "name": "x"}])
+
+
+def _saves_in_bulk(session: RefSession) -> None:
+    recipe = session.get_one(Recipe, "recipe_1")
+    recipe.name = "x"
+    session.bulk_save_objects([recipe])
+
+
+def _writes_in_a_savepoint(session: RefSession) -> None:
+    with session.begin_nested():
+        _writes_in_bulk(session)
+
+
+WRITES = [
+    *(_writes_an_object, _writes_by_statement, _writes_with_keys),
+    *(_writes_in_bulk, _saves_in_bulk, _writes_in_a_savepoint),
+]
+
+
+@pytest.mark.parametrize("commits", [True, False])
+@pytest.mark.parametrize("write", WRITES)
+def test_a_call_in_a_transaction_that_has_written_is_kept_if_that_is_committed(
+    sessions: Sessions,
+    conversation: Conversation,
+    recipes: list[Recipe],
+    *,
+    write: Callable[[RefSession], None],
+    commits: bool,
+) -> None:
+    """What was shown may never have been; what is told then is what was committed."""
+    conversation.refer_all(Recipe, [each.id for each in recipes])
+    with sessions(conversation=conversation, by="model") as session:
+        write(session)
+        answer = Toolset([Recipe]).call(session, "db_read", READ)
+        assert "x" in [row["name"] for row in answer["rows"]]
+        assert known(conversation) == {}
+        if commits:
+            session.commit()
+    seen = [(each.seen or {}).get("name") for each in conversation.activity().entries]
+    assert sorted(map(str, seen)) == (["B", "C", "D", "E", "x"] if commits else [])
+
+
+def test_a_call_in_a_transaction_that_has_read_is_kept_at_once(
+    sessions: Sessions, conversation: Conversation, recipes: list[Recipe]
+) -> None:
+    """It shows what is there, however the transaction ends; so it does when a savepoint undid."""
+    toolset = Toolset([Recipe])
+    with sessions(conversation=conversation, by="model") as session:
+        session.scalars(select(Recipe)).all()
+        with session.begin_nested() as inner:
+            session.execute(update(Recipe).values(name="x"))
+            inner.rollback()
+        assert "error" not in toolset.call(session, "db_read", READ)
+        session.rollback()
+    assert [action for action, _ in known(conversation).values()] == ["read"] * len(recipes)
+
+
+def test_calls_that_are_undone_with_the_transaction_around_them_were_never_made(
+    sessions: Sessions, conversation: Conversation, recipes: list[Recipe]
+) -> None:
+    """Rows that tools create, change and delete."""
+    first, second = conversation.refer_all(Recipe, [each.id for each in recipes[:2]])
+    toolset = Toolset([Recipe, MealPlan, RecipeNote])
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("db_create", {"data": {"name": "new"}}),
+        ("db_update", {"filters": _is(first), "data": {"name": "x"}}),
+        ("db_delete", {"filters": _is(second)}),
+        ("db_read", {}),
+    ]
+    with sessions(conversation=conversation, by="model") as session, session.begin() as begun:
+        for tool, arguments in calls:
+            assert "error" not in toolset.call(session, tool, {"table": "recipes", **arguments})
+        begun.rollback()
+    assert known(conversation) == {}
+    assert conversation.resolve(second) == recipes[1].id
+
+
+def _is(ref: str) -> list[dict[str, Any]]:
+    return [{"field": "id", "op": "=", "value": ref}]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("commits", [True, False])
+async def test_asynchronous_calls_are_kept_as_others_are(
+    async_engine: AsyncEngine, chat: Conversation, commits: bool
+) -> None:
+    """At once where they are transactions of their own, or else when that is committed."""
+    toolset = Toolset([Recipe])
+    made = {"table": "recipes", "data": {"name": "a"}}
+    own = {"recipe_1": ("created", "model")}
+    async with AsyncRefSession(async_engine, conversation=chat, by="model") as session:
+
+        async def told() -> Known:
+            return await session.run_sync(lambda _: known(chat))
+
+        assert "error" not in await toolset.call_async(session, "db_create", made)
+        assert await told() == own
+        _ = await session.begin()
+        assert "error" not in await toolset.call_async(session, "db_create", made)
+        assert await told() == own
+        await (session.commit() if commits else session.rollback())
+        assert await told() == own | ({"recipe_2": ("created", "model")} if commits else {})
 
 
 @pytest.mark.asyncio

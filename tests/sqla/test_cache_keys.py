@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -100,7 +102,7 @@ def test_a_weak_shape_is_equal_to_the_shape_until_its_classes_are_gone() -> None
         return sqla.shape_of(some)[0]
 
     first, second = declared(), declared()
-    kept = {sqla.weakly(shape(first)): "first", sqla.weakly(shape(second)): "second"}
+    kept = {sqla.WeakShape(shape(first)): "first", sqla.WeakShape(shape(second)): "second"}
     assert [kept.get(shape(each)) for each in (first, second, declared())] == (
         ["first", "second", None]
     )
@@ -111,3 +113,48 @@ def test_a_weak_shape_is_equal_to_the_shape_until_its_classes_are_gone() -> None
     assert there() is None
     assert (len(kept), kept.get(shape(second)), kept.get(shape(declared()))) == (2, "second", None)
     assert None not in kept
+
+
+def test_looking_up_a_shape_calls_nothing_of_ours() -> None:
+    """It is done for each statement, and compares each object in its shape."""
+    shape, same = (sqla.shape_of(select(Recipe).where(Recipe.id == n))[0] for n in "ab")
+    kept: dict[Any, str] = {sqla.WeakShape(shape): "found"}
+    called: list[str] = []
+
+    def hear(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            called.append(frame.f_globals["__name__"])
+
+    sys.setprofile(hear)
+    found = kept.get(same)
+    sys.setprofile(None)
+    assert found == "found"
+    assert [name for name in called if name.startswith("alfred_refs")] == []
+
+
+def test_a_shape_whose_class_is_gone_is_compared_with_none() -> None:
+    """Where another happens to have its hash, it says that it cannot be told."""
+
+    class Thing:
+        pass
+
+    kept: dict[Any, str] = {sqla.WeakShape((Thing, "a")): "gone"}
+    other = _Hashed(hash((Thing, "a")))
+    assert kept.get((Thing, "a")) == "gone"
+    del Thing
+    gc.collect()
+    assert kept.get(("b",)) is None
+    with pytest.raises(ReferenceError):
+        kept.get(other)
+
+
+class _Hashed(tuple[Any, ...]):
+    """A shape that has come to the place of another."""
+
+    __slots__ = ()
+
+    def __new__(cls, number: int) -> _Hashed:
+        return super().__new__(cls, (number, "a"))
+
+    def __hash__(self) -> int:
+        return int(self[0])

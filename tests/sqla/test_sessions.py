@@ -6,7 +6,19 @@ import uuid
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, Result, Uuid, bindparam, event, select, text, update
+from sqlalchemy import (
+    Engine,
+    Result,
+    Uuid,
+    bindparam,
+    create_engine,
+    event,
+    make_url,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.exc import DataError
 from sqlalchemy.orm import (
     ORMExecuteState,
     Session,
@@ -18,6 +30,29 @@ from sqlalchemy.orm import (
 
 from alfred_refs import sqla
 from tests.models import MealPlan, Recipe
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_a_transaction_is_aborted_by_an_error_until_that_is_rolled_back(
+    database_url: str, driver: str
+) -> None:
+    """As the driver knows it: nothing is sent."""
+    engine = create_engine(make_url(database_url).set(drivername=f"postgresql+{driver}"))
+    with engine.connect() as connection:
+        connection.execute(text("SELECT 1"))
+        before = sqla.is_aborted(connection)
+        savepoint = connection.begin_nested()
+        with pytest.raises(DataError):
+            connection.execute(text("SELECT 1 / 0"))
+        after = sqla.is_aborted(connection)
+        savepoint.rollback()
+        assert (before, after, sqla.is_aborted(connection)) == (False, True, False)
+        connection.invalidate()
+        assert not sqla.is_aborted(connection)
+    assert not sqla.is_aborted(connection)
+    engine.dispose()
+    with create_engine("sqlite://").connect() as connection:
+        assert not sqla.is_aborted(connection)
 
 
 @pytest.mark.usefixtures("recipes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import uuid
 from typing import Any
 
@@ -32,7 +33,7 @@ from sqlalchemy.orm import (
     with_expression,
 )
 
-from alfred_refs import RefPolicy, UntranslatableError
+from alfred_refs import RefPolicy, UntranslatableError, sqla
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.statements.plans import _CAPACITY, Plans
 from tests.models import Cook, MealPlan, OrderLine, Preference, Recipe
@@ -216,3 +217,46 @@ def test_a_union_whose_columns_cannot_be_told_is_refused(plans: Plans) -> None:
 
     with pytest.raises(UntranslatableError, match=r"keys of .*people\.id"):
         plans.of(union)
+
+
+def test_a_class_in_the_place_of_one_that_is_gone_has_plans_of_its_own(
+    plans: Plans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is kept cannot be told from what it was, and is made anew."""
+
+    def declared() -> type[Any]:
+        class Own(DeclarativeBase):
+            pass
+
+        class Thing(Own):
+            __tablename__ = "things"
+
+            id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+
+        return Thing
+
+    # as if all were made in one place of the memory
+    monkeypatch.setattr(sqla.WeakShape, "__hash__", lambda _: 0)
+    monkeypatch.setattr(sqla, "shape_of", _in_one_place(sqla.shape_of))
+    for _ in range(3):
+        thing = declared()
+        _, plan, _ = plans.of(select(thing).where(thing.id == "thing_1"))
+        assert plans.of(select(thing).where(thing.id == "thing_2"))[1] is plan
+        assert plan.single is not None
+        assert plan.single.column.entity == "thing"
+        del thing, plan
+        gc.collect()
+
+
+def _in_one_place(shape_of: Any) -> Any:
+    class Shape(tuple[Any, ...]):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            return 0
+
+    def found(statement: Any) -> Any:
+        shape, parameters = shape_of(statement)
+        return Shape(shape), parameters
+
+    return found

@@ -96,7 +96,6 @@ class Boundary:
         self.loaded.append(state.obj)
         if state.class_ in self._with_alternates:
             self._instances.waiting.append(state.obj)
-        self._instances.forget_dropped()
 
     def fetched(self, rows: Rows) -> None:
         """Note what rows are called that were just fetched.
@@ -146,6 +145,7 @@ class Boundary:
         known = isinstance(getattr(state, BOUNDARY, None), Boundary)
         texts = names_of_texts(state) if known else None
         self.enter(state)
+        self._instances.forget_dropped()  # those that are loaded, once all are fetched
         self._left.discard(state)
         if self.raw:
             return []

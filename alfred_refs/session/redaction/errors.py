@@ -46,6 +46,7 @@ class Failures:
     def __init__(self, boundary: Boundary) -> None:
         self.boundary = boundary
         self.cut = False  # a connection was lost: nobody knows what the server has done
+        self.heard = False  # an error of the driver, in this transaction
         self.connections: list[Connection] = []  # those that the session works on
 
     def watch(self, connection: Connection) -> None:
@@ -59,12 +60,19 @@ class Failures:
 
     def unwatch(self) -> None:
         """Note that the session's transaction is over, on all its connections."""
-        self.cut = False
+        self.cut = self.heard = False
         for connection in self.connections:
             # it may be the program's own, and others may use it
             sessions = vars(connection)[_SESSIONS]
             vars(connection)[_SESSIONS] = tuple(each for each in sessions if each is not self)
         self.connections.clear()
+
+    def aborted(self) -> bool:
+        """Tell whether the server will roll back what is committed on one of the connections.
+
+        It does only if an error was heard.
+        """
+        return any(map(sqla.is_aborted, self.connections))
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
@@ -104,8 +112,9 @@ def hide_keys(context: ExceptionContext) -> None:
     """Word an error of the driver anew, if its connection is at work for a session."""
     connection = context.connection
     sessions: Sequence[Failures] = vars(connection).get(_SESSIONS, ()) if connection else ()
-    for session in sessions if context.is_disconnect else ():
-        session.cut = True
+    for session in sessions:
+        session.heard = True
+        session.cut = session.cut or context.is_disconnect
     if not sessions or all(session.boundary.raw for session in sessions):
         return
     compiled = getattr(context.execution_context, "compiled", None)
