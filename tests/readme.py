@@ -36,3 +36,16 @@ def run(program: str, names: dict[str, Any]) -> str:
         except Exception as error:  # noqa: BLE001  # the README shows one
             output.write(f"{type(error).__name__}: {error}\n")
     return output.getvalue()
+
+
+_PROGRAM = re.compile(r"```python\n(.*?)```(?:\s+```text\n(.*?)```)?", re.DOTALL)
+
+
+def page(path: Path, names: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Run the programs of a page from top to bottom, as a reader would.
+
+    Returns:
+        what each prints, and what the page says that it prints.
+    """
+    found = _PROGRAM.findall(path.read_text("utf-8"))
+    return [run(program, names) for program, _ in found], [text for _, text in found]
