@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import inspect, select
+from sqlalchemy import func, inspect, select
 from sqlalchemy.orm import Session, selectinload
 
+from alfred_refs import sqla
 from alfred_refs.errors import ListError
 
 from .documents import changed, read, written
@@ -45,12 +46,40 @@ def tree_of(
     if lock:
         own = [getattr(mapper.class_, name) for name in names]
         locked = select(*own).where(*of_row).with_for_update()
-        session.execute(locked, execution_options={"raw_keys": True}).one()
+        if session.execute(locked, execution_options={"raw_keys": True}).first() is None:
+            raise ListError(
+                f"the {mapper.class_.__qualname__} that has the list is not there, "
+                "or is not to be written in this session",
+                "look for it anew, or edit a list of the session's owner",
+            )
     statement = select(mapper.class_).where(*of_row)
     loaders = _loaders(mapper.class_, levels)
     statement = statement.options(loaders) if loaders is not None else statement
     session.scalars(statement, execution_options=options).one()
+    if getattr(session, "owner", None) is not None:
+        _check_all_are_seen(session, [row], levels)
     return _item(row, levels, repair=repair)
+
+
+def _check_all_are_seen(session: Session, rows: Sequence[Any], levels: Sequence[Level]) -> None:
+    """Refuse lists with rows of another owner among them: positions would not be those of all."""
+    level, *rest = levels
+    if not (isinstance(level, RowLevel) and rows):
+        return
+    inside = [each for row in rows for each in getattr(row, level.name)]
+    mapper = inspect(level.model).mapper
+    parents = [mapper.attrs[name].columns[0] for name in level.parents]
+    keys = [[sqla.state_of(row).dict[name] for name in level.own] for row in rows]
+    count = select(func.count()).select_from(parents[0].table).where(sqla.among(parents, keys))
+    with sqla.lifted(session):
+        connection = session.connection(bind_arguments={"mapper": mapper})
+        if connection.scalar(count) != len(inside):
+            raise ListError(
+                f"the list {level.name!r} has rows that its owner may not see",
+                "edit it in a session without owner, or give its rows to one",
+            )
+    if rest:
+        _check_all_are_seen(session, inside, rest)
 
 
 def _loaders(model: type[Any], levels: Sequence[Level]) -> Any:

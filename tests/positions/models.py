@@ -70,6 +70,31 @@ class Exercise(Base):
     sets: Mapped[Any] = mapped_column(JSONB, nullable=True)
 
 
+class Board(Base):
+    """Has cards of several owners."""
+
+    __tablename__ = "boards"
+
+    id: Mapped[Any] = _key()
+    owner: Mapped[str | None]
+
+    cards: Mapped[list[Card]] = relationship(
+        order_by="Card.position", cascade="all, delete-orphan"
+    )
+
+
+class Card(Base):
+    """A card of its own owner's."""
+
+    __tablename__ = "cards"
+
+    id: Mapped[Any] = _key()
+    owner: Mapped[str]
+    board_id: Mapped[Any] = mapped_column(ForeignKey("boards.id"))
+    position: Mapped[int]
+    title: Mapped[str | None]
+
+
 class Note(Base):
     """A note, numbered from 0 by SQLAlchemy's list; without a week it is kept."""
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event, select, text
+from sqlalchemy.exc import NoResultFound
 from sqlalchemy.orm import Session
 
-from alfred_refs import RefSession
+from alfred_refs import Ownership, RefSession
 from alfred_refs.errors import DriftError, ListError, PositionError
 from alfred_refs.positions import Add, Edit, EditableList, Modify, Move, Remove
 
-from .models import Exercise, Note, Week, Workout
+from .models import Board, Card, Exercise, Note, Week, Workout
 
 SESSIONS = EditableList(Week, "sessions.exercises.sets")
 EXERCISES = EditableList(Week, "sessions.exercises")
@@ -326,6 +327,48 @@ def test_a_document_is_written_once(
     TAGS.apply(session, week, [Remove([1]), Move([5], 1), Add([2], "x"), Modify([2], "B")])
     session.commit()
     assert len(written) == 1
+
+
+CARDS = EditableList(Board, "cards")
+OWNERSHIP = Ownership({Board: "owner", Card: "owner"}, shared=[Board])
+
+
+@pytest.fixture
+def anns(gym: Engine) -> Iterator[RefSession]:
+    """A session that keeps to one owner's rows."""
+    with RefSession(gym, owner=OWNERSHIP.of("ann")) as session:
+        yield session
+
+
+def board(gym: Engine, owner: str | None, *owners: str) -> Any:
+    """Return the key of a board with a card for each of some owners."""
+    with Session(gym) as plain:
+        cards = [Card(owner=each, position=n, title=each) for n, each in enumerate(owners, 1)]
+        made = Board(owner=owner, cards=cards)
+        plain.add(made)
+        plain.commit()
+        return made.id
+
+
+def test_an_owner_edits_lists_that_are_all_theirs(anns: RefSession, gym: Engine) -> None:
+    """New rows are theirs; one of another among them, or of the row that has the list, is told."""
+    own = board(gym, "ann", "ann", "ann")
+    CARDS.apply(anns, own, [Add([1], {"title": "new"}), Remove([2])])
+    anns.commit()
+    with Session(gym) as plain:
+        rows = select(Card.owner, Card.title).order_by(Card.position)
+        assert [tuple(row) for row in plain.execute(rows)] == [("ann", "new"), ("ann", "ann")]
+
+    mixed = board(gym, "ann", "ann", "bob", "ann")
+    for work in (CARDS.preview, CARDS.apply):
+        with pytest.raises(ListError, match="has rows that its owner may not see") as caught:
+            work(anns, mixed, [Remove([2])])
+        assert "bob" not in str(caught.value)
+    shared = board(gym, None, "ann")
+    with pytest.raises(ListError, match="not to be written in this session"):
+        CARDS.apply(anns, shared, [Remove([1])])
+    with pytest.raises(NoResultFound):
+        CARDS.apply(anns, board(gym, "bob", "bob"), [Remove([1])])
 
 
 def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:
