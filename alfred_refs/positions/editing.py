@@ -22,7 +22,7 @@ from typing import Any
 from sqlalchemy.orm import Mapper, Session
 
 from alfred_refs import sqla
-from alfred_refs.errors import DriftError
+from alfred_refs.errors import DriftError, ListError
 
 from .documents import Document
 from .edits import Add, Edit, Modify
@@ -124,7 +124,14 @@ class EditableList:
         return batch.preview
 
     def _row(self, session: Session, of: Any) -> Any:
-        return of if isinstance(of, self.model) else session.get_one(self.model, of)
+        if not isinstance(of, self.model):
+            return session.get_one(self.model, of)
+        if of not in session:
+            raise ListError(
+                f"the {self.model.__qualname__} that has the list is not in the session",
+                "give one of this session, or its ref",
+            )
+        return of
 
     def _done(self, session: Session, row: Any, edits: Sequence[Edit], *, lock: bool) -> _Batch:
         root = tree_of(session, row, self._levels, lock=lock, repair=self._repair)

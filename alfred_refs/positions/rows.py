@@ -38,6 +38,7 @@ def tree_of(
     Raises:
         ListError: there are such rows.
     """
+    session.flush()  # what is read anew is not to take the place of what was not sent yet
     mapper = inspect(type(row)).mapper
     key = mapper.primary_key_from_instance(row)
     names = [mapper.get_property_by_column(column).key for column in mapper.primary_key]
@@ -157,26 +158,26 @@ class Place:
 
     Attributes:
         parent: in whose list.
+        depth: how many lists are around that.
         level: which list that is.
         position: of a row, in its column.
     """
 
     parent: Item
+    depth: int
     level: Level
     position: int | None
 
 
-def places_of(root: Item, levels: Sequence[Level]) -> dict[Item, Place]:
+def places_of(root: Item, levels: Sequence[Level], depth: int = 0) -> dict[Item, Place]:
     """Return where all items of a tree are."""
-    level, *rest = levels
+    level = levels[min(depth, len(levels) - 1)]  # the last has all lists inside of documents
     found: dict[Item, Place] = {}
     for item in root.items or ():
-        if isinstance(level, RowLevel):
-            found[item] = Place(root, level, getattr(item.value, level.position))
-        else:
-            found[item] = Place(root, level, None)
-        if item.items:  # lists inside of documents are all of one level here
-            found |= places_of(item, rest or levels)
+        position = getattr(item.value, level.position) if isinstance(level, RowLevel) else None
+        found[item] = Place(root, depth, level, position)
+        if item.items:
+            found |= places_of(item, levels, depth + 1)
     return found
 
 
@@ -201,6 +202,7 @@ class Writer:
         self._levels = levels
         self._before = before
         self._outcome = outcome
+        self._from_0 = {place.parent for place in before.values() if place.position == 0}
 
     def write(self) -> None:
         """Write it."""
@@ -210,7 +212,7 @@ class Writer:
         wanted = {
             item: position
             for parent, level in lists
-            for item, position in _numbered(parent, level, self._before)
+            for item, position in self._numbered(parent, level)
         }
         unique = [item for parent, level in lists if level.unique for item in parent.items or ()]
         if self._park(unique, wanted):
@@ -226,9 +228,8 @@ class Writer:
     def _list_of(self, parent: Item) -> RowLevel | None:
         """Return which list of rows is inside of an item, if one is."""
         place = self._before.get(parent)
-        above = -1 if place is None else self._levels.index(place.level)
-        level = self._levels[above + 1] if above + 1 < len(self._levels) else None
-        return level if isinstance(level, RowLevel) else None
+        inside = self._levels[0 if place is None else place.depth + 1 :]
+        return inside[0] if inside and isinstance(inside[0], RowLevel) else None
 
     def _modify(self) -> None:
         """Give rows their new values, and those that have documents new documents."""
@@ -280,8 +281,8 @@ class Writer:
         free = 1 + max([*(p for _, p in old if p is not None), *wanted.values()])
         for number, item in enumerate(moving):
             level = self._before[item].level
-            assert isinstance(level, RowLevel)  # noqa: S101  # for the type checker
-            setattr(item.value, level.position, free + number)
+            if isinstance(level, RowLevel):
+                setattr(item.value, level.position, free + number)
         return True
 
     def _put(self, item: Item, parent: Item, level: RowLevel, position: int) -> None:
@@ -295,19 +296,15 @@ class Writer:
         if getattr(item.value, level.position) != position:
             setattr(item.value, level.position, position)
 
+    def _numbered(self, parent: Item, level: RowLevel) -> Iterator[tuple[Item, int]]:
+        """Yield the items of a list with their positions.
 
-def _numbered(
-    parent: Item, level: RowLevel, before: Mapping[Item, Place]
-) -> Iterator[tuple[Item, int]]:
-    """Yield the items of a list with their positions.
-
-    They begin as SQLAlchemy's `ordering_list` of the relationship counts, else with 0 where they
-    began so, else with 1.
-    """
-    count = getattr(getattr(parent.value, level.name), "ordering_func", None)
-    own = (place.position for place in before.values() if place.parent is parent)
-    first = int(0 not in own) if count is None else count(0, [])
-    return zip(parent.items or (), itertools.count(first))
+        They begin as SQLAlchemy's `ordering_list` of the relationship counts, else with 0 where
+        they began so, else with 1.
+        """
+        count = getattr(getattr(parent.value, level.name), "ordering_func", None)
+        first = int(parent not in self._from_0) if count is None else count(0, [])
+        return zip(parent.items or (), itertools.count(first))
 
 
 def _is_row(place: Place) -> bool:

@@ -70,6 +70,23 @@ class Exercise(Base):
     sets: Mapped[Any] = mapped_column(JSONB, nullable=True)
 
 
+class Part(Base):
+    """A part of another, with parts and documents of its own."""
+
+    __tablename__ = "parts_in_parts"
+    __table_args__ = (UniqueConstraint("parent_id", "position"),)
+
+    id: Mapped[Any] = _key()
+    parent_id: Mapped[Any] = mapped_column(ForeignKey("parts_in_parts.id"), nullable=True)
+    position: Mapped[int]
+    name: Mapped[str | None]
+    notes: Mapped[Any] = mapped_column(JSONB, nullable=True)
+
+    parts: Mapped[list[Part]] = relationship(
+        order_by="Part.position", cascade="all, delete-orphan"
+    )
+
+
 class Board(Base):
     """Has cards of several owners."""
 

@@ -16,7 +16,7 @@ from alfred_refs import Ownership, RefSession
 from alfred_refs.errors import DriftError, ListError, PositionError
 from alfred_refs.positions import Add, Edit, EditableList, Modify, Move, Remove
 
-from .models import Board, Card, Exercise, Note, Week, Workout
+from .models import Board, Card, Exercise, Note, Part, Week, Workout
 
 SESSIONS = EditableList(Week, "sessions.exercises.sets")
 EXERCISES = EditableList(Week, "sessions.exercises")
@@ -327,6 +327,48 @@ def test_a_document_is_written_once(
     TAGS.apply(session, week, [Remove([1]), Move([5], 1), Add([2], "x"), Modify([2], "B")])
     session.commit()
     assert len(written) == 1
+
+
+def test_a_tree_of_one_class_is_edited_at_each_level(session: RefSession, gym: Engine) -> None:
+    """With the documents of what is deepest."""
+    with Session(gym) as plain:
+        leaves = [Part(position=n, name=f"leaf {n}", notes=["a", "b"]) for n in (1, 2)]
+        others = [Part(position=1, name="one", parts=leaves), Part(position=2, name="two")]
+        root = Part(position=1, name="root", parts=others)
+        plain.add(root)
+        plain.commit()
+        key = root.id
+    tree = EditableList(Part, "parts.parts.notes")
+    edits: list[Edit] = [
+        Remove([1, 1, 1]),
+        Move([1, 2], [2, 1]),
+        Modify([1, 2, 2], "B"),
+        Move([2], 1),
+    ]
+    done = tree.apply(session, key, edits)
+    session.commit()
+    assert tree.items(session, key) == done.after
+    assert [(each["name"], each["parts"]) for each in done.after] == [
+        ("two", [{"name": "leaf 2", "notes": ["a", "B"]}]),
+        ("one", [{"name": "leaf 1", "notes": ["b"]}]),
+    ]
+
+
+def test_what_was_not_sent_yet_is_not_lost(gym: Engine, week: uuid.UUID) -> None:
+    """Though the session flushes when it is told alone; an object of another is refused."""
+    with Session(gym, autoflush=False) as plain:
+        own = plain.get_one(Week, week)
+        own.title = "changed"
+        own.sessions[0].name = "PUSH"
+        done = SESSIONS.apply(plain, own, [Move([1], 2)])
+        plain.commit()
+        assert (own.title, done.after[1]["name"]) == ("changed", "PUSH")
+        new = Week(sessions=[Workout(position=1, name="x")])
+        plain.add(new)
+        SESSIONS.apply(plain, new, [Add([1], {"name": "first"})])
+        assert [each.name for each in new.sessions] == ["first", "x"]
+    with Session(gym) as plain, pytest.raises(ListError, match="is not in the session"):
+        SESSIONS.preview(plain, own, [])
 
 
 CARDS = EditableList(Board, "cards")
