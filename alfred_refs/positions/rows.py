@@ -214,7 +214,9 @@ class Writer:
             for parent, level in lists
             for item, position in self._numbered(parent, level)
         }
-        unique = [item for parent, level in lists if level.unique for item in parent.items or ()]
+        unique = {
+            item: parent for parent, level in lists if level.unique for item in parent.items or ()
+        }
         if self._park(unique, wanted):
             self._session.flush()
         self._modify()
@@ -262,23 +264,25 @@ class Writer:
         for name in level.parents:
             setattr(item.value, name, None)
 
-    def _park(self, unique: Sequence[Item], wanted: Mapping[Item, int]) -> bool:
-        """Put rows behind the end of their lists, if another one has the place of one."""
-        old = {
-            (place.parent.value, place.position): item
-            for item, place in self._before.items()
-            if isinstance(place.level, RowLevel) and place.level.unique
-        }
+    def _park(self, unique: Mapping[Item, Item], wanted: Mapping[Item, int]) -> bool:
+        """Put rows behind the end of their lists, if another one has the place of one.
+
+        Args:
+            unique: rows that have their position alone, each with the item whose list it is in.
+            wanted: the positions that they are to have.
+        """
+        before = self._before
         moving = [
-            each
-            for each in unique
-            if each in self._before and self._before[each].position != wanted[each]
+            item
+            for item, parent in unique.items()
+            if item in before
+            if (before[item].parent, before[item].position) != (parent, wanted[item])
         ]
-        others = {*moving, *self._outcome.removed}
-        taken = {position for (_, position), item in old.items() if item in others}
-        if not any(wanted[each] in taken for each in unique):
+        leaving = [before[item].position for item in (*moving, *self._outcome.removed)]
+        if not {wanted[item] for item in unique}.intersection(leaving):
             return False
-        free = 1 + max([*(p for _, p in old if p is not None), *wanted.values()])
+        taken = (place.position for place in before.values() if place.position is not None)
+        free = 1 + max(*taken, *wanted.values(), 0)
         for number, item in enumerate(moving):
             level = self._before[item].level
             if isinstance(level, RowLevel):

@@ -139,6 +139,19 @@ def test_a_row_goes_to_the_list_of_another(session: RefSession, week: uuid.UUID)
     ]
 
 
+def test_rows_that_change_lists_make_room_for_others(
+    session: RefSession, week: uuid.UUID, gym: Engine
+) -> None:
+    """At the same position, in whatever order they are written."""
+    for _ in range(6):
+        EXERCISES.apply(session, week, [Move([1, 1], [2, 1]), Move([2, 1], [1, 1])])
+        EXERCISES.apply(session, week, [Move([1, 1], [2, 1]), Move([2, 2], [3, 2])])
+        EXERCISES.apply(session, week, [Move([3, 2], [1, 2])])
+    session.commit()
+    with Session(gym) as plain:
+        assert sorted(plain.scalars(select(Exercise.position))) == [1, 1, 1, 2, 2, 2]
+
+
 def test_rows_from_0_stay_so_and_those_that_are_kept_are_unlinked(
     session: RefSession, week: uuid.UUID, gym: Engine
 ) -> None:

@@ -105,7 +105,7 @@ def check(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(shape=SHAPES, edits=st.lists(EDITS, min_size=1, max_size=5))
 def test_rows_of_rows_with_json_are_edited_as_a_plain_tree(
@@ -129,7 +129,7 @@ def test_rows_of_rows_with_json_are_edited_as_a_plain_tree(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(shape=SHAPES, edits=st.lists(EDITS, min_size=1, max_size=5), order=st.randoms())
 def test_lists_in_json_are_edited_as_a_plain_tree(
