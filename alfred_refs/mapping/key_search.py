@@ -4,10 +4,11 @@ Text comes in; out comes where a key is, and of which kind:
 
 - `whole`: a UUID in any spelling: with dashes or without, in capitals, in braces, as a URN. A
   longer run of hexadecimal digits is taken to have one in it, as `guard` does.
-- `split`: the same with Markdown, escapes, characters of no width or the end of a line in between:
-  `a508000d-**9b55**-40f0-8886-dbdd88bd2de2`.
-- `cut`: the beginning or the end of one that was shortened, `..c69607bb` or `a508000d-9b55…`: what
-  a model completes by inventing the rest.
+- `split`: the same with Markdown, escapes, characters of no width or the end of a line in between,
+  `a508000d-**9b55**-40f0-8886-dbdd88bd2de2`, and with anything short in place of its dashes:
+  others of typography, spaces, tags, `%2D`.
+- `cut`: the beginning, the end or both of one that was shortened, `..c69607bb`, `a508000d-9b55…` or
+  `a508…2de2`: what a model completes by inventing the rest.
 
 Integers and words are no keys by their look; nor are shorter hexadecimal numbers, colours and
 abbreviated commits, unless dots stand beside them. Pure.
@@ -34,25 +35,31 @@ _HEX = "[0-9A-Fa-f]"
 # what Markdown, a terminal or a cautious program puts between letters
 _MARKUP = "[*_`~\\\\\u00ad\u200b-\u200d\u2060\ufeff]"
 _GAP = f"{_MARKUP}{{0,4}}"
-# a dash, at which a line may end
-_DASH = rf"{_GAP}-{_GAP}(?:\s{{1,8}}{_GAP})?"
+# a tag, or a character as HTML, URLs and JSON write it: it may have letters that are no digits
+_ENCODED = r"<[^<>]{0,20}>|&[#0-9A-Za-z]{2,8};|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}"
+# what may stand for a dash: five groups of digits of these lengths are a UUID whatever it is
+_DASH = rf"(?:{_ENCODED}|[\W_]){{1,16}}?"
+_BREAK = rf"(?:\r?\n[ \t]{{0,8}}|{_GAP})"  # a line may end between two digits
 
 _SPLIT = re.compile(
     rf"(?<!{_HEX})"
-    + _DASH.join(f"{_HEX}(?:{_GAP}{_HEX}){{{more}}}" for more in (7, 3, 3, 3, 11))
+    + _DASH.join(f"{_HEX}(?:{_BREAK}{_HEX}){{{more}}}" for more in (7, 3, 3, 3, 11))
     + rf"(?!{_HEX})"
     + rf"|(?<!{_HEX}){_HEX}(?:{_GAP}{_HEX}){{31}}(?!{_HEX})"
 )
 _DOTS = r"(?:\.{2,}|…)"
 _GROUPS = rf"(?:-{_HEX}{{4}}){{0,3}}(?:-{_HEX}{{0,12}})?"
 _CUT = re.compile(
-    rf"(?<![0-9A-Za-z])(?:{_HEX}{{8}}{_GROUPS}|{_HEX}{{6,7}}){_DOTS}"  # its beginning
+    rf"(?<![0-9A-Za-z]){_HEX}{{4,8}}{_GROUPS}{_DOTS}-?(?:{_HEX}{{4}}-){{0,3}}{_HEX}{{4,12}}"
+    r"(?![0-9A-Za-z])"  # both ends
+    rf"|(?<![0-9A-Za-z])(?:{_HEX}{{8}}{_GROUPS}|{_HEX}{{6,7}}){_DOTS}"  # its beginning
     rf"|{_DOTS}-?(?:{_HEX}{{1,12}}-)?(?:{_HEX}{{4}}-){{0,3}}{_HEX}{{6,12}}(?![0-9A-Za-z])"  # end
     rf"|(?<![0-9A-Za-z-]){_HEX}{{8}}(?:-{_HEX}{{4}}){{2,3}}(?![0-9A-Za-z-])"  # without dots
 )
 # a look at this tells whether there is anything to find
 _LIKELY = re.compile(
-    rf"{_HEX}{{6}}|{_HEX}{_MARKUP}+{_HEX}|{_HEX}{_GAP}-{_GAP}(?:\s{{1,8}}{_GAP})?{_HEX}"
+    rf"{_HEX}{{6}}|{_HEX}{{4}}{_DOTS}|{_HEX}{_MARKUP}+{_HEX}"
+    rf"|{_HEX}{_GAP}-{_GAP}(?:\s{{1,8}}{_GAP})?{_HEX}"
 )
 _FEWEST = 6
 
@@ -76,7 +83,7 @@ class FoundKey:
     @property
     def key(self) -> uuid.UUID | None:
         """The UUID, where all of it is there and nothing besides."""
-        digits = re.sub(r"[^0-9A-Fa-f]", "", self.text)
+        digits = _digits(self.text)
         return uuid.UUID(digits) if len(digits) == 32 and self.kind != "cut" else None  # noqa: PLR2004
 
     @property
@@ -109,8 +116,8 @@ def _beside(
 
 
 def _is_key_like(text: str) -> bool:
-    """Tell whether a cut piece has digits and letters: others are numbers, or words."""
-    digits = re.sub(r"[^0-9A-Fa-f]", "", text)
+    """Tell whether a piece has digits and letters: others are numbers, or words."""
+    digits = _digits(text)
     return not (digits.isdigit() or digits.isalpha())
 
 
@@ -133,8 +140,13 @@ def replaced(text: str, name: guard.Name, known: Iterable[uuid.UUID] = ()) -> st
     return "".join([*pieces, text[end:]])
 
 
+def _digits(text: str) -> str:
+    return re.sub(r"[^0-9a-f]", "", re.sub(_ENCODED, "", text).lower())
+
+
 def _whole_of(cut: str, keys: list[uuid.UUID]) -> uuid.UUID | None:
-    digits = re.sub(r"[^0-9a-f]", "", cut.lower())
-    ends = cut.startswith((".", "…"))
-    fitting = [k for k in keys if (k.hex.endswith if ends else k.hex.startswith)(digits)]
+    """Return the key that a cut one is of, if exactly one begins and ends so."""
+    begin, *rest = map(_digits, re.split(_DOTS, cut))  # without dots it is a beginning
+    end = "".join(rest)
+    fitting = [k for k in keys if k.hex.startswith(begin) and k.hex.endswith(end)]
     return fitting[0] if len(fitting) == 1 else None
