@@ -4,7 +4,7 @@ Text comes in; out comes where a key is, and of which kind:
 
 - `whole`: a UUID in any spelling: with dashes or without, in capitals, in braces, as a URN. A
   longer run of hexadecimal digits is taken to have one in it, as `guard` does.
-- `split`: the same with Markdown, escapes, characters of no width or the end of a line in between,
+- `split`: the same with Markdown, escapes, characters of no width or the end of a line between,
   `a508000d-**9b55**-40f0-8886-dbdd88bd2de2`, and with anything short in place of its dashes:
   others of typography, spaces, tags, `%2D`.
 - `cut`: the beginning, the end or both of one that was shortened, `..c69607bb`, `a508000d-9b55…` or
