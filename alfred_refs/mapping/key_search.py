@@ -7,8 +7,8 @@ Text comes in; out comes where a key is, and of which kind:
 - `split`: the same with Markdown, escapes, characters of no width or the end of a line between,
   `a508000d-**9b55**-40f0-8886-dbdd88bd2de2`, and with anything short in place of its dashes:
   others of typography, spaces, tags, `%2D`.
-- `cut`: the beginning, the end or both of one that was shortened, `..c69607bb`, `a508000d-9b55…` or
-  `a508…2de2`: what a model completes by inventing the rest.
+- `cut`: the beginning, the end or both of one that was shortened, `..c69607bb`, `a508000d-9b55…`
+  or `a508…2de2`: what a model completes by inventing the rest.
 
 Integers and words are no keys by their look; nor are shorter hexadecimal numbers, colours and
 abbreviated commits, unless dots stand beside them. Pure.
