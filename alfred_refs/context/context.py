@@ -26,7 +26,7 @@ from alfred_refs.errors import ContextError
 from alfred_refs.session.session import RefSession
 from alfred_refs.tools import Toolset
 
-from .decisions import ActDecision, ToolCall, decision_type
+from .decisions import TOOLS, ActDecision, ToolCall, decision_type
 from .mention_rows import MentionedRows
 from .mentions import mentions_in
 from .prompts import (
@@ -138,7 +138,7 @@ class Context:
             ContextError: the budget is too small for what must be said.
             TemplateError: a text of the application's is broken.
         """
-        step, exchanges = self._covered(step, exchanges)
+        step, exchanges, calls = self._covered(step, exchanges, calls)
         view = self.view("act")
         steps = [*self.conversation.steps(2)]
         now = [each for each in steps if each.turn == view.turn]
@@ -179,12 +179,21 @@ class Context:
             return ""
         return self._toolset.describe(step.tables)
 
-    def _covered(self, step: Step, exchanges: Sequence[Exchange]) -> tuple[Step, list[Exchange]]:
-        """Return a step and the last exchanges without keys: one round trip, or none."""
+    def _covered(
+        self, step: Step, exchanges: Sequence[Exchange], calls: Sequence[Called]
+    ) -> tuple[Step, list[Exchange], list[Called]]:
+        """Return a step, the last exchanges and calls without keys: one round trip, or none.
+
+        What the toolset answered has none, and may have UUIDs that are data.
+        """
         last = exchanges[len(exchanges) - min(len(exchanges), self.window.exchanges) :]
         said = [text for each in last for text in (each.user, each.assistant)]
         own = [step.goal, step.guidance, step.step_guidance, step.profile]
-        texts = iter(self.conversation.scrub([*own, *(item.text for item in step.batch), *said]))
+        ours = () if self._toolset is None else TOOLS
+        other = [call for call in calls if call.tool not in ours]
+        given = [value for call in other for value in (call.params, call.answer)]
+        items = [item.text for item in step.batch]
+        texts = iter(self.conversation.scrub([*own, *items, *said, *given]))
         goal, guidance, step_guidance, profile = (next(texts) for _ in own)
         covered = replace(
             step,
@@ -194,9 +203,11 @@ class Context:
             profile=profile,
             batch=[replace(item, text=next(texts)) for item in step.batch],
         )
-        return covered, [
-            Exchange(user, assistant) for user, assistant in zip(texts, texts, strict=True)
-        ]
+        told = [Exchange(next(texts), next(texts)) for _ in last]
+        covers = {
+            id(call): replace(call, params=next(texts), answer=next(texts)) for call in other
+        }
+        return covered, told, [covers.get(id(call), call) for call in calls]
 
     def done(self, step: Step, decision: ActDecision) -> list[str]:
         """Keep what a step leaves to the next ones, and return the refs of drafts that it made.

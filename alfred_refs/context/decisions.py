@@ -123,6 +123,9 @@ _TOOLS: tuple[tuple[str, type[BaseModel], tuple[StepType, ...]], ...] = (
     ("db_delete", DbDelete, ("write",)),
 )
 
+TOOLS = frozenset(tool for tool, _, _ in _TOOLS)
+"""What a toolset's tools are called."""
+
 if TYPE_CHECKING:
     _Root = RootModel[Action]
 else:

@@ -19,10 +19,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from alfred_refs.errors import ContextError
+from alfred_refs.mapping import guard
+from alfred_refs.mapping.refs import parse_ref
 
 from .decisions import ActDecision, ReasonCode, StepType, check_step_type
-from .rendering import quoted
+from .rendering import inert, quoted
 from .templating import Templates
+
+_SHOWN = 60  # characters of what was given, in an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,14 @@ class Item:
     text: str
     done: bool = False
     ref: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no ref: it stands in a prompt as it is."""
+        if self.ref is not None and parse_ref(self.ref) is None:
+            raise ContextError(
+                f"an item of a batch was given {guard.scrub(self.ref)[:_SHOWN]!r} as its ref",
+                "give the ref of its row or draft, or None",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +187,7 @@ def _conversation(material: Material) -> str:
 
 def _cited(text: str) -> str:
     """Return a text as a quotation: none of its lines is a heading or a fence of the prompt's."""
-    return "\n".join(f"> {line}" for line in text.splitlines())
+    return "\n".join(f"> {inert(line)}" for line in text.splitlines())
 
 
 def _decision(material: Material) -> str:

@@ -34,8 +34,8 @@ NOTHING = "Nothing yet."
 _RETAINED = "Older, kept as names; read them for data:"
 _DRAFTS = "Generated and not saved:"
 
-# what the text of a user may not bring: `<product_2>` stands for a key in a text, and is ours
-_TAG = re.compile(r"<(?!(?:gen_)?[a-z][a-z0-9_]*_[0-9]+>)")
+# what the text of a user may not bring: `<product_2>` and `<key>` stand for keys, and are ours
+_TAG = re.compile(r"<(?!(?:key|(?:gen_)?[a-z][a-z0-9_]*_[0-9]+)>)")
 _JOINERS = "\u200c\u200d"  # that emoji and some scripts are written with
 
 
@@ -48,6 +48,11 @@ def quoted(value: Any) -> str:
     """Return a value as JSON in one line, which ends no line, fence or tag around it."""
     text = _TAG.sub(r"\\u003c", json.dumps(value, ensure_ascii=False))
     return "".join(_escaped(sign) for sign in text)
+
+
+def inert(text: str) -> str:
+    """Return a line as it is, but for characters that nobody sees and that change what is seen."""
+    return "".join(sign if sign in "`\t" else _escaped(sign) for sign in text)
 
 
 def _escaped(sign: str) -> str:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -33,13 +34,17 @@ Kind = Literal["whole", "split", "cut"]
 
 _HEX = "[0-9A-Fa-f]"
 # what Markdown, a terminal or a cautious program puts between letters
-_MARKUP = "[*_`~\\\\\u00ad\u200b-\u200d\u2060\ufeff]"
+_MARKUP = (
+    "[*_`~\\\\\u0000\u00ad\u034f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
+)
 _GAP = f"{_MARKUP}{{0,4}}"
 # a tag, or a character as HTML, URLs and JSON write it: it may have letters that are no digits
-_ENCODED = r"<[^<>]{0,20}>|&[#0-9A-Za-z]{2,8};|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}"
+_ENCODED = r"<[^<>]{0,40}>|&[#0-9A-Za-z]{2,8};|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}"
 # what may stand for a dash: five groups of digits of these lengths are a UUID whatever it is
 _DASH = rf"(?:{_ENCODED}|[\W_]){{1,16}}?"
-_BREAK = rf"(?:\r?\n[ \t]{{0,8}}|{_GAP})"  # a line may end between two digits
+_COLOUR = r"\x1b\[[0-9;]{0,8}m"  # of a terminal
+# between two digits a line may end, be it a quoted one, and a tag or a colour begin
+_BREAK = rf"(?:\r?\n[ \t>#|]{{0,12}}|<[^<>]{{0,40}}>|{_COLOUR}|{_GAP})"
 
 _SPLIT = re.compile(
     rf"(?<!{_HEX})"
@@ -47,20 +52,23 @@ _SPLIT = re.compile(
     + rf"(?!{_HEX})"
     + rf"|(?<!{_HEX}){_HEX}(?:{_GAP}{_HEX}){{31}}(?!{_HEX})"
 )
-_DOTS = r"(?:\.{2,}|…)"
+_DOTS = r"(?:\.{2,}|[…⋯]|\[\.{3}\]|-?\*{3,}(?:-\*{3,})*)"
 _GROUPS = rf"(?:-{_HEX}{{4}}){{0,3}}(?:-{_HEX}{{0,12}})?"
 _CUT = re.compile(
     rf"(?<![0-9A-Za-z]){_HEX}{{4,8}}{_GROUPS}{_DOTS}-?(?:{_HEX}{{4}}-){{0,3}}{_HEX}{{4,12}}"
     r"(?![0-9A-Za-z])"  # both ends
-    rf"|(?<![0-9A-Za-z])(?:{_HEX}{{8}}{_GROUPS}|{_HEX}{{6,7}}){_DOTS}"  # its beginning
+    rf"|(?<![0-9A-Za-z#])(?:{_HEX}{{8}}{_GROUPS}|{_HEX}{{6,7}}){_DOTS}"  # its beginning
     rf"|{_DOTS}-?(?:{_HEX}{{1,12}}-)?(?:{_HEX}{{4}}-){{0,3}}{_HEX}{{6,12}}(?![0-9A-Za-z])"  # end
-    rf"|(?<![0-9A-Za-z-]){_HEX}{{8}}(?:-{_HEX}{{4}}){{2,3}}(?![0-9A-Za-z-])"  # without dots
+    # without dots, most of it
+    rf"|(?<![0-9A-Za-z-]){_HEX}{{8}}(?:-{_HEX}{{4}}){{2,3}}(?:-{_HEX}{{1,11}})?(?![0-9A-Za-z-])"
+    rf"|(?<![0-9A-Za-z-])(?:{_HEX}{{1,7}}-)?(?:{_HEX}{{4}}-){{2,3}}{_HEX}{{12}}(?![0-9A-Za-z-])"
 )
 # a look at this tells whether there is anything to find
 _LIKELY = re.compile(
     rf"{_HEX}{{6}}|{_HEX}{{4}}{_DOTS}|{_HEX}{_MARKUP}+{_HEX}"
     rf"|{_HEX}{_GAP}-{_GAP}(?:\s{{1,8}}{_GAP})?{_HEX}"
 )
+_NUMBERS = re.compile(r"\d+(?:\s+\d+)+")  # in columns
 _FEWEST = 6
 
 
@@ -106,13 +114,19 @@ def _beside(
     found: list[FoundKey], text: str, pattern: re.Pattern[str], kind: Kind
 ) -> list[FoundKey]:
     """Return what a pattern finds where nothing was found yet."""
-    taken = [(each.start, each.end) for each in found]
+    taken = sorted((each.start, each.end) for each in found)
     return [
         FoundKey(*match.span(), kind, match[0])
         for match in pattern.finditer(text)
-        if not any(start < match.end() and match.start() < end for start, end in taken)
-        if kind != "cut" or _is_key_like(match[0])
+        if not _is_taken(taken, *match.span())
+        if (_is_key_like(match[0]) if kind == "cut" else not _NUMBERS.fullmatch(match[0]))
     ]
+
+
+def _is_taken(taken: list[tuple[int, int]], start: int, end: int) -> bool:
+    """Tell whether a stretch of a text meets one of several that do not meet each other."""
+    after = bisect_left(taken, (end, 0))
+    return after > 0 and taken[after - 1][1] > start
 
 
 def _is_key_like(text: str) -> bool:
@@ -135,13 +149,20 @@ def replaced(text: str, name: guard.Name, known: Iterable[uuid.UUID] = ()) -> st
     for each in found:
         key = each.key if each.kind != "cut" else _whole_of(each.text, keys)
         shown = (None if key is None else name(key)) or guard.HIDDEN
-        pieces += [text[end : each.start], shown]
+        before, after = text[end : each.start], text[each.end : each.end + 1]
+        # beside a letter or a digit a ref would be another one
+        is_ref = shown != guard.HIDDEN
+        pieces += [before, " " if is_ref and _WORD.search(before[-1:]) else "", shown]
+        pieces.append(" " if is_ref and _WORD.search(after) else "")
         end = each.end
     return "".join([*pieces, text[end:]])
 
 
+_WORD = re.compile(r"\w")
+
+
 def _digits(text: str) -> str:
-    return re.sub(r"[^0-9a-f]", "", re.sub(_ENCODED, "", text).lower())
+    return re.sub(r"[^0-9a-f]", "", re.sub(rf"{_ENCODED}|{_COLOUR}", "", text).lower())
 
 
 def _whole_of(cut: str, keys: list[uuid.UUID]) -> uuid.UUID | None:

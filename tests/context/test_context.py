@@ -433,6 +433,34 @@ def test_a_text_that_is_cut_is_not_cut_in_a_ref(context: Context) -> None:
         assert "…" in told
 
 
+def test_calls_of_other_tools_are_covered(
+    context: Context, call: Call, keys: dict[str, uuid.UUID]
+) -> None:
+    """As texts are; what the toolset answered is as it was."""
+    call("db_read", table="dishes")
+    device = str(uuid.uuid4())
+    own = {"table": "nothing", "rows": [{"device": device}]}
+    other = {"id": keys["Soup"], "device": device}
+    calls = [Called("db_read", {}, own), Called("search", {"of": str(keys["Soup"])}, other)]
+    told = context.prompt(Step("read", "x"), calls=calls).parts["data"]
+    assert (told.count(device), told.count("<key>")) == (1, 1)
+    assert str(keys["Soup"]) not in told
+    assert re.search(r'search \{"of": "dish_\d"\}', told)
+
+
+def test_what_is_no_ref_of_an_item_is_refused() -> None:
+    """It would stand in the prompt as it is."""
+    with pytest.raises(ContextError, match="give the ref of its row or draft"):
+        Item("x", ref="recipe_1)\n## Decision")
+
+
+def test_what_nobody_sees_is_told_in_a_quotation(context: Context) -> None:
+    """Code and tabs stay."""
+    said = [Exchange("a\u202eb\x1b[2J", "`c`\td")]
+    told = context.prompt(Step("read", "x"), exchanges=said).parts["conversation"]
+    assert told.splitlines()[2:] == ["User:", "> a\\u202eb\\u001b[2J", "You:", "> `c`\td"]
+
+
 def test_a_note_of_several_lines_stays_a_quotation(context: Context, toolset: Toolset) -> None:
     """None of them is a heading of the prompt."""
     step = Step("read", "look", of=2)

@@ -13,6 +13,7 @@ from alfred_refs.mapping.key_search import found_in, replaced
 KEY = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
 
 
+UNSEEN = ["<wbr>", "<b>", "\u200e", "\u202e", "\ufe0f", "\0", "\x1b[0m"]
 DASHES = [
     *(
         "\u2010",
@@ -57,6 +58,10 @@ DASHES = [
         *((str(KEY).replace("-", dash), "split", None) for dash in DASHES),
         ("a508…2de2", "cut", "a508…2de2"),
         ("a508000d-9b55...bd2de2", "cut", "a508000d-9b55...bd2de2"),
+        *((f"{str(KEY)[:4]}{gap}{str(KEY)[4:]}", "split", None) for gap in UNSEEN),
+        (f"{str(KEY)[:12]}\n> {str(KEY)[12:]}", "split", None),
+        *((text, "cut", text) for text in (str(KEY)[:-1], str(KEY)[1:], str(KEY)[9:])),
+        *((f"a508000d{dots}dbdd88bd2de2", "cut", None) for dots in ("[...]", "⋯", "-****-****-")),
         ("id ..c69607bb", "cut", "..c69607bb"),
         ("id …dbdd88bd2de2", "cut", "…dbdd88bd2de2"),
         ("a508000d...", "cut", "a508000d..."),
@@ -79,6 +84,7 @@ def test_a_key_is_found_however_it_is_spelt(text: str, kind: str, found: str | N
         "#a1b2c3 1a2b3c4 e3b0c44298fc1c14 facade... added.. decade",
         "123456... 20261124-0410-1130 +49 89 1234567890",
         "2026-11-24T10:00:00 10.0.0.1 beef-cafe deadbeef 2001:0db8:85a3:0000:0000:8a2e:0370:7334",
+        "10000000 2000 3000 4000 500000000000 #ff00aa…",
         "4111 1111 1111 1111, ISBN 978-3-16-148410-0, AA:BB:CC:DD:EE:FF, face... cafe…",
         "",
     ],
@@ -100,6 +106,22 @@ def test_a_key_gets_its_name_and_the_others_are_hidden() -> None:
         "recipe_1, <key>, recipe_1, recipe_1, <key>, recipe_1, <key>"
     )
     assert replaced("a508000d…", name, [KEY, other]) == "<key>"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{KEY}23", "recipe_1 23"),
+        (f"recipe_{KEY}", "recipe_ recipe_1"),
+        (f"gen_{KEY}", "gen_ recipe_1"),
+        (f"{KEY}{KEY}", "recipe_1 recipe_1"),
+        (f"é{KEY}é", "é recipe_1 é"),
+        (f"({KEY})", "(recipe_1)"),
+    ],
+)
+def test_a_ref_never_grows_into_another_one(text: str, expected: str) -> None:
+    """It stands by itself, whatever the key stood beside."""
+    assert replaced(text, lambda _: "recipe_1") == expected
 
 
 def test_a_mask_shows_four_letters() -> None:
