@@ -24,9 +24,9 @@ from typing import Any
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.errors import ContextError
 from alfred_refs.session.session import RefSession
-from alfred_refs.tools import Toolset
+from alfred_refs.tools import TOOLS, Toolset
 
-from .decisions import TOOLS, ActDecision, ToolCall, decision_type
+from .decisions import ActDecision, ToolCall, decision_type
 from .mention_rows import MentionedRows
 from .mentions import mentions_in
 from .prompts import (

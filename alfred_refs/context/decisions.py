@@ -17,7 +17,7 @@ Each is a type that agent frameworks take for what an agent returns: the whole, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from enum import StrEnum
 from functools import reduce
 from operator import or_
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, RootModel, create_model
 
 from alfred_refs.errors import ContextError
-from alfred_refs.tools import DbCreate, DbDelete, DbRead, DbUpdate, Toolset
+from alfred_refs.tools import TOOLS, Toolset
 
 StepType = Literal["read", "write", "analyze", "generate"]
 """What a step does: look rows up, change them, think about them, or make content."""
@@ -115,16 +115,8 @@ class ToolCall(_Action):
 Action = ToolCall | StepComplete | AskUser | Blocked | Fail
 """What a step may answer, whatever it is."""
 
-# the tools' own arguments, and what steps may call them
-_TOOLS: tuple[tuple[str, type[BaseModel], tuple[StepType, ...]], ...] = (
-    ("db_read", DbRead, ("read", "write")),
-    ("db_create", DbCreate, ("write",)),
-    ("db_update", DbUpdate, ("write",)),
-    ("db_delete", DbDelete, ("write",)),
-)
-
-TOOLS = frozenset(tool for tool, _, _ in _TOOLS)
-"""What a toolset's tools are called."""
+# the steps that may call tools, and which they may call
+_CALLING: Mapping[StepType, Container[str]] = {"read": ("db_read",), "write": TOOLS}
 
 if TYPE_CHECKING:
     _Root = RootModel[Action]
@@ -220,8 +212,8 @@ def _calls(step: StepType, toolset: Toolset) -> list[type[ToolCall]]:
     """Return the types of the calls of a toolset's tools that a step may make."""
     tables = _tables(toolset)
     made = []
-    for tool, arguments, steps in _TOOLS:
-        if step in steps and tool in tables:
+    for tool, arguments in TOOLS.items():
+        if tool in _CALLING.get(step, ()) and tool in tables:
             name: Any = Literal[tool]
             names: Any = Literal[tables[tool]]
             params = create_model(arguments.__name__, __base__=arguments, table=(names, ...))

@@ -11,10 +11,14 @@ All positions of a batch that say *which* item are of the list as it was, and th
 | module | what is in it |
 | --- | --- |
 | `edits` | what can be done with an item |
-| `executor` | a batch of edits on any tree of lists; pure |
+| `resolving` | the items that edits name in a list as it was |
+| `conflicts` | what edits cannot do together |
+| `executor` | a batch of edits on any tree of lists; pure, as are the two before |
 | `lists` | which lists a class has, read from its mapping |
 | `documents` | lists in arrays and JSON |
-| `rows` | lists of rows: read under a lock, written by the unit of work |
+| `rows` | the lists of a row, read under a lock |
+| `snapshot` | what a list is at one moment, with a token |
+| `writing` | what becomes of rows, planned and written by the unit of work |
 | `editing` | a list with previews, tokens and history |
 """
 

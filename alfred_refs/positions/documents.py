@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .executor import Item
+from .resolving import Item
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ A relationship says by its `order_by` which column has the positions: one of int
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from sqlalchemy.orm import ColumnProperty, Mapper, RelationshipDirection, Relati
 from sqlalchemy.sql.operators import asc_op
 
 from alfred_refs.errors import ListError
+
+from .edits import Add, Modify
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def levels_of(model: type[Any], name: str) -> tuple[Level, ...]:
         if isinstance(attribute, ColumnProperty):
             levels.append(_document(mapper, attribute, rest))
             return tuple(levels)
-        known = ", ".join(map(repr, sorted(_lists(mapper)))) or "none"
+        known = ", ".join(map(repr, sorted(names_of(mapper)))) or "none"
         raise ListError(
             f"{mapper.class_.__qualname__!r} has no list {first!r}", f"its lists: {known}"
         )
@@ -98,7 +100,7 @@ def _mapper_of(model: type[Any]) -> Mapper[Any]:
     return mapper
 
 
-def _lists(mapper: Mapper[Any]) -> list[str]:
+def names_of(mapper: Mapper[Any]) -> list[str]:
     """Return the attributes of a class that may be lists."""
     found = [each.key for each in mapper.relationships if each.uselist and each.order_by]
     return found + [
@@ -175,3 +177,22 @@ def _document(
         f"{mapper.class_.__qualname__}.{attribute.key} is neither an array nor JSON",
         "name an ordered relationship, an array, or lists in JSON",
     )
+
+
+def unfit(levels: Sequence[Level], depth: int, edit: Modify | Add) -> str | None:
+    """Return why an item of a level, from 0, cannot be given what an edit gives it.
+
+    `None` if it can, as far as the names of its fields tell.
+    """
+    value = edit.value
+    level = levels[min(depth, len(levels) - 1)]
+    if isinstance(level, RowLevel) and depth < len(levels):
+        if not isinstance(value, Mapping):
+            return "is a row: give an object of its fields"
+        unknown = [name for name in value if name not in level.columns]
+        if unknown:
+            return f"has no field {unknown[0]!r} to be given: {', '.join(level.columns)}"
+    elif isinstance(level, DocumentLevel) and isinstance(edit, Modify):
+        both = [name for name in level.names if isinstance(value, Mapping) and name in value]
+        return f"has a list {both[0]!r}: edit that by its own positions" if both else None
+    return None

@@ -43,8 +43,10 @@ whether rows are there that a call names and has not found.
 from alfred_refs.tools.answers.results import Limits as Limits
 from alfred_refs.tools.tables.hooks import Hooks as Hooks, Reading as Reading, Writing as Writing
 from alfred_refs.tools.wire.arguments import (
+    TOOLS as TOOLS,
     DbCreate as DbCreate,
     DbDelete as DbDelete,
+    DbEditList as DbEditList,
     DbRead as DbRead,
     DbUpdate as DbUpdate,
     Filter as Filter,
@@ -55,8 +57,10 @@ from .errors import ToolError as ToolError
 from .toolset import Toolset as Toolset
 
 __all__ = [
+    "TOOLS",
     "DbCreate",
     "DbDelete",
+    "DbEditList",
     "DbRead",
     "DbUpdate",
     "Filter",

@@ -19,12 +19,12 @@ from alfred_refs.tools.payload.payloads import Record
 from alfred_refs.tools.tables.hooks import Row, Writing
 from alfred_refs.tools.tables.permits import Verb
 from alfred_refs.tools.tables.table import ToolTable
-from alfred_refs.tools.wire.arguments import DbCreate, DbDelete, DbUpdate
+from alfred_refs.tools.wire.arguments import DbCreate, DbDelete, DbEditList, DbUpdate
 
 from .call import Call
 from .errors import foreign_row
 
-Arguments = DbCreate | DbUpdate | DbDelete
+Arguments = DbCreate | DbUpdate | DbDelete | DbEditList
 
 
 class Changes:
@@ -54,21 +54,21 @@ class Changes:
         Of the record, `fixed` is what the model says or the mapping does; hooks may add more.
         """
         check_update(table, fixed)
-        return self.ask(table, "update", instances, record).records[0]
+        return self.ask(table, "update", instances, [record]).records[0]
 
     def ask(
         self,
         table: ToolTable,
         verb: Verb,
         instances: Sequence[Any],
-        record: Record | None = None,
+        records: Iterable[Record] = (),
         refs: Sequence[str] | None = None,
     ) -> Writing:
         """Ask the hooks of a table of a write that its rows are reached by.
 
-        Instances are there if the rows are loaded, refs if they are known.
+        Instances are there if the rows are loaded, or once they are made; refs if they are known.
         """
-        records = [] if record is None else [record]
+        records = [*records]
         writing = Writing(self._call.session, table.model, verb, self._arguments, records)
         hooks = self._call.setting.hooks_of(table)
         if hooks:
@@ -84,7 +84,7 @@ class Changes:
         notes: list[str] = []
         for table, writing, instances in self._writes:
             rows: list[Row] = []
-            if writing.verb == "update":
+            if writing.verb != "delete":
                 shape = shape_of(table, None)
                 rows, _ = self._call.shown_again(instances, shape, self._call.room())
             for hooks in self._call.setting.hooks_of(table):

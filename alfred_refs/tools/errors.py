@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from alfred_refs.errors import RefError
+from alfred_refs.errors import DriftError, PositionError, RefError
+
+_MOST_CONFLICTS = 20  # that one error lists: a model corrects no more at once
 
 
 class ToolError(RefError):
@@ -103,6 +105,46 @@ def read_only_table(table: str, verbs: Sequence[str] = ()) -> ToolError:
         done = f"{', '.join(words)} and {last}"
         message = f"rows of table {table!r} can be {done} only; do that, or change another table"
     return ToolError("read_only_table", message, table=table, verbs=[*verbs])
+
+
+def unknown_list(table: str, name: str, lists: Sequence[str]) -> ToolError:
+    """Say that a table has no list of this name to edit by position, or none for the model."""
+    message = f"table {table!r} has no list {name!r} to edit by position"
+    message += f"; use one of {_listed(lists)}" if lists else "; change its rows instead"
+    return ToolError("unknown_list", message, table=table, list=name, lists=[*lists])
+
+
+def unordered_list(name: str, fact: str) -> ToolError:
+    """Say that the rows of a list have no order by which they could be named."""
+    message = (
+        f"{fact}; look at the list with preview and no edits, and give its token with the edits, "
+        "or change its rows by their refs"
+    )
+    return ToolError("unordered_list", message, list=name)
+
+
+def fixed_item(name: str) -> ToolError:
+    """Say that rows of a list stay with the row that has it."""
+    message = f"items of {name!r} cannot leave the row that they are in; move them inside of it"
+    return ToolError("fixed_item", message, list=name)
+
+
+def conflicting_edits(error: PositionError) -> ToolError:
+    """Say what edits of a list cannot do together, all of it, by position."""
+    conflicts = [
+        {"code": each.code, "edits": [*each.edits], "fact": each.fact}
+        for each in error.conflicts[:_MOST_CONFLICTS]
+    ]
+    return ToolError("conflicting_edits", str(error), conflicts=conflicts)
+
+
+def list_changed(error: DriftError) -> ToolError:
+    """Say that a list is not what it was when the model was given its token."""
+    message = (
+        f"the list {error.name!r} has changed since you were given that token; nothing was "
+        "changed; look at it with preview and no edits, and choose positions anew"
+    )
+    return ToolError("list_changed", message, list=error.name)
 
 
 def invalid_filter(field: str, fact: str, remedy: str) -> ToolError:

@@ -19,8 +19,10 @@ from alfred_refs.errors import (
     DiscardedDraftError,
     DraftContentError,
     DraftRefError,
+    DriftError,
     ForeignRowError,
     GoneRefError,
+    PositionError,
     RawKeyError,
     SavedDraftError,
     StaleDraftError,
@@ -37,8 +39,10 @@ from .errors import (
     ToolError,
     check_failed,
     conflict,
+    conflicting_edits,
     draft_content,
     foreign_row,
+    list_changed,
     missing_reference,
     missing_value,
     overlap,
@@ -111,6 +115,10 @@ def fault_of(
             fault = draft_content(error.fact, error.remedy)
         case ForeignRowError():
             fault = _foreign(error, table)
+        case PositionError() | DriftError():
+            fault = (
+                list_changed(error) if isinstance(error, DriftError) else conflicting_edits(error)
+            )
         case RecursionError() if table is not None:
             fault = too_deep(table.name)
         case DBAPIError() if table is not None:

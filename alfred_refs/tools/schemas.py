@@ -20,6 +20,7 @@ from typing import Any, Literal, get_args
 from alfred_refs.errors import SetupError
 from alfred_refs.tools.tables.describing import description_of
 from alfred_refs.tools.tables.hooks import Hooks
+from alfred_refs.tools.tables.lists import lists_of
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.wire.arguments import KINDS, SEMANTIC, TOOLS
 
@@ -47,6 +48,9 @@ _PURPOSES: Mapping[str, str] = {
     "or none. Drafts are changed in calls of their own.",
     "db_delete": "Delete the rows of a table that meet all filters, up to {written}: all of them "
     "or none. Drafts are discarded in calls of their own.",
+    "db_edit_list": "Edit a list of one row, or of a draft, by position: all edits or none. Every "
+    "position of an item is the one before the call, whatever other edits do: to drop items 3 and "
+    "5, remove [3] and remove [5]. Answers with each item under its position.",
 }
 
 # what a tool is called -> what it does to rows, in the words of the Model Context Protocol
@@ -55,6 +59,7 @@ _HINTS: Mapping[str, dict[str, bool]] = {
     "db_create": {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False},
     "db_update": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": True},
     "db_delete": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": True},
+    "db_edit_list": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False},
 }
 
 
@@ -96,7 +101,7 @@ def _definitions(setting: Setting, *, describe: bool) -> Iterator[tuple[str, str
     sizes = {"rows": setting.limits.rows, "written": setting.max_written, "entity": entity}
     for name, purpose in _PURPOSES.items():
         reads = name == "db_read"
-        tables = [each for each in listed if reads or name.removeprefix("db_") in each.verbs]
+        tables = [each for each in listed if _is_for(name, each)]
         if not tables:
             continue
         parameters = _parameters(name, setting)
@@ -107,13 +112,25 @@ def _definitions(setting: Setting, *, describe: bool) -> Iterator[tuple[str, str
         yield name, purpose.format(**sizes), parameters
 
 
+def _is_for(tool: str, table: ToolTable) -> bool:
+    """Tell whether a tool may be used on a table."""
+    if tool == "db_edit_list":
+        return bool(lists_of(table))
+    return tool == "db_read" or tool.removeprefix("db_") in table.verbs
+
+
 def _parameters(tool: str, setting: Setting) -> Schema:
     """Return the schema of a tool's arguments."""
     given = TOOLS[tool].model_json_schema()
     kinds = given.pop("$defs")
     schema = _lean(given)
+    if tool == "db_edit_list":
+        schema["properties"]["edits"]["items"] = edit = _lean(kinds["ListEdit"])
+        del edit["description"]
     # the tool itself is described beside the schema
     del schema["description"]
+    if tool == "db_edit_list":
+        return schema
     if tool == "db_create":
         schema["properties"]["also"]["items"] = _unexplained(_lean(kinds["NewRows"]))
         return schema

@@ -31,8 +31,8 @@ def seen_in(
         each
         for part in (answer, *answer.get("also", ()))
         if part.get("table") in by_name
-        for row in part.get("rows", ())
-        for each in _of_row(row, by_name[part["table"]], "read", cut)
+        for table, row in _rows_in(part, by_name[part["table"]])
+        for each in _of_row(row, table, "read", cut)
     ]
     keys = conversation.keys_held(ref for ref, *_ in shown)
     return [
@@ -41,6 +41,21 @@ def seen_in(
         for parsed in (parse_ref(ref),)
         if parsed is not None and not parsed.draft and ref in keys
     ]
+
+
+def _rows_in(answer: Mapping[str, Any], table: ToolTable) -> Iterator[tuple[ToolTable, Any]]:
+    """Yield the rows of an answer, with their tables: also those of a list, by position."""
+    yield from ((table, row) for row in answer.get("rows", ()))
+    name, *rest = str(answer.get("list", "")).split(".")
+    if name in table.targets:
+        target = table.targets[name]
+        for row in (answer.get("items") or {}).values():
+            within = row.get(rest[0]) if rest and isinstance(row, dict) else None
+            if isinstance(within, dict):
+                yield from _rows_in({"list": ".".join(rest), "items": within}, target)
+                yield target, {field: each for field, each in row.items() if field != rest[0]}
+            else:
+                yield target, row
 
 
 def _of_row(row: Any, table: ToolTable, action: Action, cut: Iterable[str]) -> Iterator[Shown]:

@@ -45,6 +45,7 @@ from alfred_refs.tools.wire.arguments import (
     Arguments,
     DbCreate,
     DbDelete,
+    DbEditList,
     DbRead,
     DbUpdate,
     validated,
@@ -54,6 +55,7 @@ from alfred_refs.tools.wire.texts import without_keys
 
 from .call import Call, Setting
 from .creating import Creator
+from .editing import ListEditor
 from .faults import fault_of
 from .reading import Reader
 from .schemas import Form, schemas_of
@@ -268,7 +270,7 @@ def _done(call: Call, arguments: Arguments) -> Answer:
         transaction,
         call.session,
         call.setting.limits.seconds,
-        writes=not isinstance(arguments, DbRead),
+        writes=not (isinstance(arguments, DbRead) or getattr(arguments, "preview", False)),
     )
     try:
         with begin():
@@ -301,5 +303,7 @@ def _answer(call: Call, arguments: Arguments) -> Answer:
             answer = Writer(call).update(arguments)
         case DbDelete():
             answer = Writer(call).delete(arguments)
+        case DbEditList():
+            answer = ListEditor(call, arguments).edit()
     plain: Answer = without_keys(answer, call.conversation)
     return plain

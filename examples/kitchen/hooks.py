@@ -16,6 +16,7 @@ from sqlalchemy import any_, exists, func, select
 
 from alfred_refs.tools import (
     DbCreate,
+    DbEditList,
     DbRead,
     Filter,
     FilterClause,
@@ -200,7 +201,10 @@ class SharedIsForAll(Hooks):
         """Look whether a row that is named by its ref is shared."""
         if isinstance(write.arguments, DbCreate):
             return
-        named = [ref for each in write.arguments.filters for ref in _asked_all(each, "id")]
+        if isinstance(write.arguments, DbEditList):
+            named = [write.arguments.row]
+        else:
+            named = [ref for each in write.arguments.filters for ref in _asked_all(each, "id")]
         shared = select(Recipe.id).where(Recipe.id.in_(named), Recipe.user_id.is_(None))
         if named and (ref := write.session.scalar(shared.order_by(Recipe.name))):
             raise ToolError(

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs.errors import PositionError
 from alfred_refs.positions import Add, Edit, EditableList, Modify, Move, Remove
-from alfred_refs.positions.executor import Item
+from alfred_refs.positions.resolving import Item
 
 from .models import Exercise, Week, Workout
 from .test_executor import tried

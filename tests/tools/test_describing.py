@@ -17,7 +17,7 @@ HOW_TO_READ = (
     "Under each table its columns. '*': a new row needs it. '?': may be null. 'dish ref': a text "
     "such as 'dish_1', as rows show it. 'related': where to find related rows, for 'columns' and "
     "for paths in filters ('name.column'). Filters on a row's own ref take drafts ('gen_dish_1') "
-    "too.\n"
+    "too. 'lists': what db_edit_list edits by position.\n"
 )
 
 DISHES = """\
@@ -41,7 +41,8 @@ dishes
   second_cuisine_id?: cuisine ref
   parent_id?: dish ref
   alike?: [dish ref]
-  related: cuisine (cuisines), parent (dishes), parts (many parts)"""
+  related: cuisine (cuisines), parent (dishes), parts (many parts)
+  lists: parts, tags, extra, alike"""
 
 OTHERS = """
 parts

@@ -15,7 +15,7 @@ from openai.types.chat import ChatCompletionToolParam
 from pydantic import TypeAdapter, ValidationError
 
 from alfred_refs.errors import SetupError
-from alfred_refs.tools import DbCreate, DbDelete, DbRead, DbUpdate, Hooks, Reading, Toolset
+from alfred_refs.tools import Hooks, Reading, Toolset
 from alfred_refs.tools.schemas import Form
 from alfred_refs.tools.wire.arguments import TOOLS, Operator
 from tests.tools.conftest import MODELS
@@ -29,6 +29,8 @@ OPERATORS = [each for each in get_args(Operator) if each != "similar"]
 
 IS_SOUP = {"field": "name", "op": "=", "value": "Soup"}
 IS_OLD = {"field": "seen_at", "op": "<", "value": "2026-01-01T00:00:00Z"}
+
+LIST = {"table": "dishes", "row": "dish_1", "list": "tags"}
 
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("db_read", {"table": "dishes"}),
@@ -45,9 +47,24 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("db_update", {"table": "dishes", "filters": [IS_SOUP], "data": {"code": None}}),
     ("db_update", {"table": "dishes", "filters": [IS_SOUP], "data": {"a": 1}, "expect": "Soup"}),
     ("db_delete", {"table": "dishes", "filters": [IS_SOUP], "expect": {"name": "Soup"}}),
+    ("db_edit_list", LIST),
+    ("db_edit_list", {**LIST, "edits": [], "preview": True, "token": None}),
+    ("db_edit_list", {**LIST, "edits": [{"action": "remove", "path": [1], "expect": "Soup"}]}),
+    ("db_edit_list", {**LIST, "edits": [{"action": "add", "path": [1, 2], "data": None}]}),
+    ("db_edit_list", {**LIST, "edits": [{"action": "modify", "ref": "a", "data": {"a": 1}}]}),
+    ("db_edit_list", {**LIST, "edits": [{"action": "move", "path": [1], "to": 2}]}),
+    ("db_edit_list", {**LIST, "edits": [{"action": "move", "path": [1, 1], "to": [2, 1]}]}),
 ]
 
 MISTAKES: list[tuple[str, dict[str, Any]]] = [
+    ("db_edit_list", {"table": "dishes", "list": "tags"}),
+    ("db_edit_list", {**LIST, "name": "tags"}),
+    ("db_edit_list", {**LIST, "preview": 1}),
+    ("db_edit_list", {**LIST, "edits": {}}),
+    ("db_edit_list", {**LIST, "edits": [{"path": [1]}]}),
+    ("db_edit_list", {**LIST, "edits": [{"action": "remove", "path": [0]}]}),
+    ("db_edit_list", {**LIST, "edits": [{"action": "remove", "path": []}]}),
+    ("db_edit_list", {**LIST, "edits": [{"action": "move", "path": [1], "to": -1}]}),
     ("db_read", {}),
     ("db_read", {"table": "secrets"}),
     ("db_read", {"table": "dishes", "where": []}),
@@ -83,7 +100,7 @@ def _is_accepted(tool: str, arguments: Any) -> bool:
         checked = TOOLS[tool].model_validate(arguments)
     except ValidationError:
         return False
-    assert isinstance(checked, DbRead | DbCreate | DbUpdate | DbDelete)
+    assert isinstance(checked, TOOLS[tool])
     return True
 
 
@@ -117,10 +134,7 @@ def test_servers_of_the_model_context_protocol_take_them(toolset: Toolset) -> No
     dumped = [each.model_dump(by_alias=True, exclude_none=True) for each in tools]
     assert dumped == definitions
     assert [each.annotations and each.annotations.read_only_hint for each in tools] == [
-        True,
-        False,
-        False,
-        False,
+        each == "db_read" for each in TOOLS
     ]
 
 
@@ -153,6 +167,7 @@ def test_tables_that_are_only_read_are_not_offered_to_write() -> None:
     assert tables == {
         "db_read": ["dishes", "parts", "cuisines", "servings"],
         **{name: ["dishes", "parts", "servings"] for name in WRITES},
+        "db_edit_list": ["dishes"],
     }
 
 
@@ -223,6 +238,7 @@ def test_examples_are_of_the_application_s_own_tables(models: list[type[Any]]) -
     words = {
         *get_args(Operator),
         *("more", "cursor", "columns", "related", "name.column", "*", "?"),
+        *("lists", "add", "modify", "move"),
     }
     refs = {f"{table.entity}_1" for table in toolset.tables}
     paths = {

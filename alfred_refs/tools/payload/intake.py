@@ -20,8 +20,9 @@ from alfred_refs.errors import UnknownDraftError
 from alfred_refs.mapping.guard import find_keys
 from alfred_refs.mapping.keys import Key
 from alfred_refs.mapping.marks import CutTextError, Mark, decode, has_marks, marks_in
-from alfred_refs.mapping.refs import KEY, draft_named
+from alfred_refs.mapping.refs import KEY, draft_named, parse_ref
 from alfred_refs.tools.errors import ToolError, invalid_value
+from alfred_refs.tools.tables.lists import ToolList, list_named
 from alfred_refs.tools.tables.table import ToolColumn, ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
 from alfred_refs.tools.wire.arguments import (
@@ -29,9 +30,11 @@ from alfred_refs.tools.wire.arguments import (
     AndGroup,
     Arguments,
     DbCreate,
+    DbEditList,
     DbRead,
     Filter,
     FilterClause,
+    ListEdit,
     NewRows,
     NotGroup,
     OrGroup,
@@ -162,6 +165,10 @@ class _Arguments:
             return self._new_rows(arguments).model_copy(update={"also": also})
         if table is None:
             return arguments
+        if isinstance(arguments, DbEditList):
+            listed = list_named(table, arguments.name)
+            edits = [self._edit(each, listed) for each in arguments.edits]
+            return arguments.model_copy(update={"edits": edits})
         changed: dict[str, Any] = {"filters": self._filters(arguments.filters, table)}
         if isinstance(arguments, DbRead):
             changed["or_filters"] = self._filters(arguments.or_filters, table)
@@ -185,6 +192,25 @@ class _Arguments:
             data = [self._row(row, table) for row in given.data]
         return given.model_copy(update={"data": data})
 
+    def _edit(self, edit: ListEdit, listed: ToolList) -> ListEdit:
+        """Return an edit of a list; which of its levels it is in, a path or a ref tells."""
+        ref = None if edit.ref is None else parse_ref(edit.ref)
+        entities = [table.entity for table in listed.tables[1:]]
+        if edit.path is not None:
+            depth = len(edit.path) - 1
+        else:
+            depth = entities.index(ref.entity) if ref and ref.entity in entities else 0
+        changed: dict[str, Any] = {}
+        for name in {"data", "expect"} & edit.model_fields_set:
+            value, target = getattr(edit, name), listed.rows_at(depth)
+            if isinstance(value, dict) and target is not None:
+                changed[name] = self._row(value, target)
+            elif target is None and listed.column is not None:
+                changed[name] = self._value(name, value, listed.column, listed.entity)
+            else:
+                changed[name] = self._leaf(name, value, None)
+        return edit.model_copy(update=changed)
+
     def _row(self, row: Mapping[str, Any], table: ToolTable) -> dict[str, Any]:
         return {name: self._field(name, value, table) for name, value in row.items()}
 
@@ -199,7 +225,7 @@ class _Arguments:
             return [self._row(e, target) if isinstance(e, dict) else e for e in value]
         return self._row(value, target) if isinstance(value, dict) else value
 
-    def _value(self, field: str, value: Any, column: ToolColumn) -> Any:
+    def _value(self, field: str, value: Any, column: ToolColumn, entity: str | None = None) -> Any:
         if column.key is not None or column.values.family == "uuid":
             return value
         try:
@@ -208,6 +234,7 @@ class _Arguments:
                 column.places,
                 partial(self._leaf, field),
                 lambda name: self._leaf(field, name, None),
+                entity,
             )
         except SameNameError:
             raise invalid_value(field, "objects that have each name once") from None

@@ -18,6 +18,7 @@ from alfred_refs.tools.wire.arguments import (
     Arguments,
     DbCreate,
     DbDelete,
+    DbEditList,
     DbRead,
     DbUpdate,
     Filter,
@@ -68,6 +69,10 @@ def check_budget(arguments: Arguments, table: ToolTable, most_written: int) -> N
         rows = [row for each in (arguments, *arguments.also) for row in (*each.rows, *each.drafts)]
         if len(rows) > most_written:
             raise too_many_rows("db_create", most_written)
+        return
+    if isinstance(arguments, DbEditList):
+        if len(arguments.edits) > most_written:
+            raise too_many_rows("db_edit_list", most_written)
         return
     for budget, count in _counts(arguments, table):
         if count > budget.most:

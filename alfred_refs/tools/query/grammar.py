@@ -21,6 +21,7 @@ from alfred_refs.tools.wire.arguments import (
     SEMANTIC,
     Arguments,
     DbCreate,
+    DbEditList,
     DbRead,
     Filter,
     FilterClause,
@@ -48,7 +49,7 @@ _TEXT = values_of(Text(), None)
 
 def check_filters(arguments: Arguments, table: ToolTable) -> None:
     """Check every condition of a call on rows of a table."""
-    if isinstance(arguments, DbCreate):
+    if isinstance(arguments, DbCreate | DbEditList):
         return
     filters: Sequence[Filter] = arguments.filters
     if isinstance(arguments, DbRead):

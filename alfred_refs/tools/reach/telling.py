@@ -118,7 +118,7 @@ class ReachReport:
         values = zip(names, found[0].written.values(), strict=True)
         record = {name: value for name, value in values if not isinstance(value, FetchedValue)}
         instances = self._loaded(table, found)
-        writing = self._changes.ask(table, "update", instances, record)
+        writing = self._changes.ask(table, "update", instances, [record])
         put(instances, {n: v for n, v in writing.records[0].items() if n not in names})
 
     def _loaded(self, table: ToolTable, found: Iterable[AffectedRow]) -> list[Any]:

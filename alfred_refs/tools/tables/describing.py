@@ -16,6 +16,7 @@ from alfred_refs.mapping.column_types import Family, Values
 from alfred_refs.mapping.labels import clean
 
 from .conditions import quoted
+from .lists import lists_of
 from .permits import VERBS
 from .rules import Rule, rules_of
 from .table import ROW_REF, ToolColumn, ToolTable
@@ -32,6 +33,7 @@ _HOW_TO_READ = (
     "'columns' and for paths in filters ('name.column'). Filters on a row's own ref take drafts "
     "('gen_{entity}_1') too."
 )
+_HOW_TO_READ_LISTS = " 'lists': what db_edit_list edits by position."
 
 
 def description_of(tables: Iterable[ToolTable]) -> str:
@@ -40,6 +42,7 @@ def description_of(tables: Iterable[ToolTable]) -> str:
     if not listed:
         return ""
     lines = [_HOW_TO_READ.format(entity=listed[0].entity)]
+    lines[0] += _HOW_TO_READ_LISTS if any(map(lists_of, listed)) else ""
     for table in listed:
         lines += _table(table)
     return "\n".join(lines)
@@ -70,6 +73,9 @@ def _table(table: ToolTable) -> Iterator[str]:
             f"{_name(target.name)})"
             for name, target in table.targets.items()
         )
+    lists = lists_of(table)
+    if lists:
+        yield "  lists: " + ", ".join(map(_name, lists))
 
 
 def _verbs(table: ToolTable) -> str:

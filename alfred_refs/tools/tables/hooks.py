@@ -19,6 +19,7 @@ from alfred_refs.session.session import RefSession
 from alfred_refs.tools.wire.arguments import (
     DbCreate,
     DbDelete,
+    DbEditList,
     DbRead,
     DbUpdate,
     FilterClause,
@@ -88,13 +89,14 @@ class Writing:
         refs: of the rows, where these are written because of others and no filter says which: what
             goes along with rows that are deleted (delete), loses its reference to them (update),
             is given a new value of what it refers to (update), is moved to a draft that is saved
-            (update), or is of a subclass.
+            (update), is of a subclass, or is in a list that is edited by position. Then positions
+            are the list's: the records of an update do not have them.
     """
 
     session: RefSession
     model: type[Any]
     verb: Literal["create", "update", "delete"]
-    arguments: DbCreate | DbUpdate | DbDelete
+    arguments: DbCreate | DbUpdate | DbDelete | DbEditList
     records: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     drafts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

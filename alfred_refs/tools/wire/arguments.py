@@ -18,6 +18,7 @@ from pydantic import (
     Field,
     Tag,
     ValidationError,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -223,15 +224,84 @@ class DbDelete(_Arguments):
     expect: str | dict[str, Any] | None = Field(default=None, description=f"{_EXPECTED}deleted")
 
 
-Arguments = DbRead | DbCreate | DbUpdate | DbDelete
+_Position = Annotated[int, Field(ge=1, strict=True)]
 
-# what a tool is called -> what it is called with
-TOOLS: dict[str, type[Arguments]] = {
+# what each action needs beside the item or the place that it names
+_NEEDED: Mapping[str, str] = {"modify": "data", "add": "data", "move": "to"}
+
+
+class ListEdit(_Arguments):
+    """One edit of a list: of an item that is there, or a new one."""
+
+    action: Literal["modify", "remove", "add", "move"]
+    path: Annotated[list[_Position], Field(min_length=1)] | None = Field(
+        default=None,
+        description="positions, from 1: which item, as the list is before the call; for 'add' "
+        "the last one says where, as the list will be. [2, 3]: the third inside of the second",
+    )
+    ref: str | None = Field(default=None, description="of an item that is a row, without path")
+    to: _Position | Annotated[list[_Position], Field(min_length=1)] | None = Field(
+        default=None,
+        description="'move': the position as the list will be, or the path to it in another list",
+    )
+    data: Any = Field(
+        default=None,
+        description="'add': the item; 'modify': the fields that change, or the item",
+    )
+    expect: Any = Field(
+        default=None,
+        description="what the item must be now: its text or label, or values by field; otherwise "
+        "nothing is done",
+    )
+
+    @model_validator(mode="after")
+    def _is_said(self) -> ListEdit:
+        """Check that it is said what is wanted: no schema that all clients take could say that."""
+        needed = _NEEDED.get(self.action)
+        by_ref = self.ref is not None and self.action != "add"
+        if (self.path is None) is not by_ref:
+            wanted = "path" if self.action == "add" else "path, or ref"
+            raise PydanticCustomError("edit", f"'{self.action}' takes {wanted}")
+        if needed is not None and needed not in self.model_fields_set:
+            raise PydanticCustomError("edit", f"'{self.action}' needs {needed!r}")
+        for name in ("to", "data", "expect"):
+            is_taken = name == needed or (name == "expect" and self.action != "add")
+            if name in self.model_fields_set and not is_taken:
+                raise PydanticCustomError("edit", f"'{self.action}' takes no {name!r}")
+        return self
+
+
+class DbEditList(_Arguments):
+    """Edit a list of one row by position."""
+
+    table: str
+    row: str = Field(description="the ref of the row, or draft, that has the list")
+    name: str = Field(
+        alias="list",
+        description="its name, and with dots between what leads to lists inside of its items",
+    )
+    edits: list[ListEdit] = Field(
+        default=[], description="all of them are done, or none; their order makes no difference"
+    )
+    preview: Annotated[bool, Field(strict=True)] = Field(
+        default=False, description="show what edits come to and do nothing; or the list, without"
+    )
+    token: str | None = Field(
+        default=None,
+        description="from the last answer: nothing is done if the list has changed since",
+    )
+
+
+Arguments = DbRead | DbCreate | DbUpdate | DbDelete | DbEditList
+
+TOOLS: Mapping[str, type[Arguments]] = {
     "db_read": DbRead,
     "db_create": DbCreate,
     "db_update": DbUpdate,
     "db_delete": DbDelete,
+    "db_edit_list": DbEditList,
 }
+"""What each tool is called with."""
 
 for _model in (AndGroup, OrGroup, NotGroup, *TOOLS.values()):
     _model.model_rebuild()

@@ -1,0 +1,591 @@
+"""Lists that a model edits by position: rows, arrays, documents and drafts, and what it may do."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event, select, update
+from sqlalchemy.orm import Session
+
+from alfred_refs import RefSession
+from alfred_refs.errors import SetupError
+from alfred_refs.tools import Hooks, Toolset, Writing
+from tests.positions.models import Base as ListBase, Note, Week, Workout
+from tests.tools.conftest import MODELS, Call
+from tests.tools.models import Cuisine, Dish, Part
+
+
+def remove(*path: int, **more: Any) -> dict[str, Any]:
+    """An edit."""
+    return {"action": "remove", "path": [*path], **more}
+
+
+def move(*path: int, to: Any) -> dict[str, Any]:
+    """An edit."""
+    return {"action": "move", "path": [*path], "to": to}
+
+
+def add(*path: int, data: Any) -> dict[str, Any]:
+    """An edit."""
+    return {"action": "add", "path": [*path], "data": data}
+
+
+def modify(*path: int, data: Any, **more: Any) -> dict[str, Any]:
+    """An edit."""
+    return {"action": "modify", "path": [*path], "data": data, **more}
+
+
+@pytest.fixture
+def korma(dishes: dict[str, uuid.UUID], call: Call) -> str:
+    """The ref of a dish with two parts, rice and sauce, and two tags, mild and hot."""
+    rows = call("db_read", table="dishes", order_by="name", order_dir="desc")["rows"]
+    assert dishes
+    return next(str(row["id"]) for row in rows if row["name"] == "Korma")
+
+
+@pytest.fixture
+def edit(call: Call, korma: str) -> Callable[..., dict[str, Any]]:
+    """Edit a list of the dish."""
+
+    def edit(name: str, *edits: Any, **more: Any) -> dict[str, Any]:
+        return call("db_edit_list", table="dishes", row=korma, list=name, edits=[*edits], **more)
+
+    return edit
+
+
+Editing = Callable[..., dict[str, Any]]
+
+
+def notes(answer: Mapping[str, Any]) -> list[str]:
+    """Return what the items of an answer say, in order."""
+    return [item["note"] for item in answer["items"].values()]
+
+
+def parts(tables: Engine) -> list[tuple[int, str | None]]:
+    """Return the positions and notes of all parts, as the database has them."""
+    with Session(tables) as plain:
+        found = plain.execute(select(Part.position, Part.note).order_by(Part.position))
+        return [(position, note) for position, note in found]
+
+
+def test_rows_are_edited_by_position(edit: Editing, korma: str, tables: Engine) -> None:
+    """Each item is answered under its position, with its ref, and without what its place says."""
+    cuisine = {"cuisine_id": "cuisine_1"}
+    answer = edit("parts", move(2, to=1), add(3, data={"note": "salt"} | cuisine))
+
+    assert answer["table"], answer["row"] == ("dishes", korma)
+    assert answer["items"] == {
+        "1": {"id": "part_2", "note": "sauce", "cuisine_id": None},
+        "2": {"id": "part_1", "note": "rice", "cuisine_id": None},
+        "3": {"id": "part_3", "note": "salt", "_cuisine_id_label": "Indian", **cuisine},
+    }
+    assert (answer["count"], answer["list"]) == (3, "parts")
+    assert parts(tables) == [(1, "sauce"), (2, "rice"), (3, "salt")]
+
+
+def test_a_row_of_the_list_may_be_named_by_its_ref(edit: Editing) -> None:
+    """Where the model knows it."""
+    edit("parts", preview=True)
+    answer = edit("parts", {"action": "move", "ref": "part_2", "to": 1})
+    assert notes(answer) == ["sauce", "rice"]
+    wrong = edit("parts", {"action": "remove", "ref": "dish_1"})
+    assert wrong["error"]["conflicts"] == [
+        {"code": "unknown_item", "edits": [1], "fact": "'dish_1' names no item of 'parts'"}
+    ]
+
+
+def test_an_array_and_a_document_are_edited(edit: Editing, tables: Engine) -> None:
+    """The column is written once, as a whole."""
+    assert edit("tags", remove(1), add(1, data="new"))["items"] == {"1": "new", "2": "hot"}
+    made = edit("extra.days", add(1, data={"soup": 1}), add(1, data={"soup": 2}))
+    assert made["items"] == {"days": {"1": {"soup": 1}, "2": {"soup": 2}}}
+    with Session(tables) as plain:
+        dish = plain.scalars(select(Dish).where(Dish.name == "Korma")).one()
+        assert (dish.tags, dish.extra) == (
+            ["new", "hot"],
+            {"days": [{"soup": 1}, {"soup": 2}]},
+        )
+
+
+def test_a_list_of_refs_is_edited_in_refs(edit: Editing, korma: str, tables: Engine) -> None:
+    """Keys are stored, and a ref that names nothing is refused."""
+    answer = edit("alike", add(1, data=korma), add(2, data="dish_2"))
+    assert answer["items"] == {"1": korma, "2": "dish_2"}
+    assert edit("alike", add(1, data="dish_77"))["error"]["code"] == "unknown_ref"
+    with Session(tables) as plain:
+        [stored] = plain.scalars(select(Dish.alike).where(Dish.alike.is_not(None)))
+        assert all(isinstance(key, uuid.UUID) for key in stored)
+
+
+def test_keys_in_items_are_shown_as_marks_and_stored_as_keys(
+    edit: Editing, dishes: dict[str, uuid.UUID], tables: Engine
+) -> None:
+    """What was shown may be given back."""
+    with Session(tables) as plain:
+        plain.execute(update(Dish).values(tags=[f"see {dishes['Soup']}", "x"]))
+        plain.commit()
+    shown = edit("tags", preview=True)["items"]["1"]
+    assert shown.startswith("see <dish_")
+    assert edit("tags", remove(1), add(2, data=f"again {shown}"))["items"] == {
+        "1": "x",
+        "2": f"again {shown}",
+    }
+    with Session(tables) as plain:
+        tags = plain.scalar(select(Dish.tags).where(Dish.name == "Korma"))
+    assert tags == ["x", f"again see {dishes['Soup']}"]
+
+
+# previews and tokens
+
+
+def test_a_preview_changes_nothing(edit: Editing, tables: Engine) -> None:
+    """It shows what edits come to; without any it shows the list."""
+    before = parts(tables)
+    now = edit("parts", preview=True)
+    answer = edit(
+        "parts",
+        modify(1, data={"note": "brown", "cuisine_id": "cuisine_2"}),
+        add(1, data={"note": "n"}),
+        preview=True,
+    )
+
+    assert notes(now) == ["rice", "sauce"]
+    assert answer["items"] == {
+        "1": {"note": "n"},
+        "2": {"id": "part_1", "note": "brown", "cuisine_id": "cuisine_2"},
+        "3": {"id": "part_2", "note": "sauce", "cuisine_id": None},
+    }
+    assert answer["token"] == now["token"]
+    assert answer["preview"] is True
+    assert parts(tables) == before
+
+
+def test_a_list_that_has_changed_is_told(edit: Editing, tables: Engine) -> None:
+    """A token is good until anything in the list is another."""
+    token = edit("parts", preview=True)["token"]
+    after = edit("parts", move(2, to=1), token=token)
+    again = edit("parts", move(2, to=1), token=token)
+
+    assert again["error"]["code"] == "list_changed"
+    assert notes(edit("parts", move(2, to=1), token=after["token"])) == ["rice", "sauce"]
+    assert parts(tables) == [(1, "rice"), (2, "sauce")]
+
+
+def test_positions_that_are_doubled_are_seen_first(edit: Editing, tables: Engine) -> None:
+    """Edits are refused until the model has seen in which order such rows are taken."""
+    with Session(tables) as plain:
+        plain.execute(update(Part).values(position=5))
+        plain.commit()
+    refused = edit("parts", remove(1))
+    assert refused["error"]["code"] == "unordered_list"
+    seen = edit("parts", preview=True)
+    answer = edit("parts", remove(1), token=seen["token"])
+    assert notes(answer) == notes(seen)[1:]
+    assert [position for position, _ in parts(tables)] == [1]
+
+
+# what is refused
+
+NO_TEXT = "position 1 cannot be given this: the value given for 'note' does not fit; it takes text"
+NO_COLUMN = (
+    "position 1 cannot be given this: table 'parts' has no column 'nope' to use here; "
+    "use one of 'dish_id', 'position', 'note', 'cuisine_id'"
+)
+
+
+@pytest.mark.parametrize(
+    ("edits", "told"),
+    [
+        (
+            [remove(3), remove(1), modify(1, data={"note": "x"}), move(2, to=9)],
+            [
+                ("edited_twice", [2, 3], "position 1 is removed and modified"),
+                (
+                    "out_of_range",
+                    [1],
+                    "position 3 of 'parts' is out of range: the list has 2 items",
+                ),
+                (
+                    "out_of_range",
+                    [4],
+                    "position 9 of 'parts' is out of range: the list will have 1",
+                ),
+            ],
+        ),
+        (
+            [modify(1, data={"note": 5}), add(1, data={"nope": 1}), add(1, data="text")],
+            [
+                ("invalid_edit", [1], NO_TEXT),
+                ("invalid_edit", [2], NO_COLUMN),
+                ("invalid_edit", [3], "position 1 is a row: give an object of its fields"),
+            ],
+        ),
+        (
+            [modify(1, data={"position": 2}), modify(2, data={"dish_id": "dish_1"})],
+            [
+                ("invalid_edit", [1], "position 1 has 'position' by its place: move it"),
+                ("invalid_edit", [2], "position 2 has 'dish_id' by its place: move it"),
+            ],
+        ),
+        (
+            [remove(1, expect="sauce"), remove(2, expect={"note": "rice"})],
+            [
+                (
+                    "unexpected_item",
+                    [1],
+                    "position 1 is not what is expected, but another row",
+                ),
+                (
+                    "unexpected_item",
+                    [2],
+                    'position 2 is not what is expected, but {"note": "sauce"}',
+                ),
+            ],
+        ),
+        (
+            [remove(1, 2)],
+            [("no_list", [1], "position 1 of 'parts' has no list inside")],
+        ),
+    ],
+)
+def test_all_that_is_wrong_is_told_at_once(
+    edit: Editing, tables: Engine, edits: Sequence[Any], told: Sequence[Any]
+) -> None:
+    """By position, and nothing is done."""
+    before = parts(tables)
+    error = edit("parts", *edits)["error"]
+
+    conflicts = [(each["code"], each["edits"], each["fact"]) for each in error["conflicts"]]
+    assert sorted(conflicts) == sorted(told)
+    assert error["code"] == "conflicting_edits"
+    assert parts(tables) == before
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"path": [0]}, "edits.0.path.0"),
+        ({"path": [-1]}, "edits.0.path.0"),
+        ({"path": [True]}, "edits.0.path.0"),
+        ({"path": [1.0]}, "edits.0.path.0"),
+        ({"path": ["1"]}, "edits.0.path.0"),
+        ({"path": []}, "edits.0.path"),
+        ({"path": None}, "edits.0"),
+        ({"path": [1], "ref": "part_1"}, "edits.0"),
+        ({"path": [1], "to": 1}, "edits.0"),
+        ({"path": [1], "action": "move"}, "edits.0"),
+        ({"path": [1], "action": "move", "to": 0}, "edits.0.to"),
+        ({"path": [1], "action": "move", "to": "1"}, "edits.0.to"),
+        ({"path": [1], "action": "add"}, "edits.0"),
+        ({"ref": "part_1", "action": "add", "data": {}}, "edits.0"),
+        ({"path": [1], "action": "swap"}, "edits.0.action"),
+        ({"path": [1], "at": 1}, "edits.0.at"),
+    ],
+)
+def test_edits_of_another_shape_are_refused(
+    edit: Editing, given: dict[str, Any], field: str
+) -> None:
+    """With the place of the mistake."""
+    error = edit("parts", {"action": "remove", **given})["error"]
+    assert error["code"] == "invalid_arguments"
+    assert error["field"].startswith(field)
+
+
+def test_too_many_and_too_deep_are_refused(edit: Editing) -> None:
+    """Before a row is read."""
+    many = edit("parts", *[remove(1)] * 101)["error"]
+    assert many["code"] == "too_many_rows"
+    deep = edit("parts", remove(*[1] * 45))["error"]
+    assert "a path of 45 levels" in deep["message"]
+
+
+@pytest.mark.parametrize("name", ["name", "cuisine", "", "parts.note", "nope", "photo", "parent"])
+def test_what_is_no_list_is_refused(edit: Editing, name: str) -> None:
+    """With the names of those that there are."""
+    error = edit(name, remove(1))["error"]
+    assert error["code"] == "unknown_list"
+    assert error["lists"] == ["parts", "tags", "extra", "alike"]
+
+
+def test_a_row_that_is_not_there_is_told(
+    call: Call, edit: Editing, korma: str, tables: Engine
+) -> None:
+    """As other tools tell it."""
+    asked = {"table": "dishes", "list": "parts", "edits": [remove(1)]}
+    assert call("db_edit_list", row="dish_99", **asked)["error"]["code"] == "unknown_ref"
+    assert call("db_edit_list", row="cuisine_1", **asked)["error"]["code"] == "wrong_entity"
+    assert call("db_edit_list", row="gen_dish_7", **asked)["error"]["code"] == "unknown_draft"
+    with Session(tables) as plain:
+        plain.delete(plain.scalars(select(Dish).where(Dish.name == "Soup")).one())
+        plain.commit()
+    codes = {
+        call("db_edit_list", row=f"dish_{n}", **asked).get("error", {}).get("code")
+        for n in (1, 2, 3)
+    }
+    assert "gone_ref" in codes
+    assert edit("parts", preview=True)["row"] == korma
+
+
+# what a model may do
+
+
+def permitted(session: RefSession, **given: Any) -> Editing:
+    """Return what edits the list of the parts of a dish in a toolset that permits less."""
+    toolset = Toolset(MODELS, **given)
+    ref = next(
+        row["id"]
+        for row in toolset.call(session, "db_read", {"table": "dishes"})["rows"]
+        if row["name"] == "Korma"
+    )
+
+    def edit(name: str, *edits: Any, **more: Any) -> dict[str, Any]:
+        asked = {"table": "dishes", "row": ref, "list": name, "edits": [*edits], **more}
+        return toolset.call(session, "db_edit_list", asked)
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "edits", "code"),
+    [
+        ({"read_only": [Part]}, "parts", [move(2, to=1)], "unknown_list"),
+        ({"read_only": [Part.position]}, "parts", [move(2, to=1)], "unknown_list"),
+        ({"read_only": [Dish.parts]}, "parts", [move(2, to=1)], "unknown_list"),
+        ({"hidden": [Dish.parts]}, "parts", [move(2, to=1)], "unknown_list"),
+        ({"read_only": [Dish.tags]}, "tags", [remove(1)], "unknown_list"),
+        ({"hidden": [Dish.tags]}, "tags", [remove(1)], "unknown_list"),
+        ({"verbs": {Dish: ["create"]}}, "tags", [remove(1)], "unknown_list"),
+        ({"verbs": {Part: ["update"]}}, "parts", [remove(1)], "read_only_table"),
+        ({"verbs": {Part: ["update"]}}, "parts", [add(1, data={})], "read_only_table"),
+        ({"verbs": {Part: ["create", "delete"]}}, "parts", [remove(1)], "unknown_list"),
+        (
+            {"read_only": [Part.note]},
+            "parts",
+            [modify(1, data={"note": "x"})],
+            "conflicting_edits",
+        ),
+        ({"hidden": [Part.note]}, "parts", [modify(1, data={"note": "x"})], "conflicting_edits"),
+    ],
+)
+@pytest.mark.usefixtures("dishes")
+def test_what_a_model_may_not_write_stays(  # noqa: PLR0917  # fixtures
+    session: RefSession,
+    tables: Engine,
+    given: dict[str, Any],
+    name: str,
+    edits: Sequence[Any],
+    code: str,
+) -> None:
+    """By whatever a toolset forbids it."""
+    before = parts(tables)
+    assert permitted(session, **given)(name, *edits)["error"]["code"] == code
+    assert parts(tables) == before
+
+
+@pytest.mark.usefixtures("dishes")
+def test_a_hidden_position_may_be_edited(session: RefSession, tables: Engine) -> None:
+    """A list needs no column that a model sees; nor what says which row has it."""
+    edit = permitted(session, hidden=[Part.position, Part.dish_id, Part.dish])
+    answer = edit("parts", move(2, to=1), add(3, data={"note": "salt"}))
+    assert answer["items"]["1"] == {"id": "part_2", "note": "sauce", "cuisine_id": None}
+    assert parts(tables) == [(1, "sauce"), (2, "rice"), (3, "salt")]
+
+
+class Watcher(Hooks):
+    """Notes what it is asked, and puts what it is told to."""
+
+    def __init__(self, **extra: Any) -> None:
+        self.asked: list[tuple[str, Any, Any]] = []
+        self.seen: list[tuple[str, int]] = []
+        self.extra = extra
+
+    def before_write(self, write: Writing) -> None:
+        """Note the records and refs, and add to the records."""
+        self.asked.append((write.verb, [{**record} for record in write.records], [*write.refs]))
+        for record in write.records:
+            record.update(self.extra)
+
+    def after_write(self, write: Writing, rows: list[dict[str, Any]]) -> None:
+        """Note how many rows there are."""
+        self.seen.append((write.verb, len(rows)))
+        write.notes.append(f"{write.verb} seen")
+
+
+@pytest.mark.usefixtures("dishes")
+def test_hooks_are_asked_of_each_row_that_is_written(session: RefSession) -> None:
+    """Before anything is, with what it is given; of those that only move, once."""
+    watcher = Watcher(note="by hook")
+    edit = permitted(session, hooks={Part: [watcher]})
+    edit("parts", preview=True)
+    assert watcher.asked == []
+    answer = edit(
+        "parts", modify(1, data={"cuisine_id": "cuisine_1"}), move(2, to=1), add(1, data={})
+    )
+    assert watcher.asked == [
+        ("update", [{"cuisine_id": "cuisine_1"}], ["part_1"]),
+        ("update", [{}], ["part_2"]),
+        ("create", [{"dish_id": answer["row"], "position": 2}], []),
+    ]
+    assert sorted(watcher.seen) == [("create", 1), ("update", 1), ("update", 1)]
+    assert notes(answer) == ["by hook"] * 3
+    assert answer["notes"] == ["update seen", "update seen", "create seen"]
+    watcher.asked.clear()
+    edit("parts", remove(1))
+    assert watcher.asked[0] == ("delete", [], ["part_2"])
+
+
+@pytest.mark.usefixtures("dishes")
+def test_a_hook_that_refuses_leaves_all_as_it_is(session: RefSession, tables: Engine) -> None:
+    """Also what was done before it."""
+
+    class Adding(Hooks):
+        def before_write(self, write: Writing) -> None:
+            if write.verb == "create":
+                write.records.append({})
+
+    before = parts(tables)
+    edit = permitted(session, hooks={Part: [Adding()]})
+    with pytest.raises(SetupError, match="changed how many records"):
+        edit("parts", remove(1), add(1, data={}))
+    assert parts(tables) == before
+
+
+@pytest.fixture
+def weeks(session: RefSession, tables: Engine) -> Any:
+    """A week with two sessions and three notes, and its tables."""
+    ListBase.metadata.create_all(tables)
+    with Session(tables) as plain:
+        week = Week(title="first")
+        week.sessions = [Workout(position=n, name=str(n), version=1) for n in (1, 2)]
+        week.notes = [Note(body=body) for body in "abc"]
+        plain.add(week)
+        plain.commit()
+    yield session
+    session.rollback()
+    session.close()
+    ListBase.metadata.drop_all(tables)
+
+
+def test_rows_that_are_not_deleted_are_unlinked(weeks: RefSession, tables: Engine) -> None:
+    """Where their foreign key may be null; if the model may write that."""
+    asked = {"table": "weeks", "row": "week_1", "list": "notes", "edits": [remove(2)]}
+    toolset = Toolset([Week, Note], read_only=[Note.week_id])
+    toolset.call(weeks, "db_read", {"table": "weeks"})
+    assert toolset.call(weeks, "db_edit_list", asked)["error"]["code"] == "fixed_item"
+    watcher = Watcher()
+    answer = Toolset([Week, Note], hooks={Note: [watcher]}).call(weeks, "db_edit_list", asked)
+    assert [item["body"] for item in answer["items"].values()] == ["a", "c"]
+    assert watcher.asked == [("update", [{}], ["note_3", "note_2"])]
+    with Session(tables) as plain:
+        stored = plain.execute(select(Note.body, Note.place, Note.week_id.is_(None)))
+        assert sorted(map(tuple, stored)) == [("a", 0, False), ("b", 1, True), ("c", 1, False)]
+
+
+def test_edits_are_of_one_list_in_any_order(weeks: RefSession) -> None:
+    """The answers are the same, whatever the order of the edits."""
+    toolset = Toolset([Week, Workout])
+    toolset.call(weeks, "db_read", {"table": "weeks"})
+    edits = [
+        modify(1, data={"name": "one"}),
+        move(2, to=1),
+        add(3, data={"name": "three"}),
+        move(1, to=2),
+    ]
+    answers = set()
+    for batch in itertools.permutations(edits):
+        asked = {"table": "weeks", "row": "week_1", "list": "sessions", "edits": [*batch]}
+        answer = toolset.call(weeks, "db_edit_list", {**asked, "preview": True})
+        answers.add(str(answer))
+    assert len(answers) == 1
+
+
+@pytest.mark.usefixtures("dishes")
+def test_a_long_list_is_cut_and_says_so(session: RefSession) -> None:
+    """The answer has no more rows than others; the count is of all."""
+    edit = permitted(session, max_written=200)
+    answer = edit("parts", *[add(n, data={"note": str(n)}) for n in range(3, 153)])
+    assert (answer["count"], len(answer["items"])) == (152, 100)
+    assert answer["cut"] == ["parts: items from 101 to 152"]
+    assert [*answer["items"]][:3] == ["1", "2", "3"]
+
+
+def test_a_move_writes_what_it_must(edit: Editing, tables: Engine) -> None:
+    """Rows whose position stays are not written."""
+    edit("parts", *[add(n, data={"note": str(n)}) for n in range(3, 43)])
+    written: list[str] = []
+
+    def note(_: Any, __: Any, statement: str, parameters: Any, *___: Any) -> None:
+        if statement.startswith("UPDATE parts"):
+            written.extend(parameters if isinstance(parameters, list) else [parameters])
+
+    event.listen(tables, "before_cursor_execute", note)
+    try:
+        edit("parts", move(40, to=42))
+    finally:
+        event.remove(tables, "before_cursor_execute", note)
+    assert len(written) == 3
+
+
+# drafts
+
+
+@pytest.fixture
+def draft(session: RefSession) -> str:
+    """The ref of a draft of a dish with three tags and two parts."""
+    content = {
+        "name": "Stew",
+        "tags": ["a", "b", "c"],
+        "parts": [{"note": "leek", "position": 1}, {"note": "bean", "position": 2}],
+    }
+    assert session.conversation is not None
+    return session.conversation.draft(Dish, content).ref
+
+
+def test_a_list_in_a_draft_is_edited(call: Call, draft: str, session: RefSession) -> None:
+    """In its content, by the same rules; positions that it has are those of the list."""
+    asked = {"table": "dishes", "row": draft}
+    tags = call("db_edit_list", list="tags", edits=[remove(1), move(3, to=1)], **asked)
+    assert tags["items"] == {"1": "c", "2": "b"}
+    preview = call("db_edit_list", list="parts", edits=[remove(1)], preview=True, **asked)
+    changed = call(
+        "db_edit_list",
+        list="parts",
+        edits=[move(2, to=1), add(2, data={"note": "salt"})],
+        token=preview["token"],
+        **asked,
+    )
+    assert [(item["note"], item["position"]) for item in changed["items"].values()] == [
+        ("bean", 1),
+        ("salt", 2),
+        ("leek", 3),
+    ]
+    assert session.conversation is not None
+    [read] = session.conversation.read_drafts([draft])
+    assert [part["note"] for part in read.content["parts"]] == ["bean", "salt", "leek"]
+    late = call("db_edit_list", list="parts", edits=[remove(1)], token=preview["token"], **asked)
+    assert late["error"]["code"] == "list_changed"
+
+
+def test_a_draft_is_given_what_a_row_could_have(call: Call, draft: str) -> None:
+    """All else is refused, and the draft is as it was."""
+    asked = {"table": "dishes", "row": draft}
+    wrong = call("db_edit_list", list="parts", edits=[add(1, data={"nope": 1})], **asked)
+    assert wrong["error"]["code"] == "unknown_column"
+    wrong = call("db_edit_list", list="tags", edits=[add(1, data=5)], **asked)
+    assert wrong["error"]["code"] == "invalid_value"
+    wrong = call("db_edit_list", list="tags", edits=[remove(4, expect="x")], **asked)
+    assert wrong["error"]["code"] == "conflicting_edits"
+    shown = call("db_edit_list", list="tags", **asked)
+    assert shown["items"] == {"1": "a", "2": "b", "3": "c"}
+
+
+def test_lists_are_in_the_description(toolset: Toolset) -> None:
+    """And the tool is offered on tables that have some."""
+    assert "  lists: parts, tags, extra, alike\n" in toolset.describe()
+    offered = {each["name"]: each for each in toolset.schemas("mcp")}
+    assert offered["db_edit_list"]["inputSchema"]["properties"]["table"]["enum"] == ["dishes"]
+    assert "db_edit_list" not in {each["name"] for each in Toolset([Cuisine]).schemas("mcp")}
