@@ -68,7 +68,7 @@ class _RefText(str):
         made.model = model
         return made
 
-    def __getnewargs__(self) -> tuple[type[Any]]:  # pydantic copies schemas
+    def __getnewargs__(self) -> Any:  # pydantic copies schemas
         return (self.model,)
 
 
