@@ -7,6 +7,7 @@
     python3 run.py test [pytest arguments]     the tests
     python3 run.py lint                        ruff, mypy, import-linter
     python3 run.py wheel                       build the wheel and try it in an empty environment
+    python3 run.py docs                        the site of docs/, in build/site
     python3 run.py benchmarks                  what the package costs, side by side
     python3 run.py faults --minutes 10         processes that share a registry while things fail
     python3 run.py fuzz --calls 100000         calls of the tools, right and wrong
@@ -134,6 +135,16 @@ def wheel(python: Path, arguments: Sequence[str]) -> int:
         return _run([python, "-m", "tests.postgres", bare, "-I", "tests/smoke_wheel.py"])
 
 
+def docs(python: Path, arguments: Sequence[str]) -> int:
+    """Make the site, with warnings as errors, and look whether it holds together."""
+    add_extra(python, "docs")
+    site = Path("build", "site")
+    # all of it anew: pages that have not changed may link to what has
+    options = ("-q", "-E", "-W", "--keep-going", "-j", "2", "-d", "build/doctrees")
+    code = _run([python, "-m", "sphinx", *options, *arguments, "docs", site])
+    return code or _run([python, "-m", "tests.site", site])
+
+
 def benchmarks(python: Path, arguments: Sequence[str]) -> int:
     """Measure what the package costs, on a server of its own, beside packages that do the like."""
     add_extra(python, "bench")
@@ -155,6 +166,7 @@ JOBS = {
     "agent": agent,
     "benchmarks": benchmarks,
     "demo": demo,
+    "docs": docs,
     "faults": faults,
     "fuzz": fuzz,
     "lint": lint,
