@@ -6,7 +6,7 @@
     python3 run.py mistakes                    a model that errs there, and goes on
     python3 run.py test [pytest arguments]     the tests
     python3 run.py lint                        ruff, mypy, import-linter
-    python3 run.py wheel                       build the wheel and try it in an empty environment
+    python3 run.py wheel                       build sdist and wheel, try it by itself
     python3 run.py docs                        the site of docs/, in build/site
     python3 run.py benchmarks                  what the package costs, side by side
     python3 run.py faults --minutes 10         processes that share a registry while things fail
@@ -124,10 +124,14 @@ def lint(python: Path, _arguments: Sequence[str]) -> int:
 
 
 def wheel(python: Path, arguments: Sequence[str]) -> int:
-    """Build the wheel, install it alone, and run `tests/smoke_wheel.py` on it."""
+    """Build sdist and wheel, look into both, and run `tests/smoke_wheel.py` on the wheel alone."""
     with tempfile.TemporaryDirectory() as directory:
         built, empty = Path(directory, "dist"), Path(directory, "venv")
-        if code := _run([python, "-m", "build", "--wheel", "--outdir", built, *arguments]):
+        # of the sdist: what that lacks, the wheel would lack
+        if code := _run([python, "-m", "build", "--outdir", built, *arguments]):
+            return code
+        check = [python, "-m", "twine", "check", "--strict", *built.iterdir()]
+        if code := _run(check) or _run([python, "-m", "tests.distributions", built]):
             return code
         bare = make_environment(empty)
         install(bare, *(f"{found}[cli]" for found in built.glob("*.whl")), "psycopg[binary]")
