@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event, select, text
-from sqlalchemy.exc import NoResultFound
+from sqlalchemy.exc import NoResultFound, OperationalError
 from sqlalchemy.orm import Session
 
 from alfred_refs import Ownership, RefSession
@@ -424,6 +424,17 @@ def test_an_owner_edits_lists_that_are_all_theirs(anns: RefSession, gym: Engine)
         CARDS.apply(anns, shared, [Remove([1])])
     with pytest.raises(NoResultFound):
         CARDS.apply(anns, board(gym, "bob", "bob"), [Remove([1])])
+
+
+@pytest.mark.parametrize("table", ["weeks", "workouts", "exercises"])
+def test_a_list_is_locked_at_all_levels(
+    session: RefSession, week: uuid.UUID, gym: Engine, table: str
+) -> None:
+    """So that whoever comes to a part of it by another row waits too, and loses nothing."""
+    SESSIONS.apply(session, week, [])
+    locking = text(f"select 1 from {table} for update nowait")
+    with gym.connect() as other, pytest.raises(OperationalError, match="could not obtain lock"):
+        other.execute(locking)
 
 
 def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:
