@@ -60,7 +60,9 @@ def written(item: Item, modified: Mapping[Item, Any]) -> Any:
         return document
     value = document.value
     if item in modified:
-        value = changed(value, modified[item])
+        if replaces(item, modified[item]):
+            return modified[item]
+        value = {**(value or {}), **modified[item]}
     if item.items is None:
         return value
     inside = [written(each, modified) for each in item.items]
@@ -68,11 +70,12 @@ def written(item: Item, modified: Mapping[Item, Any]) -> Any:
     return _with(value, document.place, inside) if is_there else value
 
 
-def changed(value: Any, change: Any) -> Any:
-    """Return a value with some fields changed, or what takes its place."""
-    if isinstance(value, Mapping) and isinstance(change, Mapping):
-        return {**value, **change}
-    return change
+def replaces(item: Item, change: Any) -> bool:
+    """Tell whether a change takes the place of an item and of the list in it, or gives fields."""
+    is_object = not isinstance(item.value, Document) or isinstance(
+        item.value.value, Mapping | None
+    )
+    return not (is_object and isinstance(change, Mapping))
 
 
 def _has_list(value: Any, place: Sequence[str]) -> bool:

@@ -21,7 +21,7 @@ from sqlalchemy.orm import Mapper, Session
 from alfred_refs import sqla
 from alfred_refs.errors import DriftError
 
-from .documents import Document, changed, read, written
+from .documents import Document, read, written
 from .lists import DocumentLevel, Level, RowLevel
 from .resolving import Item
 from .rows import tree_of
@@ -173,7 +173,7 @@ def _value(item: Item, level: Level, rest: Sequence[Level], modified: Mapping[It
         value = {name: getattr(item.value, name) for name in level.columns}
     else:  # a new one
         value = dict(item.value)
-    value = changed(value, modified[item]) if item in modified else value
+    value |= modified.get(item, {})
     if rest and item.items is not None:
         inside = rest[0].name if isinstance(rest[0], RowLevel) else rest[0].column
         value[inside] = (

@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy.orm import ONETOMANY
 
 from alfred_refs import sqla
+from alfred_refs.positions.writing import give
 from alfred_refs.tools.answers.results import shape_of
 from alfred_refs.tools.payload.payloads import Record
 from alfred_refs.tools.tables.hooks import Row, Writing
@@ -105,8 +106,7 @@ def check_update(table: ToolTable, names: Iterable[str]) -> None:
 def put(instances: Iterable[Any], record: Mapping[str, Any]) -> None:
     """Change rows."""
     for instance in instances:
-        for name, value in record.items():
-            setattr(instance, name, value)
+        give(instance, record)
 
 
 def replaced(instance: Any) -> Iterator[tuple[Any, list[str]]]:

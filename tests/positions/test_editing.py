@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, select, text
+from sqlalchemy import Engine, event, select, text, update
 from sqlalchemy.exc import NoResultFound, OperationalError
 from sqlalchemy.orm import Session
 
@@ -58,6 +59,40 @@ def test_lists_in_json_are_edited(session: RefSession, week: uuid.UUID, gym: Eng
     session.commit()
     with Session(gym) as plain:
         assert plain.scalar(select(Week.meals)) == {"days": done.after}
+
+
+@pytest.mark.parametrize(
+    ("before", "value", "after"),
+    [
+        ([1, 2], True, [True, 2]),
+        ([1, 2], 1.0, [1.0, 2]),
+        ([{"meals": ["soup"]}], "closed", ["closed"]),
+        ([["a", "b"], "c"], ["d"], [["d"], "c"]),
+        ([["a"]], {"name": "Monday"}, [{"name": "Monday"}]),
+        ([{"meals": ["soup"]}], {"name": 1}, [{"meals": ["soup"], "name": 1}]),
+    ],
+)
+def test_what_a_document_is_given_is_stored(
+    session: RefSession, week: uuid.UUID, gym: Engine, before: Any, value: Any, after: Any
+) -> None:
+    """Also what Python holds for equal, and what takes the place of an item with a list."""
+    with Session(gym) as plain:
+        plain.execute(update(Week).values(meals={"days": before}))
+        plain.commit()
+    done = MEALS.apply(session, week, [Modify([1], value)])
+    session.commit()
+    with Session(gym) as plain:
+        stored = plain.scalars(select(Week.meals["days"])).one()
+    told = [json.dumps(each, sort_keys=True) for each in (stored, done.after, after)]
+    assert told == [told[-1]] * 3
+
+
+def test_nothing_is_edited_inside_of_what_is_replaced(
+    session: RefSession, week: uuid.UUID
+) -> None:
+    """It would be lost."""
+    with pytest.raises(PositionError, match=r"position \[1, 2\] is inside of position 1, which is"):
+        MEALS.apply(session, week, [Modify([1], "closed"), Remove([1, 2])])
 
 
 def test_a_list_that_is_not_there_yet_is_empty(
