@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, func, inspect, select
-from sqlalchemy.orm import Session, selectinload
+from sqlalchemy.orm import Session, aliased, selectinload
 
 from alfred_refs import sqla
 from alfred_refs.errors import ListError
@@ -59,7 +59,7 @@ def tree_of(
     statement = statement.options(loaders) if loaders is not None else statement
     session.scalars(statement, execution_options=options).one()
     if getattr(session, "owner", None) is not None:
-        _check_all_are_seen(session, [row], levels)
+        _check_all_are_seen(session, mapper.class_, [row], levels)
     return _item(row, levels, repair=repair)
 
 
@@ -81,25 +81,27 @@ def _locked(
     return bool(found)
 
 
-def _check_all_are_seen(session: Session, rows: Sequence[Any], levels: Sequence[Level]) -> None:
+def _check_all_are_seen(
+    session: Session, model: type[Any], rows: Sequence[Any], levels: Sequence[Level]
+) -> None:
     """Refuse lists with rows of another owner among them: positions would not be those of all."""
     level, *rest = levels
     if not (isinstance(level, RowLevel) and rows):
         return
     inside = [each for row in rows for each in getattr(row, level.name)]
-    mapper = inspect(level.model).mapper
-    parents = [mapper.attrs[name].columns[0] for name in level.parents]
     keys = [[sqla.state_of(row).dict[name] for name in level.own] for row in rows]
-    count = select(func.count()).select_from(parents[0].table).where(sqla.among(parents, keys))
+    own = [getattr(model, name) for name in level.own]
+    related = getattr(model, level.name).of_type(aliased(level.model))
+    count = select(func.count()).select_from(model).join(related).where(sqla.among(own, keys))
     with sqla.lifted(session):
-        connection = session.connection(bind_arguments={"mapper": mapper})
+        connection = session.connection(bind_arguments={"mapper": inspect(level.model).mapper})
         if connection.scalar(count) != len(inside):
             raise ListError(
                 f"the list {level.name!r} has rows that its owner may not see",
                 "edit it in a session without owner, or give its rows to one",
             )
     if rest:
-        _check_all_are_seen(session, inside, rest)
+        _check_all_are_seen(session, level.model, inside, rest)
 
 
 def _loaders(model: type[Any], levels: Sequence[Level]) -> Any:

@@ -11,7 +11,6 @@ then in their places: twice as many writes, and no constraint in the way.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -143,12 +142,14 @@ class _Planner:
     def _placed(self, parent: Item, level: RowLevel) -> Iterator[NewRow]:
         """Note which rows of a list get another place, and yield those that are new.
 
-        Positions begin as SQLAlchemy's `ordering_list` of the relationship counts, else with 0
-        where they began so, else with 1.
+        Positions are those that SQLAlchemy's `ordering_list` of the relationship counts, else
+        from 0 where they began so, else from 1.
         """
+        items = parent.items or ()
+        first = int(parent not in self._from_0)
         count = getattr(getattr(parent.value, level.name), "ordering_func", None)
-        first = int(parent not in self._from_0) if count is None else count(0, [])
-        for position, item in zip(itertools.count(first), parent.items or ()):
+        for number, item in enumerate(items):
+            position = first + number if count is None else count(number, items)
             place = self._places.get(item)
             if place is None:
                 yield NewRow(level, parent.value, position, item.value)

@@ -20,7 +20,7 @@ from alfred_refs.errors import ListError, SetupError
 from alfred_refs.positions.editing import instead_of
 from alfred_refs.positions.edits import Add, Edit, Modify, Move, Remove
 from alfred_refs.positions.executor import execute
-from alfred_refs.positions.lists import DocumentLevel, RowLevel, unfit
+from alfred_refs.positions.lists import DocumentLevel, RowLevel, kept, unfit
 from alfred_refs.positions.resolving import Item, Rules, UnfitError
 from alfred_refs.positions.snapshot import Snapshot, document_of
 from alfred_refs.positions.writing import NewRow, Plan, RowChange, plan_of, write
@@ -271,6 +271,9 @@ class _Rules(Rules):
             return None
         shown = _item_shown(column, item.value.value)
         return None if shown == expect else json.dumps(shown, ensure_ascii=False, default=str)
+
+    def kept(self, depth: int) -> str | None:
+        return kept(self._list.levels, depth)
 
     def _has_text(self, row: Any, table: ToolTable, text: str) -> bool:
         """Tell whether a text stands in a row: not only as its label."""
