@@ -181,5 +181,7 @@ def _at(parent: Item, path: Sequence[int], level: int, name: str) -> Item:
 
 
 def told(path: Sequence[int]) -> str:
-    """Return what errors call a path."""
+    """Return what errors call a path: an empty one is that of what has the outermost list."""
+    if not path:
+        return "the value"
     return f"position {path[0]}" if len(path) == 1 else f"position {[*path]}"

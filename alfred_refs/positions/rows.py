@@ -48,16 +48,17 @@ def tree_of(
     names = [mapper.get_property_by_column(column).key for column in mapper.primary_key]
     of_row = [getattr(mapper.class_, name) == part for name, part in zip(names, key, strict=True)]
     options = {"raw_keys": True, "populate_existing": True}
-    if lock and not _locked(session, mapper.class_, and_(*of_row), levels):
+    statement = select(mapper.class_).where(*of_row)
+    loaders = _loaders(mapper.class_, levels)
+    statement = statement.options(loaders) if loaders is not None else statement
+    if (
+        lock and not _locked(session, mapper.class_, and_(*of_row), levels)
+    ) or session.scalars(statement, execution_options=options).one_or_none() is None:
         raise ListError(
             f"the {mapper.class_.__qualname__} that has the list is not there, "
             "or is not to be written in this session",
             "look for it anew, or edit a list of the session's owner",
         )
-    statement = select(mapper.class_).where(*of_row)
-    loaders = _loaders(mapper.class_, levels)
-    statement = statement.options(loaders) if loaders is not None else statement
-    session.scalars(statement, execution_options=options).one()
     if getattr(session, "owner", None) is not None:
         _check_all_are_seen(session, mapper.class_, [row], levels)
     return _item(row, levels, repair=repair)

@@ -68,17 +68,18 @@ class Snapshot:
 
     @cached_property
     def token(self) -> str:
-        """A digest of all that was in the list, and of which rows they were.
+        """A digest of which list it is, of all that was in it, and of which rows they were.
 
         Rows count by what the session shows of their keys, refs in a `RefSession`: a digest of
         integers could be tried out by whoever has it.
         """
-        rows = [
+        rows = [item for item, place in self.places.items() if isinstance(place.level, RowLevel)]
+        keys = [
             [getattr(item.value, name) for name in _key_names(item.value)]
-            for item, place in self.places.items()
-            if isinstance(place.level, RowLevel)
+            for item in (self.root, *rows)
         ]
-        text = json.dumps([rows, self.before], default=str, sort_keys=True)
+        names = [type(self.root.value).__qualname__, *map(_name_of, self.levels)]
+        text = json.dumps([names, keys, self.before], default=str, sort_keys=True)
         return hashlib.blake2s(text.encode(), digest_size=_TOKEN_BYTES).hexdigest()
 
     @classmethod
@@ -146,6 +147,10 @@ def ref_of(row: Any) -> str | None:
     name, *others = _key_names(row)
     shown = getattr(row, name)
     return shown if isinstance(shown, str) and not others else None
+
+
+def _name_of(level: Level) -> Sequence[str]:
+    return [level.name] if isinstance(level, RowLevel) else [level.column, *level.names]
 
 
 def _key_names(row: Any) -> list[str]:

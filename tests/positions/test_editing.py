@@ -461,6 +461,45 @@ def test_an_owner_edits_lists_that_are_all_theirs(anns: RefSession, gym: Engine)
         CARDS.apply(anns, board(gym, "bob", "bob"), [Remove([1])])
 
 
+@pytest.mark.parametrize("meals", [{"days": "none"}, {"days": {"meals": []}}, "none", 5])
+def test_what_has_no_list_is_told(
+    session: RefSession, week: uuid.UUID, gym: Engine, meals: Any
+) -> None:
+    """Where a document has something else in the place of one."""
+    with Session(gym) as plain:
+        plain.execute(update(Week).values(meals=meals))
+        plain.commit()
+    days = EditableList(Week, "meals.days")
+    with pytest.raises(PositionError, match=r"the value of 'meals\.days' has no list inside"):
+        days.apply(session, week, [Remove([1])])
+
+
+def test_a_row_that_is_gone_is_told(session: RefSession, gym: Engine) -> None:
+    """Though the session has it still."""
+    own = Week(tags=[*"abc"])
+    session.add(own)
+    session.commit()
+    assert own.tags == [*"abc"]
+    with gym.begin() as connection:
+        connection.execute(text("delete from weeks"))
+    for work in (TAGS.preview, TAGS.apply):
+        with pytest.raises(ListError, match="the Week that has the list is not there"):
+            work(session, own, [])
+
+
+def test_a_token_is_of_one_list(session: RefSession, week: uuid.UUID, gym: Engine) -> None:
+    """Another with the same items has another one."""
+    with Session(gym) as plain:
+        other = Week(tags=[*"abcde"], meals={"days": [*"abcde"], "nights": [*"abcde"]})
+        plain.add(other)
+        plain.commit()
+        key = other.id
+    days, nights = EditableList(Week, "meals.days"), EditableList(Week, "meals.nights")
+    lists = [(TAGS, week), (TAGS, key), (days, key), (nights, key), (NOTES, key), (SESSIONS, key)]
+    tokens = {each.preview(session, of, []).token for each, of in lists}
+    assert len(tokens) == len(lists)
+
+
 @pytest.mark.parametrize("table", ["weeks", "workouts", "exercises"])
 def test_a_list_is_locked_at_all_levels(
     session: RefSession, week: uuid.UUID, gym: Engine, table: str

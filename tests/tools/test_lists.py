@@ -77,7 +77,7 @@ def test_rows_are_edited_by_position(edit: Editing, korma: str, tables: Engine) 
     cuisine = {"cuisine_id": "cuisine_1"}
     answer = edit("parts", move(2, to=1), add(3, data={"note": "salt"} | cuisine))
 
-    assert answer["table"], answer["row"] == ("dishes", korma)
+    assert (answer["table"], answer["row"]) == ("dishes", korma)
     assert answer["items"] == {
         "1": {"id": "part_2", "note": "sauce", "cuisine_id": None},
         "2": {"id": "part_1", "note": "rice", "cuisine_id": None},
@@ -568,6 +568,17 @@ def test_a_list_in_a_draft_is_edited(call: Call, draft: str, session: RefSession
     assert [part["note"] for part in read.content["parts"]] == ["bean", "salt", "leek"]
     late = call("db_edit_list", list="parts", edits=[remove(1)], token=preview["token"], **asked)
     assert late["error"]["code"] == "list_changed"
+
+
+def test_a_token_is_of_one_draft(call: Call, draft: str, session: RefSession) -> None:
+    """Another with the same items has another one."""
+    assert session.conversation is not None
+    [read] = session.conversation.read_drafts([draft])
+    other = session.conversation.draft(Dish, read.content).ref
+    asked = {"table": "dishes", "list": "tags"}
+    token = call("db_edit_list", row=draft, **asked)["token"]
+    wrong = call("db_edit_list", row=other, edits=[remove(1)], token=token, **asked)
+    assert wrong["error"]["code"] == "list_changed"
 
 
 def test_a_draft_is_given_what_a_row_could_have(call: Call, draft: str) -> None:

@@ -48,7 +48,7 @@ class DraftLists:
         """Edit the list, and return it as it is then; or as it would be, for a preview."""
         table, draft, name = self._list.tables[0], self._draft, self._names[0]
         root = read(draft.content, self._names)
-        if arguments.token is not None and arguments.token != _token(draft.content.get(name)):
+        if arguments.token is not None and arguments.token != self._token(draft):
             raise DriftError(arguments.name, None)
         outcome = execute(root, edits, arguments.name, _Rules(self._list.levels))
         if edits:
@@ -72,14 +72,15 @@ class DraftLists:
             "items": numbered(shown.get(name), self._names[1:]),
             "count": len(root.items or ()),
             **({"preview": True} if arguments.preview else {}),
-            "token": _token(kept.content.get(name)),
+            "token": self._token(kept),
         }
         return self._call.finished(answer, [], rendering, rows.foreign())
 
-
-def _token(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True)
-    return hashlib.blake2s(text.encode(), digest_size=_TOKEN_BYTES).hexdigest()
+    def _token(self, draft: Draft) -> str:
+        """Return a digest of which list it is, and of all that is in it."""
+        given = [draft.ref, self._list.name, draft.content.get(self._names[0])]
+        text = json.dumps(given, sort_keys=True)
+        return hashlib.blake2s(text.encode(), digest_size=_TOKEN_BYTES).hexdigest()
 
 
 def _numbered_anew(value: Any, levels: Sequence[Level]) -> Any:
