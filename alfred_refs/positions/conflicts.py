@@ -73,10 +73,12 @@ def _contradictions(resolved: Sequence[Resolved]) -> Iterable[Conflict]:
 
 def _how_gone(resolved: Resolved) -> str | None:
     """Return what becomes of all that is inside of an item; `None` if it stays."""
-    if isinstance(resolved.edit, Remove):
-        return "removed"
-    is_other = isinstance(resolved.edit, Modify) and resolved.item is not None
-    return "replaced" if is_other and replaces(resolved.item, resolved.edit.value) else None
+    match resolved.edit:
+        case Remove():
+            return "removed"
+        case Modify(_, value) if resolved.item is not None and replaces(resolved.item, value):
+            return "replaced"
+    return None
 
 
 def _contradiction(first: Edit, second: Edit) -> str | None:

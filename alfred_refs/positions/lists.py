@@ -208,7 +208,7 @@ def _document(
 
 
 def kept(levels: Sequence[Level], depth: int) -> str | None:
-    """Return why an item of a level, from 0, cannot go to the list of another; `None` if it can."""
+    """Return why an item of a level cannot go to the list of another row; `None` if it can."""
     level = levels[min(depth, len(levels) - 1)]
     is_keyed = isinstance(level, RowLevel) and level.keyed
     return "would have another key in the list of another row" if is_keyed else None

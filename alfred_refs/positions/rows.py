@@ -51,9 +51,9 @@ def tree_of(
     statement = select(mapper.class_).where(*of_row)
     loaders = _loaders(mapper.class_, levels)
     statement = statement.options(loaders) if loaders is not None else statement
-    if (
-        lock and not _locked(session, mapper.class_, and_(*of_row), levels)
-    ) or session.scalars(statement, execution_options=options).one_or_none() is None:
+    if (lock and not _locked(session, mapper.class_, and_(*of_row), levels)) or session.scalars(
+        statement, execution_options=options
+    ).one_or_none() is None:
         raise ListError(
             f"the {mapper.class_.__qualname__} that has the list is not there, "
             "or is not to be written in this session",

@@ -9,7 +9,6 @@ model may update the rows, whether or not it sees these columns.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,10 +16,11 @@ from typing import Any
 from sqlalchemy import select
 
 from alfred_refs.errors import ListError, SetupError
+from alfred_refs.positions.documents import read
 from alfred_refs.positions.editing import instead_of
 from alfred_refs.positions.edits import Add, Edit, Modify, Move, Remove
 from alfred_refs.positions.executor import execute
-from alfred_refs.positions.lists import DocumentLevel, RowLevel, kept, unfit
+from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, kept, unfit
 from alfred_refs.positions.resolving import Item, Rules, UnfitError
 from alfred_refs.positions.snapshot import Snapshot, document_of
 from alfred_refs.positions.writing import NewRow, Plan, RowChange, plan_of, write
@@ -73,9 +73,10 @@ class ListEditor:
             snapshot.root, edits, self._list.name, _Rules(self._call, self._list, snapshot)
         )
         shown = _Shown(self._call, self._list)
+        plan = plan_of(snapshot, outcome)
+        self._check(plan)
         if arguments.preview:
             return shown.answer(arguments, snapshot, outcome.modified, [])
-        plan = plan_of(snapshot, outcome)
         told = self._hold(plan)
         write(self._call.session, plan)
         for made, news in self._made:
@@ -113,7 +114,7 @@ class ListEditor:
             raise unordered_list(self._list.name, error.fact) from None
 
     def _hold(self, plan: Plan) -> dict[str, list[str]]:
-        """Check that all that is planned is for the model to do, and have hooks look at it.
+        """Have hooks look at all that is planned, and hold what goes along to what a model may do.
 
         Rows that are removed are deleted here, where that is what becomes of them.
 
@@ -121,7 +122,6 @@ class ListEditor:
             the refs of rows that go, or are changed, with others.
         """
         told: dict[str, list[str]] = {}
-        self._check(plan)
         for level, rows in _by_level(plan.removed):
             if level.deletes:
                 target = self._target(level)
@@ -140,7 +140,9 @@ class ListEditor:
 
         Raises:
             ToolError: something is not for it.
+            BadRefError: what it refers to is not known.
         """
+        refs: list[tuple[str, str]] = []
         leaving: list[tuple[Any, Sequence[str]]] = [
             (row, level.parents) for row, level in plan.removed if not level.deletes
         ]
@@ -150,6 +152,7 @@ class ListEditor:
         for each in plan.changed:
             [(table, _)] = self._changes.by_table([each.row])
             check_update(table, each.given)
+            refs += refs_of_records(table, [each.given])
             named = () if each.level is None else each.level.parents
             leaving.append((each.row, [name for name in named if name in each.placed]))
         for row, parents in leaving:
@@ -159,7 +162,10 @@ class ListEditor:
                 if not all(column is not None and column.updatable for column in columns):
                     raise fixed_item(self._list.name)
         for new in plan.added:
-            self._target(new.level).check("create")
+            target = self._target(new.level)
+            target.check("create")
+            refs += refs_of_records(target, [new.values])
+        self._call.resolved(refs)
 
     def _hold_changed(self, plan: Plan, told: dict[str, list[str]]) -> None:
         """Have hooks look at rows that stay, each with what it is given; all that move at once."""
@@ -172,7 +178,6 @@ class ListEditor:
         for each in [*plan.changed, *unlinked]:
             [(table, rows)] = self._changes.by_table([each.row])
             if each.given:
-                self._call.resolved(refs_of_records(table, [each.given]))
                 each.given = self._changes.update(table, rows, dict(each.given), each.given)
             else:
                 moved.setdefault(table, []).append(each)
@@ -214,6 +219,7 @@ class ListEditor:
 def _edit(given: ListEdit) -> Edit:
     """Return an edit as the executor takes it."""
     path: Any = given.ref if given.path is None else given.path
+    to: Any = given.to
     match given.action:
         case "modify":
             return Modify(path, given.data, given.expect)
@@ -222,7 +228,7 @@ def _edit(given: ListEdit) -> Edit:
         case "add":
             return Add(path, given.data)
         case "move":
-            return Move(path, given.to or (), given.expect)
+            return Move(path, to, given.expect)
 
 
 def _by_level(pairs: Iterable[tuple[Any, RowLevel]]) -> Iterator[tuple[RowLevel, list[Any]]]:
@@ -257,7 +263,7 @@ class _Rules(Rules):
         return found
 
     def unexpected(self, item: Item, depth: int, expect: Any) -> str | None:
-        table, column = self._list.rows_at(depth), self._list.column
+        table = self._list.rows_at(depth)
         if table is not None:
             if not isinstance(expect, str | Mapping):
                 return "a row"
@@ -266,11 +272,26 @@ class _Rules(Rules):
             if isinstance(expect, str) and table.keys.label is None:
                 return "another row"
             other = {name: actual for name, _, actual in differences(table, item.value, expect)}
-            return json.dumps(other, ensure_ascii=False, default=str) if other else None
+            return repr(other) if other else None
         if instead_of(item, expect) is None:
             return None
-        shown = _item_shown(column, item.value.value)
-        return None if shown == expect else json.dumps(shown, ensure_ascii=False, default=str)
+        shown = self._shown(item, depth)
+        return None if shown == expect else repr(shown)
+
+    def _shown(self, item: Item, depth: int) -> Any:
+        """Return an item of an array or a document as JSON, from all that the column shows."""
+        level, column = self._list.levels[-1], self._list.column
+        inside: list[int] = []
+        while depth >= len(self._list.levels) - 1:
+            place = self._snapshot.places[item]
+            inside.insert(0, place.number)
+            item, depth = place.parent, place.depth - 1
+        if column is None or not isinstance(level, DocumentLevel):
+            return None
+        shown = read(column.show(getattr(item.value, column.name)), level.names)
+        for number in inside:
+            shown = (shown.items or [])[number - 1]
+        return shown.value.value
 
     def kept(self, depth: int) -> str | None:
         return kept(self._list.levels, depth)
@@ -281,34 +302,41 @@ class _Rules(Rules):
         return any(getattr(row, name) == text for name in shown)
 
     def fitted(self, edit: Modify | Add, depth: int) -> Any:
-        table, column = self._list.rows_at(depth), self._list.column
+        table = self._list.rows_at(depth)
         try:
-            if table is None and column is not None:
-                why = unfit(self._list.levels, depth, edit)
-                if why is not None:
-                    raise UnfitError(why)
-                is_array = column.values.item is not None
-                given = column.accept([edit.value] if is_array else edit.value, new=True)
-                return given[0] if is_array else given
-            if table is None or not isinstance(edit.value, Mapping):
-                raise UnfitError("is a row: give an object of its fields")
-            level = self._list.levels[depth]
-            fixed = [level.position, *level.parents] if isinstance(level, RowLevel) else []
-            for name in edit.value:
-                if name in fixed:
-                    raise UnfitError(f"has {name!r} by its place: move it")
-            if isinstance(edit, Modify):
-                return changes(table, edit.value)
-            return new_records(table, [edit.value])[0]
+            if table is None:
+                return self._fitted_item(edit, depth)
+            return _fitted_row(edit, table, self._list.levels[depth])
         except ToolError as error:
             raise UnfitError(f"cannot be given this: {error.message}") from None
 
+    def _fitted_item(self, edit: Modify | Add, depth: int) -> Any:
+        """Return the value of an item of an array or a document."""
+        why, column = unfit(self._list.levels, depth, edit), self._list.column
+        if why is not None or column is None:
+            raise UnfitError(why)
+        # an array takes arrays alone, of as many dimensions
+        around = depth + 2 - len(self._list.levels) if column.values.item is not None else 0
+        given = edit.value
+        for _ in range(around):
+            given = [given]
+        given = column.accept(given, new=True)
+        for _ in range(around):
+            [given] = given
+        return given
 
-def _item_shown(column: ToolColumn | None, value: Any) -> Any:
-    """Return an item of an array or a document as JSON."""
-    if column is None or column.values.item is None:
-        return value
-    return column.show([value])[0]
+
+def _fitted_row(edit: Modify | Add, table: ToolTable, level: Level) -> Mapping[str, Any]:
+    """Return the values of a row by attribute."""
+    if not isinstance(edit.value, Mapping):
+        raise UnfitError("is a row: give an object of its fields")
+    fixed = [level.position, *level.parents] if isinstance(level, RowLevel) else []
+    for name in edit.value:
+        if name in fixed:
+            raise UnfitError(f"has {name!r} by its place: move it")
+    if isinstance(edit, Modify):
+        return changes(table, edit.value)
+    return new_records(table, [edit.value])[0]
 
 
 class _Shown:

@@ -111,7 +111,8 @@ class _Rules(Rules):
         self._levels = levels
 
     def unexpected(self, item: Item, depth: int, expect: Any) -> str | None:  # noqa: ARG002
-        return instead_of(item, expect)
+        # not what: it is as the draft keeps it, with the keys in documents
+        return None if instead_of(item, expect) is None else "another item"
 
     def fitted(self, edit: Modify | Add, depth: int) -> Any:
         level = self._levels[min(depth, len(self._levels) - 1)]
