@@ -103,6 +103,17 @@ def check_update(table: ToolTable, names: Iterable[str]) -> None:
             raise table.not_written(name, usable)
 
 
+def check_create(table: ToolTable, names: Iterable[str]) -> None:
+    """Check that a model may have columns of a new row filled by where the row goes.
+
+    Those that it does not see are filled in any case.
+    """
+    for name in names:
+        if name in table.columns and not table.columns[name].creatable:
+            usable = [each.name for each in table.columns.values() if each.creatable]
+            raise table.not_written(name, usable)
+
+
 def put(instances: Iterable[Any], record: Mapping[str, Any]) -> None:
     """Change rows."""
     for instance in instances:

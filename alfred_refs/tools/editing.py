@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import inspect, select
 
+from alfred_refs import sqla
 from alfred_refs.errors import ListError, SetupError
 from alfred_refs.positions.documents import read
 from alfred_refs.positions.editing import instead_of
@@ -41,10 +42,12 @@ from alfred_refs.tools.tables.table import ToolColumn, ToolTable
 from alfred_refs.tools.wire.arguments import DbEditList, FilterClause, ListEdit
 
 from .call import Call
-from .changes import Changes, check_update
+from .changes import Changes, check_create, check_update
 from .deleting import Deleter
 from .errors import ToolError, fixed_item, foreign_row, unordered_list
 from .fates import check_there
+
+_MOST_NAMED = 10  # rows that an error names, of those that cannot be changed
 
 
 class ListEditor:
@@ -111,7 +114,7 @@ class ListEditor:
                 self._call.session, row, self._list.levels, lock=lock, repair=seen
             )
         except ListError as error:
-            raise unordered_list(self._list.name, error.fact) from None
+            raise unordered_list(self._list.name, error.fact, is_seen=seen) from None
 
     def _hold(self, plan: Plan) -> dict[str, list[str]]:
         """Have hooks look at all that is planned, and hold what goes along to what a model may do.
@@ -142,6 +145,9 @@ class ListEditor:
             ToolError: something is not for it.
             BadRefError: what it refers to is not known.
         """
+        self._check_owned(
+            [*(row for row, _ in plan.removed), *(each.row for each in plan.changed)]
+        )
         refs: list[tuple[str, str]] = []
         leaving: list[tuple[Any, Sequence[str]]] = [
             (row, level.parents) for row, level in plan.removed if not level.deletes
@@ -164,8 +170,25 @@ class ListEditor:
         for new in plan.added:
             target = self._target(new.level)
             target.check("create")
+            check_create(target, new.level.parents)
             refs += refs_of_records(target, [new.values])
         self._call.resolved(refs)
+
+    def _check_owned(self, rows: Iterable[Any]) -> None:
+        """Check that rows are the owner's, and not only to be read: one statement a table."""
+        for table, same in self._changes.by_table(rows):
+            rules = self._call.writable(table)
+            if not rules:
+                continue
+            keys = [inspect(table.model).mapper.primary_key_from_instance(row) for row in same]
+            columns = [getattr(table.model, name) for name in table.identity]
+            statement = select(*columns).where(sqla.among(columns, keys), *rules)
+            found = self._call.session.execute(statement, execution_options={"raw_keys": True})
+            owned = {*map(tuple, found)}
+            others = [each for each, key in zip(same, keys, strict=True) if key not in owned]
+            if others:
+                refs = self._call.refs_of(others[:_MOST_NAMED], table)
+                raise foreign_row(refs[0], None, refs)
 
     def _hold_changed(self, plan: Plan, told: dict[str, list[str]]) -> None:
         """Have hooks look at rows that stay, each with what it is given; all that move at once."""

@@ -389,6 +389,8 @@ def permitted(session: RefSession, **given: Any) -> Editing:
             "conflicting_edits",
         ),
         ({"hidden": [Part.note]}, "parts", [modify(1, data={"note": "x"})], "conflicting_edits"),
+        ({"read_only": [Part.dish_id]}, "parts", [add(1, data={})], "unknown_column"),
+        ({"read_only": [Part.dish]}, "parts", [add(1, data={})], "unknown_column"),
     ],
 )
 @pytest.mark.usefixtures("dishes")
