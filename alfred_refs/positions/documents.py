@@ -31,26 +31,37 @@ class Document:
     place: Sequence[str] = ()
 
 
-def read(value: Any, names: Sequence[str]) -> Item:
+def read(value: Any, names: Sequence[str], within: int = 0) -> Item:
     """Return a value as an item, with the lists that names lead to.
 
     A list that is not there yet, or null, is empty: an object is taken to have it by the first
     name that leads to nothing. Lists that are items themselves need no name.
+
+    Args:
+        value: that has the outermost list.
+        names: that lead to the lists.
+        within: how many of the names, at the end, are of lists within a column: what is before
+            them leads to the column, and is no list itself where there is nothing yet.
     """
     here = value
     for n, name in enumerate(names):
         if isinstance(here, list):
-            return _item(value, names[:n], here, names[n:])
+            return _item(value, names[:n], here, names[n:], within)
         if here is not None and not isinstance(here, Mapping):
             return Item(Document(value))
         here = None if here is None else here.get(name)
-        if here is None:
-            return _item(value, names[: n + 1], [], names[n + 1 :])
-    return _item(value, names, here, ()) if isinstance(here, list) else Item(Document(value))
+        rest = names[n + 1 :]
+        if here is None and not (rest and len(rest) == within):
+            return _item(value, names[: n + 1], [], rest, within)
+    return (
+        _item(value, names, here, (), within) if isinstance(here, list) else Item(Document(value))
+    )
 
 
-def _item(value: Any, place: Sequence[str], found: Sequence[Any], names: Sequence[str]) -> Item:
-    return Item(Document(value, place), [read(each, names) for each in found])
+def _item(
+    value: Any, place: Sequence[str], found: Sequence[Any], names: Sequence[str], within: int
+) -> Item:
+    return Item(Document(value, place), [read(each, names, within) for each in found])
 
 
 def written(item: Item, modified: Mapping[Item, Any]) -> Any:

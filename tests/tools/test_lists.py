@@ -15,7 +15,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 from alfred_refs import RefSession
 from alfred_refs.errors import SetupError
 from alfred_refs.tools import Hooks, Toolset, Writing
-from tests.positions.models import Base as ListBase, Note, Week, Workout
+from tests.positions.models import Base as ListBase, Exercise, Note, Week, Workout
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Cuisine, Dish, Part
 
@@ -672,6 +672,30 @@ def test_a_list_in_a_draft_is_edited(call: Call, draft: str, session: RefSession
     assert [part["note"] for part in read.content["parts"]] == ["bean", "salt", "leek"]
     late = call("db_edit_list", list="parts", edits=[remove(1)], token=preview["token"], **asked)
     assert late["error"]["code"] == "list_changed"
+
+
+def test_a_document_in_a_draft_begins_as_that_of_a_row(weeks: RefSession) -> None:
+    """By the name of the list, where the column has nothing yet."""
+    assert weeks.conversation is not None
+    sessions = [{"exercises": [{"name": "a"}, {"name": "b", "sets": {"x": 1}}]}]
+    draft = weeks.conversation.draft(Week, {"sessions": sessions}).ref
+    edits = [add(1, n, 1, data="x") for n in (1, 2)]
+    asked = {"table": "weeks", "row": draft, "list": "sessions.exercises.sets.done"}
+    Toolset([Week, Workout, Exercise]).call(weeks, "db_edit_list", asked | {"edits": edits})
+    [kept] = weeks.conversation.read_drafts([draft])
+    assert [each["sets"] for each in kept.content["sessions"][0]["exercises"]] == [
+        {"done": ["x"]},
+        {"x": 1, "done": ["x"]},
+    ]
+
+
+def test_a_position_in_a_draft_is_not_given(call: Call, draft: str) -> None:
+    """It would be numbered anew."""
+    asked = {"table": "dishes", "row": draft, "list": "parts"}
+    edits = [add(1, data={"position": 9}), modify(1, data={"position": 2})]
+    conflicts = call("db_edit_list", edits=edits, **asked)["error"]["conflicts"]
+    told = "position 1 has 'position' by its place: move it"
+    assert [each["fact"] for each in conflicts] == [told, told]
 
 
 def test_a_token_is_of_one_draft(call: Call, draft: str, session: RefSession) -> None:

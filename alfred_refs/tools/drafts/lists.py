@@ -47,7 +47,9 @@ class DraftLists:
     def edit(self, arguments: DbEditList, edits: Sequence[Edit]) -> dict[str, Any]:
         """Edit the list, and return it as it is then; or as it would be, for a preview."""
         table, draft, name = self._list.tables[0], self._draft, self._names[0]
-        root = read(draft.content, self._names)
+        last = self._list.levels[-1]
+        within = len(last.names) if isinstance(last, DocumentLevel) else 0
+        root = read(draft.content, self._names, within)
         if arguments.token is not None and arguments.token != self._token(draft):
             raise DriftError(arguments.name, None)
         outcome = execute(root, edits, arguments.name, _Rules(self._list.levels))
@@ -122,6 +124,8 @@ class _Rules(Rules):
             )
             if not is_row:
                 raise UnfitError("is a row: give an object of its fields")
+            if isinstance(edit.value, Mapping) and level.position in edit.value:
+                raise UnfitError(f"has {level.position!r} by its place: move it")
             return edit.value
         why = unfit(self._levels, depth, edit)
         if why is not None:
