@@ -441,12 +441,21 @@ class Hall(SeatBase):
     __tablename__ = "halls"
 
     id: Mapped[int] = mapped_column(primary_key=True)
+    kind: Mapped[str]
     grid: Mapped[Any] = mapped_column(ARRAY(Integer, dimensions=2), nullable=True)
     bookings: Mapped[Any] = mapped_column(JSONB, nullable=True, info={"ref": {"seat_id": Seat}})
 
     seats: Mapped[list[Seat]] = relationship(
         order_by="Seat.position", cascade="all, delete-orphan"
     )
+
+    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "hall"}  # noqa: RUF012
+
+
+class Arena(Hall):
+    """A hall that a model makes and does not change."""
+
+    __mapper_args__ = {"polymorphic_identity": "arena"}  # noqa: RUF012
 
 
 @pytest.fixture
@@ -457,7 +466,11 @@ def hall(session: RefSession, tables: Engine) -> Callable[..., dict[str, Any]]:
         seats = [Seat(id=4711, position=1), Box(position=2)]
         plain.add(Hall(seats=seats, grid=[[1, 2], [3, 4]], bookings=[{"seat_id": 4711}]))
         plain.commit()
-    toolset = Toolset({"halls": Hall, "seats": Seat, "boxes": Box}, read_only=[Box.position])
+    toolset = Toolset(
+        {"halls": Hall, "arenas": Arena, "seats": Seat, "boxes": Box},
+        read_only=[Box.position],
+        verbs={Arena: ["create"]},
+    )
     toolset.call(session, "db_read", {"table": "halls"})
 
     def edit(name: str, *edits: Any, **more: Any) -> dict[str, Any]:
@@ -483,6 +496,15 @@ def test_arrays_in_an_array_are_edited(hall: Editing) -> None:
     assert answer["items"] == {"1": {"1": 0, "2": 7}, "2": {"1": 4, "2": 3}}
     told = hall("grid", remove(2, 2, expect=9))["error"]["conflicts"][0]["fact"]
     assert told == "position [2, 2] is not what is expected, but 3"
+
+
+def test_a_draft_of_a_class_that_is_not_changed_stays(hall: Editing, session: RefSession) -> None:
+    """Though those of the class that it inherits from may be."""
+    assert session.conversation is not None
+    for kind, code in (("hall", None), ("arena", "read_only_table")):
+        draft = session.conversation.draft(Hall, {"kind": kind, "grid": [[1], [2]]}).ref
+        answer = hall("grid", row=draft, edits=[remove(1)])
+        assert answer.get("error", {}).get("code") == code
 
 
 def test_a_position_that_is_fixed_in_a_subclass_is_fixed(hall: Editing) -> None:

@@ -30,7 +30,7 @@ from alfred_refs.tools.tables.lists import ToolList
 from alfred_refs.tools.wire.arguments import DbEditList
 
 from .rows import DraftRows, draft_records
-from .writing import changed_content
+from .writing import changed_content, check_own
 
 _TOKEN_BYTES = 9
 
@@ -54,6 +54,7 @@ class DraftLists:
             raise DriftError(arguments.name, None)
         outcome = execute(root, edits, arguments.name, _Rules(self._list.levels))
         if edits:
+            check_own(self._call, table, [draft], "update")
             content = written(root, outcome.modified)
             value = _numbered_anew(content.get(name), self._list.levels)
             draft = replace(draft, content=changed_content(draft, {name: value}, table))
