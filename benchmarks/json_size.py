@@ -101,7 +101,7 @@ def main(arguments: Sequence[str]) -> int:
     options.write.parent.mkdir(exist_ok=True)
     options.write.write_text(
         f"# What a model reads\n\n{title}\n\n{report.markdown_table(_HEAD, lines)}\n"
-        f"A list of {ITEMS} items as `db_edit_list` shows it, and with ids beside the items, "
+        f"A list of {ITEMS} items by position, and with ids beside the items, "
         "and a call that drops two of them and moves one:\n\n"
         f"{report.markdown_table(_LISTED, listed)}\n"
         f"The definitions of the five tools, for all {len(_ALL)} tables of the kitchen:\n\n"

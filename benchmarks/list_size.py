@@ -4,7 +4,8 @@
 
 The lists are a recipe's steps, an array, and its ingredient lines, which are rows, as
 `db_edit_list` shows them. Items of an array have no ids: they are given some, to be compared. An
-array of which items are named by nothing is written anew as a whole.
+array of which items are named by nothing is written anew as a whole. Rows are shown with both,
+their positions and their refs.
 """
 
 from __future__ import annotations
@@ -57,17 +58,19 @@ def list_forms(engine: Engine) -> dict[str, dict[str, Form]]:
 
 def _forms(asked: Mapping[str, Any], items: Mapping[str, Any]) -> dict[str, Form]:
     bare, beside, more = items, items, dict[str, Form]()
+    by_position = _call(asked, {n: {"path": [int(n)]} for n in items})
     if asked["list"] == "instructions":
         beside = {n: {"id": f"step_{n}", "text": text} for n, text in items.items()}
         more["nothing"] = [*items.values()], _anew(asked, items)
     else:
         bare = {n: {k: v for k, v in item.items() if k != "id"} for n, item in items.items()}
+        more["positions and refs"] = items, by_position
     refs = {n: item["id"] for n, item in beside.items()}
     keys = {ref: str(UUID(int=int(n) * _SPREAD % 2**128)) for n, ref in refs.items()}
     keys[asked["row"]] = str(UUID(int=_SPREAD))
     by_ref = [*beside.values()], _call(asked, {n: {"ref": ref} for n, ref in refs.items()})
     return {
-        "positions": (bare, _call(asked, {n: {"path": [int(n)]} for n in items})),
+        "positions": (bare, by_position),
         "refs": by_ref,
         "keys": _replaced(by_ref, keys),
         **more,

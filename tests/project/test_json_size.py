@@ -71,7 +71,7 @@ def test_each_form_of_a_list_says_the_same(loaded_kitchen: Engine) -> None:
             if "edits" in call
         ]
         assert named[0] == [[3], [5], [12]]
-        assert named[1:] == [[each[n]["id"] for n in (2, 4, 11)] for each in items[1:3]]
+        assert named[1:3] == [[each[n]["id"] for n in (2, 4, 11)] for each in items[1:3]]
         assert len({*named[1], *named[2]}) == 6, name
     steps, anew = shown["instructions"][-1]
     left = [steps[11], *(text for n, text in enumerate(steps) if n not in (2, 4, 11))]
