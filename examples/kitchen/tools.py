@@ -1,9 +1,9 @@
 """The kitchen's tools: what a model may call, on which tables, for whom.
 
 `kitchen_tools()` makes the toolset, once for an application. The catalogue of ingredients is read
-only; recipes without a user are read by all, and changed by nobody. By position a model edits steps
-of a recipe (`instructions`), its `ingredients`, and a week of meals in the user's preferences
-(`settings.week.meals`).
+only; recipes without a user are read by all, and changed by nobody. By position are edited
+a recipe's steps (`instructions`), its `ingredients`, and a week of meals in the preferences of the
+user (`settings.week.meals`).
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Transcript:
         self._add(asked, [answer], [dict.fromkeys(answer, held)])
 
     def call(self, asked: str, answer: Mapping[str, Any], *fields: str) -> None:
-        """Answer as a tool does: with rows and drafts, of which these fields are shown, or a list."""
+        """Answer as a tool does: with a list, or rows and drafts, of which these are shown."""
         model: list[Record] = []
         database: list[Record] = []
         for each in (answer, *answer.get("also", ())):
