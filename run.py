@@ -24,6 +24,7 @@ import argparse
 import hashlib
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -130,7 +131,7 @@ def wheel(python: Path, arguments: Sequence[str]) -> int:
         # of the sdist: what that lacks, the wheel would lack
         if code := _run([python, "-m", "build", "--outdir", built, *arguments]):
             return code
-        check = [python, "-m", "twine", "check", "--strict", *built.iterdir()]
+        check: list[str | Path] = [python, "-m", "twine", "check", "--strict", *built.iterdir()]
         if code := _run(check) or _run([python, "-m", "tests.distributions", built]):
             return code
         bare = make_environment(empty)
@@ -143,6 +144,7 @@ def docs(python: Path, arguments: Sequence[str]) -> int:
     """Make the site, with warnings as errors, and look whether it holds together."""
     add_extra(python, "docs")
     site = Path("build", "site")
+    shutil.rmtree(site, ignore_errors=True)
     # all of it anew: pages that have not changed may link to what has
     options = ("-q", "-E", "-W", "--keep-going", "-j", "2", "-d", "build/doctrees")
     code = _run([python, "-m", "sphinx", *options, *arguments, "docs", site])

@@ -7,6 +7,7 @@ the README, with the table of contents of `index.md` after it.
 
 from __future__ import annotations
 
+import logging
 import posixpath
 import re
 import tomllib
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
+from sphinx.util.logging import getLogger
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -27,6 +29,8 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_title = f"{project} {version}"
 html_theme_options = {
     "source_repository": PROJECT["urls"]["Repository"],
@@ -48,13 +52,17 @@ maximum_signature_line_length = 88
 napoleon_numpy_docstring = False
 toc_object_entries_show_parents = "hide"
 
-_FENCED = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
+_log = getLogger(__name__)
+logging.getLogger("alembic").setLevel(logging.WARNING)  # tells of each plugin that it sets up
+
+
+_CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?<=\]\()([^)#\s]+)(?=[)#])")
 _INDENTED = re.compile(r" {4,}\S")
 
 
 def relink(text: str, folder: str) -> str:
-    """Return a page with links that hold on the site, outside of its blocks of code.
+    """Return a page with links that hold on the site, outside of its code.
 
     Args:
         text: of the page.
@@ -77,7 +85,7 @@ def relink(text: str, folder: str) -> str:
         kind = "tree" if (ROOT / path).is_dir() else "blob"
         return f"{PROJECT['urls']['Repository']}/{kind}/main/{path}"
 
-    parts = _FENCED.split(text)
+    parts = _CODE.split(text)
     parts[::2] = [_LINK.sub(relinked, part) for part in parts[::2]]
     return "".join(parts)
 
