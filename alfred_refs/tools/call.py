@@ -34,6 +34,8 @@ from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
 from alfred_refs.tools.wire.texts import shallow
 
+_MOST_KEYS = 1_000  # that a hook may give: each is a part of the statement
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -140,8 +142,16 @@ class Call:
 
         Refs and keys do as they are: a row that is not shown needs no ref. But keys that are text
         would be taken for refs, so they get theirs; the text of a UUID is one.
+
+        Raises:
+            SetupError: rows of the table have keys of several columns.
         """
-        column = table.keys.identity[0]
+        if table.own is None:
+            raise SetupError(
+                f"a hook gave keys of table {table.name!r}, whose rows have several key columns",
+                "let the hook set conditions",
+            )
+        given, column = [*given][:_MOST_KEYS], table.keys.identity[0]
         if column is not None and column.key_type == "uuid":
             given = [
                 uuid.UUID(each) if isinstance(each, str) and spells_uuid(each) else each

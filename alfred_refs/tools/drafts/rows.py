@@ -17,9 +17,9 @@ from alfred_refs.conversation.draft_fields import class_of
 from alfred_refs.conversation.entries import Draft
 from alfred_refs.errors import BadRefError
 from alfred_refs.mapping.guard import HIDDEN
-from alfred_refs.mapping.keys import Key, spells_uuid
+from alfred_refs.mapping.keys import spells_uuid
 from alfred_refs.mapping.refs import draft_named, parse_ref
-from alfred_refs.tools.answers.label_lookup import Foreign, bounded, places_of, referring
+from alfred_refs.tools.answers.label_lookup import Foreign, bounded, key_in, places_of, referring
 from alfred_refs.tools.answers.results import Rendering, Shape, shape_of, without_depth
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.errors import draft_content
@@ -197,7 +197,7 @@ class DraftRows:
             if label is not None:
                 foreign.append(replace(each, label=label))
             elif key is not None:
-                foreign.append(replace(each, key=_as_column(key, each.target)))
+                foreign.append(replace(each, key=key_in(each.target, key)))
         return foreign
 
     def _foreign(self, row: Row, shape: Shape) -> Iterator[Foreign]:
@@ -207,11 +207,6 @@ class DraftRows:
                 yield Foreign(row, column.name, target)
             for place in places_of(shown) if isinstance(shown, list) else ():
                 yield Foreign(row, column.name, target, place=place)
-
-
-def _as_column(key: Key, target: ToolTable) -> Any:
-    held = target.keys.identity[0]
-    return key if held is None or isinstance(key, tuple) else held.from_key(key)
 
 
 def _usable(

@@ -153,7 +153,8 @@ class DbRead(_Arguments):
     columns: list[str] | None = Field(
         default=None,
         description="columns to show, and relationships whose rows to include; all columns by "
-        "default",
+        "default; or totals: 'count(*)', 'sum(x)', 'avg(x)', 'min(x)', 'max(x)', grouped by the "
+        "other columns",
     )
     limit: Annotated[int, Field(ge=0), BeforeValidator(_no_boolean)] | None = Field(
         default=None, description="at most this many rows"
