@@ -48,6 +48,7 @@ class Setting:
         deduplicate: by class, what tells new rows of one call apart.
         limits: how much an answer shows.
         max_written: how many rows one call may change.
+        drafts: whether a model may draft rows, or use drafts.
     """
 
     tables: ToolTables
@@ -56,6 +57,7 @@ class Setting:
     deduplicate: Mapping[type[Any], Sequence[str]]
     limits: Limits
     max_written: int
+    drafts: bool
 
     def check(self) -> None:
         """Check that what is given goes together.
@@ -115,6 +117,9 @@ class Call:
         distinct = list(dict.fromkeys(wanted))
         if not distinct:
             return {}
+        for text, entity in distinct if not self.setting.drafts else ():
+            if draft_named(text):  # of a draft that was saved, or of the application's
+                raise self.conversation.unknown_ref(text, entity)
         keys = self.conversation.resolve_wanted(distinct)
         return dict(zip(distinct, keys, strict=True))
 
@@ -127,7 +132,8 @@ class Call:
         Raises:
             BadRefError: one is not known, discarded, or of another entity.
         """
-        refs = [text for text in dict.fromkeys(texts) if draft_named(text)]
+        given = dict.fromkeys(texts) if self.setting.drafts else ()
+        refs = [text for text in given if draft_named(text)]
         found = self.conversation.read_drafts(refs, entity) if refs else []
         return {draft.ref: draft for draft in found if draft.state == "pending"}
 

@@ -399,9 +399,9 @@ def check_failed(
     )
 
 
-def draft_content(fact: str, remedy: str) -> ToolError:
-    """Say that a draft cannot hold such content."""
-    return ToolError("draft_content", f"{fact}; {remedy}")
+def invalid_content(fact: str, remedy: str) -> ToolError:
+    """Say that a draft cannot hold such content, or new rows cannot be saved as they are said."""
+    return ToolError("invalid_content", f"{fact}; {remedy}")
 
 
 def no_semantic_search(table: str) -> ToolError:

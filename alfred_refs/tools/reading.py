@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import starmap
+from itertools import islice, starmap
 from typing import Any
 
 from sqlalchemy import Select, and_, true
@@ -24,7 +24,7 @@ from alfred_refs.conversation.entries import Draft
 from alfred_refs.mapping.refs import parse_ref
 from alfred_refs.tools.answers.results import Rendering, Shape, shape_of
 from alfred_refs.tools.drafts.matching import Record, matching_records
-from alfred_refs.tools.drafts.rows import DraftRecords, DraftRows, draft_records, number_of
+from alfred_refs.tools.drafts.rows import DraftRecords, DraftRows, draft_records, is_of, number_of
 from alfred_refs.tools.query.budget import check_budget
 from alfred_refs.tools.query.filters import Condition, Conditions, Keys, chosen_refs, refs_of
 from alfred_refs.tools.query.grammar import check_filters, is_semantic
@@ -63,7 +63,7 @@ class Reader:
         asked, semantic = _without_semantic(arguments)
         totals = self._totals(asked, table)
         cursor = None if totals else cursor_of(arguments)
-        named = self._named(asked, table, totals)
+        named = self._named(asked, table, totals, cursor)
         reading = Reading(self._call.session, table.model, asked, semantic)
         reading.totals = totals is not None
         for hooks in self._setting.hooks_of(table):
@@ -74,7 +74,7 @@ class Reader:
         if reading.arguments is not asked:
             check_budget(reading.arguments, table, self._setting.max_written)
             totals = self._totals(reading.arguments, table)
-            named = self._named(reading.arguments, table, totals)
+            named = self._named(reading.arguments, table, totals, cursor)
         if totals is not None:
             return Counter(self._call).answer(reading, totals, named.keys)
         return self._answer(reading, table, arguments, cursor, named)
@@ -135,17 +135,34 @@ class Reader:
         noted = (rendering.shown, drafts.shown, rendering.cut)
         return self._call.room().take(entries, render, noted)
 
-    def _named(self, asked: DbRead, table: ToolTable, totals: Totals | None) -> _Named:
+    def _named(
+        self, asked: DbRead, table: ToolTable, totals: Totals | None, cursor: Cursor | None
+    ) -> _Named:
         """Return what refs in filters name: at most one round trip for drafts, one for rows.
 
         In totals there are rows alone: a draft is refused where one is needed.
         """
         filters = [*asked.filters, *asked.or_filters]
-        if not filters:
+        if asked.drafts:
+            drafts = self._pending(asked, table, cursor)
+        elif not filters:
             return _Named()
-        chosen = [] if totals else chosen_refs(filters, table)
-        drafts = self._call.drafts_named(chosen, table.entity)
+        else:
+            chosen = [] if totals else chosen_refs(filters, table)
+            drafts = self._call.drafts_named(chosen, table.entity)
         return _Named(drafts, self._call.resolved(refs_of(filters, table, drafts)))
+
+    def _pending(self, asked: DbRead, table: ToolTable, cursor: Cursor | None) -> dict[str, Draft]:
+        """Return the pending drafts of a table; without filters no more than may be shown."""
+        last = 0 if cursor is None else cursor.draft or 0
+        drafts = (
+            draft
+            for draft in self._call.conversation.drafts(table.entity)
+            if number_of(draft.ref) > last and is_of(table, draft)
+        )
+        is_filtered = bool(asked.filters or asked.or_filters)
+        most = None if is_filtered else self._setting.limits.rows + 1
+        return {draft.ref: draft for draft in islice(drafts, most)}
 
     def _drafts(self, reading: Reading, page: _Page) -> DraftRecords:
         """Return the drafts to show, on this page or a later one."""
@@ -163,7 +180,7 @@ class Reader:
 
     def _instances(self, reading: Reading, page: _Page) -> tuple[list[Any], bool]:
         """Return the rows to show, and whether there are more."""
-        if reading.empty:
+        if reading.empty or reading.arguments.drafts:
             return [], False
         table, cursor, drafts = page.shape.table, page.cursor, page.named.drafts
         conditions = rows_asked_for(reading, table, Conditions(page.named.keys, drafts))

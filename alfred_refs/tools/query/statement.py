@@ -99,7 +99,8 @@ def may_carry(values: Values, value: Any) -> bool:
 
 def question_of(read: DbRead) -> str:
     """Return a digest of what a cursor belongs to: all but how much is shown of it."""
-    return _digest_of(read.model_dump(exclude={"cursor", "limit", "columns"}, mode="json"))
+    shown = {"cursor", "limit", "columns"} | (set() if read.drafts else {"drafts"})
+    return _digest_of(read.model_dump(exclude=shown, mode="json"))
 
 
 def _digest_of(value: Any) -> str:

@@ -148,6 +148,10 @@ class Totals:
 
     def check(self, read: DbRead) -> None:
         """Check that nothing else is asked for that is of rows alone."""
+        if read.drafts:
+            raise invalid_arguments(
+                "drafts are not counted", "drafts", "leave it out, or read them"
+            )
         if read.cursor is not None:
             raise invalid_arguments(
                 "groups have no cursor", "cursor", "leave it out; order and limit say which"
