@@ -51,7 +51,7 @@ class Batch:
         self.writing.records = kept
 
     def included(self) -> list[str]:
-        """Return the paths of relationships by which there are rows inside of those of no draft."""
+        """Return the paths of relationships by which rows of no draft have others inside."""
         rows = self.rows[len(self.drafts) :]
         return list(dict.fromkeys(path for row in rows for path in _paths(row, self.table)))
 

@@ -344,12 +344,15 @@ _NO_FIELD = "there is no such field"
 _OF_FILTERS = ("field", "op", "value", "and", "or", "not")
 
 
-def validated(tool: Any, given: Any, *, drafts: bool = True) -> Arguments:
+def validated(
+    tool: Any, given: Any, others: Iterable[str] = (), *, drafts: bool = True
+) -> Arguments:
     """Return the arguments of a call.
 
     Args:
-        tool: what is called.
-        given: JSON.
+        tool: its name.
+        given: JSON values.
+        others: the names of tools that are none of these.
         drafts: whether there are drafts; without them nothing that is about them is there.
 
     Raises:
@@ -357,7 +360,7 @@ def validated(tool: Any, given: Any, *, drafts: bool = True) -> Arguments:
     """
     model = TOOLS.get(tool) if isinstance(tool, str) else None
     if model is None:
-        raise unknown_tool(str(tool), [*TOOLS])
+        raise unknown_tool(str(tool), [*TOOLS, *others])
     if not isinstance(given, dict):
         raise invalid_arguments("they are no object")
     for place in _of_drafts(given, model) if not drafts else ():
@@ -365,7 +368,7 @@ def validated(tool: Any, given: Any, *, drafts: bool = True) -> Arguments:
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        raise _misshapen(tool, error) from None
+        raise misshapen(tool, error) from None
 
 
 def _of_drafts(given: dict[str, Any], model: type[BaseModel], path: str = "") -> Iterator[str]:
@@ -379,7 +382,7 @@ def _of_drafts(given: dict[str, Any], model: type[BaseModel], path: str = "") ->
         yield from _of_drafts(each, NewRows, f"also.{n}.") if isinstance(each, dict) else ()
 
 
-def _misshapen(tool: str, error: ValidationError) -> ToolError:
+def misshapen(tool: str, error: ValidationError) -> ToolError:
     """Return the first mistake in the shape of arguments, in words of our own."""
     found = error.errors(include_url=False)
     first = next((each for each in found if _is_meant(each)), found[0])
