@@ -55,6 +55,7 @@ from .dialects import (
 from .engines import (
     Schemas as Schemas,
     can_wait as can_wait,
+    connections_of as connections_of,
     invalidate_pool as invalidate_pool,
     kept_with_connection as kept_with_connection,
     listen_first as listen_first,
