@@ -47,6 +47,7 @@ from .copies import (
     with_values_in_where as with_values_in_where,
     without_lambdas as without_lambdas,
 )
+from .defaults import put_default as put_default
 from .dialects import (
     Check as Check,
     confined_dialect as confined_dialect,
