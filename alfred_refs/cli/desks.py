@@ -12,7 +12,7 @@ import importlib
 import re
 import sys
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,9 @@ def named(name: str) -> Any:
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     try:
-        each: Any = importlib.import_module(found["module"])
+        # what it prints is no message of the protocol
+        with redirect_stdout(sys.stderr):
+            each: Any = importlib.import_module(found["module"])
     except ModuleNotFoundError as error:
         if not f"{found['module']}.".startswith(f"{error.name}."):
             raise
@@ -106,7 +108,9 @@ def reflected(
         found = reflect(connection, tables, hidden=hidden)
         keeps = _keeps(connection)
     if not found.models:
-        raise SetupError("the database has no table with a primary key", "name another database")
+        raise SetupError(
+            "the database has no table that could be served", "name another one, or a table"
+        )
     if write and not keeps:
         raise SetupError(
             "rows are to be changed, and there are no tables here to keep refs in, which would "

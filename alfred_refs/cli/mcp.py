@@ -122,11 +122,19 @@ def mcp(target: str | None, **given: Any) -> None:
 @contextmanager
 def _desk(flags: _Flags) -> Iterator[tuple[BoundToolset, str | None]]:
     """Yield the tools that are to be served, and what models are told of them."""
+    from alfred_refs.errors import SetupError
+    from alfred_refs.tools import BoundToolset
+
     from .desks import named, reflected
 
     target = str(flags.target)
     if not flags.reflect:
-        yield named(target), None
+        desk = named(target)
+        if not isinstance(desk, BoundToolset):
+            raise SetupError(
+                f"{target!r} is a {type(desk).__name__}", "name what Toolset.bind(...) returned"
+            )
+        yield desk, None
         return
     with reflected(target, write=flags.write, tables=flags.table, hidden=flags.hide) as found:
         for remark in found.remarks:
@@ -144,12 +152,14 @@ def _server(flags: _Flags, desk: BoundToolset, instructions: str | None) -> Serv
     from alfred_refs.integrations.mcp import server_of
 
     conversation, owner = flags.conversation, flags.owner
+    if flags.token_verifier is None:
+        desk.conversation(conversation or "mcp", owner)  # raises if there can be none
     options: dict[str, Any] = {}
     if conversation is not None:
         options["whose"] = lambda _: (conversation, owner)
     elif owner is not None:
         options["owner_of"] = lambda _: owner
-    server = server_of(
+    return server_of(
         desk,
         **options,
         name="alfred-refs",
@@ -157,9 +167,6 @@ def _server(flags: _Flags, desk: BoundToolset, instructions: str | None) -> Serv
         instructions=instructions,
         read_only=flags.read_only,
     )
-    if flags.token_verifier is None:
-        desk.conversation(conversation or "mcp", owner)
-    return server
 
 
 def _serve(server: Server[Any], flags: _Flags) -> None:

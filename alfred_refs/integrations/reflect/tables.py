@@ -1,33 +1,19 @@
-"""Classes for the tables of a database that no program has mapped, so that it can have a toolset.
-
-    with engine.connect() as connection:
-        found = reflect(connection)
-    toolset = Toolset(found.models, read_only=found.models.values())
-    found.labels      # {"customers": "name", ...}: what rows are called, as far as was guessed
-    found.left_out    # {"log_lines": "it has no primary key"}
-
-Foreign keys become relationships: `orders.customer_id` is `customer`, and customers have `orders`.
-What goes along with rows that are deleted is left to the database. Only its catalogue is read.
-"""
+"""Map classes to the tables of a database: what is there is read, and each given a class."""
 
 from __future__ import annotations
 
-import re
 import uuid
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from itertools import chain, count
 from typing import Any
 
 from sqlalchemy import (
     Column,
     Connection,
-    Enum,
     ForeignKeyConstraint,
     MetaData,
-    String,
     Table,
     Uuid,
     and_,
@@ -42,20 +28,7 @@ from alfred_refs.errors import SetupError
 from alfred_refs.mapping.refs import is_entity_name
 from alfred_refs.tools import Toolset
 
-# columns with what people call a row, the best first; `{}` is the entity
-_LABELS = (
-    *("name", "title", "label", "display_name", "full_name", "{}_name", "{}_title"),
-    *("username", "user_name", "login", "email", "email_address", "{}_email", "slug", "subject"),
-    *("code", "{}_code", "sku", "number", "{}_number", "isbn"),
-)
-_FIRST_AND_LAST = (
-    ("first_name", "last_name"),
-    ("firstname", "lastname"),
-    ("given_name", "surname"),
-)
-
-# a column of a foreign key -> what the row that it names is called
-_NAMES_A_ROW = re.compile(r"(.+?)_?(?:id|ID|Id|uuid|UUID|fk)")
+from .names import entity_names, free, joined, label_columns, row_names
 
 _OURS = "alfred_refs_"
 _PARTITIONS = text("select relname from pg_catalog.pg_class where relispartition")
@@ -104,11 +77,9 @@ def reflect(
     found, unreadable = Reflection(), set(connection.scalars(_UNREADABLE))
     for name in names:
         table = metadata.tables[name]
-        if name in unreadable:
-            found.left_out[name] = "this role may not read it"
-            continue
-        if table not in mapped:
-            found.left_out[name] = "it has no primary key"
+        if name in unreadable or table not in mapped:
+            why = "this role may not read it" if name in unreadable else "it has no primary key"
+            found.left_out[name] = why
             continue
         try:
             Toolset({name: mapped[table]})
@@ -154,17 +125,18 @@ def _mapped(
     metadata: MetaData, labels: dict[Table, str], hidden: Collection[Column[Any]]
 ) -> dict[Table, type[Any]]:
     """Map a class to each table that has a primary key, and note what its rows are called."""
-    tables = [table for table in metadata.sorted_tables if table.primary_key.columns]
-    entities: dict[str, Table] = {}
+    entities: set[str] = set()
     classes: dict[Table, type[Any]] = {}
-    for table in tables:
-        entity = _free(_entity_names(table.name), entities, is_entity_name)
-        entities[entity] = table
+    for _, table in sorted(metadata.tables.items()):
+        if not table.primary_key.columns:
+            continue
+        entity = free(entity_names(table.name), entities, is_entity_name)
+        entities.add(entity)
         said: dict[str, Any] = {"__ref_name__": entity, "__doc__": table.comment}
-        columns = _label_columns([each for each in table.columns if each not in hidden], entity)
+        columns = label_columns([each for each in table.columns if each not in hidden], entity)
         if columns:
             labels[table] = " and ".join(columns)
-            said["__ref_label__"] = columns[0] if len(columns) == 1 else _joined(columns)
+            said["__ref_label__"] = columns[0] if len(columns) == 1 else joined(columns)
         classes[table] = type(entity, (), said)
     mapper = registry(metadata=metadata)
     related = _relationships(classes)
@@ -188,11 +160,11 @@ def _relationships(
         targets = [key.referred_table for key in keys]
         for key in sorted(keys, key=lambda each: tuple(each.column_keys)):
             target = key.referred_table
-            name = _free(_row_names(key, classes[target].__ref_name__), taken[table])
+            name = free(row_names(key, classes[target].__ref_name__), taken[table])
             taken[table].add(name)
             several = targets.count(target) > 1
             names = [f"{table.name}_by_{name}"] if several else [table.name]
-            back = _free(names, taken[target])
+            back = free(names, taken[target])
             taken[target].add(back)
             related[table][name] = _relationship(key, classes[target], back)
     return related
@@ -220,59 +192,3 @@ def _make_keys(table: Table) -> None:
         (column,) = columns
         if isinstance(column.type, Uuid) and column.server_default is None:
             sqla.put_default(column, uuid.uuid4)
-
-
-def _label_columns(columns: Iterable[Column[Any]], entity: str) -> list[str]:
-    """Return the columns with what people call rows of a table; none if none has such a name."""
-    texts = {column.key.lower(): column.key for column in columns if _is_text(column)}
-    wanted = chain(
-        ([name.format(entity)] for name in _LABELS[:5]),
-        _FIRST_AND_LAST,
-        ([name.format(entity)] for name in _LABELS[5:]),
-    )
-    for names in wanted:
-        if all(name in texts for name in names):
-            return [texts[name] for name in names]
-    return []
-
-
-def _is_text(column: Column[Any]) -> bool:
-    is_key = column.primary_key or column.foreign_keys
-    return not is_key and isinstance(column.type, String) and not isinstance(column.type, Enum)
-
-
-def _joined(columns: Iterable[str]) -> Callable[[Any], str]:
-    return lambda row: " ".join(filter(None, (getattr(row, name) for name in columns)))
-
-
-def _entity_names(table: str) -> list[str]:
-    """Return what the rows of a table may be called in refs, the best first."""
-    import inflect  # noqa: PLC0415  # slow to import
-
-    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", table).lower()
-    plain = re.sub(r"[^a-z0-9]+", "_", plain).strip("_").removeprefix("gen_") or "row"
-    singular = str(inflect.engine().singular_noun(plain) or plain)
-    return [singular, plain, f"{plain}_row", f"table_{plain}_row"]
-
-
-def _row_names(key: ForeignKeyConstraint, entity: str) -> list[str]:
-    """Return what the row may be called that a foreign key names, the best first."""
-    if len(key.column_keys) > 1:
-        return [entity]
-    (column,) = key.column_keys
-    found = _NAMES_A_ROW.fullmatch(column)
-    return [found[1] if found else column, f"{column}_row"]
-
-
-def _free(
-    names: Iterable[str],
-    taken: Collection[str],
-    fits: Callable[[str], bool] = bool,
-) -> str:
-    """Return the first of some names that is free, or else the last one with letters behind it."""
-    last = ""
-    for name in names:
-        last = name
-        if name not in taken and fits(name):
-            return name
-    return next(n for n in (f"{last}{'_x' * k}" for k in count(1)) if n not in taken and fits(n))
