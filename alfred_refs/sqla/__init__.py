@@ -8,6 +8,7 @@ Each function says which behaviour it leans on; `tests/sqla` pins that on both s
 and `tests/sqla/test_privates.py` sees to it that no other module leans on any.
 """
 
+from .awaiting import Awaited as Awaited, awaited as awaited, listed as listed
 from .cache_keys import WeakShape as WeakShape
 from .clauses import (
     among as among,

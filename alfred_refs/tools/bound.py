@@ -80,6 +80,7 @@ class BoundToolset:
 
     Attributes:
         toolset: whose tools are called.
+        tool: adds a function of the application to them; see `Toolset.tool`.
         registry: that opens the conversations.
         is_async: whether the sessions are asynchronous.
         connections: how many calls may have one at a time; `None`: that is not known.
@@ -100,6 +101,7 @@ class BoundToolset:
                 "give the application's RefRegistry: toolset.bind(sessions, registry=registry)",
             )
         self.toolset = toolset
+        self.tool = toolset.tool
         self.registry = registry
         self.connections = connections_of(getattr(sessions, "kw", {}).get("bind"))
         self._sessions: Any = sessions
@@ -197,6 +199,10 @@ class BoundToolset:
         desk.cover("chat-7", user.id, search.find("invoice"))   # keys of rows are refs in it
         """
         return self.conversation(conversation, owner).scrub(value)
+
+    async def cover_async(self, conversation: str, owner: Any, value: Any) -> Any:
+        """Do what `cover` does without blocking the event loop."""
+        return await self.conversation(conversation, owner).aio.scrub(value)
 
     def _given(self, conversation: str, owner: Any) -> dict[str, Any]:
         """Return what a session is made with."""

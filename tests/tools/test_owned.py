@@ -222,7 +222,7 @@ def test_a_toolset_and_its_session_go_by_one_ownership(
             with pytest.raises(SetupError):
                 toolset.call(session, "db_read", {"table": "recipes"})
     with pytest.raises(SetupError):
-        Toolset([Secret], owner=tools._ownership)
+        Toolset([Secret], owner=tools.ownership)
 
 
 FIELDS = st.sampled_from(

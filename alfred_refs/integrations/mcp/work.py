@@ -13,7 +13,6 @@ from inspect import isawaitable
 from typing import Any, TypeVar
 
 import anyio
-from sqlalchemy.util.concurrency import greenlet_spawn
 
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.errors import ConversationIdError, UnknownConversationError
@@ -61,9 +60,7 @@ class Work:
         try:
             chat = self.desk.conversation(*await self._caller(request))
             async with self._limiter:
-                if self.desk.is_async:
-                    return await greenlet_spawn(look, chat)
-                return await anyio.to_thread.run_sync(look, chat)
+                return await chat.aio.run(look, chat)
         except (UnknownConversationError, ConversationIdError):
             return None
 
