@@ -18,7 +18,7 @@ from sqlalchemy.orm import sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.integrations.mcp import server_of
-from alfred_refs.tools import BoundToolset
+from alfred_refs.tools import BoundToolset, Ref
 from tests.integrations import shop
 
 ERAS: list[ConnectMode] = ["auto", "legacy"]
@@ -175,3 +175,33 @@ async def test_resources_are_tables_rows_and_the_conversation(
     assert prompt.text.endswith(tables)
     assert listed == ["refs://tables", "refs://conversation"]
     assert [each.uri_template for each in templates] == ["refs://row/{ref}"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_functions_of_the_application_are_tools_too(
+    desk: BoundToolset, era: ConnectMode
+) -> None:
+    """They may answer anything; of a server that is read only, those that say so are left."""
+
+    @desk.tool(read_only=True)
+    def weigh(order: Ref[shop.Order]) -> dict[str, str]:
+        """Weigh an order."""
+        return {"count": "two", "order": order}
+
+    @desk.tool
+    def ship(order: Ref[shop.Order]) -> str:
+        """Ship an order."""
+        return f"shipped {order}"
+
+    arguments = {"order": "order_1"}
+    async with Client(served(desk), mode=era) as client:
+        await client.call_tool("db_read", {"table": "orders"})
+        weighed = await client.call_tool("weigh", arguments)
+        shipped = await client.call_tool("ship", arguments)
+        refused = await client.call_tool("ship", {"order": "product_1"})
+    async with Client(served(desk, read_only=True), mode=era) as client:
+        listed = [tool.name for tool in (await client.list_tools()).tools]
+
+    assert weighed.structured_content == {"count": "two", "order": "order_1"}
+    assert shipped.structured_content == {"result": "shipped order_1"}
+    assert (refused.is_error, listed) == (True, ["db_read", "weigh"])

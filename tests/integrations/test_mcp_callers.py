@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 import time
 import uuid
@@ -14,6 +15,9 @@ import mcp_types as types
 import pytest
 from mcp import Client
 from mcp.client.client import ConnectMode
+from mcp.server.auth.middleware.auth_context import auth_context_var
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.shared.exceptions import MCPError
 from sqlalchemy import Engine, create_engine, func, select
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
@@ -102,23 +106,24 @@ async def test_a_client_names_its_conversation(
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_client_cannot_name_anothers_conversation(
-    desk: BoundToolset, era: ConnectMode
+    desk: BoundToolset, shop_registry: RefRegistry, era: ConnectMode
 ) -> None:
     """It is told as much of an impossible name, and can go on in another one."""
     async with Client(served(desk), mode=era) as ada:
         await ada.call_tool("db_read", ORDERS, meta=IN_CHAT)
+    shop_registry.conversation("nobody's").begin_turn()
     async with Client(served(desk, shop.BOB), mode=era) as bob:
-        names: list[Any] = ["chat-7", "", "x" * 300, 7, None, "chat-8"]
+        names: list[Any] = ["chat-7", "nobody's", "", "x" * 300, 7, None, "chat-8"]
         told = [await bob.call_tool("db_read", ORDERS, meta=named(name)) for name in names]
         for uri in ("refs://conversation", "refs://row/order_1"):
             with pytest.raises(MCPError, match="there is no such resource"):
                 await bob.read_resource(uri, meta=IN_CHAT)
 
-    assert [each.is_error for each in told] == [True] * 4 + [False] * 2
-    assert len({text_of(each) for each in told[:4]}) == 1
+    assert [each.is_error for each in told] == [True] * 5 + [False] * 2
+    assert len({text_of(each) for each in told[:5]}) == 1
     assert json.loads(text_of(told[0]))["error"]["code"] == "unknown_conversation"
     assert "chat-7" not in text_of(told[0])
-    assert "for Bob" in text_of(told[5])
+    assert "for Bob" in text_of(told[6])
 
 
 async def test_the_application_says_whose_a_request_is(
@@ -147,6 +152,32 @@ async def test_rows_of_nobody_have_one_conversation(
         await client.call_tool("db_read", ORDERS, meta=IN_CHAT)
 
     assert {info.id for info in shop_registry.conversations()} == {"mcp", "chat-7"}
+
+
+async def test_names_are_each_principals_own_where_rows_have_no_owners(
+    shop_sessions: sessionmaker[RefSession], shop_registry: RefRegistry
+) -> None:
+    """Tokens that name one conversation have two; clients of one subject are two principals."""
+    desk = shop.toolset(None).bind(shop_sessions, registry=shop_registry)
+    principals = [
+        ("host", "ada"),
+        ("host", "bob"),
+        ("other", "ada"),
+        ("hosta", "da"),
+        ("host", None),
+    ]
+    for client_id, subject in principals:
+        token = AccessToken(token="t", client_id=client_id, scopes=[], subject=subject)  # noqa: S106
+        known = auth_context_var.set(AuthenticatedUser(token))
+        async with Client(server_of(desk, name="shop")) as client:
+            await client.call_tool("db_read", ORDERS)
+            await client.call_tool("db_read", ORDERS, meta=IN_CHAT)
+        auth_context_var.reset(known)
+
+    ids = [info.id for info in shop_registry.conversations()]
+    own = [id_ for id_ in ids if re.fullmatch("mcp:[0-9a-f]{24}", id_)]
+    assert len(own) == 5
+    assert sorted(ids) == sorted([*own, *(f"{id_}:chat-7" for id_ in own)])
 
 
 def test_what_does_not_go_together_is_refused(
