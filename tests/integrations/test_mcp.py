@@ -21,6 +21,8 @@ from alfred_refs.integrations.mcp import server_of
 from alfred_refs.tools import BoundToolset, Ref
 from tests.integrations import shop
 
+pytestmark = pytest.mark.once
+
 ERAS: list[ConnectMode] = ["auto", "legacy"]
 
 ORDER = {"placed": "2026-11-25", "note": "Grüße, 玉露"}
@@ -152,15 +154,16 @@ async def test_read_only_has_no_other_tools(desk: BoundToolset, era: ConnectMode
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_resources_are_tables_rows_and_the_conversation(
-    desk: BoundToolset, era: ConnectMode
+    desk: BoundToolset, shop_registry: RefRegistry, era: ConnectMode
 ) -> None:
-    """A row as it is read, entries with their labels, drafts first; and a prompt."""
-    async with Client(served(desk), mode=era) as client:
-        assert json.loads(await read(client, "refs://conversation")) == {
-            "entries": [],
-            "more": False,
-        }
+    """A row as it is read, entries of listed tables with labels, drafts first; and a prompt."""
+    chat = shop_registry.conversation("chat-7", owner=shop.ADA)
+    chat.refer("voucher", 5)
+    server = server_of(desk, lambda _: ("chat-7", shop.ADA), name="shop")
+    async with Client(server, mode=era) as client:
+        nothing = json.loads(await read(client, "refs://conversation"))
         await client.call_tool("db_read", {"table": "orders"})
+        chat.draft(shop.Address, {"street": "Ring 1"})
         row = json.loads(await read(client, "refs://row/order_1"))
         known = json.loads(await read(client, "refs://conversation"))
         tables = await read(client, "refs://tables")
@@ -168,8 +171,12 @@ async def test_resources_are_tables_rows_and_the_conversation(
         listed = [str(each.uri) for each in (await client.list_resources()).resources]
         templates = (await client.list_resource_templates()).resource_templates
 
+    assert nothing == {"entries": [], "more": False}
     assert [each["note"] for each in row["rows"]] == ["for Ada"]
-    assert {"ref": "order_1", "label": "for Ada", "gone": None} in known["entries"]
+    assert known["entries"] == [
+        {"ref": "gen_address_1", "label": "Ring 1"},
+        {"ref": "order_1", "label": "for Ada", "gone": None},
+    ]
     assert tables == desk.describe()
     assert isinstance(prompt, types.TextContent)
     assert prompt.text.endswith(tables)
