@@ -9,6 +9,7 @@ A flag that would mean nothing beside the others is misuse: whoever writes one r
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -171,6 +172,7 @@ def _server(flags: _Flags, desk: BoundToolset, instructions: str | None) -> Serv
 
 def _serve(server: Server[Any], flags: _Flags) -> None:
     """Serve until the client, or whoever started this, ends it."""
+    logging.basicConfig()  # unless the program has: what a client is not told of goes there
     if flags.http is None:
         over_stdio(server)
         return

@@ -81,6 +81,7 @@ class Address:
         try:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.bind(address)
+            made.listen()  # whoever comes before it is served waits
         except OSError:
             made.close()
             raise

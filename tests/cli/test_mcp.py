@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -17,6 +18,7 @@ from click.testing import CliRunner, Result
 from mcp import Client, StdioServerParameters
 from mcp.client.client import ConnectMode
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 from sqlalchemy import Engine, create_engine
 
 from alfred_refs.cli.commands import alfred_refs
@@ -84,17 +86,20 @@ def over_stdio(*arguments: str, env: dict[str, str], cwd: str) -> Client:
 
 
 @contextlib.contextmanager
-def over_http(*arguments: str, env: dict[str, str], cwd: str) -> Iterator[str]:
-    """Run the command until it has said where it serves, and yield that."""
+def over_http(*arguments: str, env: dict[str, str], cwd: str) -> Iterator[SimpleNamespace]:
+    """Run the command, and yield the URL that it serves; afterwards what it logged, too."""
     command = [sys.executable, "-m", "alfred_refs.cli", "mcp", *arguments]
     with subprocess.Popen(
         command, env=os.environ | env, cwd=cwd, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
+        said = next(each for each in process.stderr if each.startswith("serving "))
+        served = SimpleNamespace(url=said.split()[1], log="")
         try:
-            yield next(each for each in process.stderr if each.startswith("serving ")).split()[1]
+            yield served
         finally:
             process.terminate()
+            served.log = process.stderr.read()
 
 
 @contextlib.asynccontextmanager
@@ -206,9 +211,10 @@ async def test_a_program_is_served_on_standard_output(program: dict[str, Any]) -
 
 
 async def test_tokens_say_whose_a_request_is(program: dict[str, Any]) -> None:
-    """Two at a time, in both eras; without one nothing is answered."""
+    """Two at a time, in both eras; without one nothing is answered, and crashes are logged."""
     arguments = ["app:desk", "--http", "127.0.0.1:0", "--token-verifier", "app:verifier"]
-    with over_http(*arguments, **program) as url:
+    with over_http(*arguments, **program) as served:
+        url = served.url
         told = {}
         for era in ("auto", "legacy"):
             async with (
@@ -219,12 +225,17 @@ async def test_tokens_say_whose_a_request_is(program: dict[str, Any]) -> None:
                     (await client.call_tool("db_read", ORDERS)).structured_content
                     for client in (ada, bob, ada)
                 ]
+        crash = {"table": "orders", "data": {"placed": "2026-11-25", "note": shop.CRASH}}
+        async with client_with("of-ada", url, "legacy") as ada:
+            with pytest.raises(MCPError, match=r"^Internal server error$"):
+                await ada.call_tool("db_create", crash)
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         async with httpx2.AsyncClient(timeout=60) as http:
             without = await http.post(url, json=ping)
             wrong = await http.post(url, json=ping, headers={"Authorization": "Bearer x"})
 
     assert (without.status_code, wrong.status_code) == (401, 401)
+    assert "could not reach the warehouse" in served.log
     for answers in told.values():
         notes = [answer["rows"][0]["note"] for answer in answers if answer is not None]
         assert notes == ["for Ada", "for Bob", "for Ada"]
@@ -232,7 +243,8 @@ async def test_tokens_say_whose_a_request_is(program: dict[str, Any]) -> None:
 
 async def test_a_page_of_a_browser_is_not_served(program: dict[str, Any]) -> None:
     """Without tokens a request must name this machine, and come from it; read only on request."""
-    with over_http("app:nobodys", "--http", "127.0.0.1:0", "--read-only", **program) as url:
+    with over_http("app:nobodys", "--http", "127.0.0.1:0", "--read-only", **program) as served:
+        url = served.url
         async with Client(url) as client:
             reading = [tool.name for tool in (await client.list_tools()).tools]
             answer = await client.call_tool("db_read", ORDERS)
