@@ -35,7 +35,7 @@ class ItemRules(Rules):
         self._snapshot = snapshot
 
     def path_of(self, ref: str) -> Sequence[int] | None:
-        """See `Rules.path_of`: also of a row with several key columns, by the ref that tools give it."""
+        """See `Rules.path_of`: a row of several key columns has the ref that tools give it."""
         found = self._snapshot.path_of(ref)
         tables = [] if found else [each for each in self._list.tables[1:] if each.own is None]
         for table in tables:
