@@ -91,6 +91,8 @@ class SessionConversation(ActivityMap):
         self.on_deleted: Callable[[Collection[EntityKey]], None] | None = None
         self.tables: Tables | None = None
 
+    telemetry = property(attrgetter("_telemetry"))
+
     # the cache of the session, the same until `make_room()`; no call: each statement asks for it
     _cache = property(attrgetter("_mine"))
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from threading import get_ident
 from time import perf_counter
@@ -67,6 +68,10 @@ class Counts:
         failures: those that ended in an error other than `UnknownConversationError`.
         seconds: what all round trips took together.
         listener_failures: times that a listener raised.
+        calls: calls of tools, whatever came of them.
+        refused_calls: those that a model was told a mistake of.
+        failed_calls: those that ended in an exception.
+        call_seconds: what all calls took together, their round trips included.
     """
 
     minted: int
@@ -81,6 +86,10 @@ class Counts:
     failures: int
     seconds: float
     listener_failures: int
+    calls: int
+    refused_calls: int
+    failed_calls: int
+    call_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +131,25 @@ class Refusal:
     expected: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call of a tool by a model, when it is over.
+
+    Attributes:
+        tool: what was called; `None` where there is no tool of that name.
+        conversation: the id of the conversation.
+        code: of the mistake that the model was told, `None` if there was none.
+        seconds: how long it took.
+        error: the name of the exception's class, `None` if there was none.
+    """
+
+    tool: str | None
+    conversation: str
+    code: str | None
+    seconds: float
+    error: str | None
+
+
 class Observed(event.EventTarget):
     """What can be listened to, one or all: a registry or `RefRegistry`."""
 
@@ -143,6 +171,9 @@ class RegistryEvents(event.Events[Observed]):
 
     def refusal(self, refusal: Refusal) -> None:
         """Hear that a ref or a conversation was refused."""
+
+    def tool_call(self, call: ToolCall) -> None:
+        """Hear that a model called a tool, whether or not it was answered."""
 
 
 class Telemetry:
@@ -228,7 +259,35 @@ class Telemetry:
         elif error is not None:
             self.count("failures")
 
-    def _tell(self, name: str, happened: RoundTrip | Refusal) -> None:
+    @contextmanager
+    def calling(self, tool: str | None, conversation: str) -> Iterator[Callable[[str], None]]:
+        """Note a call of a tool, when it is over.
+
+        Args:
+            tool: what is called; `None` where there is no such tool.
+            conversation: the id of the conversation.
+
+        Yields:
+            what is called with the code of a mistake, if the model is told one.
+        """
+        codes: list[str] = []
+        began, failed = perf_counter(), None
+        try:
+            yield codes.append
+        except BaseException as error:
+            failed = type(error).__name__
+            self.count("failed_calls")
+            raise
+        finally:
+            seconds = perf_counter() - began
+            self.count("calls")
+            self.count("call_seconds", seconds)
+            self.count("refused_calls", len(codes))
+            if self._dispatch.tool_call:
+                code = codes[0] if codes else None
+                self._tell("tool_call", ToolCall(tool, conversation, code, seconds, failed))
+
+    def _tell(self, name: str, happened: RoundTrip | Refusal | ToolCall) -> None:
         # a copy: another thread may begin to listen
         listeners: tuple[Callable[[Any], object], ...] = tuple(getattr(self._dispatch, name))
         for listener in listeners:

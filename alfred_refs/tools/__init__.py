@@ -53,11 +53,13 @@ from alfred_refs.tools.wire.arguments import (
     FilterClause as FilterClause,
 )
 
+from .bound import BoundToolset as BoundToolset, ToolAnswer as ToolAnswer
 from .errors import ToolError as ToolError
 from .toolset import Toolset as Toolset
 
 __all__ = [
     "TOOLS",
+    "BoundToolset",
     "DbCreate",
     "DbDelete",
     "DbEditList",
@@ -68,6 +70,7 @@ __all__ = [
     "Hooks",
     "Limits",
     "Reading",
+    "ToolAnswer",
     "ToolError",
     "Toolset",
     "Writing",

@@ -42,6 +42,7 @@ from alfred_refs.tools.tables.permits import Verb
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
 from alfred_refs.tools.wire.arguments import (
+    TOOLS,
     Arguments,
     DbCreate,
     DbDelete,
@@ -53,6 +54,7 @@ from alfred_refs.tools.wire.arguments import (
 from alfred_refs.tools.wire.repair import Repair, parsed
 from alfred_refs.tools.wire.texts import without_keys
 
+from .bound import BoundToolset
 from .call import Call, Setting
 from .creating import Creator
 from .editing import ListEditor
@@ -64,7 +66,11 @@ from .transactions import left_as_found, transaction
 from .writing import Writer
 
 if TYPE_CHECKING:
+    from alfred_refs.conversation.registry import RefRegistry
     from alfred_refs.session.asyncio import AsyncRefSession
+    from alfred_refs.store import Actor
+
+    from .bound import Sessions
 
 _LONGEST = 2_000  # characters of a text in an error: it may repeat what the model gave
 
@@ -116,7 +122,7 @@ class Toolset:
         max_written: int = 100,
     ) -> None:
         self._policy = policy or RefPolicy()
-        self._ownership = owner
+        self.ownership = owner
         self.tables = ToolTables(
             models,
             Entities(self._policy),
@@ -165,10 +171,14 @@ class Toolset:
         if session.in_transaction():
             # what the application has left to be flushed is its own, and so are its mistakes
             session.flush()
-        with session.activity() as seen, left_as_found(session):
-            answer = self._answer(call, tool, arguments)
-            if seen is not None:
-                seen.extend(seen_in(answer, self.tables, call.conversation))
+        chat = call.conversation
+        with chat.telemetry.calling(tool if tool in TOOLS else None, chat.id) as refused:
+            with session.activity() as seen, left_as_found(session):
+                answer = self._answer(call, tool, arguments)
+                if seen is not None:
+                    seen.extend(seen_in(answer, self.tables, chat))
+            if "error" in answer:
+                refused(answer["error"]["code"])
             return answer
 
     def _answer(self, call: Call, tool: str, arguments: Any) -> Answer:
@@ -211,6 +221,34 @@ class Toolset:
             )
         return await session.run_sync(lambda _: self.call(session.sync_session, tool, arguments))
 
+    def bind(
+        self,
+        sessions: Sessions,
+        *,
+        registry: RefRegistry,
+        by: Actor | None = "model",
+    ) -> BoundToolset:
+        """Return the same tools with a session of its own for each call.
+
+            desk = toolset.bind(sessions, registry=registry)
+            desk.call("chat-7", user.id, "db_read", {"table": "orders"}).text
+
+        Args:
+            sessions: a `sessionmaker` of `RefSession`, or an `async_sessionmaker` of
+                `AsyncRefSession`.
+            registry: opens the conversations.
+            by: on whose behalf calls are made; what they do is then kept for prompts. `None` keeps
+                nothing, and saves a round trip a call.
+
+        Raises:
+            SetupError: `sessions` makes no such session.
+        """
+        return BoundToolset(self, sessions, registry, by=by)
+
+    def reads(self, tool: str) -> bool:
+        """Tell whether a tool changes nothing."""
+        return tool == "db_read"
+
     def schemas(self, form: Form, *, describe: bool = True) -> list[dict[str, Any]]:
         """Return the definitions of the tools, for a model's client.
 
@@ -252,7 +290,7 @@ class Toolset:
                 "give Toolset the registry's: Toolset(..., policy=policy)",
             )
         owner = session.owner
-        if self._ownership is not (None if owner is None else owner.ownership):
+        if self.ownership is not (None if owner is None else owner.ownership):
             raise SetupError(
                 "the toolset and the session do not go by the same Ownership",
                 "make both with one: Toolset(..., owner=ownership), and "
