@@ -55,6 +55,7 @@ from alfred_refs.tools.wire.arguments import (
 
 from .bound import BoundToolset as BoundToolset, ToolAnswer as ToolAnswer
 from .errors import ToolError as ToolError
+from .functions import Ref as Ref
 from .toolset import Toolset as Toolset
 
 __all__ = [
@@ -70,6 +71,7 @@ __all__ = [
     "Hooks",
     "Limits",
     "Reading",
+    "Ref",
     "ToolAnswer",
     "ToolError",
     "Toolset",

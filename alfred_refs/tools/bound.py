@@ -80,6 +80,7 @@ class BoundToolset:
 
     Attributes:
         toolset: whose tools are called.
+        tool: adds a function of the application to them; see `Toolset.tool`.
         registry: that opens the conversations.
         is_async: whether the sessions are asynchronous.
     """
@@ -99,6 +100,7 @@ class BoundToolset:
                 "give the application's RefRegistry: toolset.bind(sessions, registry=registry)",
             )
         self.toolset = toolset
+        self.tool = toolset.tool
         self.registry = registry
         self._sessions: Any = sessions
         self._by = by

@@ -63,8 +63,25 @@ _HINTS: Mapping[str, dict[str, bool]] = {
 }
 
 
-def schemas_of(setting: Setting, form: Form, *, describe: bool) -> list[Schema]:
+def hints_of(*, reads: bool) -> dict[str, bool]:
+    """Return what a client is told that a tool of the application does to rows."""
+    return {"readOnlyHint": reads} | ({} if reads else {"destructiveHint": True})
+
+
+def schemas_of(
+    setting: Setting,
+    form: Form,
+    own: Iterable[tuple[str, str, Schema, dict[str, bool]]] = (),
+    *,
+    describe: bool,
+) -> list[Schema]:
     """Return the definitions of the tools that a model may use, in the form of a client.
+
+    Args:
+        setting: of the toolset.
+        form: the client's.
+        own: the application's tools: name, what it does, schema of the arguments, and hints.
+        describe: whether the tables are described.
 
     Raises:
         SetupError: there is no such form.
@@ -74,10 +91,17 @@ def schemas_of(setting: Setting, form: Form, *, describe: bool) -> list[Schema]:
             f"schemas were asked for in the form {form!r}",
             f"choose one of {', '.join(map(repr, get_args(Form)))}",
         )
-    return [_in_form(form, *each) for each in _definitions(setting, describe=describe)]
+    tables = (
+        (*each, {**_HINTS[each[0]], "openWorldHint": False})
+        for each in _definitions(setting, describe=describe)
+    )
+    functions = ((name, told, _lean(schema), hints) for name, told, schema, hints in own)
+    return [_in_form(form, *each) for each in (*tables, *functions)]
 
 
-def _in_form(form: Form, name: str, description: str, parameters: Schema) -> Schema:
+def _in_form(
+    form: Form, name: str, description: str, parameters: Schema, hints: dict[str, bool]
+) -> Schema:
     """Return the definition of a tool as a client takes it."""
     told: Schema = {"name": name, "description": description}
     match form:
@@ -87,7 +111,6 @@ def _in_form(form: Form, name: str, description: str, parameters: Schema) -> Sch
         case "anthropic":
             return {**told, "input_schema": parameters}
         case "mcp":
-            hints = {**_HINTS[name], "openWorldHint": False}
             return {**told, "inputSchema": parameters, "annotations": hints}
         case "json_schema":
             head = {"$schema": _JSON_SCHEMA, "title": name, "description": description}

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
@@ -51,7 +51,7 @@ from alfred_refs.tools.wire.arguments import (
     DbUpdate,
     validated,
 )
-from alfred_refs.tools.wire.repair import Repair, parsed
+from alfred_refs.tools.wire.repair import Repair, misplaced_nul, parsed
 from alfred_refs.tools.wire.texts import without_keys
 
 from .bound import BoundToolset
@@ -59,8 +59,9 @@ from .call import Call, Setting
 from .creating import Creator
 from .editing import ListEditor
 from .faults import fault_of
+from .functions import FunctionTool, function_tool
 from .reading import Reader
-from .schemas import Form, schemas_of
+from .schemas import Form, hints_of, schemas_of
 from .seen import seen_in
 from .transactions import left_as_found, transaction
 from .writing import Writer
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
 _LONGEST = 2_000  # characters of a text in an error: it may repeat what the model gave
 
 _T = TypeVar("_T")
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 Answer = dict[str, Any]
 """What a model is told: JSON values."""
@@ -141,6 +143,7 @@ class Toolset:
         )
         self._setting.check()
         self._memos: dict[Hashable, Any] = {}
+        self._functions: dict[str, FunctionTool] = {}
 
     def memo(self, name: Hashable, make: Callable[[], _T]) -> _T:
         """Return what is made of these tools, once for all who ask for it by its name."""
@@ -148,6 +151,42 @@ class Toolset:
             self._memos[name] = make()
         made: _T = self._memos[name]
         return made
+
+    @overload
+    def tool(self, function: _F, /) -> _F: ...
+
+    @overload
+    def tool(self, *, name: str | None = None, read_only: bool = False) -> Callable[[_F], _F]: ...
+
+    def tool(
+        self, function: Any = None, *, name: str | None = None, read_only: bool = False
+    ) -> Any:
+        """Add a function of the application to the tools, as a decorator.
+
+            @toolset.tool
+            def ship(session: RefSession, order: Ref[Order], on: date) -> Order: ...
+
+        A model is told its name, the first paragraph of its docstring, and the types of its
+        parameters; those of a session's class or of `Conversation` are the call's own, and no
+        model sees them.
+
+        Args:
+            function: with types; `async def` for asynchronous sessions.
+            name: what a model calls it; otherwise that is its own name.
+            read_only: whether it changes nothing.
+
+        Raises:
+            SetupError: the name is taken, or a model could not be told how to call it.
+        """
+
+        def add(function: _F) -> _F:
+            made = function_tool(
+                function, self.tables, self._functions, name=name, reads=read_only
+            )
+            self._functions[made.name] = made
+            return function
+
+        return add if function is None else add(function)
 
     def call(self, session: RefSession, tool: str, arguments: Any) -> Answer:
         """Do what a model asks for, in one transaction, and return what it is told.
@@ -172,7 +211,8 @@ class Toolset:
             # what the application has left to be flushed is its own, and so are its mistakes
             session.flush()
         chat = call.conversation
-        with chat.telemetry.calling(tool if tool in TOOLS else None, chat.id) as refused:
+        known = tool if tool in TOOLS or tool in self._functions else None
+        with chat.telemetry.calling(known, chat.id) as refused:
             with session.activity() as seen, left_as_found(session):
                 answer = self._answer(call, tool, arguments)
                 if seen is not None:
@@ -186,7 +226,10 @@ class Toolset:
         table, checked, begun = None, None, monotonic()
         try:
             repair = Repair()
-            checked = validated(tool, repair.value(parsed(arguments)))
+            given = repair.value(parsed(arguments))
+            if tool in self._functions:
+                return self._of_function(call, self._functions[tool], given, repair)
+            checked = validated(tool, given, self._functions)
             table = self.tables.named(checked.table)
             check_budget(checked, table, self._setting.max_written)
             check_filters(checked, table)
@@ -205,9 +248,17 @@ class Toolset:
             refusal: Answer = without_keys(fault.to_json(), call.conversation, _LONGEST)
             return refusal
 
+    @staticmethod
+    def _of_function(call: Call, function: FunctionTool, given: Any, repair: Repair) -> Answer:
+        """Return what a function of the application answers: JSON without keys."""
+        for path in repair.removed:
+            raise misplaced_nul(path)
+        answer: Answer = without_keys(function.call(call, given), call.conversation)
+        return answer
+
     def _refusing(self, error: Exception, arguments: Arguments | None) -> ToolTable | None:
         """Return the table that the database says an error is of, where a call has several."""
-        if not isinstance(error, DBAPIError) or not isinstance(arguments, DbCreate):
+        if not isinstance(error, DBAPIError) or not isinstance(arguments, DbCreate | None):
             return None
         of = said(error).get("table_name")
         return next((table for table in self.tables if of in table.database_names), None)
@@ -247,7 +298,8 @@ class Toolset:
 
     def reads(self, tool: str) -> bool:
         """Tell whether a tool changes nothing."""
-        return tool == "db_read"
+        own = self._functions.get(tool)
+        return tool == "db_read" if own is None else own.reads
 
     def schemas(self, form: Form, *, describe: bool = True) -> list[dict[str, Any]]:
         """Return the definitions of the tools, for a model's client.
@@ -264,7 +316,11 @@ class Toolset:
         Raises:
             SetupError: there is no such form.
         """
-        return schemas_of(self._setting, form, describe=describe)
+        own = [
+            (each.name, each.description, each.schema(self.tables), hints_of(reads=each.reads))
+            for each in self._functions.values()
+        ]
+        return schemas_of(self._setting, form, own, describe=describe)
 
     def describe(self, tables: Iterable[str] | None = None) -> str:
         """Return what a model needs to know of tables, or of all, for a prompt: lines of text.

@@ -37,7 +37,7 @@ from tests.models import MealPlan, Recipe
 
 CHAT = Address("chat-7")
 KEY = uuid.UUID("5eed1ce0-0000-4000-8000-000000000001")
-NOTHING = Counts(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+NOTHING = Counts(**dict.fromkeys(Counts.__annotations__, 0))
 
 
 @pytest.fixture

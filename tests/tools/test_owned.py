@@ -207,7 +207,7 @@ def test_a_reference_to_what_the_owner_cannot_see_is_refused(
     assert into_shared["error"]["code"] == "foreign_row"
 
 
-def test_a_toolset_and_its_session_go_by_one_ownership(
+def test_a_toolset_and_its_session_go_by_oneownership(
     tools: Toolset, anns: RefSession, owned_engine: Engine, world: World
 ) -> None:
     """Neither works with one of the other kind, and every class is known."""
@@ -222,7 +222,7 @@ def test_a_toolset_and_its_session_go_by_one_ownership(
             with pytest.raises(SetupError):
                 toolset.call(session, "db_read", {"table": "recipes"})
     with pytest.raises(SetupError):
-        Toolset([Secret], owner=tools._ownership)
+        Toolset([Secret], owner=tools.ownership)
 
 
 FIELDS = st.sampled_from(

@@ -39,7 +39,7 @@ from alfred_refs.tools.wire.arguments import (
     NotGroup,
     OrGroup,
 )
-from alfred_refs.tools.wire.documents import SameNameError, mapped
+from alfred_refs.tools.wire.documents import Places, SameNameError, mapped
 
 _LITERALLY = "; a backslash after '<' means these letters themselves"
 
@@ -64,6 +64,36 @@ def decoded(
         return arguments
     keys = _keys_of(found.marks, conversation)
     return _Arguments(tables, partial(_stored, keys)).walked(arguments)
+
+
+def decoded_values(values: Mapping[str, Any], conversation: SessionConversation) -> dict[str, Any]:
+    """Return values of an application's tool, by name, with what marks stand for; see `decoded`.
+
+    Raises:
+        ToolError: a text was cut, or has a mark that stands for nothing.
+        BadRefError: a mark names a draft, which has no key.
+    """
+    found = _Found({}, [])
+    _values(values, found.note)
+    if not found.differs:
+        return {**values}
+    return _values(values, partial(_stored, _keys_of(found.marks, conversation)))
+
+
+def _values(values: Mapping[str, Any], leaf: Leaf) -> dict[str, Any]:
+    return {name: _document(name, value, {}, leaf) for name, value in values.items()}
+
+
+def _document(
+    field: str, value: Any, places: Places, leaf: Leaf, entity: str | None = None
+) -> Any:
+    """Return what `leaf` makes of a document, which is in a field."""
+    try:
+        return mapped(
+            value, places, partial(leaf, field), lambda name: leaf(field, name, None), entity
+        )
+    except SameNameError:
+        raise invalid_value(field, "objects that have each name once") from None
 
 
 @dataclass(slots=True)
@@ -228,16 +258,7 @@ class _Arguments:
     def _value(self, field: str, value: Any, column: ToolColumn, entity: str | None = None) -> Any:
         if column.key is not None or column.values.family == "uuid":
             return value
-        try:
-            return mapped(
-                value,
-                column.places,
-                partial(self._leaf, field),
-                lambda name: self._leaf(field, name, None),
-                entity,
-            )
-        except SameNameError:
-            raise invalid_value(field, "objects that have each name once") from None
+        return _document(field, value, column.places, self._leaf, entity)
 
     def _filters(self, filters: Iterable[Filter], table: ToolTable) -> list[Filter]:
         return [self._filter(each, table) for each in filters]

@@ -319,24 +319,29 @@ _WANTED: Mapping[str, str] = {
 _OF_FILTERS = ("field", "op", "value", "and", "or", "not")
 
 
-def validated(tool: Any, given: Any) -> Arguments:
+def validated(tool: Any, given: Any, others: Iterable[str] = ()) -> Arguments:
     """Return the arguments of a call.
+
+    Args:
+        tool: its name.
+        given: JSON values.
+        others: the names of tools that are none of these.
 
     Raises:
         ToolError: there is no such tool, or they have not its shape.
     """
     model = TOOLS.get(tool) if isinstance(tool, str) else None
     if model is None:
-        raise unknown_tool(str(tool), [*TOOLS])
+        raise unknown_tool(str(tool), [*TOOLS, *others])
     if not isinstance(given, dict):
         raise invalid_arguments("they are no object")
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        raise _misshapen(tool, error) from None
+        raise misshapen(tool, error) from None
 
 
-def _misshapen(tool: str, error: ValidationError) -> ToolError:
+def misshapen(tool: str, error: ValidationError) -> ToolError:
     """Return the first mistake in the shape of arguments, in words of our own."""
     found = error.errors(include_url=False)
     first = next((each for each in found if _is_meant(each)), found[0])
