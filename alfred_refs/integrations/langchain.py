@@ -47,14 +47,17 @@ def _tool(
 ) -> BaseTool:
     name = definition["name"]
 
-    # by their names and annotations LangGraph finds what it has to give
-    def call(runtime: ToolRuntime[Any, Any], arguments: dict[str, Any]) -> ToolMessage:
-        conversation, owner = asker_from(whose, runtime)
-        return message(runtime, desk.call(conversation, owner, name, arguments))
+    # LangGraph finds by the annotation which parameter is to have the runtime
+    def call(agent_runtime: ToolRuntime[Any, Any], arguments: dict[str, Any]) -> ToolMessage:
+        conversation, owner = asker_from(whose, agent_runtime)
+        return message(agent_runtime, desk.call(conversation, owner, name, arguments))
 
-    async def acall(runtime: ToolRuntime[Any, Any], arguments: dict[str, Any]) -> ToolMessage:
-        conversation, owner = asker_from(whose, runtime)
-        return message(runtime, await desk.call_async(conversation, owner, name, arguments))
+    async def acall(
+        agent_runtime: ToolRuntime[Any, Any], arguments: dict[str, Any]
+    ) -> ToolMessage:
+        conversation, owner = asker_from(whose, agent_runtime)
+        answer = await desk.call_async(conversation, owner, name, arguments)
+        return message(agent_runtime, answer)
 
     def message(runtime: ToolRuntime[Any, Any], answer: ToolAnswer) -> ToolMessage:
         return ToolMessage(
@@ -83,7 +86,7 @@ class _RefTool(StructuredTool):
         tool_call_id: str | None,  # noqa: ARG002  # the runtime has it
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         arguments = dict(tool_input) if isinstance(tool_input, dict) else {}
-        runtime = arguments.pop("runtime", None)
+        runtime = arguments.pop("agent_runtime", None)
         if not isinstance(runtime, ToolRuntime):
             raise SetupError(
                 f"the tool {self.name!r} was called outside of an agent",

@@ -65,6 +65,7 @@ from .engines import (
     schemas_in as schemas_in,
     schemas_of as schemas_of,
     schemas_of_session as schemas_of_session,
+    spawned as spawned,
     wait_for as wait_for,
 )
 from .flushes import save_in_order as save_in_order, states_in_circle as states_in_circle
