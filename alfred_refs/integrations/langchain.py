@@ -11,7 +11,10 @@
 What goes to the model is JSON text; a mistake of its own has the status "error". The answer as a
 dict is the message's `artifact`, which no model sees. What is no mistake of the model's ends the
 run. With synchronous sessions agents may be invoked and awaited, with asynchronous ones awaited.
-Calls of one turn run side by side; those that write in one conversation follow each other.
+
+Calls of one turn run side by side. Those that write in one conversation follow each other: in the
+model's order where an agent is awaited, in any order where it is invoked, because LangGraph starts
+a thread for each. `agent.with_config(max_concurrency=1)` makes the calls of a turn in order there.
 """
 
 from __future__ import annotations

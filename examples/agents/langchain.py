@@ -38,4 +38,6 @@ def instructions(request: ModelRequest[Visit]) -> str:
 def shop_agent(desk: BoundToolset, model: BaseChatModel | str) -> Any:
     """Return an agent that works for whoever visits the shop."""
     tools = tools_of(desk, lambda runtime: (runtime.context.chat_id, runtime.context.user_id))
-    return create_agent(model, tools, middleware=[instructions], context_schema=Visit)
+    agent = create_agent(model, tools, middleware=[instructions], context_schema=Visit)
+    # invoke() would make the calls of a turn at once, in threads: writes in no certain order
+    return agent.with_config(max_concurrency=1)

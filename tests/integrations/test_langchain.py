@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.json_schema import dereference_refs
 from pydantic import Field
+from sqlalchemy import Engine, event
 
 from alfred_refs import SetupError
 from alfred_refs.integrations.langchain import tools_of
@@ -23,7 +25,9 @@ from examples.agents import langchain as example
 from tests.integrations import shop
 from tests.integrations.contract import (
     ORDERS,
+    PRODUCTS,
     READ_ORDERS,
+    READ_PRODUCTS,
     AdapterContract,
     Play,
     Played,
@@ -80,6 +84,8 @@ def sent_to(model: FakeModel) -> Played:
 class TestLangChain(AdapterContract):
     """All that an adapter must do."""
 
+    side_by_side = False  # the example's: invoked otherwise, writes would be made in any order
+
     async def played(
         self, desk: BoundToolset, script: Sequence[Turn], visit: Visit, whose: Any = None
     ) -> Played:
@@ -113,6 +119,25 @@ class TestLangChain(AdapterContract):
         assert failed
         assert "'self'" in told
         assert right == [(ORDERS, False)]
+
+
+def test_an_agent_that_may_makes_reads_at_once(
+    shop_desk: BoundToolset, shop_engine: Engine
+) -> None:
+    """In threads, without a limit to their number."""
+    both = threading.Barrier(2)
+    met: list[int] = []
+
+    @event.listens_for(shop_engine, "before_cursor_execute")
+    def meet(*arguments: Any) -> None:
+        if "FROM products" in arguments[2] and len(met) < 2:
+            met.append(both.wait(10))
+
+    model = FakeModel(messages=answers([[READ_PRODUCTS, READ_PRODUCTS]]))
+    agent: Any = create_agent(model, tools_of(shop_desk, lambda _: ("chat-7", shop.ADA)))
+    agent.invoke({"messages": [{"role": "user", "content": "Hello"}]})
+    assert sent_to(model).told == [[(PRODUCTS, False)] * 2]
+    assert len(met) == 2
 
 
 def test_a_call_outside_of_an_agent_is_refused(shop_desk: BoundToolset) -> None:
