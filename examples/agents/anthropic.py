@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
-from dataclasses import dataclass
 
 from anthropic import Anthropic
 from anthropic.lib.tools import BetaToolRunner
@@ -15,30 +13,21 @@ from alfred_refs.integrations.anthropic import tools_of
 from alfred_refs.tools import BoundToolset
 
 
-@dataclass
-class Visit:
-    """Who is answered."""
-
-    chat_id: str
-    user_id: uuid.UUID
-
-
 def shop_runner(
     desk: BoundToolset,
     client: Anthropic,
     model: str,
-    visit: Visit,
-    messages: Iterable[BetaMessageParam],
+    visit: tuple[str, uuid.UUID],
+    messages: list[BetaMessageParam],
 ) -> BetaToolRunner[None]:
-    """Return what answers a visitor of the shop: a runner is for one conversation."""
-    rows = Context(desk.conversation(visit.chat_id, visit.user_id)).render()
+    """Return what answers a visitor: one conversation and its owner."""
+    rules = "Look after the customer's orders."
+    rows = Context(desk.conversation(*visit)).render()
     return client.beta.messages.tool_runner(
         model=model,
         max_tokens=2048,
-        system=[
-            {"type": "text", "text": "Look after the customer's orders."},
-            {"type": "text", "text": rows},  # last: what stands before it stays cached
-        ],
+        # rows last: what stands before them stays cached
+        system=[{"type": "text", "text": text} for text in (rules, rows)],
         messages=messages,
-        tools=tools_of(desk, visit.chat_id, visit.user_id),
+        tools=tools_of(desk, *visit),
     )

@@ -15,7 +15,7 @@ from anthropic.lib.tools import ToolError
 from alfred_refs import SetupError
 from alfred_refs.integrations.anthropic import FAILED, tools_of
 from alfred_refs.tools import BoundToolset
-from examples.agents.anthropic import Visit as ExampleVisit, shop_runner
+from examples.agents.anthropic import shop_runner
 from tests.integrations import shop
 from tests.integrations.contract import (
     NO_OBJECT,
@@ -105,7 +105,7 @@ class TestAnthropic(AdapterContract):
                     await runner.until_done()
             else:
                 with server.client() as client:
-                    shop_runner(desk, client, MODEL, ExampleVisit(*given), HELLO).until_done()
+                    shop_runner(desk, client, MODEL, given, HELLO).until_done()
         except Exception as error:  # noqa: BLE001  # is looked at
             server.played.raised = error
         return server.played
@@ -183,7 +183,7 @@ def test_an_owner_that_is_missing_is_told_at_once(shop_desk: BoundToolset) -> No
 
 def test_instructions_tell_of_rows(shop_desk: BoundToolset) -> None:
     """Those that the conversation knows as a runner is made; last, so that the rest is cached."""
-    visit = ExampleVisit("chat-7", shop.ADA)
+    visit = ("chat-7", shop.ADA)
     for calls in ([[READ_ORDERS]], []):
         server = Server(calls)
         with server.client() as client:
