@@ -16,7 +16,7 @@ context.done(step, decision)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from typing import Any
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.errors import ContextError
 from alfred_refs.session.session import RefSession
+from alfred_refs.sqla import Awaited, awaited
 from alfred_refs.tools import TOOLS, Toolset
 
 from .decisions import ActDecision, ToolCall, decision_type
@@ -76,6 +77,11 @@ class Context:
         self._toolset = toolset
         self._templates = Templates(templates)
         self._count = count
+
+    @property
+    def aio(self) -> AsyncContext:
+        """The same for those who await: `await context.aio.prompt(step)`."""
+        return AsyncContext(self, is_async=self.conversation.aio.is_async)
 
     def view(self, audience: Audience = "act") -> ContextView:
         """Return what an audience is told, as data: two round trips.
@@ -189,7 +195,7 @@ class Context:
         last = exchanges[len(exchanges) - min(len(exchanges), self.window.exchanges) :]
         said = [text for each in last for text in (each.user, each.assistant)]
         own = [step.goal, step.guidance, step.step_guidance, step.profile]
-        ours = () if self._toolset is None else TOOLS
+        ours = () if self._toolset is None else {*TOOLS, *self._toolset.functions}
         other = [call for call in calls if call.tool not in ours]
         given = [value for call in other for value in (call.params, call.answer)]
         items = [item.text for item in step.batch]
@@ -253,9 +259,36 @@ class Context:
             chunks: the reply, cut anywhere; a list of one for all of it.
             unknown: what is shown for a ref that is not known; as it is, by default.
         """
-        return Names(self._names_of, _LONGEST_REF, unknown).of(chunks)
+        return self.names(unknown).of(chunks)
+
+    def names(self, unknown: Callable[[str], str] = str) -> Names:
+        """Return what puts names into one reply, for who has its chunks one by one."""
+        return Names(self._names_of, _LONGEST_REF, unknown)
 
     def _names_of(self, refs: Sequence[str]) -> dict[str, str]:
         """Return what people call rows and drafts, or else what they are."""
         found = self.conversation.labels_of(refs)
         return {ref: name_of(ref, label) for ref, label in found.items()}
+
+
+class AsyncContext(Awaited[Context]):
+    """What a `Context` does, awaited.
+
+    What takes a session is for `await session.run_sync(context.heard, text)`.
+    """
+
+    view = awaited(Context.view)
+    render = awaited(Context.render)
+    prompt = awaited(Context.prompt)
+    done = awaited(Context.done)
+
+    async def with_names(
+        self, chunks: AsyncIterable[str], unknown: Callable[[str], str] = str
+    ) -> AsyncIterator[str]:
+        """Yield a reply with names in place of refs; see `Context.with_names`."""
+        names = self.sync.names(unknown)
+        async for chunk in chunks:
+            if text := await self.run(names.add, chunk):
+                yield text
+        if text := await self.run(names.end):
+            yield text

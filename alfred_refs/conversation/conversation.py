@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Table
 
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.sqla import Schemas
+from alfred_refs.sqla import Awaited, Schemas, awaited, listed
 from alfred_refs.store import Address, Store
 from alfred_refs.store.telemetry import Telemetry
 
@@ -56,6 +56,11 @@ class Conversation(ActivityMap):
             opened=self._opened,
             schemas=schemas,
         )
+
+    @property
+    def aio(self) -> AsyncConversation:
+        """The same for those who await: `await chat.aio.resolve("recipe_1")`."""
+        return AsyncConversation(self, is_async=self._store.is_async)
 
     @property
     def turn(self) -> int:
@@ -149,3 +154,38 @@ class Conversation(ActivityMap):
             key = entry.key if keys else None
             ref = entry.ref
             yield RefEntry(str(ref), ref.entity, ref.number, entry.gone, entry.label, key)
+
+
+class AsyncConversation(Awaited[Conversation]):
+    """What a `Conversation` does, awaited; what it iterates over comes as a list."""
+
+    async def turn(self) -> int:
+        """Return `Conversation.turn`."""
+        return await self.run(lambda: self.sync.turn)
+
+    begin_turn = awaited(Conversation.begin_turn)
+    resolve = awaited(Conversation.resolve)
+    resolve_all = awaited(Conversation.resolve_all)
+    refer = awaited(Conversation.refer)
+    refer_all = awaited(Conversation.refer_all)
+    scrub = awaited(Conversation.scrub)
+    entries = listed(Conversation.entries)
+    labels_of = awaited(Conversation.labels_of)
+
+    draft = awaited(Conversation.draft)
+    drafts = listed(Conversation.drafts)
+    read_drafts = awaited(Conversation.read_drafts)
+    edit_draft = awaited(Conversation.edit_draft)
+    edit_drafts = awaited(Conversation.edit_drafts)
+    discard_drafts = awaited(Conversation.discard_drafts)
+
+    activity = awaited(Conversation.activity)
+    retain = awaited(Conversation.retain)
+    demote = awaited(Conversation.demote)
+    drop = awaited(Conversation.drop)
+    add_step = awaited(Conversation.add_step)
+    steps = awaited(Conversation.steps)
+
+    fork = awaited(Conversation.fork)
+    forget = awaited(Conversation.forget)
+    export = awaited(Conversation.export)

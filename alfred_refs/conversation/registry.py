@@ -92,6 +92,11 @@ class RefRegistry(Observed):
         return metadata
 
     @property
+    def aio(self) -> AsyncRegistry:
+        """The same for those who await: `await registry.aio.create_tables()`."""
+        return AsyncRegistry(self, is_async=self._observed.is_async)
+
+    @property
     def counts(self) -> Counts:
         """How often this process has minted, used and refused refs, and asked the store."""
         return self._telemetry.counts
@@ -264,6 +269,18 @@ class RefRegistry(Observed):
             opened=self._opened,
             schemas=self._schemas,
         )
+
+
+class AsyncRegistry(sqla.Awaited[RefRegistry]):
+    """What a `RefRegistry` does, awaited; what it iterates over comes as a list."""
+
+    create_tables = sqla.awaited(RefRegistry.create_tables)
+    import_conversation = sqla.awaited(RefRegistry.import_conversation)
+    conversations = sqla.listed(RefRegistry.conversations)
+    count_conversations = sqla.awaited(RefRegistry.count_conversations)
+    describe = sqla.awaited(RefRegistry.describe)
+    prune = sqla.awaited(RefRegistry.prune)
+    stats = sqla.awaited(RefRegistry.stats)
 
 
 def _whose(owner: str | int | uuid.UUID | EllipsisType | None) -> str | EllipsisType | None:

@@ -30,11 +30,10 @@ from pydantic_ai.messages import InstructionPart
 from pydantic_ai.tools import AgentDepsT
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
-from alfred_refs.context import Window
+from alfred_refs.context import Context, Window
 from alfred_refs.tools import BoundToolset
 
 from .asker import Whose, asker_from
-from .prompt_block import prompt_block
 
 
 class RefToolset(AbstractToolset[AgentDepsT]):
@@ -123,7 +122,8 @@ class RefToolset(AbstractToolset[AgentDepsT]):
         """Return what a run works with, which tells of the rows that there are as it begins."""
         if self._window is None:
             return self
-        told = await prompt_block(self._desk, *asker_from(self._whose, ctx), self._window)
+        chat = self._desk.conversation(*asker_from(self._whose, ctx))
+        told = await Context(chat, self._window).aio.render()
         of_run = copy(self)
         of_run.rows = InstructionPart(told, name="rows", dynamic=True, on_change="append")
         return of_run

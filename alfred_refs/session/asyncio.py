@@ -9,9 +9,8 @@ it waits as text for the next flush.
     async with sessions(conversation=registry.conversation("chat-7")) as session:
         await session.get(Recipe, "recipe_1")
 
-What a conversation or a registry does by itself, on an `AsyncEngine`, needs an awaited call
-around it: `await session.run_sync(lambda _: conversation.resolve("recipe_1"))`, and for the tables
-`await connection.run_sync(registry.metadata.create_all)`.
+What a conversation or a registry does by itself has an asynchronous side, `aio`:
+`await registry.aio.create_tables()`, `await conversation.aio.resolve("recipe_1")`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ Each function says which behaviour it leans on; `tests/sqla` pins that on both s
 and `tests/sqla/test_privates.py` sees to it that no other module leans on any.
 """
 
+from .awaiting import Awaited as Awaited, awaited as awaited, listed as listed
 from .cache_keys import WeakShape as WeakShape
 from .clauses import (
     among as among,
@@ -65,7 +66,6 @@ from .engines import (
     schemas_in as schemas_in,
     schemas_of as schemas_of,
     schemas_of_session as schemas_of_session,
-    spawned as spawned,
     wait_for as wait_for,
 )
 from .flushes import save_in_order as save_in_order, states_in_circle as states_in_circle

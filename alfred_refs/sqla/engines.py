@@ -15,7 +15,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.event.api import _event_key
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
-from sqlalchemy.util.concurrency import await_only, greenlet_spawn, in_greenlet
+from sqlalchemy.util.concurrency import await_only, in_greenlet
 
 _T = TypeVar("_T")
 
@@ -42,14 +42,6 @@ def wait_for(awaitable: Awaitable[_T]) -> _T:
     Leans on `await_only`, by which the dialects wait for their drivers.
     """
     return await_only(awaitable)
-
-
-def spawned(function: Callable[[], _T]) -> Awaitable[_T]:
-    """Return what is awaited to call a function that may wait for asynchronous connections.
-
-    Leans on `greenlet_spawn`, in which the asyncio extension calls what it awaits.
-    """
-    return greenlet_spawn(function)
 
 
 def on_disposal(engine: Engine, disposed: Callable[[Engine], None]) -> None:

@@ -62,6 +62,11 @@ class OwnEngine:
         self._by_process: dict[int, Engine] = {}
         sqla.on_disposal(sqla.root_of(application), self.close)
 
+    @property
+    def is_async(self) -> bool:
+        """Whether the application's engine is asynchronous."""
+        return self._application.dialect.is_async
+
     def get(self) -> Engine:
         """Return the engine of this process: a forked one must not use its parent's sockets.
 
@@ -93,7 +98,8 @@ class OwnEngine:
         if not sqla.can_wait(self._application):
             raise SetupError(
                 "the registry has an asynchronous engine and was asked outside of an awaited call",
-                "call it inside await session.run_sync() or connection.run_sync()",
+                "await the asynchronous side: conversation.aio, registry.aio, context.aio; "
+                "or call it inside await session.run_sync()",
             )
         fault = self._attempt(work)
         if isinstance(fault, Fault) and (fault.undone or (again and fault.cut)):

@@ -100,6 +100,11 @@ class ObservedStore:
         self._store = store
         self._telemetry = telemetry
 
+    @property
+    def is_async(self) -> bool:
+        """See `Store.is_async`."""
+        return self._store.is_async
+
     refer = _counted(
         Store.refer, _of_keys, minted=lambda entries: sum(entry.minted for entry in entries)
     )

@@ -25,6 +25,8 @@ class MemoryStore(DraftMemory, ActivityMemory):
     Threads of one process may share it.
     """
 
+    is_async = False
+
     def create_tables(self) -> None:
         """Do nothing: there are no tables."""
 

@@ -50,8 +50,13 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresConversations):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self._reads_only_until = 0.0
-        if not engine.dialect.is_async:  # there only a coroutine can close a connection
+        if not self.is_async:  # there only a coroutine can close a connection
             weakref.finalize(self, self._own.release).atexit = False
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the engine is asynchronous."""
+        return self._own.is_async
 
     @property
     def metadata(self) -> MetaData:

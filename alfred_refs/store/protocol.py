@@ -38,6 +38,11 @@ class Store(Protocol):
     `UnknownConversationError`.
     """
 
+    @property
+    def is_async(self) -> bool:
+        """Whether methods are to be called inside of what `AsyncSession.run_sync` awaits."""
+        ...
+
     def create_tables(self) -> None:
         """Create what the store needs and does not have yet."""
 

@@ -198,6 +198,10 @@ class BoundToolset:
         """
         return self.conversation(conversation, owner).scrub(value)
 
+    async def cover_async(self, conversation: str, owner: Any, value: Any) -> Any:
+        """Do what `cover` does without blocking the event loop."""
+        return await self.conversation(conversation, owner).aio.scrub(value)
+
     def _given(self, conversation: str, owner: Any) -> dict[str, Any]:
         """Return what a session is made with."""
         ownership = self.toolset.ownership

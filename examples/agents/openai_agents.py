@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from agents import Agent, Model, RunContextWrapper
 
+from alfred_refs.context import Context
 from alfred_refs.integrations.openai_agents import tools_of
-from alfred_refs.integrations.prompt_block import prompt_block
 from alfred_refs.tools import BoundToolset
 
 
@@ -23,7 +23,8 @@ class Visit:
 
 async def visit(desk: BoundToolset, chat_id: str, user_id: uuid.UUID) -> Visit:
     """Return what a run is given."""
-    return Visit(chat_id, user_id, await prompt_block(desk, chat_id, user_id))
+    chat = desk.conversation(chat_id, user_id)
+    return Visit(chat_id, user_id, await Context(chat).aio.render())
 
 
 def instructions(ctx: RunContextWrapper[Visit], _: Agent[Visit]) -> str:

@@ -46,7 +46,7 @@ def test_no_framework_is_loaded_before_it_is_asked_for() -> None:
     program = (
         "import sys, alfred_refs.tools, alfred_refs.context\n"
         "from alfred_refs import RefRegistry, RefSession, integrations\n"
-        "from alfred_refs.integrations import asker, floors, prompt_block\n"
+        "from alfred_refs.integrations import asker, floors\n"
         "print(*sys.modules)"
     )
     done = subprocess.run(

@@ -23,7 +23,6 @@ def test_the_root_of_an_engine_owns_its_pool(engine: Engine) -> None:
 async def test_an_awaitable_can_be_waited_for_in_synchronous_code() -> None:
     """Inside what the asyncio extension awaits: the event loop goes on meanwhile."""
     assert await greenlet_spawn(sqla.wait_for, asyncio.sleep(0, "done")) == "done"
-    assert await sqla.spawned(lambda: sqla.wait_for(asyncio.sleep(0, "done"))) == "done"
 
 
 def test_a_listener_for_disposal_costs_no_statement(engine: Engine) -> None:
