@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, ModelMessage, ModelRequest, ModelResponse
+from pydantic_ai import (
+    Agent,
+    DeferredToolRequests,
+    DeferredToolResults,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+)
 from pydantic_ai.messages import (
     InstructionDeltaPart,
     ModelMessagesTypeAdapter,
@@ -84,6 +91,15 @@ class TestPydanticAI(AdapterContract):
         """Return the message: pydantic-ai makes JSON of it for models without marks of failure."""
         return str(error["message"])
 
+    async def test_a_write_holds_up_what_comes_after_it(self, play: Play) -> None:
+        """A read of the same turn sees what was written before it, and another has not yet."""
+        one = [{"field": "note", "op": "=", "value": "for Ada"}]
+        write = ("db_update", {"table": "orders", "filters": one, "data": {"note": "gift"}})
+        played = await play([[READ_ORDERS, write, READ_ORDERS]])
+        [[before, _, after]] = played.texts()
+        assert before == ORDERS
+        assert after == ORDERS.replace("for Ada", "gift")
+
     @pytest.mark.parametrize(
         ("text", "told"),
         [
@@ -116,3 +132,38 @@ async def test_instructions_tell_of_rows(shop_desk: BoundToolset) -> None:
     told = requests[-1].parts[-1]
     assert isinstance(told, InstructionDeltaPart)
     assert '- order_1 "for Ada" (read in turn 0)\n  {"placed": "2026-11-24"}' in str(told.content)
+
+
+async def test_it_is_a_toolset_as_any_other(shop_desk: BoundToolset) -> None:
+    """Its tools can be given other names, and be made to wait for somebody's consent."""
+    data = {"table": "orders", "data": {"placed": "2026-11-25", "note": "new"}}
+    model, visit = Script([[("shop_db_create", data)]]), Visit("chat-7", shop.ADA)
+    refs = RefToolset[Visit](shop_desk, lambda ctx: (ctx.deps.chat_id, ctx.deps.user_id))
+    asked = refs.approval_required(lambda _, tool, __: tool.name != "db_read")
+    agent = Agent(
+        FunctionModel(model),
+        deps_type=Visit,
+        toolsets=[asked.prefixed("shop")],
+        output_type=[str, DeferredToolRequests],
+    )
+    first = await agent.run("Order tea", deps=visit)
+    assert isinstance(first.output, DeferredToolRequests)
+    assert model.played.told == []
+
+    [call] = first.output.approvals
+    consent = DeferredToolResults(approvals={call.tool_call_id: True})
+    await agent.run(
+        message_history=first.all_messages(), deferred_tool_results=consent, deps=visit
+    )
+    [[(text, failed)]] = model.played.told
+    assert ('"id":"order_1","placed":"2026-11-25","note":"new"' in text, failed) == (True, False)
+
+
+async def test_a_conversation_goes_on_by_its_id_or_its_messages() -> None:
+    """Otherwise each run is another one, for pydantic-ai."""
+    agent = Agent(FunctionModel(lambda *_: ModelResponse(parts=[TextPart("done")])))
+    first, second = await agent.run("Hello"), await agent.run("Hello")
+    third = await agent.run("Hello", message_history=second.all_messages())
+    fourth = await agent.run("Hello", conversation_id="chat-7")
+    assert first.conversation_id != second.conversation_id == third.conversation_id
+    assert fourth.conversation_id == "chat-7"
