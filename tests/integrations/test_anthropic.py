@@ -115,10 +115,9 @@ class TestAnthropic(AdapterContract):
         assert played.told == [[(FAILED, True)], [(ORDERS, False)]]
         assert played.raised is None
 
-    @pytest.mark.parametrize("told", [(7, None)])
-    async def test_whose_a_call_is_must_be_a_pair(self, play: Play, told: Any) -> None:
+    async def test_whose_a_call_is_must_be_a_pair(self, play: Play) -> None:
         """The conversation is named by a text, which is looked at when the tools are made."""
-        played = await play([], whose=lambda _: told, fails=True)
+        played = await play([], whose=lambda _: (7, None), fails=True)
         assert isinstance(played.raised, SetupError)
         assert "return its id as a str" in str(played.raised)
 
