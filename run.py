@@ -7,6 +7,7 @@
     python3 run.py test [pytest arguments]     the tests
     python3 run.py lint                        ruff, mypy, import-linter
     python3 run.py wheel                       build the wheel and try it in an empty environment
+    python3 run.py extras                      the same for each adapter, with its extra alone
     python3 run.py benchmarks                  what the package costs, side by side
     python3 run.py faults --minutes 10         processes that share a registry while things fail
     python3 run.py fuzz --calls 100000         calls of the tools, right and wrong
@@ -53,6 +54,9 @@ LINTERS = (
     ("mypy",),
     ("lint-imports", "--no-logo"),
 )
+
+# the extras that have a module of `alfred_refs.integrations` each
+ADAPTERS = ("anthropic", "langchain", "openai-agents", "pydantic-ai")
 
 # seconds after which an installation says what it is at, and how many characters of that
 SILENCE: float = 5
@@ -134,6 +138,24 @@ def wheel(python: Path, arguments: Sequence[str]) -> int:
         return _run([python, "-m", "tests.postgres", bare, "-I", "tests/smoke_wheel.py"])
 
 
+def extras(python: Path, arguments: Sequence[str]) -> int:
+    """Build the wheel, and import each adapter where it and its extra alone are installed."""
+    with tempfile.TemporaryDirectory() as directory:
+        built = Path(directory, "dist")
+        if code := _run([python, "-m", "build", "--wheel", "--outdir", built, *arguments]):
+            return code
+        [found] = built.glob("*.whl")
+        for extra in ADAPTERS:
+            bare = make_environment(Path(directory, extra))
+            install(bare, f"{found}[{extra}]")
+            module = f"alfred_refs.integrations.{extra.replace('-', '_')}"
+            # -I: the checkout must not be importable, or it would be what is tried
+            if code := _run([bare, "-I", "-c", f"import {module}"]):
+                return code
+            _say(f"{module} needs the extra {extra} alone")
+    return 0
+
+
 def benchmarks(python: Path, arguments: Sequence[str]) -> int:
     """Measure what the package costs, on a server of its own, beside packages that do the like."""
     add_extra(python, "bench")
@@ -155,6 +177,7 @@ JOBS = {
     "agent": agent,
     "benchmarks": benchmarks,
     "demo": demo,
+    "extras": extras,
     "faults": faults,
     "fuzz": fuzz,
     "lint": lint,
