@@ -8,6 +8,7 @@
     python3 run.py lint                        ruff, mypy, import-linter
     python3 run.py wheel                       build sdist and wheel, try it by itself
     python3 run.py docs                        the site of docs/, in build/site
+    python3 run.py extras                      the same for each adapter, with its extra alone
     python3 run.py benchmarks                  what the package costs, side by side
     python3 run.py faults --minutes 10         processes that share a registry while things fail
     python3 run.py fuzz --calls 100000         calls of the tools, right and wrong
@@ -55,6 +56,9 @@ LINTERS = (
     ("mypy",),
     ("lint-imports", "--no-logo"),
 )
+
+# the extras that have a module of `alfred_refs.integrations` each
+ADAPTERS = ("anthropic", "langchain", "openai-agents", "pydantic-ai")
 
 # seconds after which an installation says what it is at, and how many characters of that
 SILENCE: float = 5
@@ -151,6 +155,24 @@ def docs(python: Path, arguments: Sequence[str]) -> int:
     return code or _run([python, "-m", "tests.site", site])
 
 
+def extras(python: Path, arguments: Sequence[str]) -> int:
+    """Build the wheel, and import each adapter where it and its extra alone are installed."""
+    with tempfile.TemporaryDirectory() as directory:
+        built = Path(directory, "dist")
+        if code := _run([python, "-m", "build", "--wheel", "--outdir", built, *arguments]):
+            return code
+        [found] = built.glob("*.whl")
+        for extra in ADAPTERS:
+            bare = make_environment(Path(directory, extra))
+            install(bare, f"{found}[{extra}]")
+            module = f"alfred_refs.integrations.{extra.replace('-', '_')}"
+            # -I: the checkout must not be importable, or it would be what is tried
+            if code := _run([bare, "-I", "-c", f"import {module}"]):
+                return code
+            _say(f"{module} needs the extra {extra} alone")
+    return 0
+
+
 def benchmarks(python: Path, arguments: Sequence[str]) -> int:
     """Measure what the package costs, on a server of its own, beside packages that do the like."""
     add_extra(python, "bench")
@@ -173,6 +195,7 @@ JOBS = {
     "benchmarks": benchmarks,
     "demo": demo,
     "docs": docs,
+    "extras": extras,
     "faults": faults,
     "fuzz": fuzz,
     "lint": lint,

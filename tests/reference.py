@@ -12,6 +12,12 @@ PAGES = Path(__file__).parents[1] / "docs" / "reference"
 DOORS = (
     "alfred_refs",
     "alfred_refs.context",
+    "alfred_refs.integrations.anthropic",
+    "alfred_refs.integrations.langchain",
+    "alfred_refs.integrations.mcp",
+    "alfred_refs.integrations.openai_agents",
+    "alfred_refs.integrations.pydantic_ai",
+    "alfred_refs.integrations.reflect",
     "alfred_refs.positions",
     "alfred_refs.store",
     "alfred_refs.store.alembic",

@@ -191,6 +191,11 @@ def invalid_order(column: str, fact: str, columns: Sequence[str]) -> ToolError:
     return ToolError("invalid_order", message, column=column, columns=[*columns])
 
 
+def invalid_total(name: str, fact: str, remedy: str) -> ToolError:
+    """Say that there is no such total, or no groups of rows by such a column."""
+    return ToolError("invalid_total", f"{name!r} in columns {fact}; {remedy}", column=name)
+
+
 def invalid_cursor(*, gone: str | None = None, changed: str | None = None) -> ToolError:
     """Say that a cursor is of another question, was changed, or needs a row that is gone."""
     message = (
@@ -399,15 +404,21 @@ def check_failed(
     )
 
 
-def draft_content(fact: str, remedy: str) -> ToolError:
-    """Say that a draft cannot hold such content."""
-    return ToolError("draft_content", f"{fact}; {remedy}")
+def invalid_content(fact: str, remedy: str) -> ToolError:
+    """Say that a draft cannot hold such content, or new rows cannot be saved as they are said."""
+    return ToolError("invalid_content", f"{fact}; {remedy}")
 
 
 def no_semantic_search(table: str) -> ToolError:
     """Say that nothing answers a search by meaning in this table."""
     message = f"table {table!r} cannot be searched by meaning; filter by its columns"
     return ToolError("no_semantic_search", message, table=table)
+
+
+def no_totals(table: str) -> ToolError:
+    """Say that rows of a table are read one by one: what hooks hide of them is in no total."""
+    message = f"rows of table {table!r} can be read, and not counted or added up; read them"
+    return ToolError("no_totals", message, table=table)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from alfred_refs.conversation.view import SessionConversation
-from alfred_refs.errors import SavedDraftError, SetupError
+from alfred_refs.errors import DraftRefError, SavedDraftError, SetupError
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.policy import RefPolicy
 from alfred_refs.owners import Ownership
@@ -57,9 +57,9 @@ from alfred_refs.tools.wire.texts import without_keys
 from .bound import BoundToolset
 from .call import Call, Setting
 from .creating import Creator
-from .editing import ListEditor
 from .faults import fault_of
 from .functions import FunctionTool, function_tool
+from .lists import ListEditor
 from .reading import Reader
 from .schemas import Form, hints_of, schemas_of
 from .seen import seen_in
@@ -103,6 +103,8 @@ class Toolset:
             are the same, the last wins.
         limits: how much an answer shows.
         max_written: how many rows one call may change.
+        drafts: whether a model may keep rows as drafts, and use those of the application; without
+            them it is never told that there are any.
 
     Attributes:
         tables: what a model may use.
@@ -127,6 +129,7 @@ class Toolset:
         deduplicate: Mapping[type[Any], Sequence[str]] | None = None,
         limits: Limits | None = None,
         max_written: int = 100,
+        drafts: bool = True,
     ) -> None:
         self._policy = policy or RefPolicy()
         self.ownership = owner
@@ -145,6 +148,7 @@ class Toolset:
             dict(deduplicate or {}),
             limits or Limits(),
             max_written,
+            drafts,
         )
         self._setting.check()
         self._memos: dict[Hashable, Any] = {}
@@ -233,18 +237,21 @@ class Toolset:
             given = repair.value(parsed(arguments))
             if tool in self.functions:
                 return self._of_function(call, self.functions[tool], given, repair)
-            checked = validated(tool, given, self.functions)
+            drafts = self._setting.drafts
+            checked = validated(tool, given, self.functions, drafts=drafts)
             table = self.tables.named(checked.table)
             check_budget(checked, table, self._setting.max_written)
             check_filters(checked, table)
             notes = notes_of(repair.removed, checked, self.tables)
-            checked = decoded(checked, self.tables, call.conversation)
+            checked = decoded(checked, self.tables, call.conversation, drafts=drafts)
             answer = _done(call, checked)
             return {**answer, "notes": [*notes, *answer.get("notes", [])]} if notes else answer
         except Exception as error:
             most = self._setting.limits.seconds
             slow = most if most is not None and monotonic() - begun >= most else None
             of = self._refusing(error, checked) or table
+            if isinstance(error, DraftRefError) and error.ref and not self._setting.drafts:
+                error = call.conversation.unknown_ref(error.ref, error.expected)
             fault = fault_of(error, tool, of, self.tables.entities, slow=slow)
             if fault is None:
                 call.session.hide_keys(error)  # a hook may have raised it
