@@ -36,9 +36,10 @@ One call goes through these modules, in this order:
 | `reach` | what a delete or update changes beside the rows that it names |
 | `drafts` | rows that are generated and not saved: made, read, filtered, changed, discarded |
 
-`counting` answers what is asked of many rows together, once `reading` has asked the hooks. `Hooks`
-are what the application adds, `schemas` has what clients are told of the tools, `fates` whether
-rows are there that a call names and has not found.
+`counting` answers what `db_read` is asked of many rows together, by the question that `reading`
+has made. `Hooks` are what the application adds, `schemas` has what clients are told of the tools,
+`fates` whether rows are there that a call names and has not found. `functions` makes tools of an
+application's functions, and `bound` has a session for each call.
 """
 
 from alfred_refs.tools.answers.results import Limits as Limits

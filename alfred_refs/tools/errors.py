@@ -114,13 +114,18 @@ def unknown_list(table: str, name: str, lists: Sequence[str]) -> ToolError:
     return ToolError("unknown_list", message, table=table, list=name, lists=[*lists])
 
 
-def unordered_list(name: str, fact: str) -> ToolError:
-    """Say that the rows of a list have no order by which they could be named."""
-    message = (
-        f"{fact}; look at the list with preview and no edits, and give its token with the edits, "
-        "or change its rows by their refs"
-    )
-    return ToolError("unordered_list", message, list=name)
+def unordered_list(name: str, fact: str, *, is_seen: bool) -> ToolError:
+    """Say that the rows of a list have no order by which they could be named.
+
+    `is_seen`, whether that is so of a list as it is shown, which has one in any case that it can.
+    """
+    remedy = "change its rows by their refs"
+    if not is_seen:
+        remedy = (
+            "look at the list with preview and no edits, and give its token with the edits, "
+            f"or {remedy}"
+        )
+    return ToolError("unordered_list", f"{fact}; {remedy}", list=name)
 
 
 def fixed_item(name: str) -> ToolError:

@@ -106,6 +106,11 @@ class Toolset:
         drafts: whether a model may keep rows as drafts, and use those of the application; without
             them it is never told that there are any.
 
+    Attributes:
+        tables: what a model may use.
+        ownership: whose rows are whose.
+        functions: the tools of the application's own, by name.
+
     Raises:
         SetupError: what is given does not go together.
     """
@@ -147,7 +152,7 @@ class Toolset:
         )
         self._setting.check()
         self._memos: dict[Hashable, Any] = {}
-        self._functions: dict[str, FunctionTool] = {}
+        self.functions: dict[str, FunctionTool] = {}
 
     def memo(self, name: Hashable, make: Callable[[], _T]) -> _T:
         """Return what is made of these tools, once for all who ask for it by its name."""
@@ -184,10 +189,9 @@ class Toolset:
         """
 
         def add(function: _F) -> _F:
-            made = function_tool(
-                function, self.tables, self._functions, name=name, reads=read_only
-            )
-            self._functions[made.name] = made
+            made = function_tool(function, self.tables, self.functions, name=name, reads=read_only)
+            self.functions[made.name] = made
+            self._memos.clear()  # what is made of the tools has one more
             return function
 
         return add if function is None else add(function)
@@ -215,7 +219,7 @@ class Toolset:
             # what the application has left to be flushed is its own, and so are its mistakes
             session.flush()
         chat = call.conversation
-        known = tool if tool in TOOLS or tool in self._functions else None
+        known = tool if tool in TOOLS or tool in self.functions else None
         with chat.telemetry.calling(known, chat.id) as refused:
             with session.activity() as seen, left_as_found(session):
                 answer = self._answer(call, tool, arguments)
@@ -231,10 +235,10 @@ class Toolset:
         try:
             repair = Repair()
             given = repair.value(parsed(arguments))
-            if tool in self._functions:
-                return self._of_function(call, self._functions[tool], given, repair)
+            if tool in self.functions:
+                return self._of_function(call, self.functions[tool], given, repair)
             drafts = self._setting.drafts
-            checked = validated(tool, given, self._functions, drafts=drafts)
+            checked = validated(tool, given, self.functions, drafts=drafts)
             table = self.tables.named(checked.table)
             check_budget(checked, table, self._setting.max_written)
             check_filters(checked, table)
@@ -305,7 +309,7 @@ class Toolset:
 
     def reads(self, tool: str) -> bool:
         """Tell whether a tool changes nothing."""
-        own = self._functions.get(tool)
+        own = self.functions.get(tool)
         return tool == "db_read" if own is None else own.reads
 
     def schemas(self, form: Form, *, describe: bool = True) -> list[dict[str, Any]]:
@@ -325,7 +329,7 @@ class Toolset:
         """
         own = [
             (each.name, each.description, each.schema(self.tables), hints_of(reads=each.reads))
-            for each in self._functions.values()
+            for each in self.functions.values()
         ]
         return schemas_of(self._setting, form, own, describe=describe)
 

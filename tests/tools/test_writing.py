@@ -77,6 +77,16 @@ def test_every_kind_of_value_is_stored_and_shown_alike(call: Call) -> None:
     }
 
 
+@pytest.mark.usefixtures("dishes")
+def test_a_document_is_stored_though_python_holds_it_for_equal(call: Call, tables: Engine) -> None:
+    """1, 1.0 and true are others in JSON."""
+    for extra in ({"spicy": 1}, {"spicy": True}, {"spicy": 1.0}):
+        call("db_update", table="dishes", filters=SOUP, data={"extra": extra})
+        with Session(tables) as plain:
+            found = plain.scalar(select(Dish.extra).where(Dish.name == "Soup"))
+        assert repr(found) == repr(extra)
+
+
 def test_lists_of_refs_are_stored_as_keys(
     call: Call, dishes: dict[str, uuid.UUID], tables: Engine
 ) -> None:

@@ -109,7 +109,7 @@ class DraftWriter:
     def update(self, arguments: DbUpdate) -> dict[str, Any]:
         """Change drafts, and return them as they are then."""
         hit = self._hit("db_update", arguments)
-        self._check_own(hit, "update")
+        check_own(self._call, self._table, hit, "update")
         if not hit:
             draft_changes(self._table, arguments.data)  # which is refused though nothing is done
         contents = {
@@ -122,23 +122,11 @@ class DraftWriter:
     def delete(self, arguments: DbDelete) -> dict[str, Any]:
         """Discard drafts, and return their refs."""
         hit = self._hit("db_delete", arguments)
-        self._check_own(hit, "delete")
+        check_own(self._call, self._table, hit, "delete")
         refs = [draft.ref for draft in hit]
         self._call.conversation.discard_drafts(refs)
         answer = {"table": self._table.name, "deleted": refs, "count": len(refs)}
         return self._call.finished(answer, [] if refs else [_NOTHING])
-
-    def _check_own(self, drafts: Iterable[Draft], verb: Verb) -> None:
-        """Check that a model may do something to rows of the classes that drafts are of.
-
-        Raises:
-            ToolError: it may not, though to those of a class that one inherits from.
-        """
-        for draft in drafts:
-            class_ = class_of(self._table.model, draft.content)
-            own = self._call.setting.tables.of_model(class_)
-            if own is not None:
-                own.check(verb)
 
     def _hit(self, tool: str, arguments: DbUpdate | DbDelete) -> list[Draft]:
         """Return the drafts that meet all filters, once they are what the model expects.
@@ -174,6 +162,18 @@ class DraftWriter:
                 )
             if label not in (expect, clean(expect)):  # kept without keys
                 yield "label", expect, label
+
+
+def check_own(call: Call, table: ToolTable, drafts: Iterable[Draft], verb: Verb) -> None:
+    """Check that a model may do something to rows of the classes that drafts are of.
+
+    Raises:
+        ToolError: it may not, though to those of a class that one inherits from.
+    """
+    for draft in drafts:
+        own = call.setting.tables.of_model(class_of(table.model, draft.content))
+        if own is not None:
+            own.check(verb)
 
 
 def changed_content(draft: Draft, data: Mapping[str, Any], table: ToolTable) -> dict[str, Any]:

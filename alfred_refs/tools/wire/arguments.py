@@ -282,11 +282,12 @@ class ListEdit(_Arguments):
         if (self.path is None) is not by_ref:
             wanted = "path" if self.action == "add" else "path, or ref"
             raise PydanticCustomError("edit", f"'{self.action}' takes {wanted}")
-        if needed is not None and needed not in self.model_fields_set:
+        is_given = needed in self.model_fields_set and (needed != "to" or self.to is not None)
+        if needed is not None and not is_given:
             raise PydanticCustomError("edit", f"'{self.action}' needs {needed!r}")
         for name in ("to", "data", "expect"):
             is_taken = name == needed or (name == "expect" and self.action != "add")
-            if name in self.model_fields_set and not is_taken:
+            if getattr(self, name) is not None and not is_taken:
                 raise PydanticCustomError("edit", f"'{self.action}' takes no {name!r}")
         return self
 
