@@ -57,9 +57,9 @@ from alfred_refs.tools.wire.texts import without_keys
 from .bound import BoundToolset
 from .call import Call, Setting
 from .creating import Creator
-from .editing import ListEditor
 from .faults import fault_of
 from .functions import FunctionTool, function_tool
+from .lists import ListEditor
 from .reading import Reader
 from .schemas import Form, hints_of, schemas_of
 from .seen import seen_in
