@@ -58,7 +58,7 @@ LINTERS = (
 )
 
 # the extras that have a module of `alfred_refs.integrations` each
-ADAPTERS = ("anthropic", "langchain", "openai-agents", "pydantic-ai")
+ADAPTERS = ("anthropic", "langchain", "mcp", "openai-agents", "pydantic-ai")
 
 # seconds after which an installation says what it is at, and how many characters of that
 SILENCE: float = 5

@@ -218,7 +218,7 @@ class Toolset:
         if session.in_transaction():
             # what the application has left to be flushed is its own, and so are its mistakes
             session.flush()
-        chat = call.conversation
+        chat, tool = call.conversation, str(tool)  # a client hands over anything
         known = tool if tool in TOOLS or tool in self.functions else None
         with chat.telemetry.calling(known, chat.id) as refused:
             with session.activity() as seen, left_as_found(session):

@@ -109,7 +109,8 @@ def test_a_strict_schema_would_have_no_room_for_data(shop_desk: BoundToolset) ->
     strict = FunctionTool("db_create", "", create.params_json_schema, create.on_invoke_tool)
     data = strict.params_json_schema["properties"]["data"]["anyOf"][0]
     assert data == {"type": "object", "additionalProperties": False}
-    assert strict.params_json_schema["required"] == ["table", "data", "from_draft", "also"]
+    assert create.params_json_schema["required"] == ["table"]
+    assert strict.params_json_schema["required"] == [*strict.params_json_schema["properties"]]
 
 
 async def test_instructions_tell_of_rows(shop_desk: BoundToolset) -> None:

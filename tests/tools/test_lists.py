@@ -501,7 +501,7 @@ def test_arrays_in_an_array_are_edited(hall: Editing) -> None:
     answer = hall("grid", modify(1, 2, data="7"), move(2, 1, to=2), remove(1, 1, expect=1))
     assert answer["error"]["code"] == "invalid_value"
     answer = hall("grid", modify(1, 2, data="7"), move(2, 1, to=2), modify(1, 1, data=0))
-    assert answer["items"] == {"1": {"1": 0, "2": 7}, "2": {"1": 4, "2": 3}}
+    assert answer["items"] == {"1": [0, 7], "2": [4, 3]}
     told = hall("grid", remove(2, 2, expect=9))["error"]["conflicts"][0]["fact"]
     assert told == "position [2, 2] is not what is expected, but 3"
 
