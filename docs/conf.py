@@ -34,6 +34,7 @@ html_css_files = ["site.css"]
 html_title = f"{project} {version}"
 html_theme_options = {
     "source_repository": PROJECT["urls"]["Repository"],
+    "source_branch": "main",
     "source_directory": "docs/",
 }
 
@@ -55,9 +56,9 @@ toc_object_entries_show_parents = "hide"
 _log = getLogger(__name__)
 logging.getLogger("alembic").setLevel(logging.WARNING)  # tells of each plugin that it sets up
 
-
 _CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?<=\]\()([^)#\s]+)(?=[)#])")
+_ENTRY = re.compile(r"[\w/-]+")
 _INDENTED = re.compile(r" {4,}\S")
 
 
@@ -93,8 +94,13 @@ def relink(text: str, folder: str) -> str:
 def read_page(_: Sphinx, name: str, source: list[str]) -> None:
     """Put links right, and the README before the table of contents."""
     if name == "index":
-        source[0] = (ROOT / "README.md").read_text("utf-8") + "\n" + source[0]
-        source[0] = relink(source[0], "")
+        # what it lists and is not there is a page to come: one that is there and not listed fails
+        there = [
+            line
+            for line in source[0].splitlines()
+            if not _ENTRY.fullmatch(line) or (DOCS / f"{line}.md").exists()
+        ]
+        source[0] = relink("\n".join([(ROOT / "README.md").read_text("utf-8"), *there]), "")
     else:
         source[0] = relink(source[0], posixpath.dirname(f"docs/{name}"))
 
