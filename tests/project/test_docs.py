@@ -72,6 +72,39 @@ def test_what_is_declared_as_text_is_a_key_in_the_database(engine: Engine) -> No
     assert (refs, planned, kept) == (["recipe_1"], "meal_plan_1", "menu_1")
 
 
+# page -> what runs its programs
+RUNNERS = {
+    "README": "project/test_readme.py",
+    "agent-loop": "project/test_docs.py",
+    "context": "context/test_page.py",
+    "drafts": "session/drafts/test_page.py",
+    "integrations": "integrations/test_page.py",
+    "mcp": "integrations/test_mcp_page.py",
+    "neighbours": "neighbours/test_docs.py",
+    "operations": "project/test_docs.py",
+    "owner": "owners/test_page.py",
+    "positions": "positions/test_page.py",
+    "registry": "application.py",
+    "start": "project/test_docs.py",
+    "telemetry": "neighbours/test_docs.py",
+    "tools": "tools/test_page.py",
+    "typing": "project/test_docs.py",
+}
+
+
+@pytest.mark.once
+def test_each_page_with_programs_is_run() -> None:
+    """By a module of the tests that names it."""
+    pages = {page.stem for page in PAGES if "```python\n" in page.read_text("utf-8")}
+
+    assert pages <= set(RUNNERS)
+    assert [
+        page
+        for page in pages
+        if page.lower() not in (ROOT / "tests" / RUNNERS[page]).read_text("utf-8").lower()
+    ] == []
+
+
 # what is no program
 
 
