@@ -14,6 +14,7 @@ from .clauses import (
     among as among,
     bundle_of as bundle_of,
     conflict_values_of as conflict_values_of,
+    distinct_on as distinct_on,
     elements_of as elements_of,
     expressions_of as expressions_of,
     has_lambdas as has_lambdas,

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from alfred_refs.store import Actor
 
     from .bound import Sessions
+    from .sql.tool import QueryTool
 
 _LONGEST = 2_000  # characters of a text in an error: it may repeat what the model gave
 
@@ -105,11 +106,12 @@ class Toolset:
         max_written: how many rows one call may change.
         drafts: whether a model may keep rows as drafts, and use those of the application; without
             them it is never told that there are any.
+        sql: whether a model may ask by SELECT (`db_query`), which needs the extra `sql`.
 
     Attributes:
         tables: what a model may use.
         ownership: whose rows are whose.
-        functions: the tools of the application's own, by name.
+        functions: `db_query` and the tools of the application's own, by name.
 
     Raises:
         SetupError: what is given does not go together.
@@ -130,6 +132,7 @@ class Toolset:
         limits: Limits | None = None,
         max_written: int = 100,
         drafts: bool = True,
+        sql: bool = False,
     ) -> None:
         self._policy = policy or RefPolicy()
         self.ownership = owner
@@ -152,7 +155,9 @@ class Toolset:
         )
         self._setting.check()
         self._memos: dict[Hashable, Any] = {}
-        self.functions: dict[str, FunctionTool] = {}
+        self.functions: dict[str, FunctionTool | QueryTool] = {}
+        if sql:
+            self.functions["db_query"] = _query_tool(self._setting)
 
     def memo(self, name: Hashable, make: Callable[[], _T]) -> _T:
         """Return what is made of these tools, once for all who ask for it by its name."""
@@ -260,7 +265,9 @@ class Toolset:
             return refusal
 
     @staticmethod
-    def _of_function(call: Call, function: FunctionTool, given: Any, repair: Repair) -> Answer:
+    def _of_function(
+        call: Call, function: FunctionTool | QueryTool, given: Any, repair: Repair
+    ) -> Answer:
         """Return what a function of the application answers: JSON without keys."""
         for path in repair.removed:
             raise misplaced_nul(path)
@@ -364,6 +371,16 @@ class Toolset:
                 "sessions(..., owner=ownership.of(user_id)); or neither",
             )
         return conversation
+
+
+def _query_tool(setting: Setting) -> QueryTool:
+    try:
+        from .sql.tool import QueryTool  # noqa: PLC0415  # it is loaded only where it is wanted
+    except ModuleNotFoundError as error:
+        raise SetupError(
+            f"sql=True needs a parser ({error.name})", "install alfred-refs[sql]"
+        ) from error
+    return QueryTool(setting)
 
 
 def _done(call: Call, arguments: Arguments) -> Answer:

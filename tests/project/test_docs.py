@@ -85,6 +85,7 @@ RUNNERS = {
     "owner": "owners/test_page.py",
     "positions": "positions/test_page.py",
     "registry": "application.py",
+    "sql": "tools/sql/test_page.py",
     "start": "project/test_docs.py",
     "telemetry": "neighbours/test_docs.py",
     "tools": "tools/test_page.py",

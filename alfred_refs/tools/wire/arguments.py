@@ -316,6 +316,17 @@ class DbEditList(_Arguments):
     )
 
 
+class DbQuery(_Arguments):
+    """Answer a question with a SELECT of the model's own."""
+
+    sql: str = Field(
+        description="one SELECT in PostgreSQL's SQL; a ref is a text beside a column of refs"
+    )
+    limit: Annotated[int, Field(ge=0), BeforeValidator(_no_boolean)] | None = Field(
+        default=None, description="at most this many rows"
+    )
+
+
 Arguments = DbRead | DbCreate | DbUpdate | DbDelete | DbEditList
 
 TOOLS: Mapping[str, type[Arguments]] = {
