@@ -207,7 +207,7 @@ def test_a_reference_to_what_the_owner_cannot_see_is_refused(
     assert into_shared["error"]["code"] == "foreign_row"
 
 
-def test_a_toolset_and_its_session_go_by_one_ownership(
+def test_a_toolset_and_its_session_go_by_oneownership(
     tools: Toolset, anns: RefSession, owned_engine: Engine, world: World
 ) -> None:
     """Neither works with one of the other kind, and every class is known."""
