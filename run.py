@@ -8,6 +8,7 @@
     python3 run.py lint                        ruff, mypy, import-linter
     python3 run.py wheel                       build the wheel and try it in an empty environment
     python3 run.py benchmarks                  what the package costs, side by side
+    python3 run.py evals                       what models do with refs, and with other ids
     python3 run.py faults --minutes 10         processes that share a registry while things fail
     python3 run.py fuzz --calls 100000         calls of the tools, right and wrong
 
@@ -140,6 +141,12 @@ def benchmarks(python: Path, arguments: Sequence[str]) -> int:
     return _run([python, "-m", "benchmarks", *arguments])
 
 
+def evals(python: Path, arguments: Sequence[str]) -> int:
+    """Have a model, or a scripted one that errs, do tasks with refs and with other ids."""
+    add_extra(python, "eval")
+    return _run([python, "-m", "evals", *arguments])
+
+
 def faults(python: Path, arguments: Sequence[str]) -> int:
     """Kill, cut and crash what uses the registry, on a server of its own, and judge it."""
     return _run([python, "-m", "tests.faults", *arguments])
@@ -155,6 +162,7 @@ JOBS = {
     "agent": agent,
     "benchmarks": benchmarks,
     "demo": demo,
+    "evals": evals,
     "faults": faults,
     "fuzz": fuzz,
     "lint": lint,
