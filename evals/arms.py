@@ -1,11 +1,17 @@
 """The arms: how ids are spelt for a model, and what the tools show and ask for beside them.
 
->>> arm("refs+labels+expect")
-Arm(name='refs+labels+expect', spelling='refs', labels='inline', expect='optional', vouches=True)
+>>> arm("refs+labels+asked")
+Arm(name='refs+labels+asked', spelling='refs', labels='inline', vouches=False, expect='required')
 
-An arm is a spelling (`keys`, `integers`, `refs`, `checked`) with options: `labels` beside ids,
-`expect` given by the model of its own accord, or asked for by the tools (`asked`, `required`). All
-arms have one toolset and the same texts; nothing else differs.
+An arm is a spelling (`keys`, `integers`, `refs`, `checked`) with options. All arms have the same
+tools and texts.
+
+| option | what |
+| --- | --- |
+| `labels` | labels stand beside ids |
+| `expect` | the model says, of its own accord, what the rows are that it writes to |
+| `required` | the tools ask for that, and say so in their descriptions: the model does it |
+| `asked` | the tools ask for that, and the model does it once it was refused |
 """
 
 from __future__ import annotations
@@ -16,6 +22,7 @@ from typing import Final
 
 from alfred_refs.tools import Limits, Toolset
 from alfred_refs.tools.answers.label_lookup import Mode
+from alfred_refs.tools.call import Expecting
 from evals.kitchen import MODELS, OWNERSHIP, POLICY
 from evals.spelling import SPELLINGS
 from examples.kitchen.models import Ingredient, Recipe
@@ -32,14 +39,14 @@ class Arm:
         spelling: of ids.
         labels: where labels stand.
         vouches: whether the model says of its own accord what the rows are that it writes to.
-        asks: whether the tools ask for it: `Toolset(expect=...)`.
+        expect: whether the tools ask for it.
     """
 
     name: str
     spelling: str
     labels: Mode
     vouches: bool
-    asks: str
+    expect: Expecting
 
     @cached_property
     def toolset(self) -> Toolset:
@@ -53,6 +60,7 @@ class Arm:
             labels=self.labels,
             # of none of the tasks: it would cost a round trip a call
             limits=Limits(seconds=None),
+            expect=self.expect,
         )
 
 
@@ -72,5 +80,5 @@ def arm(name: str) -> Arm:
         spelling,
         labels="inline" if "labels" in options else "none",
         vouches=bool({"expect", "required"} & {*options}),
-        asks=next((each for each in ("asked", "required") if each in options), "optional"),
+        expect="required" if {"asked", "required"} & {*options} else "optional",
     )

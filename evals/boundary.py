@@ -185,7 +185,8 @@ class Spelling(ABC):
     def _mint(self, entity: str, key: uuid.UUID) -> str:
         """Return the ref of a row's key."""
         model: type[Any] = self._by_entity[entity].model
-        return self._conversation.refer(model, key)
+        ref: str = self._conversation.refer(model, key)
+        return ref
 
     def _named(self, entity: str) -> str:
         return self._by_entity[entity].name

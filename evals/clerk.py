@@ -25,7 +25,7 @@ from evals.steps import Answer, Call, Copy, GivesUp, Named, Reading, Refused, Ro
 TRIES: Final = 4  # of a call that is refused, before the clerk gives up
 
 # what the tools say when they ask for what a row is taken to be
-ASKED: Final = "unconfirmed_ref"
+ASKED: Final = "; nothing was changed; if you mean"
 
 
 @dataclass(slots=True)
@@ -187,10 +187,17 @@ class Clerk:
         return Copy(named, slip.given, slip.kind, believed)
 
     def _vouch(self, arguments: dict[str, Any], copies: Sequence[Copy], rows: int) -> None:
-        """Say what the row is that is named, where it is one."""
-        label = self._seen[copies[0].named.entity][copies[0].believed].label if copies else None
-        if rows == 1 and label is not None:
-            arguments["expect"] = label
+        """Say what the rows are that are named: in filters or as drafts, then in data."""
+        table = self._tables[arguments["table"]]
+        labels = [self._seen[each.named.entity][each.believed].label for each in copies]
+        rows += "from_draft" in arguments
+        if rows and None not in labels[:rows]:
+            arguments["expect"] = labels[0] if rows == 1 else labels[:rows]
+        in_data = iter(labels[rows:])
+        for record in _records(arguments):
+            for name in [*record]:
+                if table.columns[name].entity is not None:
+                    record[f"_{name}_label"] = next(in_data)
 
     # What it sees in answers
 
@@ -282,6 +289,6 @@ class Clerk:
         return row.get("name")
 
 
-def _records(arguments: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def _records(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
     data = arguments.get("data", [])
     return data if isinstance(data, list) else [data]

@@ -193,7 +193,7 @@ def _key(chance: random.Random) -> uuid.UUID:
 
 def _written(chance: random.Random) -> dict[type[Any], list[Values]]:
     """Return the rows of each table, those first that others refer to."""
-    users = [{"id": _key(chance), "name": name} for name in ("Ada", "Ben")]
+    users: list[Values] = [{"id": _key(chance), "name": name} for name in ("Ada", "Ben")]
     sources = _sources(OWN + SHARED + OTHERS)
     catalogue = _catalogue(chance, sources)
     recipes = _recipes(chance, sources, users)

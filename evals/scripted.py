@@ -61,7 +61,9 @@ def _answered(messages: list[ModelMessage]) -> Answer:
     last = messages[-1].parts[-1]
     if isinstance(last, UserPromptPart):
         return None
-    if not isinstance(last, ToolReturnPart) or last.outcome != "success":
+    if not isinstance(last, ToolReturnPart):
+        return Refused(str(last))
+    if last.outcome != "success":
         return Refused(str(last.content))
     content: Any = last.content
     answer: dict[str, Any] = json.loads(content) if isinstance(content, str) else content

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Literal, get_args
 
 from sqlalchemy import ColumnElement, inspect
 from sqlalchemy.sql.base import ExecutableOption
@@ -34,6 +34,9 @@ from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
 from alfred_refs.tools.wire.texts import shallow
 
+Expecting = Literal["optional", "required"]
+"""Whether a write must say what the rows are that it names by refs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -46,6 +49,7 @@ class Setting:
         deduplicate: by class, what tells new rows of one call apart.
         limits: how much an answer shows.
         max_written: how many rows one call may change.
+        expect: whether a write must say what the rows are that it names.
     """
 
     tables: ToolTables
@@ -54,6 +58,7 @@ class Setting:
     deduplicate: Mapping[type[Any], Sequence[str]]
     limits: Limits
     max_written: int
+    expect: Expecting = "optional"
 
     def check(self) -> None:
         """Check that what is given goes together.
@@ -67,6 +72,8 @@ class Setting:
                 raise SetupError(
                     f"{said} lists {other!r}, which is not among the models", "add it to models"
                 )
+        if self.expect not in get_args(Expecting):
+            raise SetupError(f"expect is {self.expect!r}", "choose one of 'optional', 'required'")
         self._check_hooks()
         for model, names in self.deduplicate.items():
             for name in names:

@@ -258,6 +258,23 @@ def unexpected_row(ref: str, column: str, actual: Any, expected: Any) -> ToolErr
     )
 
 
+def unconfirmed_ref(rows: Mapping[str, tuple[str, str]]) -> ToolError:
+    """Say that a write names rows without saying what they are; of each its label and the field.
+
+    A ref with a wrong digit may be that of another row.
+    """
+    told = ", ".join(f"{ref!r} is {label!r}" for ref, (label, _) in rows.items())
+    fields = dict.fromkeys(field for _, field in rows.values())
+    return ToolError(
+        "unconfirmed_ref",
+        f"{told}; nothing was changed; if you mean "
+        f"{'that row' if len(rows) == 1 else 'these rows'}, say so: call again with the label in "
+        f"{_listed(fields)}",
+        labels={ref: label for ref, (label, _) in rows.items()},
+        fields=[*fields],
+    )
+
+
 def conflict(
     table: str, columns: Sequence[str], *, is_hidden: bool = False, rule: str | None = None
 ) -> ToolError:

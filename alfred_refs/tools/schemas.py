@@ -53,6 +53,12 @@ _PURPOSES: Mapping[str, str] = {
     "5, remove [3] and remove [5]. Answers with each item under its position.",
 }
 
+# a field of a write -> what is said of it besides, where labels are asked for
+_NEEDED: Mapping[str, str] = {
+    "data": "; beside each ref the label of its row, under '_recipe_id_label' for 'recipe_id'",
+    "expect": "; needed for rows that are named by refs",
+}
+
 # what a tool is called -> what it does to rows, in the words of the Model Context Protocol
 _HINTS: Mapping[str, dict[str, bool]] = {
     "db_read": {"readOnlyHint": True},
@@ -152,6 +158,7 @@ def _parameters(tool: str, setting: Setting) -> Schema:
         del edit["description"]
     # the tool itself is described beside the schema
     del schema["description"]
+    _say_needed(schema, setting)
     if tool == "db_edit_list":
         return schema
     if tool == "db_create":
@@ -171,6 +178,12 @@ def _parameters(tool: str, setting: Setting) -> Schema:
         filters = [_unexplained(each) for each in filters]
     schema["$defs"] = {"Filter": {"anyOf": filters}}
     return schema
+
+
+def _say_needed(schema: Schema, setting: Setting) -> None:
+    """Say in the schema of a tool's arguments that labels are needed, if they are."""
+    for field in _NEEDED.keys() & schema["properties"] if setting.expect == "required" else ():
+        schema["properties"][field]["description"] += _NEEDED[field]
 
 
 def _is_searched(setting: Setting) -> bool:

@@ -54,8 +54,9 @@ from alfred_refs.tools.wire.arguments import (
 from alfred_refs.tools.wire.repair import Repair, misplaced_nul, parsed
 from alfred_refs.tools.wire.texts import without_keys
 
+from .beliefs import held
 from .bound import BoundToolset
-from .call import Call, Setting
+from .call import Call, Expecting, Setting
 from .creating import Creator
 from .editing import ListEditor
 from .faults import fault_of
@@ -103,6 +104,8 @@ class Toolset:
             are the same, the last wins.
         limits: how much an answer shows.
         max_written: how many rows one call may change.
+        expect: whether a write must say what the rows are that it names by refs: their labels, in
+            `expect` and beside refs in data. A slip of one digit may else hit another row.
 
     Raises:
         SetupError: what is given does not go together.
@@ -122,6 +125,7 @@ class Toolset:
         deduplicate: Mapping[type[Any], Sequence[str]] | None = None,
         limits: Limits | None = None,
         max_written: int = 100,
+        expect: Expecting = "optional",
     ) -> None:
         self._policy = policy or RefPolicy()
         self.ownership = owner
@@ -140,6 +144,7 @@ class Toolset:
             dict(deduplicate or {}),
             limits or Limits(),
             max_written,
+            expect,
         )
         self._setting.check()
         self._memos: dict[Hashable, Any] = {}
@@ -388,6 +393,7 @@ def _were_saved(call: Call, arguments: DbCreate) -> bool:
 
 def _answer(call: Call, arguments: Arguments) -> Answer:
     """Return what the model is told: JSON without keys."""
+    arguments = held(call, arguments)
     match arguments:
         case DbRead():
             answer = Reader(call).read(arguments)

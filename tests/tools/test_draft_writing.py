@@ -175,7 +175,8 @@ def test_a_delete_discards(call: Call, drafts: Conversation) -> None:
     named = [by_id(FIRST, SECOND), {"field": "parts.note", "op": "=", "value": "rice"}]
     answer = call("db_delete", table="dishes", filters=named)
 
-    assert answer == {"table": "dishes", "deleted": [FIRST], "count": 1}
+    told = {"table": "dishes", "deleted": [FIRST], "count": 1}
+    assert answer == {**told, "_deleted_labels": ["Dal"]}
     assert list(contents(drafts)) == [SECOND]
     again = call("db_delete", table="dishes", filters=[by_id(SECOND, FIRST)])["error"]
     assert (again["code"], again["known"]) == ("discarded_draft", [SECOND])
