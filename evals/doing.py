@@ -5,7 +5,7 @@
 
 The agent is pydantic-ai's, with the same toolset that applications use; between the two stands the
 spelling. After each call that is not refused the kitchen is looked at: what has changed that the
-task does not mean is a stray, and of the kind of slip that is in the call.
+task does not mean is a stray, and of the kinds of slip that are in the call.
 """
 
 from __future__ import annotations
@@ -68,24 +68,23 @@ class Hands:
     task: Task
     spelling: Spelling
     now: Changes = field(default_factory=dict)
-    # the slips of the call that is made, and of those before
+    slips: Counter[str] = field(default_factory=Counter)
+    # of the call that is made
     slipped: list[str] = field(default_factory=list)
-    slipped_before: list[str] = field(default_factory=list)
     strays: list[str] = field(default_factory=list)
     refused: int = 0
     calls: int = 0
 
     def note(self, call: Call) -> None:
         """Note what slips are in the call that is made now."""
-        self.slipped_before += self.slipped
         self.slipped = [copy.kind for copy in call.copies if copy.kind]
+        self.slips.update(self.slipped)
 
     def look(self) -> None:
         """Look at what the last call has written."""
         then, self.now = self.now, self.day.changes()
         if self.task.end.strays(self.kitchen.rows, then, self.now):
-            last = (self.slipped or self.slipped_before)[-1:]
-            self.strays.append(last[0] if last else "other")
+            self.strays += self.slipped or ["later" if self.slips else "other"]
 
 
 @dataclass
@@ -186,7 +185,7 @@ class Doing:
             number,
             met=met,
             strays=hands.strays,
-            slips=dict(Counter(hands.slipped_before + hands.slipped)),
+            slips=dict(hands.slips),
             refused=hands.refused,
             calls=hands.calls,
             requests=sum(isinstance(each, ModelResponse) for each in messages),

@@ -34,6 +34,7 @@ def markdown(
     if any(each.of_kind for each in found):
         parts += [
             "## Silent wrong writes, of slips of a kind",
+            "`later` are calls without a slip that followed from one: lines of the wrong draft.",
             markdown_table(("arm", *_kinds(found)), [_by_kind(each, found) for each in found]),
         ]
     parts += [
@@ -86,7 +87,7 @@ def _line(each: Score, most: int) -> list[str]:
 
 def _kinds(found: Sequence[Score]) -> list[str]:
     there = {kind for each in found for kind in each.of_kind}
-    return [kind for kind in (*KINDS, "other") if kind in there]
+    return [kind for kind in (*KINDS, "later", "other") if kind in there]
 
 
 def _by_kind(each: Score, found: Sequence[Score]) -> list[str]:

@@ -47,7 +47,7 @@ class Score:
         met: trials that left the kitchen as they must.
         passed: pass^k for k from 1: the chance that k trials of a task are all met.
         silent: trials in which a row was written that was not meant, and nothing said so.
-        of_kind: by kind of slip, calls with such a slip that wrote so, of all such slips.
+        of_kind: by kind of slip, those that wrote so, of all such slips.
         recovered: trials that were met though calls were refused, of those where some were.
         refused: calls a trial.
         calls: a trial.

@@ -22,8 +22,8 @@ class Trial:
         arm: its name.
         number: which trial of several it is.
         met: whether the kitchen was left as it must be.
-        strays: the kinds of slip by which rows were written that were not meant, one for each
-            call; `other` where no slip is known.
+        strays: the slips by which rows were written that were not meant, by kind; `later` for a
+            call without slips that followed from one, `other` where none is known.
         slips: how many there were, by kind.
         refused: calls that were refused.
         calls: of tools.
