@@ -2,6 +2,7 @@
 
     python3 run.py evals                               a scripted model that errs, offline
     python3 run.py evals --model NAME --base-url URL   a real one
+    python3 run.py evals --tau2 CHECKOUT               tau2-bench's gold actions, by refs
 
 | module | what is in it |
 | --- | --- |
@@ -11,4 +12,5 @@
 | `channel`, `steps`, `clerk`, `scripted` | the scripted model: its slips, what it does |
 | `doing`, `running`, `trials` | one trial of a task, a run of many, and the file that keeps them |
 | `tokens`, `scores`, `report`, `plot` | what trials come to |
+| `tau2` | an outside check: the retail tasks of tau2-bench, replayed by refs |
 """

@@ -35,6 +35,8 @@ RESULTS = Path(__file__).parent / "results"
 def main(arguments: Sequence[str]) -> int:
     """Make the trials that `arguments` ask for, on a server of our own."""
     options = _parser().parse_args(arguments)
+    if options.tau2 is not None:
+        return _replay(options.tau2)
     arms = [arm(name) for name in options.arms.split(",")]
     setting = _setting(options)
     kept = TrialFile(options.write.with_suffix(".jsonl"), setting)
@@ -63,8 +65,8 @@ def main(arguments: Sequence[str]) -> int:
 def _write(kept: TrialFile, arms: Sequence[str], setting: dict[str, Any], path: Path) -> None:
     trials = [*kept]
     drawn = path.with_suffix(".svg")
-    plot.draw(scores(trials, arms), drawn)
-    written = report.markdown(trials, arms, setting, drawn.name)
+    is_drawn = plot.draw(scores(trials, arms), drawn)
+    written = report.markdown(trials, arms, setting, drawn.name if is_drawn else None)
     path.write_text(written, "utf-8")
     Console(width=None if sys.stdout.isatty() else 200).print(Markdown(written))
 
@@ -88,6 +90,18 @@ def kitchens(count: int) -> Iterator[list[Kitchen]]:
         yield all_
         for each in all_:
             each.engine.dispose()
+
+
+def _replay(checkout: Path) -> int:
+    """Replay tau2's retail tasks, and say what came of it."""
+    from evals.tau2.replay import lines, replayed  # noqa: PLC0415  # of no other run
+
+    with embedded_server() as url:
+        engine = create_engine(url)
+        made = replayed(checkout, engine)
+        engine.dispose()
+    print(*lines(made), sep="\n")
+    return int(not all(each.is_same for each in made))
 
 
 def _setting(options: argparse.Namespace) -> dict[str, Any]:
@@ -140,6 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--parallel", type=int, default=1, help="trials at a time; for models that are far away")
     add("--most-cost", type=float, help="US dollars after which no trial is begun")
     add("--prices", type=_prices, default=(0.0, 0.0), help="US dollars a million tokens: in,out")
+    add("--tau2", type=Path, help="a checkout of tau2-bench: replay its retail tasks by refs")
     add("--write", type=Path, default=RESULTS / "latest.md", help="the table; .jsonl beside it")
     return parser
 

@@ -1,6 +1,6 @@
 """Doing one task in one arm: an agent, its tools in the arm's spelling, and what came of it.
 
-    with kitchen.day(task.number) as day:
+    with kitchen.day() as day:
         trial = done(task, arm, day, ...)
 
 The agent is pydantic-ai's, with the same toolset that applications use; between the two stands the
@@ -169,7 +169,7 @@ class Doing:
         chat = f"{arm.name} {task.name} {number}"
         conversation = self._registry.conversation(chat, owner=str(self._kitchen.user))
         spelling = SPELLINGS[arm.spelling](self._kitchen, conversation, arm.toolset)
-        with self._kitchen.day(task.number) as day:
+        with self._kitchen.day() as day:
             hands = Hands(chat, self._kitchen, day, task, spelling)
             drafts = [(conversation.draft(Recipe, dict(each)).ref, each) for each in task.drafts]
             labels = {spelling.one(ref): str(content["name"]) for ref, content in drafts}

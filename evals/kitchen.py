@@ -2,12 +2,12 @@
 
     kitchen = made_kitchen(engine)
     desk = toolset.bind(kitchen.sessions, registry=registry)
-    with kitchen.day(7) as day:        # a transaction, rolled back at the end
+    with kitchen.day() as day:        # a transaction, rolled back at the end
         desk.call("chat-7", kitchen.user, "db_read", {"table": "recipes"})
         day.changes()                       # every row that is another than before
 
 Names are those of the example's recipes, some of them twice and more, as people have it; keys are
-UUIDs made from a seed, those of new rows too, so that a run can be repeated to the letter.
+UUIDs made from a seed, so that a run can be repeated to the letter.
 """
 
 from __future__ import annotations
@@ -69,14 +69,6 @@ Changes = Mapping[tuple[str, uuid.UUID], Values | None]
 
 _LONGEST = 25  # characters of an ingredient's name
 _EACH_OTHER = 6  # item of a shopping list is another user's
-
-_NEXT_KEY = """
-CREATE FUNCTION next_key() RETURNS uuid LANGUAGE sql VOLATILE AS $$
-    SELECT overlay(
-        overlay(md5(nextval('keys')::text) PLACING '4' FROM 13) PLACING 'a' FROM 17
-    )::uuid
-$$
-"""
 
 WRITABLE: Final = tuple(each.__tablename__ for each in MODELS if each is not Ingredient)
 
@@ -143,11 +135,10 @@ class Kitchen:
     sessions: sessionmaker[RefSession]
 
     @contextmanager
-    def day(self, number: int) -> Iterator[Day]:
+    def day(self) -> Iterator[Day]:
         """Open a transaction that ends as if nothing had been."""
         with self.engine.connect() as connection:
             transaction = connection.begin()
-            connection.execute(text("SELECT setval('keys', :seed)"), {"seed": number * 1_000 + 1})
             self.sessions.configure(bind=connection)
             yield Day(connection, self.rows, self.filled)
             transaction.rollback()
@@ -159,13 +150,8 @@ def made_kitchen(engine: Engine, seed: int = 2026) -> Kitchen:
     Base.metadata.create_all(engine)
     written = _written(chance)
     with engine.begin() as connection:
-        connection.execute(text("CREATE SEQUENCE keys"))
-        connection.execute(text(_NEXT_KEY))
         for model, rows in written.items():
             connection.execute(insert(model), rows)
-            connection.execute(
-                text(f"ALTER TABLE {model.__tablename__} ALTER id SET DEFAULT next_key()")
-            )
         connection.execute(text("ANALYZE"))
         keys = {
             model.__tablename__: [row["id"] for row in rows] for model, rows in written.items()

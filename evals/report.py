@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks.report import markdown_table
 from evals.channel import KINDS
 from evals.scores import Score, scores
+from evals.tasks import FAMILIES
 from evals.trials import Trial
 
 _SAID = (
@@ -98,7 +99,8 @@ def _by_kind(each: Score, found: Sequence[Score]) -> list[str]:
 def _by_family(
     trials: Sequence[Trial], arms: Sequence[str]
 ) -> tuple[Sequence[str], list[Sequence[str]]]:
-    families = list(dict.fromkeys(each.family for each in trials))
+    there = {each.family for each in trials}
+    families = [family for family in FAMILIES if family in there]
     lines: list[Sequence[str]] = []
     for arm in arms:
         cells = [arm]

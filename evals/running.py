@@ -131,7 +131,8 @@ class Run:
                 progress.update(bar, advance=1, description=self._said())
                 return trial
 
-            return dataset.evaluate_sync(make, max_concurrency=len(self._workers), progress=False)
+            made = dataset.evaluate(make, max_concurrency=len(self._workers), progress=False)
+            return asyncio.run(made)
 
     def _said(self) -> str:
         return f"trials, ${self._cost:.2f}" if self._cost else "trials"

@@ -16,7 +16,7 @@ from alfred_refs.tools import Toolset
 from evals.boundary import Id, Spelling
 from evals.kitchen import Kitchen
 
-_DRAFTS: Final = uuid.UUID("d4af7000-0000-4000-a000-000000000000")
+_NEW: Final = uuid.UUID("d4af7000-0000-4000-a000-000000000000")
 
 
 class Refs(Spelling):
@@ -31,12 +31,12 @@ class Refs(Spelling):
 
 
 class Keys(Spelling):
-    """The rows' own UUIDs."""
+    """The rows' own UUIDs; of new rows and drafts such that are the same in each run."""
 
     @staticmethod
     def example(ref: str) -> str:
         """Return a UUID."""
-        return repr(str(uuid.uuid5(_DRAFTS, ref)))
+        return repr(str(uuid.uuid5(_NEW, ref)))
 
     def __init__(self, kitchen: Kitchen, conversation: Conversation, toolset: Toolset) -> None:
         super().__init__(kitchen, conversation, toolset)
@@ -47,9 +47,10 @@ class Keys(Spelling):
         }
 
     def _spelt(self, ref: Ref) -> Id:
-        if ref.draft:
-            return str(uuid.uuid5(_DRAFTS, f"{self._conversation.id} {ref}"))
-        return str(self._key(ref))
+        key = "" if ref.draft else str(self._key(ref))
+        return (
+            key if key in self._there else str(uuid.uuid5(_NEW, f"{self._conversation.id} {ref}"))
+        )
 
     def _met(self, entity: str, given: Id) -> str | None:  # noqa: ARG002  # of any
         of = self._there.get(str(given).lower())
