@@ -189,4 +189,5 @@ class Spelling(ABC):
         return ref
 
     def _named(self, entity: str) -> str:
-        return self._by_entity[entity].name
+        name: str = self._by_entity[entity].name
+        return name

@@ -19,6 +19,11 @@ _SAID = (
     "each, written."
 )
 
+_LATER = (
+    "`later` are calls that wrote so without a slip of their own, such as lines of a draft that "
+    "was not meant."
+)
+
 
 def markdown(
     trials: Sequence[Trial], arms: Sequence[str], setting: Mapping[str, Any], plot: str | None
@@ -26,17 +31,18 @@ def markdown(
     """Return the tables of a run, with a plot if there is a file of that name."""
     found = scores(trials, arms)
     most = max(len(each.passed) for each in found)
+    kinds = [kind for kind in KINDS if any(kind in each.of_kind for each in found)]
     parts = [
         "# Evals",
         _SAID.format(_listed(setting)),
         markdown_table(_head(most), [_line(each, most) for each in found]),
         f"![silent wrong writes and tokens, by arm]({plot})" if plot else "",
     ]
-    if any(each.of_kind for each in found):
+    if kinds:
         parts += [
             "## Silent wrong writes, of slips of a kind",
-            "`later` are calls without a slip that followed from one: lines of the wrong draft.",
-            markdown_table(("arm", *_kinds(found)), [_by_kind(each, found) for each in found]),
+            _LATER,
+            markdown_table(("arm", *kinds, "later"), [_by_kind(each, kinds) for each in found]),
         ]
     parts += [
         "## Tokens read and written, a task",
@@ -86,14 +92,9 @@ def _line(each: Score, most: int) -> list[str]:
     ]
 
 
-def _kinds(found: Sequence[Score]) -> list[str]:
-    there = {kind for each in found for kind in each.of_kind}
-    return [kind for kind in (*KINDS, "later", "other") if kind in there]
-
-
-def _by_kind(each: Score, found: Sequence[Score]) -> list[str]:
-    cells = [str(each.of_kind[kind]) if kind in each.of_kind else "-" for kind in _kinds(found)]
-    return [each.arm, *cells]
+def _by_kind(each: Score, kinds: Sequence[str]) -> list[str]:
+    cells = [str(each.of_kind[kind]) if kind in each.of_kind else "-" for kind in kinds]
+    return [each.arm, *cells, str(each.later)]
 
 
 def _by_family(

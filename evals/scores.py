@@ -15,6 +15,7 @@ from math import comb, sqrt
 from statistics import mean
 from typing import Final
 
+from evals.channel import KINDS
 from evals.trials import Trial
 
 _Z: Final = 1.959964  # of 95 %
@@ -48,6 +49,7 @@ class Score:
         passed: pass^k for k from 1: the chance that k trials of a task are all met.
         silent: trials in which a row was written that was not meant, and nothing said so.
         of_kind: by kind of slip, those that wrote so, of all such slips.
+        later: calls that wrote so without a slip of their own.
         recovered: trials that were met though calls were refused, of those where some were.
         refused: calls a trial.
         calls: a trial.
@@ -62,6 +64,7 @@ class Score:
     passed: Sequence[float]
     silent: Share
     of_kind: dict[str, Share]
+    later: int
     recovered: Share
     refused: float
     calls: float
@@ -102,10 +105,8 @@ def score(arm: str, trials: Sequence[Trial]) -> Score:
         met=share(sum(each.met for each in trials), len(trials)),
         passed=[passed(trials, k) for k in range(1, least + 1)],
         silent=share(sum(bool(each.strays) for each in trials), len(trials)),
-        of_kind={
-            kind: share(strays[kind], max(slips[kind], strays[kind]))
-            for kind in sorted({*slips, *strays})
-        },
+        of_kind={kind: share(strays[kind], slips[kind]) for kind in KINDS if slips[kind]},
+        later=sum(count for kind, count in strays.items() if kind not in slips),
         recovered=share(sum(each.met for each in with_refusals), len(with_refusals)),
         refused=mean(each.refused for each in trials),
         calls=mean(each.calls for each in trials),

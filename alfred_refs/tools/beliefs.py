@@ -6,8 +6,8 @@ on without these, once the rows that it names have them now:
 
     {"table": "meal_plans", "data": {"recipe_id": "recipe_7", "_recipe_id_label": "Soup", ...}}
 
-Where the toolset asks for labels (`Toolset(expect="required")`), a write is refused that names a
-row without saying what it is, and told what that is. Rows without a label are not asked for.
+A write that names a row without saying what it is, is refused and told what that is, unless the
+toolset does not ask (`Toolset(expect="optional")`). Rows without a label are not asked for.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from alfred_refs.mapping.labels import clean
+from alfred_refs.mapping.refs import draft_named
 from alfred_refs.tools.answers.label_lookup import Foreign, put_labels
 from alfred_refs.tools.payload.intake import table_of
 from alfred_refs.tools.query.filters import chosen_refs
@@ -81,7 +82,7 @@ def held(call: Call, arguments: Arguments) -> Arguments:
 
 
 def _labels(call: Call, beliefs: Iterable[Belief]) -> dict[str, str]:
-    """Return the labels of rows and drafts, by ref, as far as the session sees them."""
+    """Return the labels of rows and pending drafts, by ref, as far as the session sees them."""
     by_table: dict[ToolTable, list[str]] = {}
     for each in beliefs:
         by_table.setdefault(each.table, []).append(each.ref)
@@ -90,7 +91,9 @@ def _labels(call: Call, beliefs: Iterable[Belief]) -> dict[str, str]:
     for table, refs in by_table.items():
         drafts = call.drafts_named(refs, table.entity)
         labels |= {ref: draft.label for ref, draft in drafts.items() if draft.label is not None}
-        keys = call.resolved((ref, table.entity) for ref in refs if ref not in drafts)
+        # a draft that is saved may be called otherwise as a row, and its call be made again
+        rows = [ref for ref in refs if draft_named(ref) is None]
+        keys = call.resolved((ref, table.entity) for ref in rows)
         if table.keys.label is not None:
             found += [Foreign({"": ref}, "", table, key) for (ref, _), key in keys.items()]
     return labels | put_labels(call.session, found, "legend")

@@ -58,7 +58,7 @@ class Setting:
     deduplicate: Mapping[type[Any], Sequence[str]]
     limits: Limits
     max_written: int
-    expect: Expecting = "optional"
+    expect: Expecting = "required"
 
     def check(self) -> None:
         """Check that what is given goes together.

@@ -55,7 +55,7 @@ _PURPOSES: Mapping[str, str] = {
 
 # a field of a write -> what is said of it besides, where labels are asked for
 _NEEDED: Mapping[str, str] = {
-    "data": "; beside each ref the label of its row, under '_recipe_id_label' for 'recipe_id'",
+    "data": "; beside each ref the label of its row, under '_<column>_label'",
     "expect": "; needed for rows that are named by refs",
 }
 

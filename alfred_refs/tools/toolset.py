@@ -125,7 +125,7 @@ class Toolset:
         deduplicate: Mapping[type[Any], Sequence[str]] | None = None,
         limits: Limits | None = None,
         max_written: int = 100,
-        expect: Expecting = "optional",
+        expect: Expecting = "required",
     ) -> None:
         self._policy = policy or RefPolicy()
         self.ownership = owner

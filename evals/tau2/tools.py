@@ -105,7 +105,7 @@ def _ordered(
     shop: Shop, session: RefSession, tool: str, order: str, **given: str | Sequence[str]
 ) -> Order:
     """Have the shop do something to an order; texts in fields of ids are refs."""
-    kinds: Mapping[str, type[Item | PaymentMethod]] = {
+    kinds: Mapping[str, type[Any]] = {
         "item_ids": Item,
         "new_item_ids": Item,
         "payment_method_id": PaymentMethod,

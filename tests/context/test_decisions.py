@@ -14,7 +14,9 @@ from alfred_refs.tools import DbDelete, Toolset
 from tests.tools.conftest import MODELS
 from tests.tools.models import Dish
 
-TOOLSET = Toolset(MODELS, read_only=[each for each in MODELS if each is not Dish])
+TOOLSET = Toolset(
+    MODELS, read_only=[each for each in MODELS if each is not Dish], expect="optional"
+)
 READ = {"action": "tool_call", "tool": "db_read", "params": {"table": "cuisines"}}
 WRITE = {
     "action": "tool_call",
@@ -118,4 +120,6 @@ def test_its_schema_can_be_given_to_a_client() -> None:
 def test_the_type_for_a_toolset_is_made_once() -> None:
     """A prompt is made for each step; pydantic takes ten milliseconds for a type."""
     assert decision_type("write", TOOLSET) is decision_type("write", TOOLSET)
-    assert decision_type("write", TOOLSET) is not decision_type("write", Toolset(MODELS))
+    assert decision_type("write", TOOLSET) is not decision_type(
+        "write", Toolset(MODELS, expect="optional")
+    )
