@@ -27,6 +27,12 @@ TRIES: Final = 4  # of a call that is refused, before the clerk gives up
 # what the tools say when they ask for what a row is taken to be
 ASKED: Final = "; nothing was changed; if you mean"
 
+# columns that tell recipes of one name apart
+APART_BY: Final = ("servings", "cook_minutes")
+
+# and where a label is not enough
+APART: Final = "that tell them apart"
+
 
 @dataclass(slots=True)
 class _Seen:
@@ -71,6 +77,7 @@ class Clerk:
         self._vouches = vouches
         self._along = along
         self._notices = notices
+        self._tells_apart = False
         # by entity and id
         self._seen: dict[str, dict[Id, _Seen]] = {}
         self.drafts: dict[str, Named] = {}
@@ -159,8 +166,9 @@ class Clerk:
                     yield from self._put_right(tool, template, rows, answer, wrong)
                 return answer
             self.refusals += 1
-            if isinstance(answer, Refused) and ASKED in answer.message:
-                self._vouches = True
+            if isinstance(answer, Refused):
+                self._vouches |= ASKED in answer.message
+                self._tells_apart |= APART in answer.message
         raise GivesUp
 
     def _copied(self, value: Any, copies: list[Copy]) -> Any:
@@ -189,7 +197,7 @@ class Clerk:
     def _vouch(self, arguments: dict[str, Any], copies: Sequence[Copy], rows: int) -> None:
         """Say what the rows are that are named: in filters or as drafts, then in data."""
         table = self._tables[arguments["table"]]
-        labels = [self._seen[each.named.entity][each.believed].label for each in copies]
+        labels = [self._said_of(each) for each in copies]
         rows += "from_draft" in arguments
         if rows and None not in labels[:rows]:
             arguments["expect"] = labels[0] if rows == 1 else labels[:rows]
@@ -198,6 +206,15 @@ class Clerk:
             for name in [*record]:
                 if table.columns[name].entity is not None:
                     record[f"_{name}_label"] = next(in_data)
+
+    def _said_of(self, copy: Copy) -> str | dict[str, Any] | None:
+        """Return the label of a row, or what tells it from others of that label."""
+        seen = self._seen[copy.named.entity]
+        label, values = seen[copy.believed].label, seen[copy.believed].values
+        if self._tells_apart and sum(each.label == label for each in seen.values()) > 1:
+            plain = {name: values[name] for name in APART_BY if name in values}
+            return plain or label
+        return label
 
     # What it sees in answers
 

@@ -80,7 +80,7 @@ class Context:
 
     @property
     def aio(self) -> AsyncContext:
-        """The same for those who await: `await context.aio.prompt(step)`."""
+        """The same for those who await, as in `await context.aio.prompt(step)`."""
         return AsyncContext(self, is_async=self.conversation.aio.is_async)
 
     def view(self, audience: Audience = "act") -> ContextView:
@@ -195,7 +195,7 @@ class Context:
         last = exchanges[len(exchanges) - min(len(exchanges), self.window.exchanges) :]
         said = [text for each in last for text in (each.user, each.assistant)]
         own = [step.goal, step.guidance, step.step_guidance, step.profile]
-        ours = () if self._toolset is None else TOOLS
+        ours = () if self._toolset is None else {*TOOLS, *self._toolset.functions}
         other = [call for call in calls if call.tool not in ours]
         given = [value for call in other for value in (call.params, call.answer)]
         items = [item.text for item in step.batch]

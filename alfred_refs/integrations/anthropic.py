@@ -42,6 +42,8 @@ from alfred_refs.tools import BoundToolset, ToolAnswer
 
 from .asker import Asker, asker_from
 
+__all__ = ["tools_of"]
+
 FAILED = "the tool failed, and not because of how it was called; do not call it again, say so"
 """What a model is told of a failure that is none of its own."""
 

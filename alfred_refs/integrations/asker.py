@@ -39,7 +39,8 @@ def asker_from(whose: Whose[Given], given: Given) -> Asker:
     conversation, owner = told
     if not isinstance(conversation, str):
         raise SetupError(
-            f"what tells whose a call is named a conversation by a {type(conversation).__name__}",
+            f"what tells whose a call is named a conversation by the type "
+            f"{type(conversation).__name__!r}",
             "return its id as a str first, and the owner second",
         )
     return conversation, owner

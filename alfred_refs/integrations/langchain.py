@@ -11,7 +11,10 @@
 What goes to the model is JSON text; a mistake of its own has the status "error". The answer as a
 dict is the message's `artifact`, which no model sees. What is no mistake of the model's ends the
 run. With synchronous sessions agents may be invoked and awaited, with asynchronous ones awaited.
-Calls of one turn run side by side; those that write in one conversation follow each other.
+
+Calls of one turn run side by side. Those that write in one conversation follow each other: in the
+model's order where an agent is awaited, in any order where it is invoked, because LangGraph starts
+a thread for each. `agent.with_config(max_concurrency=1)` makes the calls of a turn in order there.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ from alfred_refs.tools import BoundToolset, ToolAnswer
 
 from .asker import Whose, asker_from
 
+__all__ = ["tools_of"]
+
 
 def tools_of(desk: BoundToolset, whose: Whose[ToolRuntime[Any, Any]]) -> list[BaseTool]:
     """Return the tools of a bound toolset, for `create_agent` or a `ToolNode`.
@@ -47,14 +52,17 @@ def _tool(
 ) -> BaseTool:
     name = definition["name"]
 
-    # by their names and annotations LangGraph finds what it has to give
-    def call(runtime: ToolRuntime[Any, Any], arguments: dict[str, Any]) -> ToolMessage:
-        conversation, owner = asker_from(whose, runtime)
-        return message(runtime, desk.call(conversation, owner, name, arguments))
+    # LangGraph finds by the annotation which parameter is to have the runtime
+    def call(agent_runtime: ToolRuntime[Any, Any], arguments: dict[str, Any]) -> ToolMessage:
+        conversation, owner = asker_from(whose, agent_runtime)
+        return message(agent_runtime, desk.call(conversation, owner, name, arguments))
 
-    async def acall(runtime: ToolRuntime[Any, Any], arguments: dict[str, Any]) -> ToolMessage:
-        conversation, owner = asker_from(whose, runtime)
-        return message(runtime, await desk.call_async(conversation, owner, name, arguments))
+    async def acall(
+        agent_runtime: ToolRuntime[Any, Any], arguments: dict[str, Any]
+    ) -> ToolMessage:
+        conversation, owner = asker_from(whose, agent_runtime)
+        answer = await desk.call_async(conversation, owner, name, arguments)
+        return message(agent_runtime, answer)
 
     def message(runtime: ToolRuntime[Any, Any], answer: ToolAnswer) -> ToolMessage:
         return ToolMessage(
@@ -83,7 +91,7 @@ class _RefTool(StructuredTool):
         tool_call_id: str | None,  # noqa: ARG002  # the runtime has it
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         arguments = dict(tool_input) if isinstance(tool_input, dict) else {}
-        runtime = arguments.pop("runtime", None)
+        runtime = arguments.pop("agent_runtime", None)
         if not isinstance(runtime, ToolRuntime):
             raise SetupError(
                 f"the tool {self.name!r} was called outside of an agent",

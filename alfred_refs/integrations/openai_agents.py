@@ -28,6 +28,8 @@ from alfred_refs.tools import BoundToolset
 
 from .asker import Whose, asker_from
 
+__all__ = ["tools_of"]
+
 
 def tools_of(desk: BoundToolset, whose: Whose[ToolContext[Any]]) -> list[FunctionTool]:
     """Return the tools of a bound toolset, for `Agent(tools=...)`.

@@ -15,9 +15,9 @@ side, but for writes, which wait for those before them and hold up those after.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -29,12 +29,13 @@ from pydantic_ai import RunContext, ToolDefinition, ToolFailed
 from pydantic_ai.messages import InstructionPart
 from pydantic_ai.tools import AgentDepsT
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
-from sqlalchemy.util import greenlet_spawn
 
 from alfred_refs.context import Context, Window
 from alfred_refs.tools import BoundToolset
 
 from .asker import Whose, asker_from
+
+__all__ = ["RefToolset"]
 
 
 class RefToolset(AbstractToolset[AgentDepsT]):
@@ -45,8 +46,12 @@ class RefToolset(AbstractToolset[AgentDepsT]):
         whose: tells the conversation and the owner of a call from the context of the run. The
             `conversation_id` of the context is another in each run, unless the run is given one or
             the messages of the run before.
-        window: how far back the agent's instructions tell of rows; without one they tell nothing.
+        window: how far back the agent's instructions tell of rows, as a run begins; without one
+            they tell nothing.
         id: what tells the toolset from others of the same agent.
+
+    Attributes:
+        rows: what a run is told of them as it begins.
     """
 
     def __init__(
@@ -61,6 +66,7 @@ class RefToolset(AbstractToolset[AgentDepsT]):
         self._whose = whose
         self._window = window
         self._id = id
+        self.rows: InstructionPart | None = None
 
     @property
     def id(self) -> str:
@@ -114,17 +120,26 @@ class RefToolset(AbstractToolset[AgentDepsT]):
             raise ToolFailed(answer.value["error"]["message"])
         return answer.value
 
-    async def get_instructions(self, ctx: RunContext[AgentDepsT]) -> InstructionPart | None:
+    async def for_run(self, ctx: RunContext[AgentDepsT]) -> RefToolset[AgentDepsT]:
+        """Return what a run works with, which tells of the rows that there are as it begins."""
+        if self._window is None:
+            return self
+        chat = self._desk.conversation(*asker_from(self._whose, ctx))
+        told = await Context(chat, self._window).aio.render()
+        of_run = copy(self)
+        of_run.rows = InstructionPart(told, name="rows", dynamic=True, on_change="append")
+        return of_run
+
+    async def get_instructions(
+        self,
+        ctx: RunContext[AgentDepsT],  # noqa: ARG002  # `for_run` has looked at it
+    ) -> InstructionPart | None:
         """Return what the conversation tells of its rows, where there is a window to look through.
 
-        It goes to the end of the messages when it changes, so that what comes before stays cached.
+        What has changed since the run before goes to the end of the messages, so that what stands
+        before it stays cached.
         """
-        if self._window is None:
-            return None
-        chat = self._desk.conversation(*asker_from(self._whose, ctx))
-        render = Context(chat, self._window).render
-        told = await (greenlet_spawn(render) if self._desk.is_async else asyncio.to_thread(render))
-        return InstructionPart(told, name="rows", dynamic=True, on_change="append")
+        return self.rows
 
 
 class _Unread(dict[str, Any]):

@@ -7,18 +7,20 @@ on without these, once the rows that it names have them now:
     {"table": "meal_plans", "data": {"recipe_id": "recipe_7", "_recipe_id_label": "Soup", ...}}
 
 A write that names a row without saying what it is, is refused and told what that is, unless the
-toolset does not ask (`Toolset(expect="optional")`). Rows without a label are not asked for.
+toolset does not ask (`Toolset(expect="optional")`). Rows without a label are not asked for. Where
+a ref that is one digit away has the same label, values by column have to tell the two apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from alfred_refs.mapping.labels import clean
-from alfred_refs.mapping.refs import draft_named
+from alfred_refs.mapping.refs import Ref, draft_named, parse_ref
 from alfred_refs.tools.answers.label_lookup import Foreign, put_labels
+from alfred_refs.tools.payload.expected import differences
 from alfred_refs.tools.payload.intake import table_of
 from alfred_refs.tools.query.filters import chosen_refs
 from alfred_refs.tools.tables.lists import list_named
@@ -35,7 +37,9 @@ from alfred_refs.tools.wire.arguments import (
 from alfred_refs.tools.wire.texts import without_keys
 
 from .call import Call
-from .errors import invalid_value, unconfirmed_ref, unexpected_row
+from .errors import ambiguous_label, invalid_value, unconfirmed_ref, unexpected_row
+
+_DIGITS = "0123456789"
 
 _Rows = TypeVar("_Rows", bound=NewRows)
 
@@ -48,13 +52,13 @@ class Belief:
         ref: of the row.
         table: of which it is.
         field: where the model says what it is.
-        label: what it says; `None` if it does not.
+        said: the label, or values by column; `None` where it says nothing.
     """
 
     ref: str
     table: ToolTable
     field: str
-    label: str | None
+    said: str | Mapping[str, Any] | None
 
 
 def held(call: Call, arguments: Arguments) -> Arguments:
@@ -66,19 +70,59 @@ def held(call: Call, arguments: Arguments) -> Arguments:
     """
     beliefs: list[Belief] = []
     plain = _Taking(call.setting.tables, beliefs).plain(arguments)
-    if call.setting.expect == "optional":
-        beliefs = [each for each in beliefs if each.label is not None]
+    is_asked = call.setting.expect == "required"
+    if not is_asked:
+        beliefs = [each for each in beliefs if each.said is not None]
     labels = _labels(call, beliefs) if beliefs else {}
     unsaid = {}
     for each in beliefs:
         label = labels.get(each.ref)
-        if label is not None and each.label is None:
+        if isinstance(each.said, Mapping):
+            _check_values(call, each, each.said)
+        elif label is not None and each.said is None:
             unsaid[each.ref] = label, each.field
-        elif label is not None and each.label not in _spelt(label, call):
-            raise unexpected_row(each.ref, "label", label, each.label)
+        elif label is not None and each.said not in _spelt(label, call):
+            raise unexpected_row(each.ref, "label", label, each.said)
     if unsaid:
         raise unconfirmed_ref(unsaid)
+    if is_asked:
+        _check_apart(call, [each for each in beliefs if isinstance(each.said, str)], labels)
     return plain
+
+
+def _check_values(call: Call, belief: Belief, said: Mapping[str, Any]) -> None:
+    """Check that a row has the values that a model says."""
+    if draft_named(belief.ref):
+        raise invalid_value(belief.field, "the label of a draft")
+    row = call.session.get(belief.table.model, belief.ref)
+    # one that is not to be seen, the verbs refuse
+    for column, expected, actual in () if row is None else differences(belief.table, row, said):
+        raise unexpected_row(belief.ref, column, actual, expected)
+
+
+def _check_apart(call: Call, beliefs: Iterable[Belief], labels: Mapping[str, str]) -> None:
+    """Check that labels tell rows from those whose refs are one character away."""
+    parsed = ((each, parse_ref(each.ref)) for each in beliefs if each.ref in labels)
+    near = [(each, [*_near(ref)]) for each, ref in parsed if ref is not None and not ref.draft]
+    others = [other for _, refs in near for other in refs]
+    known = call.conversation.labels_of(others) if others else {}
+    for each, refs in near:
+        for other in refs:
+            if known.get(other) == clean(labels[each.ref]):
+                raise ambiguous_label(each.ref, other, labels[each.ref], each.field)
+
+
+def _near(ref: Ref) -> Iterator[str]:
+    """Yield the refs that a ref becomes by one digit that is wrong, missing or too many."""
+    text = str(ref.number)
+    made = {text[:n] + text[n + 1 :] for n in range(len(text))}
+    for n in range(len(text) + 1):
+        made |= {
+            text[:n] + digit + rest for digit in _DIGITS for rest in (text[n:], text[n + 1 :])
+        }
+    for digits in sorted(made - {text, ""}):
+        if digits[0] != "0":
+            yield str(Ref(ref.entity, int(digits)))
 
 
 def _labels(call: Call, beliefs: Iterable[Belief]) -> dict[str, str]:
@@ -135,7 +179,7 @@ class _Taking:
         return given.model_copy(update={"data": self._rows(table, given.data)})
 
     def _written(self, table: ToolTable, given: DbUpdate | DbDelete) -> DbUpdate | DbDelete:
-        if given.expect is None or isinstance(given.expect, list):
+        if not isinstance(given.expect, dict):
             self._say(table, chosen_refs(given.filters, table), given.expect)
         if isinstance(given, DbDelete):
             return given
@@ -158,14 +202,14 @@ class _Taking:
     def _say(
         self, table: ToolTable, refs: Sequence[Any], given: Any, field: str = "expect"
     ) -> None:
-        """Note what is said of rows: nothing, the label of all, or one for each."""
-        labels = given if isinstance(given, list) else [given] * len(refs)
-        are_texts = all(each is None or isinstance(each, str) for each in labels)
-        if len(labels) != len(refs) or not are_texts:
+        """Note what is said of rows: nothing, the same of all, or something of each."""
+        said = given if isinstance(given, list) else [given] * len(refs)
+        are_words = all(each is None or isinstance(each, str | dict) for each in said)
+        if len(said) != len(refs) or not are_words:
             raise invalid_value(field, f"labels as rows show them, of {len(refs)} refs")
-        for ref, label in zip(refs, labels, strict=True):
+        for ref, each in zip(refs, said, strict=True):
             if isinstance(ref, str) and ref:  # what else it is, is refused as a value
-                self._beliefs.append(Belief(ref, table, field, label))
+                self._beliefs.append(Belief(ref, table, field, each))
 
     def _rows(self, table: ToolTable, given: Any) -> Any:
         """Return values by column, of a row or of several, without the labels of refs."""
@@ -176,18 +220,18 @@ class _Taking:
         row = dict(given)
         for name, value in given.items():
             if name in table.targets:
+                self._take(table, table.targets[name], name, row)
                 row[name] = self._rows(table.targets[name], value)
-            elif name in table.columns:
-                self._take(table, name, row)
+            elif name in table.columns and (entity := table.columns[name].entity) is not None:
+                self._take(table, self._tables.of_entity(entity), name, row)
         return row
 
-    def _take(self, table: ToolTable, name: str, row: dict[str, Any]) -> None:
-        """Take out of a row what it says of those that one of its columns refers to."""
-        entity, value = table.columns[name].entity, row[name]
-        target = None if entity is None else self._tables.of_entity(entity)
-        is_list = isinstance(value, list)
+    def _take(
+        self, table: ToolTable, target: ToolTable | None, name: str, row: dict[str, Any]
+    ) -> None:
+        """Take out of a row what it says of those that one of its fields names by refs."""
+        is_list = isinstance(row[name], list)
         field = f"_{name}_label{'s' * is_list}"
-        if target is None or field in table.columns:
-            return
-        refs = value if is_list else [value]
-        self._say(target, refs, row.pop(field, None), field)
+        if target is not None and field not in table.columns:
+            refs = row[name] if is_list else [row[name]]
+            self._say(target, refs, row.pop(field, None), field)

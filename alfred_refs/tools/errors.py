@@ -114,13 +114,18 @@ def unknown_list(table: str, name: str, lists: Sequence[str]) -> ToolError:
     return ToolError("unknown_list", message, table=table, list=name, lists=[*lists])
 
 
-def unordered_list(name: str, fact: str) -> ToolError:
-    """Say that the rows of a list have no order by which they could be named."""
-    message = (
-        f"{fact}; look at the list with preview and no edits, and give its token with the edits, "
-        "or change its rows by their refs"
-    )
-    return ToolError("unordered_list", message, list=name)
+def unordered_list(name: str, fact: str, *, is_seen: bool) -> ToolError:
+    """Say that the rows of a list have no order by which they could be named.
+
+    `is_seen`, whether that is so of a list as it is shown, which has one in any case that it can.
+    """
+    remedy = "change its rows by their refs"
+    if not is_seen:
+        remedy = (
+            "look at the list with preview and no edits, and give its token with the edits, "
+            f"or {remedy}"
+        )
+    return ToolError("unordered_list", f"{fact}; {remedy}", list=name)
 
 
 def fixed_item(name: str) -> ToolError:
@@ -186,6 +191,11 @@ def invalid_order(column: str, fact: str, columns: Sequence[str]) -> ToolError:
     return ToolError("invalid_order", message, column=column, columns=[*columns])
 
 
+def invalid_total(name: str, fact: str, remedy: str) -> ToolError:
+    """Say that there is no such total, or no groups of rows by such a column."""
+    return ToolError("invalid_total", f"{name!r} in columns {fact}; {remedy}", column=name)
+
+
 def invalid_cursor(*, gone: str | None = None, changed: str | None = None) -> ToolError:
     """Say that a cursor is of another question, was changed, or needs a row that is gone."""
     message = (
@@ -212,15 +222,25 @@ def too_many_rows(tool: str, most: int, *, along: bool = False) -> ToolError:
     return ToolError("too_many_rows", f"{fact}; nothing was changed; {remedy}", most=most)
 
 
-def too_slow(seconds: float) -> ToolError:
+_LESS = (
+    "fewer filters, none by a path or a pattern that begins with '%', or a smaller part of the "
+    "rows"
+)
+
+
+def too_slow(seconds: float, less: str = _LESS) -> ToolError:
     """Say that a statement took longer than a call may, and was stopped."""
     return ToolError(
         "too_slow",
         f"the call took longer than {seconds:g} seconds and was stopped; nothing was changed; "
-        "ask for less: fewer filters, none by a path or a pattern that begins with '%', or a "
-        "smaller part of the rows",
+        f"ask for less: {less}",
         seconds=seconds,
     )
+
+
+def invalid_sql(fact: str, remedy: str) -> ToolError:
+    """Say that a statement of the model's own is not one that can be answered."""
+    return ToolError("invalid_sql", f"the statement cannot be answered: {fact}; {remedy}")
 
 
 def too_deep(table: str) -> ToolError:
@@ -250,7 +270,7 @@ def unexpected_row(ref: str, column: str, actual: Any, expected: Any) -> ToolErr
     return ToolError(
         "unexpected_row",
         f"{ref!r} was expected to have {column} {expected!r} and has {actual!r}; nothing was "
-        "changed; read the row again and call with what it has now, or without expect",
+        "changed; read the row again and call with what it has now",
         ref=ref,
         column=column,
         actual=actual,
@@ -272,6 +292,18 @@ def unconfirmed_ref(rows: Mapping[str, tuple[str, str]]) -> ToolError:
         f"{_listed(fields)}",
         labels={ref: label for ref, (label, _) in rows.items()},
         fields=[*fields],
+    )
+
+
+def ambiguous_label(ref: str, other: str, label: str, field: str) -> ToolError:
+    """Say that two rows have one label, and refs of which one may be a slip for the other."""
+    return ToolError(
+        "ambiguous_label",
+        f"{ref!r} and {other!r} are both {label!r}; nothing was changed; say which by values by "
+        f"column in {field!r} that tell them apart, in place of the label",
+        refs=[ref, other],
+        label=label,
+        fields=[field],
     )
 
 
@@ -411,15 +443,21 @@ def check_failed(
     )
 
 
-def draft_content(fact: str, remedy: str) -> ToolError:
-    """Say that a draft cannot hold such content."""
-    return ToolError("draft_content", f"{fact}; {remedy}")
+def invalid_content(fact: str, remedy: str) -> ToolError:
+    """Say that a draft cannot hold such content, or new rows cannot be saved as they are said."""
+    return ToolError("invalid_content", f"{fact}; {remedy}")
 
 
 def no_semantic_search(table: str) -> ToolError:
     """Say that nothing answers a search by meaning in this table."""
     message = f"table {table!r} cannot be searched by meaning; filter by its columns"
     return ToolError("no_semantic_search", message, table=table)
+
+
+def no_totals(table: str) -> ToolError:
+    """Say that rows of a table are read one by one: what hooks hide of them is in no total."""
+    message = f"rows of table {table!r} can be read, and not counted or added up; read them"
+    return ToolError("no_totals", message, table=table)
 
 
 def _listed(names: Iterable[str]) -> str:

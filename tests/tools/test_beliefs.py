@@ -139,6 +139,39 @@ def test_a_toolset_asks_what_rows_are(
     assert "error" not in call(tool, table="dishes", **said)
 
 
+def test_a_label_that_a_near_ref_has_too_is_not_enough(session: RefSession, call: Call) -> None:
+    """Values by column are, in expect and beside refs, if the row has them."""
+    with Session(session.get_bind()) as plain, plain.begin():
+        plain.add(Dish(name="Curry", servings=8))
+    call("db_read", table="dishes", order_by=["name", "servings"])  # dish_4
+    named = {"table": "dishes", "filters": these("=", "dish_4"), "data": {"rating": 1.5}}
+    error = call("db_update", **named, expect="Curry")["error"]
+    assert (error["code"], error["refs"]) == ("ambiguous_label", ["dish_4", "dish_1"])
+    assert call("db_update", **named, expect={"servings": 2})["error"]["code"] == "unexpected_row"
+    assert call("db_update", **named, expect={"servings": 8})["count"] == 1
+    assert call("db_update", **named, expect=[{"servings": 8}])["count"] == 1
+    data = {"name": "Thali", "parent_id": "dish_4", "_parent_id_label": "Curry"}
+    assert call("db_create", table="dishes", data=data)["error"]["code"] == "ambiguous_label"
+    data["_parent_id_label"] = {"servings": 2}  # type: ignore[assignment]
+    assert call("db_create", table="dishes", data=data)["error"]["code"] == "unexpected_row"
+    data["_parent_id_label"] = {"servings": 8}  # type: ignore[assignment]
+    assert call("db_create", table="dishes", data=data)["count"] == 1
+
+
+def test_a_label_is_enough_where_no_near_ref_has_it(session: RefSession, call: Call) -> None:
+    """Two digits are no slip of one."""
+    far = [f"Dish {n}" for n in range(4, 100)]
+    with Session(session.get_bind()) as plain, plain.begin():
+        plain.add_all([Dish(name=name) for name in far])
+        plain.add(Dish(name="Soup"))
+    call("db_read", table="dishes", filters=[{"field": "name", "op": "in", "value": far}])
+    by_name = [{"field": "name", "op": "=", "value": "Soup"}]
+    refs = {row["id"] for row in call("db_read", table="dishes", filters=by_name)["rows"]}
+    assert refs == {"dish_3", "dish_100"}
+    named = {"table": "dishes", "filters": these("=", "dish_3"), "data": {"rating": 1.5}}
+    assert call("db_update", **named, expect="Soup")["count"] == 1
+
+
 def test_what_has_no_label_is_not_asked_for(call: Call) -> None:
     """Nor are rows that filters find by something else, nor those that cannot be seen."""
     parts = call("db_read", table="parts", order_by="position")["rows"]

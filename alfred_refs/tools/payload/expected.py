@@ -17,7 +17,7 @@ from alfred_refs.tools.errors import invalid_arguments
 from alfred_refs.tools.tables.table import ToolColumn, ToolTable
 from alfred_refs.tools.wire.texts import shallow
 
-Expected = str | Sequence[str] | Mapping[str, Any] | None
+Expected = str | Sequence[Any] | Mapping[str, Any] | None
 """A label, or values by column; a list of labels, one for each ref, `beliefs` has looked at."""
 
 

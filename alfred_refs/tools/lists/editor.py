@@ -9,42 +9,39 @@ model may update the rows, whether or not it sees these columns.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import inspect, select
 
+from alfred_refs import sqla
 from alfred_refs.errors import ListError, SetupError
-from alfred_refs.positions.editing import instead_of
 from alfred_refs.positions.edits import Add, Edit, Modify, Move, Remove
 from alfred_refs.positions.executor import execute
-from alfred_refs.positions.lists import DocumentLevel, RowLevel, unfit
-from alfred_refs.positions.resolving import Item, Rules, UnfitError
-from alfred_refs.positions.snapshot import Snapshot, document_of
+from alfred_refs.positions.lists import RowLevel
+from alfred_refs.positions.snapshot import Snapshot
 from alfred_refs.positions.writing import NewRow, Plan, RowChange, plan_of, write
-from alfred_refs.tools.answers.numbering import numbered
-from alfred_refs.tools.answers.results import Rendering, Shape, size_of, without_depth
+from alfred_refs.tools.call import Call
+from alfred_refs.tools.changes import Changes, check_create, check_update
+from alfred_refs.tools.deleting import Deleter
 from alfred_refs.tools.drafts.lists import DraftLists
-from alfred_refs.tools.payload.expected import differences
+from alfred_refs.tools.errors import fixed_item, foreign_row, unordered_list
+from alfred_refs.tools.fates import check_there
 from alfred_refs.tools.payload.payloads import (
-    changes,
     check_complete,
-    new_records,
     refs_of_records,
 )
 from alfred_refs.tools.query.filters import Conditions
 from alfred_refs.tools.reach.telling import ReachReport
-from alfred_refs.tools.tables.lists import ToolList, list_named
-from alfred_refs.tools.tables.table import ToolColumn, ToolTable
+from alfred_refs.tools.tables.lists import list_named
+from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.wire.arguments import DbEditList, FilterClause, ListEdit
 
-from .call import Call
-from .changes import Changes, check_update
-from .deleting import Deleter
-from .errors import ToolError, fixed_item, foreign_row, unordered_list
-from .fates import check_there
+from .answers import ListAnswers
+from .items import ItemRules
+
+_MOST_NAMED = 10  # rows that an error names, of those that cannot be changed
 
 
 class ListEditor:
@@ -70,12 +67,13 @@ class ListEditor:
         if arguments.token is not None:
             snapshot.check(self._list.name, arguments.token)
         outcome = execute(
-            snapshot.root, edits, self._list.name, _Rules(self._call, self._list, snapshot)
+            snapshot.root, edits, self._list.name, ItemRules(self._call, self._list, snapshot)
         )
-        shown = _Shown(self._call, self._list)
+        shown = ListAnswers(self._call, self._list)
+        plan = plan_of(snapshot, outcome)
+        self._check(plan)
         if arguments.preview:
             return shown.answer(arguments, snapshot, outcome.modified, [])
-        plan = plan_of(snapshot, outcome)
         told = self._hold(plan)
         write(self._call.session, plan)
         for made, news in self._made:
@@ -110,10 +108,10 @@ class ListEditor:
                 self._call.session, row, self._list.levels, lock=lock, repair=seen
             )
         except ListError as error:
-            raise unordered_list(self._list.name, error.fact) from None
+            raise unordered_list(self._list.name, error.fact, is_seen=seen) from None
 
     def _hold(self, plan: Plan) -> dict[str, list[str]]:
-        """Check that all that is planned is for the model to do, and have hooks look at it.
+        """Have hooks look at all that is planned, and hold what goes along to what a model may do.
 
         Rows that are removed are deleted here, where that is what becomes of them.
 
@@ -121,7 +119,6 @@ class ListEditor:
             the refs of rows that go, or are changed, with others.
         """
         told: dict[str, list[str]] = {}
-        self._check(plan)
         for level, rows in _by_level(plan.removed):
             if level.deletes:
                 target = self._target(level)
@@ -140,7 +137,12 @@ class ListEditor:
 
         Raises:
             ToolError: something is not for it.
+            BadRefError: what it refers to is not known.
         """
+        self._check_owned(
+            [*(row for row, _ in plan.removed), *(each.row for each in plan.changed)]
+        )
+        refs: list[tuple[str, str]] = []
         leaving: list[tuple[Any, Sequence[str]]] = [
             (row, level.parents) for row, level in plan.removed if not level.deletes
         ]
@@ -150,6 +152,7 @@ class ListEditor:
         for each in plan.changed:
             [(table, _)] = self._changes.by_table([each.row])
             check_update(table, each.given)
+            refs += refs_of_records(table, [each.given])
             named = () if each.level is None else each.level.parents
             leaving.append((each.row, [name for name in named if name in each.placed]))
         for row, parents in leaving:
@@ -159,7 +162,27 @@ class ListEditor:
                 if not all(column is not None and column.updatable for column in columns):
                     raise fixed_item(self._list.name)
         for new in plan.added:
-            self._target(new.level).check("create")
+            target = self._target(new.level)
+            target.check("create")
+            check_create(target, new.level.parents)
+            refs += refs_of_records(target, [new.values])
+        self._call.resolved(refs)
+
+    def _check_owned(self, rows: Iterable[Any]) -> None:
+        """Check that rows are the owner's, and not only to be read: one statement a table."""
+        for table, same in self._changes.by_table(rows):
+            rules = self._call.writable(table)
+            if not rules:
+                continue
+            keys = [inspect(table.model).mapper.primary_key_from_instance(row) for row in same]
+            columns = [getattr(table.model, name) for name in table.identity]
+            statement = select(*columns).where(sqla.among(columns, keys), *rules)
+            found = self._call.session.execute(statement, execution_options={"raw_keys": True})
+            owned = {*map(tuple, found)}
+            others = [each for each, key in zip(same, keys, strict=True) if key not in owned]
+            if others:
+                refs = self._call.refs_of(others[:_MOST_NAMED], table)
+                raise foreign_row(refs[0], None, refs)
 
     def _hold_changed(self, plan: Plan, told: dict[str, list[str]]) -> None:
         """Have hooks look at rows that stay, each with what it is given; all that move at once."""
@@ -172,7 +195,6 @@ class ListEditor:
         for each in [*plan.changed, *unlinked]:
             [(table, rows)] = self._changes.by_table([each.row])
             if each.given:
-                self._call.resolved(refs_of_records(table, [each.given]))
                 each.given = self._changes.update(table, rows, dict(each.given), each.given)
             else:
                 moved.setdefault(table, []).append(each)
@@ -214,6 +236,7 @@ class ListEditor:
 def _edit(given: ListEdit) -> Edit:
     """Return an edit as the executor takes it."""
     path: Any = given.ref if given.path is None else given.path
+    to: Any = given.to
     match given.action:
         case "modify":
             return Modify(path, given.data, given.expect)
@@ -222,7 +245,7 @@ def _edit(given: ListEdit) -> Edit:
         case "add":
             return Add(path, given.data)
         case "move":
-            return Move(path, given.to or (), given.expect)
+            return Move(path, to, given.expect)
 
 
 def _by_level(pairs: Iterable[tuple[Any, RowLevel]]) -> Iterator[tuple[RowLevel, list[Any]]]:
@@ -235,163 +258,3 @@ def _by_level(pairs: Iterable[tuple[Any, RowLevel]]) -> Iterator[tuple[RowLevel,
 def _add(told: dict[str, list[str]], more: Mapping[str, Sequence[str]]) -> None:
     for name, refs in more.items():
         told[name] = [*dict.fromkeys([*told.get(name, ()), *refs])]
-
-
-class _Rules(Rules):
-    """What a model may do to items: what it may do to rows and columns."""
-
-    def __init__(self, call: Call, listed: ToolList, snapshot: Snapshot) -> None:
-        self._call = call
-        self._list = listed
-        self._snapshot = snapshot
-
-    def path_of(self, ref: str) -> Sequence[int] | None:
-        found = self._snapshot.path_of(ref)
-        tables = [] if found else [each for each in self._list.tables[1:] if each.own is None]
-        for table in tables:
-            depth = [*self._list.tables].index(table) - 1
-            items = [i for i, place in self._snapshot.places.items() if place.depth == depth]
-            refs = self._call.refs_of([item.value for item in items], table)
-            if ref in refs:
-                return self._snapshot.path(items[refs.index(ref)])
-        return found
-
-    def unexpected(self, item: Item, depth: int, expect: Any) -> str | None:
-        table, column = self._list.rows_at(depth), self._list.column
-        if table is not None:
-            if not isinstance(expect, str | Mapping):
-                return "a row"
-            if isinstance(expect, str) and self._has_text(item.value, table, expect):
-                return None
-            if isinstance(expect, str) and table.keys.label is None:
-                return "another row"
-            other = {name: actual for name, _, actual in differences(table, item.value, expect)}
-            return json.dumps(other, ensure_ascii=False, default=str) if other else None
-        if instead_of(item, expect) is None:
-            return None
-        shown = _item_shown(column, item.value.value)
-        return None if shown == expect else json.dumps(shown, ensure_ascii=False, default=str)
-
-    def _has_text(self, row: Any, table: ToolTable, text: str) -> bool:
-        """Tell whether a text stands in a row: not only as its label."""
-        shown = [column.name for column in table.columns.values() if column.shown]
-        return any(getattr(row, name) == text for name in shown)
-
-    def fitted(self, edit: Modify | Add, depth: int) -> Any:
-        table, column = self._list.rows_at(depth), self._list.column
-        try:
-            if table is None and column is not None:
-                why = unfit(self._list.levels, depth, edit)
-                if why is not None:
-                    raise UnfitError(why)
-                is_array = column.values.item is not None
-                given = column.accept([edit.value] if is_array else edit.value, new=True)
-                return given[0] if is_array else given
-            if table is None or not isinstance(edit.value, Mapping):
-                raise UnfitError("is a row: give an object of its fields")
-            level = self._list.levels[depth]
-            fixed = [level.position, *level.parents] if isinstance(level, RowLevel) else []
-            for name in edit.value:
-                if name in fixed:
-                    raise UnfitError(f"has {name!r} by its place: move it")
-            if isinstance(edit, Modify):
-                return changes(table, edit.value)
-            return new_records(table, [edit.value])[0]
-        except ToolError as error:
-            raise UnfitError(f"cannot be given this: {error.message}") from None
-
-
-def _item_shown(column: ToolColumn | None, value: Any) -> Any:
-    """Return an item of an array or a document as JSON."""
-    if column is None or column.values.item is None:
-        return value
-    return column.show([value])[0]
-
-
-class _Shown:
-    """What a model is shown of a list: each item under its position, as text."""
-
-    def __init__(self, call: Call, listed: ToolList) -> None:
-        self._call = call
-        self._list = listed
-        self._room = call.room()
-        self._rendering: Rendering = call.rendering([], Shape(listed.tables[0], []))
-        self._shapes = [
-            Shape(table, [*_columns(table, level)])
-            for table, level in zip(listed.tables[1:], listed.levels, strict=False)
-            if isinstance(level, RowLevel)
-        ]
-
-    def answer(
-        self,
-        arguments: DbEditList,
-        snapshot: Snapshot,
-        modified: Mapping[Item, Any],
-        notes: Sequence[str],
-    ) -> dict[str, Any]:
-        """Return the answer: the list, how long it is, and its token."""
-        root, level = snapshot.root, self._list.levels[0]
-        if isinstance(level, DocumentLevel):
-            items: Any = self._document(root, level, modified, arguments.row)
-        else:
-            items = self._rows(root, 0, modified, arguments.name)
-        answer = {
-            "table": arguments.table,
-            "row": arguments.row,
-            "list": arguments.name,
-            "items": items,
-            "count": len(root.items or ()),
-            **({"preview": True} if arguments.preview else {}),
-            "token": snapshot.token,
-        }
-        return self._call.finished(answer, notes, self._rendering)
-
-    def _rows(
-        self, parent: Item, depth: int, modified: Mapping[Item, Any], path: str
-    ) -> dict[str, Any]:
-        items, shown = parent.items or [], dict[str, Any]()
-        for number, item in enumerate(items, start=1):
-            if number > self._call.setting.limits.rows or self._room.characters < 0:
-                self._rendering.cut.append(f"{path}: items from {number} to {len(items)}")
-                break
-            row = self._row(item, depth, modified)
-            self._room.characters -= size_of(row)
-            inside = self._list.levels[depth + 1 : depth + 2]
-            for level in inside if item.items is not None else ():
-                if isinstance(level, DocumentLevel):
-                    row[level.column] = self._document(item, level, modified, f"{path}[{number}]")
-                else:
-                    where = f"{path}[{number}].{level.name}"
-                    row[level.name] = self._rows(item, depth + 1, modified, where)
-            shown[str(number)] = row
-        return shown
-
-    def _row(self, item: Item, depth: int, modified: Mapping[Item, Any]) -> dict[str, Any]:
-        shape = self._shapes[depth]
-        given = modified.get(item, {})
-        row: dict[str, Any] = {}
-        if isinstance(item.value, shape.table.model):
-            row = self._rendering.row(item.value, shape)
-            if given:
-                self._rendering.shown.pop()  # its labels are those of before
-        else:
-            given = item.value
-        row.update((name, shape.table.columns[name].show(value)) for name, value in given.items())
-        return row  # the same, which labels are put into
-
-    def _document(
-        self, item: Item, level: DocumentLevel, modified: Mapping[Item, Any], path: str
-    ) -> Any:
-        column, cut = self._list.tables[-1].columns[level.column], self._rendering.cut
-        whole = without_depth(document_of(item, level, modified), path, cut)
-        shown = self._rendering.fitting(column.show(whole), column, path)
-        self._room.characters -= size_of(shown)
-        return numbered(shown, level.names)
-
-
-def _columns(table: ToolTable, level: RowLevel) -> Iterator[ToolColumn]:
-    """Yield what is shown of the rows of a list: not what their place says."""
-    placed = {level.position, *level.parents}
-    for name, column in table.columns.items():
-        if name == table.own or (column.shown and name not in placed):
-            yield column
