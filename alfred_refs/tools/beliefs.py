@@ -81,7 +81,7 @@ def held(call: Call, arguments: Arguments) -> Arguments:
             _check_values(call, each, each.said)
         elif label is not None and each.said is None:
             unsaid[each.ref] = label, each.field
-        elif label is not None and each.said not in _spelt(label, call):
+        elif label is not None and not _is_said(label, str(each.said), call):
             raise unexpected_row(each.ref, "label", label, each.said)
     if unsaid:
         raise unconfirmed_ref(unsaid)
@@ -143,9 +143,10 @@ def _labels(call: Call, beliefs: Iterable[Belief]) -> dict[str, str]:
     return labels | put_labels(call.session, found, "legend")
 
 
-def _spelt(label: str, call: Call) -> tuple[Any, ...]:
-    """Return how a label may be given: as it is, without keys, and as rows show it."""
-    return label, clean(label), without_keys(label, call.conversation)
+def _is_said(label: str, said: str, call: Call) -> bool:
+    """Tell whether a text is a label: as it is, without keys, or as rows show it."""
+    spelt = (label, clean(label), without_keys(label, call.conversation))
+    return said in spelt or clean(said) in spelt
 
 
 class _Taking:

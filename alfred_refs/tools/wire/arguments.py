@@ -197,7 +197,9 @@ class NewRows(_Arguments):
         json_schema_extra={DRAFTS: True},
     )
     expect: Labels | None = Field(
-        default=None, description="the label of the draft, or of each in the list"
+        default=None,
+        description="the label of the draft, or of each in the list",
+        json_schema_extra={DRAFTS: True},
     )
 
     @property
