@@ -10,6 +10,7 @@
     python3 run.py docs                        the site of docs/, in build/site
     python3 run.py extras                      the same for each adapter, with its extra alone
     python3 run.py benchmarks                  what the package costs, side by side
+    python3 run.py evals                       what models do with refs, and with other ids
     python3 run.py faults --minutes 10         processes that share a registry while things fail
     python3 run.py fuzz --calls 100000         calls of the tools, right and wrong
 
@@ -179,6 +180,12 @@ def benchmarks(python: Path, arguments: Sequence[str]) -> int:
     return _run([python, "-m", "benchmarks", *arguments])
 
 
+def evals(python: Path, arguments: Sequence[str]) -> int:
+    """Have a model, or a scripted one that errs, do tasks with refs and with other ids."""
+    add_extra(python, "eval")
+    return _run([python, "-m", "evals", *arguments])
+
+
 def faults(python: Path, arguments: Sequence[str]) -> int:
     """Kill, cut and crash what uses the registry, on a server of its own, and judge it."""
     return _run([python, "-m", "tests.faults", *arguments])
@@ -195,6 +202,7 @@ JOBS = {
     "benchmarks": benchmarks,
     "demo": demo,
     "docs": docs,
+    "evals": evals,
     "extras": extras,
     "faults": faults,
     "fuzz": fuzz,

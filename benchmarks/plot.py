@@ -19,7 +19,7 @@ _LABEL = 60  # characters in a line of a row's label
 _INCHES = 0.62  # for each row
 
 # what would else differ from run to run: ids of elements, and the time
-_STEADY = {"svg.hashsalt": "alfred_refs", "svg.fonttype": "none"}
+STEADY = {"svg.hashsalt": "alfred_refs", "svg.fonttype": "none"}
 
 
 def draw(measured: Sequence[tuple[Row, Figure]], path: Path) -> bool:
@@ -27,7 +27,7 @@ def draw(measured: Sequence[tuple[Row, Figure]], path: Path) -> bool:
     ratios = [(row, figure) for row, figure in measured if figure.spread is not None]
     if not ratios or find_spec("matplotlib") is None:
         return False
-    with import_module("matplotlib").rc_context(_STEADY):
+    with import_module("matplotlib").rc_context(STEADY):
         canvas = import_module("matplotlib.figure").Figure(
             figsize=(9, 1 + _INCHES * len(ratios)), layout="constrained"
         )

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Literal, get_args
 
 from sqlalchemy import ColumnElement, inspect
 from sqlalchemy.sql.base import ExecutableOption
@@ -36,6 +36,9 @@ from alfred_refs.tools.wire.texts import shallow
 
 _MOST_KEYS = 1_000  # that a hook may give: each is a part of the statement
 
+Expecting = Literal["optional", "required"]
+"""Whether a write must say what the rows are that it names by refs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -49,6 +52,7 @@ class Setting:
         limits: how much an answer shows.
         max_written: how many rows one call may change.
         drafts: whether a model may draft rows, or use drafts.
+        expect: whether a write must say what the rows are that it names.
     """
 
     tables: ToolTables
@@ -58,6 +62,7 @@ class Setting:
     limits: Limits
     max_written: int
     drafts: bool
+    expect: Expecting
 
     def check(self) -> None:
         """Check that what is given goes together.
@@ -71,6 +76,8 @@ class Setting:
                 raise SetupError(
                     f"{said} lists {other!r}, which is not among the models", "add it to models"
                 )
+        if self.expect not in get_args(Expecting):
+            raise SetupError(f"expect is {self.expect!r}", "choose one of 'optional', 'required'")
         self._check_hooks()
         for model, names in self.deduplicate.items():
             for name in names:

@@ -270,11 +270,40 @@ def unexpected_row(ref: str, column: str, actual: Any, expected: Any) -> ToolErr
     return ToolError(
         "unexpected_row",
         f"{ref!r} was expected to have {column} {expected!r} and has {actual!r}; nothing was "
-        "changed; read the row again and call with what it has now, or without expect",
+        "changed; read the row again and call with what it has now",
         ref=ref,
         column=column,
         actual=actual,
         expected=expected,
+    )
+
+
+def unconfirmed_ref(rows: Mapping[str, tuple[str, str]]) -> ToolError:
+    """Say that a write names rows without saying what they are; of each its label and the field.
+
+    A ref with a wrong digit may be that of another row.
+    """
+    told = ", ".join(f"{ref!r} is {label!r}" for ref, (label, _) in rows.items())
+    fields = dict.fromkeys(field for _, field in rows.values())
+    return ToolError(
+        "unconfirmed_ref",
+        f"{told}; nothing was changed; if you mean "
+        f"{'that row' if len(rows) == 1 else 'these rows'}, say so: call again with the label in "
+        f"{_listed(fields)}",
+        labels={ref: label for ref, (label, _) in rows.items()},
+        fields=[*fields],
+    )
+
+
+def ambiguous_label(ref: str, other: str, label: str, field: str) -> ToolError:
+    """Say that two rows have one label, and refs of which one may be a slip for the other."""
+    return ToolError(
+        "ambiguous_label",
+        f"{ref!r} and {other!r} are both {label!r}; nothing was changed; say which by values by "
+        f"column in {field!r} that tell them apart, in place of the label",
+        refs=[ref, other],
+        label=label,
+        fields=[field],
     )
 
 

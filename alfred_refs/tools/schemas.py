@@ -59,6 +59,12 @@ _WITH_DRAFTS: Mapping[str, str] = {
     "db_delete": " Drafts are discarded in calls of their own.",
 }
 
+# a field of a write -> what is said of it besides, where labels are asked for
+_NEEDED: Mapping[str, str] = {
+    "data": "; beside each ref the label of its row, under '_<column>_label'",
+    "expect": "; needed for rows that are named by refs",
+}
+
 # what a tool is called -> what it does to rows, in the words of the Model Context Protocol
 _HINTS: Mapping[str, dict[str, bool]] = {
     "db_read": {"readOnlyHint": True},
@@ -159,6 +165,7 @@ def _parameters(tool: str, setting: Setting) -> Schema:
         del edit["description"]
     # the tool itself is described beside the schema
     del schema["description"]
+    _say_needed(schema, setting)
     if tool == "db_create":
         schema["properties"]["also"]["items"] = rows = _unexplained(_lean(kinds["NewRows"]))
         for each in (schema, rows) if not setting.drafts else ():
@@ -184,6 +191,12 @@ def _filters(tool: str, setting: Setting, kinds: Mapping[str, Schema]) -> list[S
     path = _path_among(setting.tables)
     clause["field"]["description"] += f", such as {path!r}" if path else ""
     return filters
+
+
+def _say_needed(schema: Schema, setting: Setting) -> None:
+    """Say in the schema of a tool's arguments that labels are needed, if they are."""
+    for field in _NEEDED.keys() & schema["properties"] if setting.expect == "required" else ():
+        schema["properties"][field]["description"] += _NEEDED[field]
 
 
 def _is_searched(setting: Setting) -> bool:

@@ -54,8 +54,9 @@ from alfred_refs.tools.wire.arguments import (
 from alfred_refs.tools.wire.repair import Repair, misplaced_nul, parsed
 from alfred_refs.tools.wire.texts import without_keys
 
+from .beliefs import held
 from .bound import BoundToolset
-from .call import Call, Setting
+from .call import Call, Expecting, Setting
 from .creating import Creator
 from .faults import fault_of
 from .functions import FunctionTool, function_tool
@@ -104,6 +105,8 @@ class Toolset:
             are the same, the last wins.
         limits: how much an answer shows.
         max_written: how many rows one call may change.
+        expect: whether a write must say what the rows are that it names by refs: their labels, in
+            `expect` and beside refs in data. A slip of one digit may else hit another row.
         drafts: whether a model may keep rows as drafts, and use those of the application; without
             them it is never told that there are any.
         sql: whether a model may ask by SELECT (`db_query`), which needs the extra `sql`; or what
@@ -132,6 +135,7 @@ class Toolset:
         deduplicate: Mapping[type[Any], Sequence[str]] | None = None,
         limits: Limits | None = None,
         max_written: int = 100,
+        expect: Expecting = "required",
         drafts: bool = True,
         sql: bool | Mapping[str, str] = False,
     ) -> None:
@@ -153,6 +157,7 @@ class Toolset:
             limits or Limits(),
             max_written,
             drafts,
+            expect,
         )
         self._setting.check()
         self._memos: dict[Hashable, Any] = {}
@@ -418,6 +423,7 @@ def _were_saved(call: Call, arguments: DbCreate) -> bool:
 
 def _answer(call: Call, arguments: Arguments) -> Answer:
     """Return what the model is told: JSON without keys."""
+    arguments = held(call, arguments)
     match arguments:
         case DbRead():
             answer = Reader(call).read(arguments)

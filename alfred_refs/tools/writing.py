@@ -13,9 +13,15 @@ from sqlalchemy import inspect, select
 from sqlalchemy.orm import lazyload
 
 from alfred_refs.conversation.entries import Draft
+from alfred_refs.tools.answers.label_lookup import labelled
 from alfred_refs.tools.answers.results import shape_of
 from alfred_refs.tools.drafts.writing import DraftWriter
-from alfred_refs.tools.payload.expected import differences, expected_loaders
+from alfred_refs.tools.payload.expected import (
+    Expected,
+    differences,
+    expected_loaders,
+    label_of,
+)
 from alfred_refs.tools.payload.payloads import Record, changes, refs_of_records
 from alfred_refs.tools.query.filters import Condition, Conditions, Keys, chosen_refs, refs_of
 from alfred_refs.tools.reach.telling import ReachReport
@@ -84,11 +90,13 @@ class Writer:
         if not instances:
             return self._nothing(writing, table, conditions, named, "deleted")
         refs = self._call.refs_of(instances, table)
+        labels = [label_of(table, each) for each in instances]
         beside = Changes(self._call, arguments)
         others = Deleter(self._call, table, beside).delete(instances)
         self._ended(writing, table, [])
-        answer: dict[str, Any] = {"table": table.name, "deleted": refs, "count": len(refs)}
-        return self._call.finished(answer | others, [*writing.notes, *beside.end()])
+        answer = {"table": table.name, "deleted": refs, "count": len(refs), **others}
+        gone = labelled(answer, "deleted", table, labels)
+        return self._call.finished(answer, [*writing.notes, *beside.end()], foreign=gone)
 
     def _begun(
         self,
@@ -147,7 +155,7 @@ class Writer:
         tool: str,
         table: ToolTable,
         conditions: Sequence[Condition],
-        expect: str | dict[str, Any] | None,
+        expect: Expected,
     ) -> list[Any]:
         """Return the rows that meet conditions, locked, once they are what the model expects."""
         statement = (

@@ -289,9 +289,11 @@ async def test_a_bare_database_is_written_where_refs_are_kept(
         "filters": [{"field": "id", "op": "=", "value": "part_1"}],
     }
     with reflected(bare_url) as found:
-        found.desk.call("mcp", None, "db_read", {"table": "parts"})
+        read = found.desk.call("mcp", None, "db_read", {"table": "parts"}).value
+    label = next(row["name"] for row in read["rows"] if row["id"] == "part_1")
+    update = {**part, "data": {"name": "Cover"}, "expect": label}
     async with over_stdio(*arguments, env=env, cwd=str(tmp_path)) as client:
-        changed = await client.call_tool("db_update", {**part, "data": {"name": "Cover"}})
+        changed = await client.call_tool("db_update", update)
 
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "make them by `alfred-refs migrate`, or leave out --write" in refused.stderr

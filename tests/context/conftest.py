@@ -22,7 +22,7 @@ Call = Callable[..., dict[str, Any]]
 @pytest.fixture
 def toolset() -> Toolset:
     """A toolset on the tables of dishes."""
-    return Toolset(MODELS)
+    return Toolset(MODELS, expect="optional")
 
 
 @pytest.fixture

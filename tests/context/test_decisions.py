@@ -15,7 +15,9 @@ from alfred_refs.tools import DbDelete, Ref, Toolset
 from tests.tools.conftest import MODELS
 from tests.tools.models import Dish
 
-TOOLSET = Toolset(MODELS, read_only=[each for each in MODELS if each is not Dish])
+TOOLSET = Toolset(
+    MODELS, read_only=[each for each in MODELS if each is not Dish], expect="optional"
+)
 READ = {"action": "tool_call", "tool": "db_read", "params": {"table": "cuisines"}}
 WRITE = {
     "action": "tool_call",

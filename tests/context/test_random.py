@@ -20,7 +20,7 @@ from tests.tools.models import Dish
 NAMES = "abc"
 WRITTEN = {"created", "updated", "updated by the user"}
 
-TOOLSET = Toolset(MODELS)
+TOOLSET = Toolset(MODELS, expect="optional")
 
 # what a model does -> the tool, and what is told of it
 CALLS = {

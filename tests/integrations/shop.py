@@ -135,6 +135,7 @@ def toolset(owner: Ownership | None) -> Toolset:
         owner=owner,
         read_only=[Customer, Category, Product],
         hooks={Order: [OrderHooks()]},
+        expect="optional",
     )
 
 

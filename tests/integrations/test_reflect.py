@@ -57,7 +57,7 @@ class Desk:
         self.told = ""
         sessions = sessionmaker(engine, class_=RefSession)
         registry = RefRegistry(store=MemoryStore())
-        self._bound = Toolset(found.models).bind(sessions, registry=registry)
+        self._bound = Toolset(found.models, expect="optional").bind(sessions, registry=registry)
 
     def __call__(self, tool: str, table: str, **arguments: Any) -> dict[str, Any]:
         """Call a tool, and return what it answers."""

@@ -22,7 +22,9 @@ def main(url: str) -> None:
     arguments = {"table": "dishes", "from_draft": "gen_dish_1", "also": also}
     with RefSession(engine, conversation=RefRegistry(engine).conversation("chat-7")) as session:
         sys.stdin.readline()
-        answer = Toolset([Dish, Part, Cuisine, Serving]).call(session, "db_create", arguments)
+        answer = Toolset([Dish, Part, Cuisine, Serving], expect="optional").call(
+            session, "db_create", arguments
+        )
     print(json.dumps(answer))  # noqa: T201  # to whoever began it
 
 

@@ -373,7 +373,7 @@ def test_no_mistake_is_answered_with_advice_for_developers(
     with Session(tables) as plain:
         plain.get_one(Dish, known["Soup"]).code = "taken"
         plain.commit()
-    toolset = Toolset(MODELS, max_written=2)
+    toolset = Toolset(MODELS, max_written=2, expect="optional")
     gone = toolset.call(session, "db_create", {"table": "dishes", "data": {"name": "Gone"}})
     by_ref = by("id", "=", gone["rows"][0]["id"])
     assert toolset.call(session, "db_delete", {"table": "dishes", "filters": by_ref})["count"] == 1
@@ -391,7 +391,10 @@ def test_what_cannot_be_changed_is_answered_without_advice(
     """What is hidden or may be read only is nothing that the model could do something about."""
     assert known
     toolset = Toolset(
-        [Dish, Part, Cuisine, Serving], read_only=[Cuisine, Part], hidden=[Dish.spice, Dish.parent]
+        [Dish, Part, Cuisine, Serving],
+        read_only=[Cuisine, Part],
+        hidden=[Dish.spice, Dish.parent],
+        expect="optional",
     )
     draft, name = by("id", "=", "gen_dish_1"), by("name", "is_not_null", None)
     for tool, asked in (

@@ -116,7 +116,9 @@ def test_what_a_budget_admits_is_answered(
     with session.begin():
         session.connection().exec_driver_sql("set statement_timeout = '5s'")
     arguments, most = KINDS[kind]
-    answer = Toolset(MODELS).call(session, "db_read", {"table": "dishes", **arguments(most)})
+    answer = Toolset(MODELS, expect="optional").call(
+        session, "db_read", {"table": "dishes", **arguments(most)}
+    )
 
     assert "error" not in answer
 
@@ -136,7 +138,7 @@ def test_rows_to_be_made_are_counted_first(
     """Wherever they stand: as many as may be written are, and of more none is looked at."""
     for n in range(100 if kind == "drafts" else 0):
         conversation.draft(Dish, {"name": f"draft {n}"})
-    toolset = Toolset(MODELS)
+    toolset = Toolset(MODELS, expect="optional")
     sent.clear()
     refused = toolset.call(session, "db_create", {"table": "dishes", **MANY_ROWS[kind](101)})
     assert (refused["error"]["code"], sent) == ("too_many_rows", [])
@@ -161,7 +163,7 @@ def test_arguments_are_not_larger_than_a_model_writes(
 ) -> None:
     """Values at all depths and characters in all, counted as they are looked at first."""
     given = arguments if isinstance(arguments, str) else {"table": "dishes", **arguments}
-    error = Toolset(MODELS).call(session, "db_create", given)["error"]
+    error = Toolset(MODELS, expect="optional").call(session, "db_create", given)["error"]
 
     assert error["code"] == "invalid_arguments"
     assert f" {what}; " in error["message"]
@@ -190,7 +192,7 @@ def test_what_a_hook_puts_in_place_of_arguments_is_counted(session: RefSession) 
                 asked = {**read.arguments.model_dump(), "filters": steps(33)}
                 read.arguments = DbRead.model_validate(asked)
 
-    toolset = Toolset(MODELS, hooks={Dish: [Asking()]})
+    toolset = Toolset(MODELS, hooks={Dish: [Asking()]}, expect="optional")
     assert "error" not in toolset.call(session, "db_read", {"table": "dishes", "limit": 2})
     refused = toolset.call(session, "db_read", {"table": "dishes", "limit": 1})
     assert refused["error"]["code"] == "invalid_arguments"
@@ -204,7 +206,7 @@ def test_more_is_refused_before_anything_is_done(
     """One more of any kind: nothing is sent, and the error says of what there is too much."""
     arguments, most = KINDS[kind]
     call = {"table": "dishes", **arguments(most + 1)}
-    error = Toolset(MODELS).call(session, "db_read", call)["error"]
+    error = Toolset(MODELS, expect="optional").call(session, "db_read", call)["error"]
 
     assert error["code"] == "invalid_arguments"
     assert "they have more than " in error["message"]
@@ -261,7 +263,7 @@ def test_a_text_is_cut_before_a_key_or_after_it(
     with Session(tables) as plain:
         plain.add(Dish(code="keys", name=f"of {key}", extra={key: "long " * 20}))
         plain.commit()
-    toolset = Toolset(MODELS, limits=Limits(text=20))
+    toolset = Toolset(MODELS, limits=Limits(text=20), expect="optional")
 
     by_code = [{"field": "code", "op": "=", "value": "keys"}]
     answer = toolset.call(
@@ -284,7 +286,7 @@ def test_a_text_is_cut_before_a_key_or_after_it(
 @pytest.mark.usefixtures("dishes")
 def test_rows_inside_of_rows_are_cut_in_all(session: RefSession) -> None:
     """Through two tables in turn they would be thousands, however few there are."""
-    toolset = Toolset(MODELS, limits=Limits(related=5))
+    toolset = Toolset(MODELS, limits=Limits(related=5), expect="optional")
     korma = [{"field": "name", "op": "=", "value": "Korma"}]
 
     answer = toolset.call(

@@ -103,7 +103,7 @@ def test_what_cannot_be_drafted_is_told(call: Call, arguments: Named, said: str)
 
 def test_what_may_not_be_created_is_not_drafted(session: RefSession) -> None:
     """Nor inside of what may."""
-    toolset = Toolset(MODELS, read_only=[Part])
+    toolset = Toolset(MODELS, read_only=[Part], expect="optional")
     for table, data in (("parts", {}), ("dishes", SOUP)):
         asked = {"table": table, "data": data, "draft": True}
         answer = toolset.call(session, "db_create", asked)
@@ -119,7 +119,7 @@ def test_hooks_are_asked_of_rows_alone(session: RefSession) -> None:
             """Note it."""
             seen.append(write.verb)
 
-    toolset = Toolset(MODELS, hooks={Dish: [Seen()]})
+    toolset = Toolset(MODELS, hooks={Dish: [Seen()]}, expect="optional")
     asked = {"table": "dishes", "data": SOUP, "draft": True}
     toolset.call(session, "db_create", asked)
     assert seen == []
@@ -176,7 +176,7 @@ def test_hooks_may_change_which_drafts_are_listed(session: RefSession) -> None:
             given = read.arguments.model_dump(by_alias=True)
             read.arguments = type(read.arguments).model_validate({**given, "filters": [few]})
 
-    toolset = Toolset(MODELS, hooks={Dish: [Few()]}, limits=Limits(rows=1))
+    toolset = Toolset(MODELS, hooks={Dish: [Few()]}, limits=Limits(rows=1), expect="optional")
     data = [{"servings": n} for n in (2, 1, 3)]
     toolset.call(session, "db_create", {"table": "dishes", "data": data, "draft": True})
     asked: Named = {"table": "dishes", "drafts": True}
@@ -251,7 +251,7 @@ def test_hooks_enrich_rows_inside(session: RefSession) -> None:
             name = "note" if write.model is Part else "code"
             write.records = [{**record, name: "new"} for record in write.records][::-1][::-1]
 
-    toolset = Toolset(MODELS, hooks={Dish: [Enrich()], Part: [Enrich()]})
+    toolset = Toolset(MODELS, hooks={Dish: [Enrich()], Part: [Enrich()]}, expect="optional")
     answer = toolset.call(session, "db_create", {"table": "dishes", "data": SOUP})
 
     [row] = answer["rows"]
@@ -260,7 +260,7 @@ def test_hooks_enrich_rows_inside(session: RefSession) -> None:
 
 def test_rows_inside_count_and_go_with_what_is_merged(session: RefSession) -> None:
     """As many as a call may write; of several that are the same the last one has its own."""
-    toolset = Toolset(MODELS, max_written=3, deduplicate={Dish: ["name"]})
+    toolset = Toolset(MODELS, max_written=3, deduplicate={Dish: ["name"]}, expect="optional")
     few = {**SOUP, "parts": [{"note": "last"}]}
     answer = toolset.call(session, "db_create", {"table": "dishes", "data": [SOUP, few]})
     many = {**SOUP, "parts": [{}] * 3}
@@ -277,13 +277,13 @@ def test_rows_inside_count_and_go_with_what_is_merged(session: RefSession) -> No
 @pytest.fixture
 def without(session: RefSession) -> Call:
     """Call a tool of a toolset without drafts."""
-    toolset = Toolset(MODELS, drafts=False)
+    toolset = Toolset(MODELS, drafts=False, expect="optional")
     return lambda tool, /, **arguments: toolset.call(session, tool, arguments)
 
 
 def test_without_drafts_a_model_never_hears_of_them() -> None:
     """In no form of its definitions, and not in the description."""
-    toolset = Toolset(MODELS, drafts=False)
+    toolset = Toolset(MODELS, drafts=False, expect="optional")
     told = [toolset.describe(), *(json.dumps(toolset.schemas(form)) for form in FORMS)]
 
     for text in told:

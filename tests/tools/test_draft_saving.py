@@ -302,7 +302,7 @@ def test_columns_that_no_model_sees_are_not_saved_by_it(
     session: RefSession, conversation: Conversation
 ) -> None:
     """Though the program, which sees them, has put them into a draft; nor rows of such tables."""
-    toolset = Toolset([Dish, Part], hidden=[Dish.spice], read_only=[Part])
+    toolset = Toolset([Dish, Part], hidden=[Dish.spice], read_only=[Part], expect="optional")
     spicy = conversation.draft(Dish, {"spice": 3}).ref
     parted = conversation.draft(Dish, {"parts": [{"note": "x"}]}).ref
 
@@ -326,7 +326,7 @@ def test_hooks_see_drafts_as_new_rows(session: RefSession, soup: str) -> None:
         def after_write(self, write: Writing, rows: list[dict[str, Any]]) -> None:
             seen.append([write.verb, *(row["id"] for row in rows)])
 
-    toolset = Toolset(MODELS, hooks={Dish: [Enrich()]})
+    toolset = Toolset(MODELS, hooks={Dish: [Enrich()]}, expect="optional")
     for _ in range(2):
         answer = toolset.call(session, "db_create", {"table": "dishes", "from_draft": soup})
     assert answer["rows"][0]["servings"] == 8
@@ -358,7 +358,7 @@ def test_a_draft_is_the_owners_when_it_is_saved(owned_engine: Engine, world: Wor
     registry.create_tables()
     chat = registry.conversation("chat-7", owner=world.users["ann"])
     ownership = owned.ownership()
-    toolset = Toolset([owned.Recipe, owned.Line], owner=ownership)
+    toolset = Toolset([owned.Recipe, owned.Line], owner=ownership, expect="optional")
     theirs = chat.refer(owned.Recipe, world.recipes["bob"])
     bob = chat.refer(owned.User, world.users["bob"])
     fine = chat.draft(owned.Recipe, {"name": "Soup", "lines": [{"text": "leek"}]}).ref
@@ -420,7 +420,7 @@ def test_hooks_see_the_rows_inside_drafts(
 ) -> None:
     """They go through nobody else's hands, so what holds for such rows must hold there."""
     hooks = Inside()
-    toolset = Toolset(MODELS, hooks={Part: [hooks]})
+    toolset = Toolset(MODELS, hooks={Part: [hooks]}, expect="optional")
     poison = conversation.draft(Dish, {"parts": [{"note": "poison"}]}).ref
 
     answer = toolset.call(session, "db_create", {"table": "dishes", "from_draft": soup})
@@ -442,7 +442,7 @@ def test_hooks_know_what_drafts_hold(
         def before_write(self, write: Writing) -> None:
             seen.append((write.records, dict(write.drafts)))
 
-    toolset = Toolset(MODELS, hooks={Part: [Looking()]})
+    toolset = Toolset(MODELS, hooks={Part: [Looking()]}, expect="optional")
     part = conversation.draft(Part, {"dish_id": soup}).ref
     new = {"table": "parts", "data": {"dish_id": soup}}
     drafted = {"table": "parts", "from_draft": part}
@@ -459,7 +459,7 @@ def test_hooks_know_what_drafts_hold(
 
 def test_rows_inside_count(session: RefSession, conversation: Conversation) -> None:
     """A call makes so many rows at most, wherever they stand."""
-    toolset = Toolset(MODELS, max_written=3)
+    toolset = Toolset(MODELS, max_written=3, expect="optional")
     ref = conversation.draft(Dish, {"parts": 3 * [{"note": "x"}]}).ref
 
     answer = toolset.call(session, "db_create", {"table": "dishes", "from_draft": ref})
@@ -473,7 +473,7 @@ def test_a_hook_may_not_add_to_drafts(session: RefSession, soup: str) -> None:
         def before_write(self, write: Writing) -> None:
             write.records *= 2
 
-    toolset = Toolset(MODELS, hooks={Dish: [Doubling()]})
+    toolset = Toolset(MODELS, hooks={Dish: [Doubling()]}, expect="optional")
     with pytest.raises(SetupError, match="a hook of 'Dish' changed how many records there are"):
         toolset.call(session, "db_create", {"table": "dishes", "from_draft": soup})
 
@@ -483,7 +483,7 @@ def test_a_conflict_of_another_kind_is_not_tried_again(
 ) -> None:
     """Hooks are asked once, and the model is told."""
     hooks = Inside()
-    toolset = Toolset(MODELS, hooks={Part: [hooks]})
+    toolset = Toolset(MODELS, hooks={Part: [hooks]}, expect="optional")
     ref = conversation.draft(Dish, {"code": "x", "parts": [{"note": "leek"}]}).ref
     toolset.call(session, "db_create", {"table": "dishes", "data": {"code": "x"}})
 
@@ -503,7 +503,7 @@ def test_a_hook_that_moves_records_mixes_up_no_drafts(
             write.records.reverse()
 
     refs = [conversation.draft(Dish, {"name": name}).ref for name in ("Soup", "Dal")]
-    toolset = Toolset(MODELS, hooks={Dish: [Reversing()]})
+    toolset = Toolset(MODELS, hooks={Dish: [Reversing()]}, expect="optional")
     toolset.call(session, "db_create", {"table": "dishes", "from_draft": refs})
 
     assert [session.get_one(Dish, ref).name for ref in refs] == ["Soup", "Dal"]
@@ -519,7 +519,7 @@ def test_a_hook_that_leaves_one_record_twice_is_refused(
             write.records[0] = write.records[1]
 
     refs = [conversation.draft(Dish, {"name": name}).ref for name in ("Soup", "Dal")]
-    toolset = Toolset(MODELS, hooks={Dish: [Leaving()]})
+    toolset = Toolset(MODELS, hooks={Dish: [Leaving()]}, expect="optional")
     with pytest.raises(SetupError, match="changed how many records there are"):
         toolset.call(session, "db_create", {"table": "dishes", "from_draft": refs})
     assert pending(conversation) == refs

@@ -126,7 +126,7 @@ def test_what_could_not_be_saved_is_refused(
 ) -> None:
     """As of rows, and nothing is changed; the value is not repeated."""
     before = contents(drafts)
-    toolset = Toolset(MODELS, hidden=[Dish.price], read_only=[Cuisine])
+    toolset = Toolset(MODELS, hidden=[Dish.price], read_only=[Cuisine], expect="optional")
     asked = {"table": "dishes", "filters": [by_id(FIRST, SECOND)], "data": data}
     error = toolset.call(session, "db_update", asked)["error"]
 
@@ -175,7 +175,8 @@ def test_a_delete_discards(call: Call, drafts: Conversation) -> None:
     named = [by_id(FIRST, SECOND), {"field": "parts.note", "op": "=", "value": "rice"}]
     answer = call("db_delete", table="dishes", filters=named)
 
-    assert answer == {"table": "dishes", "deleted": [FIRST], "count": 1}
+    told = {"table": "dishes", "deleted": [FIRST], "count": 1}
+    assert answer == {**told, "_deleted_labels": ["Dal"]}
     assert list(contents(drafts)) == [SECOND]
     again = call("db_delete", table="dishes", filters=[by_id(SECOND, FIRST)])["error"]
     assert (again["code"], again["known"]) == ("discarded_draft", [SECOND])
@@ -313,7 +314,7 @@ def test_no_match_is_told(call: Call, drafts: Conversation) -> None:
 
 def test_a_call_changes_so_many_drafts_at_most(session: RefSession, drafts: Conversation) -> None:
     """As of rows."""
-    toolset = Toolset(MODELS, max_written=1)
+    toolset = Toolset(MODELS, max_written=1, expect="optional")
     asked = {"table": "dishes", "filters": [by_id(FIRST, SECOND)], "data": {"spice": 1}}
 
     assert toolset.call(session, "db_update", asked)["error"]["code"] == "too_many_rows"
@@ -322,7 +323,7 @@ def test_a_call_changes_so_many_drafts_at_most(session: RefSession, drafts: Conv
 
 def test_what_may_only_be_read_is_not_drafted(session: RefSession, drafts: Conversation) -> None:
     """Nor are drafts of it discarded."""
-    toolset = Toolset(MODELS, read_only=[Dish])
+    toolset = Toolset(MODELS, read_only=[Dish], expect="optional")
     asked = {"table": "dishes", "filters": [by_id(FIRST)]}
 
     assert toolset.call(session, "db_delete", asked)["error"]["code"] == "read_only_table"
@@ -355,7 +356,7 @@ def test_hooks_are_not_asked_of_drafts(session: RefSession) -> None:
         def after_write(self, write: Writing, rows: list[dict[str, Any]]) -> None:
             seen.append(f"{write.verb} {len(rows)}")
 
-    toolset = Toolset(MODELS, hooks={Dish: [Noting()]})
+    toolset = Toolset(MODELS, hooks={Dish: [Noting()]}, expect="optional")
     asked = {"table": "dishes", "filters": [by_id(FIRST)]}
     toolset.call(session, "db_update", {**asked, "data": {"servings": 3}})
     toolset.call(session, "db_delete", asked)

@@ -161,7 +161,7 @@ class Kitchen:
     """The dishes as a plain session has them, and a session in which a model's tools work."""
 
     def __init__(self, engine: Engine, session: RefSession, rows: list[Dish]) -> None:
-        self.toolset = Toolset(MODELS)
+        self.toolset = Toolset(MODELS, expect="optional")
         self.session = session
         self.engine = engine
         self.rows = rows

@@ -67,7 +67,7 @@ class Careless(Hooks):
 
 
 def _careless() -> Toolset:
-    return Toolset(MODELS, hooks={Part: [Careless()]})
+    return Toolset(MODELS, hooks={Part: [Careless()]}, expect="optional")
 
 
 def test_rows_that_are_others_than_was_told_are_found(

@@ -124,7 +124,7 @@ class Watched:
 
     def __init__(self, kitchen: Kitchen, sent: list[str]) -> None:
         self.hook = Asked()
-        self.toolset = Toolset(MODELS, hooks={Dish: [self.hook]})
+        self.toolset = Toolset(MODELS, hooks={Dish: [self.hook]}, expect="optional")
         self._kitchen = kitchen
         self._sent = sent
         self._rows = self._read()
@@ -255,7 +255,7 @@ def test_what_a_hook_asks_for_is_checked_too(
             else:
                 read.arguments = DbRead(table="dishes", filters=[wrong])
 
-    toolset = Toolset(MODELS, hooks={Dish: [Careless()]})
+    toolset = Toolset(MODELS, hooks={Dish: [Careless()]}, expect="optional")
     answer = toolset.call(session, "db_read", {"table": "dishes"})
 
     assert message in answer["error"]["message"]

@@ -44,7 +44,9 @@ def called(
     session: RefSession, replace: Callable[[list[Record]], None], tool: str, /, **asked: Any
 ) -> Named:
     """Call a tool on dishes, with a hook that replaces records."""
-    toolset = Toolset(MODELS, hooks={Dish: [Replacing(replace)]}, deduplicate={Dish: ["name"]})
+    toolset = Toolset(
+        MODELS, hooks={Dish: [Replacing(replace)]}, deduplicate={Dish: ["name"]}, expect="optional"
+    )
     return toolset.call(session, tool, {"table": "dishes", **asked})
 
 
@@ -93,7 +95,7 @@ def test_what_a_hook_leaves_must_be_complete(session: RefSession, dishes: Named)
         records[0] = {"dish_id": korma}
 
     for replace, data, fault in ((empty, new["data"], "missing_value"), (fill, {}, None)):
-        toolset = Toolset(MODELS, hooks={Part: [Replacing(replace)]})
+        toolset = Toolset(MODELS, hooks={Part: [Replacing(replace)]}, expect="optional")
         answer = toolset.call(session, "db_create", {**new, "data": data})
         assert answer.get("error", {}).get("code") == fault
 
@@ -122,7 +124,7 @@ def test_a_list_of_its_own_will_do_for_each_verb(session: RefSession) -> None:
         def before_write(self, write: Writing) -> None:
             write.records = [{"name": "set"} for _ in write.records] or [{"name": "nothing"}]
 
-    toolset = Toolset(MODELS, hooks={Dish: [Setting()]})
+    toolset = Toolset(MODELS, hooks={Dish: [Setting()]}, expect="optional")
     by_id = [{"field": "id", "op": "=", "value": "dish_1"}]
     for tool, asked in (
         ("db_create", {"data": {"name": "dal"}}),
@@ -199,7 +201,7 @@ def test_a_replaced_record_may_name_another_draft_of_the_call(
     def move(records: list[Record]) -> None:
         records[0] = {**records[0], "dish_id": drafts[1]}
 
-    toolset = Toolset(MODELS, hooks={Part: [Replacing(move)]})
+    toolset = Toolset(MODELS, hooks={Part: [Replacing(move)]}, expect="optional")
     also = [{"table": "dishes", "from_draft": drafts[:2]}]
     asked = {"table": "parts", "from_draft": part, "also": also}
     answer = toolset.call(session, "db_create", asked)
@@ -228,7 +230,7 @@ def by_id(value: Any, op: Any = "=") -> list[FilterClause]:
 
 def asked(session: RefSession, hook: Hooks, **arguments: Any) -> list[Named]:
     """Return the rows that dishes are asked for with a hook."""
-    toolset = Toolset(MODELS, hooks={Dish: [hook]})
+    toolset = Toolset(MODELS, hooks={Dish: [hook]}, expect="optional")
     answer = toolset.call(
         session, "db_read", {"table": "dishes", "columns": ["name"], **arguments}
     )
@@ -279,7 +281,9 @@ def test_a_question_of_a_hook_is_checked_as_a_models(
     session: RefSession, drafts: list[str]
 ) -> None:
     """A draft that is none is told."""
-    toolset = Toolset(MODELS, hooks={Dish: [Asking(filters=by_id("gen_dish_9"))]})
+    toolset = Toolset(
+        MODELS, hooks={Dish: [Asking(filters=by_id("gen_dish_9"))]}, expect="optional"
+    )
     error = toolset.call(session, "db_read", {"table": "dishes"})["error"]
 
     assert error["code"] == "unknown_draft"
@@ -308,10 +312,12 @@ def test_a_whole_question_may_be_new(session: RefSession, drafts: list[str]) -> 
 @pytest.mark.usefixtures("dishes")
 def test_a_question_of_a_hook_may_name_rows_with_several_key_columns(session: RefSession) -> None:
     """By their refs, which are looked up when the hook is through."""
-    [row] = Toolset(MODELS).call(session, "db_read", {"table": "servings"})["rows"]
+    [row] = Toolset(MODELS, expect="optional").call(session, "db_read", {"table": "servings"})[
+        "rows"
+    ]
     for op, count in (("in", 1), ("not_in", 0)):
         named = FilterClause(field="_ref", op=op, value=[row["_ref"]])
-        toolset = Toolset(MODELS, hooks={Serving: [Asking(filters=[named])]})
+        toolset = Toolset(MODELS, hooks={Serving: [Asking(filters=[named])]}, expect="optional")
         assert toolset.call(session, "db_read", {"table": "servings"})["count"] == count
 
 
@@ -350,7 +356,7 @@ def test_a_hooks_mistake_in_the_owners_column_is_raised(
 ) -> None:
     """The model does not know of it, and could not put it right."""
     hooks = {owned.Plan: [giving("user_id", world.users["bob"])]}
-    toolset = Toolset([owned.Recipe, owned.Plan], owner=ownership, hooks=hooks)
+    toolset = Toolset([owned.Recipe, owned.Plan], owner=ownership, hooks=hooks, expect="optional")
     with anns, pytest.raises(ForeignRowError, match="user_id"):
         toolset.call(anns, tool, arguments)
 
@@ -362,7 +368,13 @@ def test_a_hooks_mistake_in_a_hidden_reference_is_raised(
     """One in a column that the model sees is told: it may be what the model gave."""
     hooks = {owned.Plan: [giving("recipe_id", world.recipes["bob"])]}
     for hidden in ([], [owned.Plan.recipe_id, owned.Plan.recipe]):
-        toolset = Toolset([owned.Recipe, owned.Plan], owner=ownership, hooks=hooks, hidden=hidden)
+        toolset = Toolset(
+            [owned.Recipe, owned.Plan],
+            owner=ownership,
+            hooks=hooks,
+            hidden=hidden,
+            expect="optional",
+        )
         with anns:
             if hidden:
                 with pytest.raises(ForeignRowError, match=r"Plan\.recipe_id"):
@@ -379,7 +391,7 @@ def test_a_draft_of_the_programs_with_an_owner_of_its_own_is_not_told(
     assert anns.conversation is not None
     draft = anns.conversation.draft(owned.Recipe, {"name": "Soup"}).ref
     hooks = {owned.Recipe: [giving("user_id", world.users["bob"])]}
-    toolset = Toolset([owned.Recipe], owner=ownership, hooks=hooks)
+    toolset = Toolset([owned.Recipe], owner=ownership, hooks=hooks, expect="optional")
     with anns, pytest.raises(ForeignRowError, match=r"Recipe\.user_id"):
         toolset.call(anns, "db_create", {"table": "recipes", "from_draft": draft})
 

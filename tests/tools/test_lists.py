@@ -363,7 +363,7 @@ def test_a_row_that_is_not_there_is_told(
 
 def permitted(session: RefSession, **given: Any) -> Editing:
     """Return what edits the list of the parts of a dish in a toolset that permits less."""
-    toolset = Toolset(MODELS, **given)
+    toolset = Toolset(MODELS, **given, expect="optional")
     ref = next(
         row["id"]
         for row in toolset.call(session, "db_read", {"table": "dishes"})["rows"]
@@ -607,11 +607,13 @@ def weeks(session: RefSession, tables: Engine) -> Any:
 def test_rows_that_are_not_deleted_are_unlinked(weeks: RefSession, tables: Engine) -> None:
     """Where their foreign key may be null; if the model may write that."""
     asked = {"table": "weeks", "row": "week_1", "list": "notes", "edits": [remove(2)]}
-    toolset = Toolset([Week, Note], read_only=[Note.week_id])
+    toolset = Toolset([Week, Note], read_only=[Note.week_id], expect="optional")
     toolset.call(weeks, "db_read", {"table": "weeks"})
     assert toolset.call(weeks, "db_edit_list", asked)["error"]["code"] == "fixed_item"
     watcher = Watcher()
-    answer = Toolset([Week, Note], hooks={Note: [watcher]}).call(weeks, "db_edit_list", asked)
+    answer = Toolset([Week, Note], hooks={Note: [watcher]}, expect="optional").call(
+        weeks, "db_edit_list", asked
+    )
     assert [item["body"] for item in answer["items"].values()] == ["a", "c"]
     assert watcher.asked == [("update", [{}], ["note_3", "note_2"])]
     with Session(tables) as plain:
@@ -621,7 +623,7 @@ def test_rows_that_are_not_deleted_are_unlinked(weeks: RefSession, tables: Engin
 
 def test_edits_are_of_one_list_in_any_order(weeks: RefSession) -> None:
     """The answers are the same, whatever the order of the edits."""
-    toolset = Toolset([Week, Workout])
+    toolset = Toolset([Week, Workout], expect="optional")
     toolset.call(weeks, "db_read", {"table": "weeks"})
     edits = [
         modify(1, data={"name": "one"}),
@@ -764,7 +766,9 @@ def test_lists_are_in_the_description(toolset: Toolset) -> None:
 def test_what_is_done_with_items_is_kept_for_prompts(tables: Engine) -> None:
     """Those that are changed, made and deleted, and those that are shown; of each once."""
     registry = RefRegistry(store=MemoryStore())
-    desk = Toolset(MODELS).bind(sessionmaker(tables, class_=RefSession), registry=registry)
+    desk = Toolset(MODELS, expect="optional").bind(
+        sessionmaker(tables, class_=RefSession), registry=registry
+    )
     rows = desk.call("chat-7", None, "db_read", {"table": "dishes", "columns": ["name"]}).value
     korma = next(row["id"] for row in rows["rows"] if row["name"] == "Korma")
     asked = {"table": "dishes", "row": korma, "list": "parts"}

@@ -40,7 +40,7 @@ def test_a_draft_of_the_call_in_the_place_of_another_entity_is_refused_first(
 ) -> None:
     """Before hooks are asked: it is saved in the same call, and is no cuisine for that."""
     hooks = Asked()
-    toolset = Toolset(MODELS, hooks={Dish: [hooks]})
+    toolset = Toolset(MODELS, hooks={Dish: [hooks]}, expect="optional")
     dish = conversation.draft(Dish, {"name": "Dal"}).ref
     part = conversation.draft(Part, {"dish_id": dish}).ref
     also = [{"table": "parts", "from_draft": part, "data": {"cuisine_id": dish}}]
@@ -61,7 +61,7 @@ def test_a_row_that_is_no_row_yet_is_not_saved_by_being_named(
     dish = conversation.draft(Dish, {"parent": parent, "parts": [{"note": "x"}]}).ref
     for data in ({}, {"parent_id": parent}, {"parent": None, "parts": [part]}):
         asked = {"table": "dishes", "from_draft": dish, "data": data}
-        error = Toolset(MODELS).call(session, "db_create", asked)["error"]
+        error = Toolset(MODELS, expect="optional").call(session, "db_create", asked)["error"]
         assert (error["code"], error["ref"] in (parent, part)) == ("draft_ref", True)
     assert [draft.ref for draft in conversation.drafts()] == [parent, dish, part]
 
@@ -73,7 +73,7 @@ def test_rows_are_answered_in_the_order_in_which_they_were_asked_for(
     refs = [conversation.draft(Dish, {"name": name}).ref for name in "ABC"]
     for asked in (refs, refs[::-1], [refs[1], refs[2], refs[0]]):
         given = {"table": "dishes", "from_draft": asked}
-        answer = Toolset(MODELS).call(session, "db_create", given)
+        answer = Toolset(MODELS, expect="optional").call(session, "db_create", given)
         names = ["ABC"[refs.index(ref)] for ref in asked]
         assert [row["name"] for row in answer["rows"]] == names
 
@@ -83,7 +83,7 @@ def test_a_relationship_that_writes_nothing_is_no_part_of_a_draft(
 ) -> None:
     """It is told with what can be written, in which it is not."""
     Base.metadata.create_all(tables)
-    toolset = Toolset([Whole, Piece])
+    toolset = Toolset([Whole, Piece], expect="optional")
     draft = conversation.draft(Whole, {}).ref
     by_ref = by("id", "=", draft)
     for tool, asked in (
@@ -100,7 +100,7 @@ def test_it_is_not_told_which_table_that_no_model_may_use_is_in_the_way(
     """That there is something must be told, and nothing more."""
     assert "Korma" in dishes
     curry, korma = (by("name", "=", name) for name in ("Curry", "Korma"))
-    toolset = Toolset([Dish, Part])
+    toolset = Toolset([Dish, Part], expect="optional")
     toolset.call(session, "db_delete", {"table": "dishes", "filters": curry})
     error = toolset.call(session, "db_delete", {"table": "dishes", "filters": korma})["error"]
 
@@ -128,7 +128,7 @@ class Guard(Base):
 def test_what_is_restricted_is_still_referenced(session: RefSession, tables: Engine) -> None:
     """By whichever of its two SQLSTATEs the server says so."""
     Base.metadata.create_all(tables)
-    toolset = Toolset([Guarded, Guard])
+    toolset = Toolset([Guarded, Guard], expect="optional")
     [row] = toolset.call(session, "db_create", {"table": "guarded", "data": {}})["rows"]
     new = {"table": "guards", "data": {"guarded_id": row["id"]}}
     assert toolset.call(session, "db_create", new)["count"] == 1

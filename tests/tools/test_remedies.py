@@ -129,7 +129,7 @@ def test_the_remedy_for_rows_in_the_way_is_one_that_the_model_has(
         plain.flush()
         plain.add(Item(box_id=1, place=1) if model is Item else Slip(id=1, box_id=1))
         plain.commit()
-    toolset = Toolset([Box, model], verbs={model: verbs})
+    toolset = Toolset([Box, model], verbs={model: verbs}, expect="optional")
     row = toolset.call(session, "db_read", {"table": "crates"})["rows"][0]
     filters = [{"field": "id", "op": "=", "value": row["id"]}]
     asked = {"table": "crates", "filters": filters}
@@ -221,7 +221,7 @@ def test_what_a_model_cannot_give_is_not_asked_for(tables: Engine) -> None:
     policy = RefPolicy(key_types=("uuid", "integer", "string"))
     conversation = RefRegistry(tables, policy=policy).conversation("parts")
     with RefSession(tables, conversation=conversation) as session:
-        toolset = Toolset([Part], policy=policy)
+        toolset = Toolset([Part], policy=policy, expect="optional")
         asked = {"table": "crate_parts", "data": {"name": "lid"}}
         error = toolset.call(session, "db_create", asked)["error"]
     assert (error["code"], error["columns"]) == ("missing_value", ["code"])
@@ -244,7 +244,7 @@ def test_a_value_that_others_refer_to_is_still_referenced(
         plain.flush()
         plain.add(Tag(label="x"))
         plain.commit()
-    toolset = Toolset([Text, Tag])
+    toolset = Toolset([Text, Tag], expect="optional")
     row = toolset.call(session, "db_read", {"table": "crate_labels"})["rows"][0]
     by_id = [{"field": "id", "op": "=", "value": row["id"]}]
     asked = {"table": "crate_labels", "filters": by_id, "data": {"text": "y"}}
@@ -259,7 +259,7 @@ def test_two_relationships_on_one_column_say_the_same(
     with Session(tables) as plain:
         plain.add_all([Text(text="x"), Text(text="y"), Box(id=1), Box(id=2)])
         plain.commit()
-    toolset = Toolset([Text, Tag, Box, Slip])
+    toolset = Toolset([Text, Tag, Box, Slip], expect="optional")
     toolset.call(session, "db_read", {"table": "crate_labels"})
     toolset.call(session, "db_read", {"table": "crates"})
     for number, is_stored in ((2, False), (1, True), (None, True)):
@@ -278,6 +278,6 @@ def test_rows_that_cannot_be_locked_are_not_to_be_changed() -> None:
     configure_mappers()
     for models in ([Shape], [Disc], [Shape, Disc]):
         with pytest.raises(SetupError, match="cannot be locked"):
-            Toolset(models)
-        Toolset(models, verbs={each: ["create"] for each in models})
-        Toolset(models, read_only=models)
+            Toolset(models, expect="optional")
+        Toolset(models, verbs={each: ["create"] for each in models}, expect="optional")
+        Toolset(models, read_only=models, expect="optional")

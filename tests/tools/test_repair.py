@@ -153,7 +153,7 @@ def test_a_draft_is_repaired_as_a_row_is(
     assert answer["rows"][0]["parts"][0]["note"] == "lentils"
     named = call("db_update", table="dishes", filters=this, data={"parts": [{"note\x00": "x"}]})
     assert named["error"]["code"] == "invalid_arguments"
-    people = Toolset([Person])
+    people = Toolset([Person], expect="optional")
     conversation.draft(Person, {})
     mine = [{"field": "id", "op": "=", "value": "gen_person_1"}]
     kind = {"table": "people", "filters": mine, "data": {"kind": "co\x00ok"}}

@@ -36,7 +36,7 @@ def long(name: str) -> dict[str, Any]:
 def test_created_and_changed_rows_are_shown_as_far_as_there_is_room(session: RefSession) -> None:
     """The rest has its ref and nothing else, which is told, to hooks too."""
     seen = Seen()
-    toolset = Toolset(MODELS, limits=LIMITS, hooks={Dish: [seen]})
+    toolset = Toolset(MODELS, limits=LIMITS, hooks={Dish: [seen]}, expect="optional")
     rows = [long(str(n)) for n in range(10)]
     created = toolset.call(session, "db_create", {"table": "dishes", "data": rows})
     every = {"field": "id", "op": "in", "value": sorted(REFS)}
@@ -55,7 +55,7 @@ def test_created_and_changed_rows_are_shown_as_far_as_there_is_room(session: Ref
 
 def test_the_tables_of_a_call_share_what_is_shown(session: RefSession) -> None:
     """The first row is shown however long it is; the others are told by table."""
-    toolset = Toolset(MODELS, limits=Limits(characters=10))
+    toolset = Toolset(MODELS, limits=Limits(characters=10), expect="optional")
     also = {"table": "cuisines", "data": {"name": "Greek"}}
     data = [long("a"), long("b")]
     answer = toolset.call(session, "db_create", {"table": "dishes", "data": data, "also": [also]})
@@ -69,7 +69,7 @@ def test_drafts_are_shown_as_far_as_there_is_room(
     session: RefSession, conversation: Conversation
 ) -> None:
     """When they are changed, and when they are saved; what is not shown is in no legend."""
-    toolset = Toolset(MODELS, limits=LIMITS, labels="legend")
+    toolset = Toolset(MODELS, limits=LIMITS, labels="legend", expect="optional")
     drafts = [conversation.draft(Dish, long(str(n))).ref for n in range(10)]
     last = conversation.draft(Dish, {"name": "last", "parent_id": drafts[9]}).ref
     asked = {"table": "dishes", "filters": [{"field": "id", "op": "in", "value": [*drafts, last]}]}
@@ -92,7 +92,7 @@ def test_no_more_is_made_than_is_shown(
 ) -> None:
     """But one row, whose length is not known before."""
     made: list[Any] = []
-    toolset = Toolset(MODELS, limits=LIMITS)
+    toolset = Toolset(MODELS, limits=LIMITS, expect="optional")
     show = ToolColumn.show
 
     def noted(column: ToolColumn, value: Any) -> Any:
@@ -108,7 +108,7 @@ def test_no_more_is_made_than_is_shown(
 
 def test_rows_without_own_ref_are_shown_by_the_one_they_have(session: RefSession) -> None:
     """In the field that names them in filters."""
-    toolset = Toolset(MODELS, limits=Limits(characters=10))
+    toolset = Toolset(MODELS, limits=Limits(characters=10), expect="optional")
     toolset.call(session, "db_create", {"table": "dishes", "data": {"name": "Korma"}})
     data = [{"dish_id": "dish_1", "place": n} for n in range(3)]
     answer = toolset.call(session, "db_create", {"table": "servings", "data": data})
@@ -118,7 +118,7 @@ def test_rows_without_own_ref_are_shown_by_the_one_they_have(session: RefSession
 
 def test_a_read_tells_of_no_cut_in_a_row_that_it_leaves_for_the_next(session: RefSession) -> None:
     """What stands in `cut` is in the rows of the same answer."""
-    toolset = Toolset(MODELS, limits=Limits(characters=1_000, text=400))
+    toolset = Toolset(MODELS, limits=Limits(characters=1_000, text=400), expect="optional")
     rows = [{"name": f"{n} " + "x" * 600} for n in range(4)]
     toolset.call(session, "db_create", {"table": "dishes", "data": rows})
     asked = {"table": "dishes", "columns": ["name"], "order_by": "name"}

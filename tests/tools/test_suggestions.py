@@ -67,7 +67,7 @@ def test_nothing_of_classes_that_are_not_listed_is_offered(
     conversation.draft(Part, {"note": "saffron"})
     conversation.discard_drafts(["gen_cuisine_2"])
     tool, arguments = asked
-    toolset = Toolset([Dish], labels="none")
+    toolset = Toolset([Dish], labels="none", expect="optional")
     error = toolset.call(session, tool, {"table": "dishes", **arguments})["error"]
 
     told = json.dumps({**error, "ref": None}).replace(json.dumps(error["ref"])[1:-1], "")

@@ -92,6 +92,7 @@ def test_deleted_rows_are_named(call: Call, dishes: dict[str, uuid.UUID], tables
         "table": "dishes",
         "deleted": ["dish_3"],
         "count": 1,
+        "_deleted_labels": ["Soup"],
     }
     again = call("db_delete", table="dishes", filters=by_id)
     assert again["error"]["code"] == "gone_ref"

@@ -154,7 +154,7 @@ class Ending(Hooks):
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_hook_may_not_end_the_transaction(session: RefSession, how: str, when: str) -> None:
     """The call would say that rows are there which are not, or could not be undone."""
-    toolset = Toolset(MODELS, hooks={Dish: [Ending(how, when)]})
+    toolset = Toolset(MODELS, hooks={Dish: [Ending(how, when)]}, expect="optional")
 
     with pytest.raises((SetupError, InvalidRequestError)) as raised:
         toolset.call(session, "db_create", new("Soup"))
@@ -175,7 +175,9 @@ class Sleeping(Hooks):
 @pytest.mark.parametrize("state", STATES)
 def test_what_takes_too_long_is_stopped(session: RefSession, state: State) -> None:
     """The model is told, and the setting of the application's transaction is as it was."""
-    toolset = Toolset(MODELS, hooks={Dish: [Sleeping()]}, limits=Limits(seconds=0.2))
+    toolset = Toolset(
+        MODELS, hooks={Dish: [Sleeping()]}, limits=Limits(seconds=0.2), expect="optional"
+    )
     with state(session):
         answer = toolset.call(session, "db_read", {"table": "dishes"})
         read = toolset.call(session, "db_read", {"table": "cuisines"})
@@ -194,7 +196,9 @@ def test_a_limit_below_a_millisecond_is_one(session: RefSession) -> None:
         def before_read(self, read: Reading) -> None:
             read.conditions.append(func.pg_sleep(0.2).is_not(None))
 
-    toolset = Toolset(MODELS, hooks={Dish: [Slow()]}, limits=Limits(seconds=0.0001))
+    toolset = Toolset(
+        MODELS, hooks={Dish: [Slow()]}, limits=Limits(seconds=0.0001), expect="optional"
+    )
     answer = toolset.call(session, "db_read", {"table": "dishes"})
 
     assert answer["error"]["code"] == "too_slow"
@@ -210,7 +214,9 @@ def test_the_shorter_limit_counts(session: RefSession, own: str, expected: str) 
         def before_read(self, read: Reading) -> None:
             seen.append(timeout_of(read.session))
 
-    toolset = Toolset(MODELS, hooks={Dish: [Looking()]}, limits=Limits(seconds=2))
+    toolset = Toolset(
+        MODELS, hooks={Dish: [Looking()]}, limits=Limits(seconds=2), expect="optional"
+    )
     with session.begin():
         session.execute(text(f"SET LOCAL statement_timeout = '{own}'"))
         toolset.call(session, "db_read", {"table": "dishes"})
@@ -230,7 +236,7 @@ def test_a_statement_that_somebody_else_stops_is_no_fault_of_the_models(
             read.session.execute(text("SET LOCAL statement_timeout = '20ms'"))
             read.conditions.append(func.pg_sleep(30).is_not(None))
 
-    toolset = Toolset(MODELS, hooks={Dish: [Stopping()]})
+    toolset = Toolset(MODELS, hooks={Dish: [Stopping()]}, expect="optional")
 
     with pytest.raises(DBAPIError):
         toolset.call(session, "db_read", {"table": "dishes"})
@@ -322,7 +328,7 @@ def test_what_has_failed_is_not_committed_as_if_it_had_not(
 ) -> None:
     """To commit it is to roll it back, and PostgreSQL says nothing; a draft would be lost."""
     draft = conversation.draft(Dish, {"name": "Soup"}).ref
-    failing = Toolset(MODELS, hooks={Dish: [Failing(when)]})
+    failing = Toolset(MODELS, hooks={Dish: [Failing(when)]}, expect="optional")
     arguments = {"table": "dishes", "from_draft": draft}
     with pytest.raises(DBAPIError), state(session):
         failing.call(session, "db_create", arguments)
@@ -330,7 +336,7 @@ def test_what_has_failed_is_not_committed_as_if_it_had_not(
 
     assert names(tables) == []
     assert [each.state for each in conversation.drafts()] == ["pending"]
-    assert Toolset(MODELS).call(session, "db_create", arguments)["count"] == 1
+    assert Toolset(MODELS, expect="optional").call(session, "db_create", arguments)["count"] == 1
     assert names(tables) == ["Soup"]
 
 
@@ -346,7 +352,9 @@ def test_a_call_that_raised_leaves_nothing_to_be_saved(
                 write.session.flush()
 
     with pytest.raises(InvalidRequestError):
-        Toolset(MODELS, hooks={Dish: [Swallowing()]}).call(session, "db_create", new("Soup"))
+        Toolset(MODELS, hooks={Dish: [Swallowing()]}, expect="optional").call(
+            session, "db_create", new("Soup")
+        )
     assert toolset.call(session, "db_create", new("Bread"))["count"] == 1
     session.commit()
 
@@ -364,7 +372,7 @@ def test_a_hook_that_ends_the_transaction_of_a_call_is_told_so(
         def before_write(self, write: Writing) -> None:
             getattr(write.session, end)()
 
-    toolset = Toolset(MODELS, hooks={Dish: [Ending()]})
+    toolset = Toolset(MODELS, hooks={Dish: [Ending()]}, expect="optional")
     with pytest.raises(SetupError, match="committed or rolled back inside"), state(session):
         toolset.call(session, "db_create", new("Soup"))
     session.rollback()
@@ -453,11 +461,11 @@ def test_rows_that_a_hook_refuses_late_are_not_known(session: RefSession, state:
             raise ToolError("locked", "these rows are locked; leave them")
 
     with state(session):
-        refused = Toolset(MODELS, hooks={Dish: [Refusing()]}).call(
+        refused = Toolset(MODELS, hooks={Dish: [Refusing()]}, expect="optional").call(
             session, "db_create", new("Soup")
         )
         real = {"table": "cuisines", "data": {"name": "Thai"}}
-        [row] = Toolset(MODELS).call(session, "db_create", real)["rows"]
+        [row] = Toolset(MODELS, expect="optional").call(session, "db_create", real)["rows"]
 
     assert alive
     assert (refused["error"]["code"], row["id"]) == ("locked", "cuisine_1")

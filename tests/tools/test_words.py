@@ -263,6 +263,14 @@ OF_DRAFT: list[tuple[str, Named]] = [
 ]
 
 
+# what is asked for with refs: each row's label, or what tells it from another of that label
+ASKED: list[tuple[str, Named]] = [
+    ("db_read", {"table": "orders", "columns": ["title"]}),
+    ("db_update", {**named("order_1"), "data": {"count": 1}}),
+    ("db_update", {**named("order_1"), "data": {"count": 1}, "expect": "First"}),
+]
+
+
 def campaign() -> Iterator[tuple[str, Named]]:
     """Yield bad calls of every kind, and each column with what it does not take."""
     yield from CALLS
@@ -301,15 +309,17 @@ def shop(tables: Engine, session: RefSession, conversation: Conversation) -> Ref
         first.lines = [Line(position=n, product=f"item {n}") for n in (1, 2)]
         second = Order(title="Second", customer=ann)
         second.lines = [Line(product="a"), Line(product="b")]
-        gone, lost = Order(title="Gone"), Order(title="Lost")
-        plain.add_all([first, second, gone, lost])
+        gone, lost, twin = (Order(title=title) for title in ("Gone", "Lost", "First"))
+        plain.add_all([first, second, gone, lost, twin])
         plain.flush()
         first.follows_id, second.follows_id = second.id, first.id
         plain.commit()
-        refs = conversation.refer_all(Order, [each.id for each in (first, second, gone, lost)])
+        refs = conversation.refer_all(
+            Order, [each.id for each in (first, second, gone, lost, twin)]
+        )
         conversation.refer_all(Line, [each.id for each in (*first.lines, *second.lines)])
         conversation.refer(Customer, ann.id)
-        assert refs == ["order_1", "order_2", "order_3", "order_4"]
+        assert refs == ["order_1", "order_2", "order_3", "order_4", "order_5"]
         plain.delete(gone)
         plain.execute(text("delete from shop_orders where title = 'Lost'"))
         plain.commit()
@@ -363,7 +373,8 @@ def test_definitions_and_descriptions_are_in_the_words_of_the_shop(options: Name
 
 def test_errors_are_in_the_words_of_the_shop(shop: RefSession) -> None:
     """Of every kind that there is."""
-    errors = told(shop, itertools.chain(campaign(), OF_DRAFT))
+    errors = told(shop, itertools.chain(campaign(), OF_DRAFT), expect="optional")
+    errors += told(shop, iter(ASKED))
 
     assert {each["code"] for each in errors} == codes_of_page()
     assert [each for each in errors if others_in(json.dumps(each))] == []
@@ -371,7 +382,8 @@ def test_errors_are_in_the_words_of_the_shop(shop: RefSession) -> None:
 
 def test_errors_without_drafts_have_no_word_of_them(shop: RefSession) -> None:
     """Of every kind that there is then."""
-    errors = told(shop, campaign(), drafts=False)
+    errors = told(shop, campaign(), drafts=False, expect="optional")
+    errors += told(shop, iter(ASKED), drafts=False)
 
     assert [each for each in errors if OF_DRAFTS.search(json.dumps(each))] == []
     ours = {each for each in codes_of_page() if "draft" not in each}

@@ -87,6 +87,17 @@ def put_labels(session: RefSession, found: Sequence[Foreign], mode: Mode) -> dic
     return legend
 
 
+def labelled(
+    row: Row, name: str, target: ToolTable, labels: Iterable[str | None]
+) -> list[Foreign]:
+    """Return refs in a list, with labels that are known: of rows that are gone, or of drafts."""
+    return [
+        Foreign(row, name, target, label=label, place=place)
+        for place, label in enumerate(labels)
+        if label is not None
+    ]
+
+
 def bounded(found: Iterable[Foreign], most: int) -> Iterator[Foreign]:
     """Yield refs, those in lists only as far as they name few rows: lists may be long."""
     named: set[tuple[str, Any]] = set()

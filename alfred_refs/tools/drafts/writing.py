@@ -17,6 +17,7 @@ from alfred_refs.conversation.draft_fields import check_draftable, class_of
 from alfred_refs.conversation.entries import Draft
 from alfred_refs.errors import SetupError
 from alfred_refs.mapping.labels import clean
+from alfred_refs.tools.answers.label_lookup import labelled
 from alfred_refs.tools.answers.results import Room, shape_of
 from alfred_refs.tools.batches import together
 from alfred_refs.tools.call import Call
@@ -27,7 +28,7 @@ from alfred_refs.tools.errors import (
     too_many_rows,
     unexpected_row,
 )
-from alfred_refs.tools.payload.expected import values_otherwise
+from alfred_refs.tools.payload.expected import Expected, values_otherwise
 from alfred_refs.tools.payload.payloads import draft_changes, new_contents, table_said
 from alfred_refs.tools.query.filters import Conditions, refs_of
 from alfred_refs.tools.tables.permits import Verb
@@ -126,7 +127,8 @@ class DraftWriter:
         refs = [draft.ref for draft in hit]
         self._call.conversation.discard_drafts(refs)
         answer = {"table": self._table.name, "deleted": refs, "count": len(refs)}
-        return self._call.finished(answer, [] if refs else [_NOTHING])
+        gone = labelled(answer, "deleted", self._table, [draft.label for draft in hit])
+        return self._call.finished(answer, [] if refs else [_NOTHING], foreign=gone)
 
     def _hit(self, tool: str, arguments: DbUpdate | DbDelete) -> list[Draft]:
         """Return the drafts that meet all filters, once they are what the model expects.
@@ -149,12 +151,10 @@ class DraftWriter:
                 raise unexpected_row(record.name, column, actual, expected)
         return [self._named[record.name] for record in hit]
 
-    def _differences(
-        self, record: Record, expect: str | dict[str, Any] | None
-    ) -> Iterator[tuple[str, Any, Any]]:
-        if isinstance(expect, dict):
+    def _differences(self, record: Record, expect: Expected) -> Iterator[tuple[str, Any, Any]]:
+        if isinstance(expect, Mapping):
             yield from values_otherwise(self._table, expect, record.value)
-        elif expect is not None:
+        elif isinstance(expect, str):
             label = self._named[record.name].label
             if label is None and self._table.keys.label is None:
                 raise invalid_arguments(

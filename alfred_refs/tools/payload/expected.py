@@ -6,7 +6,7 @@ Values are compared as the column has them: a moment is the same in every zone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy.orm import undefer
@@ -17,24 +17,27 @@ from alfred_refs.tools.errors import invalid_arguments
 from alfred_refs.tools.tables.table import ToolColumn, ToolTable
 from alfred_refs.tools.wire.texts import shallow
 
-Expected = str | Mapping[str, Any] | None
-"""A label, or values by column."""
+Expected = str | Sequence[Any] | Mapping[str, Any] | None
+"""A label, or values by column; a list of labels, one for each ref, `beliefs` has looked at."""
 
 
 def expected_loaders(table: ToolTable, expect: Expected) -> list[ExecutableOption]:
-    """Return the loader options that load what rows are expected to have.
+    """Return the loader options that load what rows are expected to have, and their labels.
 
     Raises:
         ToolError: a column is none that a model may use.
     """
+    label = table.keys.label
+    names = [] if label is None or label.attribute is None else [label.attribute]
     if isinstance(expect, Mapping):
-        names = [table.column(name).name for name in expect]
-    else:
-        label = table.keys.label
-        names = (
-            [] if expect is None or label is None or label.attribute is None else [label.attribute]
-        )
+        names += [table.column(name).name for name in expect]
     return [undefer(getattr(table.model, name)) for name in names]
+
+
+def label_of(table: ToolTable, instance: Any) -> str | None:
+    """Return the label of a row, as far as that is loaded."""
+    label = table.keys.label
+    return None if label is None else label.line(sqla.state_of(instance).dict)
 
 
 def differences(
@@ -51,7 +54,7 @@ def differences(
             return getattr(instance, column.name)
 
         yield from values_otherwise(table, expect, value_of)
-    elif expect is not None:
+    elif isinstance(expect, str):
         if table.keys.label is None:
             raise invalid_arguments(
                 f"rows of {table.name!r} have no label: give values by column", "expect"

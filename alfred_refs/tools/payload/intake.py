@@ -189,6 +189,20 @@ def _unknown(field: str, ref: str) -> ToolError:
     )
 
 
+def table_of(edit: ListEdit, listed: ToolList) -> ToolTable | None:
+    """Return the table of the items that an edit is of, if they are rows.
+
+    Which level of the list it is in, a path or a ref tells.
+    """
+    ref = None if edit.ref is None else parse_ref(edit.ref)
+    entities = [table.entity for table in listed.tables[1:]]
+    if edit.path is not None:
+        depth = len(edit.path) - 1
+    else:
+        depth = entities.index(ref.entity) if ref and ref.entity in entities else 0
+    return listed.rows_at(depth)
+
+
 class _Arguments:
     """Goes through the arguments of a call.
 
@@ -216,11 +230,10 @@ class _Arguments:
         if isinstance(arguments, DbRead):
             changed["or_filters"] = self._filters(arguments.or_filters, table)
             return arguments.model_copy(update=changed)
-        expect = arguments.expect
-        if isinstance(expect, str):
-            changed["expect"] = self._leaf("expect", expect, None)
-        elif expect is not None:
-            changed["expect"] = self._row(expect, table)
+        if isinstance(arguments.expect, dict):
+            changed["expect"] = self._row(arguments.expect, table)
+        elif isinstance(arguments.expect, str):  # labels in a list are as rows show them
+            changed["expect"] = self._leaf("expect", arguments.expect, None)
         data = getattr(arguments, "data", None)
         changed |= {} if data is None else {"data": self._row(data, table)}
         return arguments.model_copy(update=changed)
@@ -236,16 +249,11 @@ class _Arguments:
         return given.model_copy(update={"data": data})
 
     def _edit(self, edit: ListEdit, listed: ToolList) -> ListEdit:
-        """Return an edit of a list; which of its levels it is in, a path or a ref tells."""
-        ref = None if edit.ref is None else parse_ref(edit.ref)
-        entities = [table.entity for table in listed.tables[1:]]
-        if edit.path is not None:
-            depth = len(edit.path) - 1
-        else:
-            depth = entities.index(ref.entity) if ref and ref.entity in entities else 0
+        """Return an edit of a list."""
+        target = table_of(edit, listed)
         changed: dict[str, Any] = {}
         for name in {"data", "expect"} & edit.model_fields_set:
-            value, target = getattr(edit, name), listed.rows_at(depth)
+            value = getattr(edit, name)
             if isinstance(value, dict) and target is not None:
                 changed[name] = self._row(value, target)
             elif target is None and listed.column is not None:

@@ -143,8 +143,11 @@ def _no_boolean(given: Any) -> Any:
 
 _EXPECTED = (
     "what every row that is hit must have now: its label, as it stands beside refs to it, or "
-    "values by column; otherwise nothing is "
+    "values by column; a list of either for a list of refs; otherwise nothing is "
 )
+
+Labels = str | Annotated[list[str | dict[str, Any]], Field(min_length=1)]
+"""The label of a row, or those of several, of which some may be told by values."""
 
 
 class DbRead(_Arguments):
@@ -193,6 +196,11 @@ class NewRows(_Arguments):
         description="the ref of a draft to save, or a list of them to save as they are",
         json_schema_extra={DRAFTS: True},
     )
+    expect: Labels | None = Field(
+        default=None,
+        description="the label of the draft, or of each in the list",
+        json_schema_extra={DRAFTS: True},
+    )
 
     @property
     def drafts(self) -> list[str]:
@@ -233,7 +241,7 @@ class DbUpdate(_Arguments):
     data: Annotated[dict[str, Any], Field(min_length=1)] = Field(
         description="new values by column"
     )
-    expect: str | dict[str, Any] | None = Field(default=None, description=f"{_EXPECTED}changed")
+    expect: Labels | dict[str, Any] | None = Field(default=None, description=f"{_EXPECTED}changed")
 
 
 class DbDelete(_Arguments):
@@ -241,7 +249,7 @@ class DbDelete(_Arguments):
 
     table: str
     filters: list[Filter] = Field(description="all of these must hold; at least one", min_length=1)
-    expect: str | dict[str, Any] | None = Field(default=None, description=f"{_EXPECTED}deleted")
+    expect: Labels | dict[str, Any] | None = Field(default=None, description=f"{_EXPECTED}deleted")
 
 
 _Position = Annotated[int, Field(ge=1, strict=True)]
@@ -300,6 +308,7 @@ class DbEditList(_Arguments):
         description="the ref of the row that has the list",
         json_schema_extra={DRAFTS: ", or draft"},
     )
+    expect: str | None = Field(default=None, description="its label")
     name: str = Field(
         alias="list",
         description="its name, and with dots between what leads to lists inside of its items",

@@ -104,6 +104,7 @@ class Round:
             limits=self._chance.choice([Limits(), Limits(rows=3, characters=300, text=40)]),
             hidden=self._chance.choice([[], [Dish.photo, Dish.price]]),
             max_written=self._chance.choice([100, 3]),
+            expect="optional",
         )
         self._options: dict[str, Any] = {
             "autoflush": self._chance.random() < 0.8,

@@ -68,7 +68,7 @@ class CostRound:
         self._seconds = seconds
         world.fill(self._name)
         self._conversation = registry.conversation(f"{self._name} {uuid.uuid4()}")
-        self._toolset = Toolset(MODELS)
+        self._toolset = Toolset(MODELS, expect="optional")
         with Session(world.engine) as plain:
             dishes = plain.scalars(select(Dish.id).order_by(Dish.code)).all()
             self._dishes = self._conversation.refer_all(Dish, dishes)

@@ -59,7 +59,7 @@ class EchoRound:
         self._reading = _conversation(world.engine, address)
         self._writing = _conversation(world.engine, address)
         limits = self._chance.choice([Limits(), Limits(), Limits(text=40)])
-        self._toolset = toolset or Toolset(MODELS, limits=limits)
+        self._toolset = toolset or Toolset(MODELS, limits=limits, expect="optional")
         with Session(world.engine) as plain:
             self._keys = list(plain.scalars(select(Dish.id).order_by(Dish.code)))
             self._fill(plain)

@@ -56,7 +56,7 @@ class NulRound:
         self._found = found
         world.fill(self._name)
         self._conversation = registry.conversation(f"{self._name} {uuid.uuid4()}")
-        self._toolset = Toolset(MODELS)
+        self._toolset = Toolset(MODELS, expect="optional")
         self._tables = {table.name: table for table in self._toolset.tables}
         self._caller = Caller(self._chance, [*self._toolset.tables], self._living)
         self._refs: dict[str, list[str]] = {}

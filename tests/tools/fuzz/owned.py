@@ -77,7 +77,7 @@ class OwnedRound:
         self._conversation = registry.conversation(self._name, owner=self._keys["ann"])
         rules = owned.ownership()
         self._owner = rules.of(self._keys["ann"])
-        self._toolset = Toolset(MODELS, owner=rules)
+        self._toolset = Toolset(MODELS, owner=rules, expect="optional")
         self._caller = Caller(self._chance, list(self._toolset.tables), self._refs)
         self._meet()
         self._before = self._others()

@@ -70,7 +70,9 @@ class PermitRound:
         self._fill()
         self._conversation = RefRegistry(store=MemoryStore()).conversation(self._name)
         self._most = self._chance.choice([100, 4])
-        self._toolset = Toolset(LISTED, read_only=READ_ONLY, hidden=HIDDEN, max_written=self._most)
+        self._toolset = Toolset(
+            LISTED, read_only=READ_ONLY, hidden=HIDDEN, max_written=self._most, expect="optional"
+        )
         tables = [each for each in self._toolset.tables if not each.read_only]
         self._meet()
         self._caller = Caller(self._chance, tables, self._refs)

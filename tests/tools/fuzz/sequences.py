@@ -133,7 +133,7 @@ class SequenceRound:
         self._found = found
         world.fill(self._name)
         self._conversation = registry.conversation(f"{self._name} {uuid.uuid4()}")
-        self._toolset = toolset or Toolset(MODELS)
+        self._toolset = toolset or Toolset(MODELS, expect="optional")
         self._tables = {table.name: table for table in self._toolset.tables}
         self._caller = Caller(self._chance, [*self._toolset.tables], self._living)
         self._mutator = Mutator(self._chance, lambda: ["dish_1", "cuisine_1", "gen_dish_1"])

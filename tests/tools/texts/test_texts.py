@@ -126,7 +126,7 @@ def test_a_label_has_marks_too(notes: Engine, chat: RefSession, found: bool) -> 
     """Beside refs and in legends; it can be expected as it is shown, and no other one."""
     keep(notes, Note(id=FIRST, title=f"of {OTHER}"), Note(id=SECOND, about_id=FIRST))
     [row] = read(chat, {"field": "about_id", "op": "is_not_null"})
-    legend = Toolset([Note, Order], labels="legend")
+    legend = Toolset([Note, Order], labels="legend", expect="optional")
     answer = done(chat, "db_read", legend, table="notes", filters=[by_id(row["id"])])
 
     assert row["_about_id_label"] == "of <key_1>"
@@ -348,7 +348,7 @@ def test_a_declaration_that_says_nothing_is_refused(target: Any) -> None:
         extra: Mapped[Any] = mapped_column(JSON, info={"ref": target})
 
     with pytest.raises(KeyColumnError, match="in its documents"):
-        Toolset([Odd])
+        Toolset([Odd], expect="optional")
     Own.metadata.remove(Own.metadata.tables[Odd.__tablename__])
 
 
@@ -363,7 +363,7 @@ def test_the_entity_of_keys_in_texts_is_reserved() -> None:
         id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
 
     with pytest.raises(EntityNameError, match="__ref_name__"):
-        Toolset([Key])
+        Toolset([Key], expect="optional")
     with pytest.raises(EntityNameError, match="that of keys in texts"):
         RefRegistry(store=MemoryStore()).conversation("chat-7").refer("key", 7)
 
@@ -385,7 +385,7 @@ def test_marks_stand_for_keys_wherever_texts_are_given(notes: Engine, chat: RefS
     done(chat, "db_create", table="notes", data=data, also=[{"table": "notes", "data": [data]}])
     assert [note["title"] for note in stored(notes).values()] == [f"of {OTHER}"] * 3
     similar = {"field": "_semantic", "op": "similar", "value": row["title"]}
-    read(chat, similar, tools=Toolset([Note, Order], hooks={Note: [Search()]}))
+    read(chat, similar, tools=Toolset([Note, Order], hooks={Note: [Search()]}, expect="optional"))
     assert meant == [f"of {OTHER}"]
 
 
@@ -420,7 +420,7 @@ def test_hooks_have_texts_as_they_are_stored(notes: Engine, chat: RefSession) ->
         def before_write(self, write: Writing) -> None:
             seen.extend(record["title"] for record in write.records)
 
-    curious = Toolset([Note, Order], hooks={Note: [Curious()]})
+    curious = Toolset([Note, Order], hooks={Note: [Curious()]}, expect="optional")
     keep(notes, Note(id=FIRST, title=f"of {OTHER}"))
     [row] = read(chat, tools=curious)
     [again] = read(chat, {"field": "title", "op": "=", "value": row["title"]}, tools=curious)
@@ -461,7 +461,7 @@ def test_a_text_that_is_cut_says_so_and_is_not_taken_back(notes: Engine, chat: R
         notes,
         Note(id=FIRST, title=f"<cut: 5 more characters> {OTHER} and more", tags=["long " * 9]),
     )
-    short = Toolset([Note, Order], limits=Limits(text=30))
+    short = Toolset([Note, Order], limits=Limits(text=30), expect="optional")
     [row] = read(chat, tools=short)
 
     assert row["title"] == "<\\cut: 5 more characters> …<cut: 45 more characters>"

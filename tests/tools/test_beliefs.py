@@ -1,0 +1,265 @@
+"""What a model takes rows to be: labels beside the refs that it writes, which a slip betrays."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from sqlalchemy.orm import Session
+
+from alfred_refs import RefSession, SetupError
+from alfred_refs.tools import Toolset
+from alfred_refs.tools.answers.label_lookup import Mode
+from tests.tools.conftest import MODELS, Call
+from tests.tools.models import Dish
+
+BY_NAME = {"table": "dishes", "columns": ["name"], "order_by": "name"}
+
+
+@pytest.fixture(autouse=True)
+def shown(session: RefSession, dishes: dict[str, uuid.UUID]) -> None:  # noqa: ARG001
+    """Curry is dish_1, Korma dish_2, Soup dish_3; Indian cuisine_1, Thai cuisine_2."""
+    toolset = Toolset(MODELS)
+    toolset.call(session, "db_read", BY_NAME)
+    toolset.call(session, "db_read", {**BY_NAME, "table": "cuisines"})
+
+
+@pytest.fixture
+def toolset() -> Toolset:
+    """A toolset that asks what rows are, as all do that are not told otherwise."""
+    return Toolset(MODELS)
+
+
+def these(op: str, value: Any) -> list[dict[str, Any]]:
+    """Return a filter on a row's own ref."""
+    return [{"field": "id", "op": op, "value": value}]
+
+
+def test_a_label_beside_a_ref_in_data_is_held_against_the_row(call: Call) -> None:
+    """Where rows show it; the ref of another row is refused, and nothing is written."""
+    slip = {"name": "Pad Thai", "cuisine_id": "cuisine_1", "_cuisine_id_label": "Thai"}
+    error = call("db_create", table="dishes", data=slip)["error"]
+    assert (error["code"], error["ref"], error["actual"]) == (
+        "unexpected_row",
+        "cuisine_1",
+        "Indian",
+    )
+    data = {**slip, "cuisine_id": "cuisine_2"}
+    [row] = call("db_create", table="dishes", data=data)["rows"]
+    assert (row["name"], row["cuisine_id"], row["_cuisine_id_label"]) == (
+        "Pad Thai",
+        "cuisine_2",
+        "Thai",
+    )
+    error = call(
+        "db_update",
+        table="dishes",
+        filters=these("=", row["id"]),
+        data={"cuisine_id": "cuisine_1", "_cuisine_id_label": "Thai"},
+        expect="Pad Thai",
+    )["error"]
+    assert error["code"] == "unexpected_row"
+
+
+def test_a_list_of_refs_has_a_list_of_labels(call: Call) -> None:
+    """In filters and in columns: each is held against its row, and as many are needed."""
+    two = {"table": "dishes", "filters": these("in", ["dish_1", "dish_3"])}
+    error = call("db_update", **two, data={"servings": 9}, expect=["Curry", "Korma"])["error"]
+    assert (error["code"], error["ref"], error["actual"]) == ("unexpected_row", "dish_3", "Soup")
+    error = call("db_update", **two, data={"servings": 9}, expect=["Curry"])["error"]
+    assert error["code"] == "invalid_value"
+    assert call("db_update", **two, data={"servings": 9}, expect=["Curry", "Soup"])["count"] == 2
+    alike = {"name": "Stew", "alike": ["dish_1", "dish_2"], "_alike_labels": ["Curry", "Soup"]}
+    error = call("db_create", table="dishes", data=alike)["error"]
+    assert (error["code"], error["ref"]) == ("unexpected_row", "dish_2")
+    alike["_alike_labels"] = ["Curry", "Korma"]
+    assert call("db_create", table="dishes", data=alike)["count"] == 1
+
+
+@pytest.mark.parametrize("labels", ["inline", "legend", "none"])
+def test_rows_that_are_shown_can_be_written_back(session: RefSession, labels: Mode) -> None:
+    """With the labels in them, whatever a toolset shows of its own."""
+    read = {"table": "dishes", "filters": these("=", "dish_1")}
+    [row] = Toolset(MODELS).call(session, "db_read", read)["rows"]
+    row = {name: value for name, value in row.items() if name not in ("id", "code", "price_to")}
+    data = {name: row[name] for name in row if "cuisine_id" in name or "parent_id" in name}
+    assert {"_cuisine_id_label", "_parent_id_label"} <= data.keys()
+    toolset = Toolset(MODELS, labels=labels)
+    update = {**read, "data": data, "expect": "Curry"}
+    answer = toolset.call(session, "db_update", update)
+    assert answer["rows"][0]["parent_id"] == "dish_2"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "labels"),
+    [
+        (
+            "db_update",
+            {"filters": these("=", "dish_1"), "data": {"servings": 9}},
+            {"dish_1": "Curry"},
+        ),
+        (
+            "db_delete",
+            {"filters": these("in", ["dish_1", "dish_3"])},
+            {"dish_1": "Curry", "dish_3": "Soup"},
+        ),
+        (
+            "db_create",
+            {"data": [{"name": "Pad Thai", "cuisine_id": "cuisine_2"}]},
+            {"cuisine_2": "Thai"},
+        ),
+        (
+            "db_edit_list",
+            {"row": "dish_2", "list": "tags", "edits": [{"action": "remove", "path": [1]}]},
+            {"dish_2": "Korma"},
+        ),
+    ],
+)
+def test_a_toolset_asks_what_rows_are(
+    session: RefSession,
+    call: Call,
+    tool: str,
+    arguments: dict[str, Any],
+    labels: dict[str, str],
+) -> None:
+    """A write that names rows and does not say it is told what they are, and done once it does."""
+    error = call(tool, table="dishes", **arguments)["error"]
+    field = "_cuisine_id_label" if tool == "db_create" else "expect"
+    assert (error["code"], error["labels"]) == ("unconfirmed_ref", labels)
+    assert error["fields"] == [field]
+    with Session(session.get_bind()) as plain:
+        assert [each.servings for each in plain.query(Dish).order_by(Dish.name)] == [2, 4, None]
+    said = dict(arguments)
+    if field == "expect":
+        listed = [*labels.values()]
+        said["expect"] = listed if len(listed) > 1 else listed[0]
+    else:
+        said["data"] = [{**arguments["data"][0], "_cuisine_id_label": "Thai"}]
+    assert "error" not in call(tool, table="dishes", **said)
+
+
+def test_a_label_that_a_near_ref_has_too_is_not_enough(session: RefSession, call: Call) -> None:
+    """Values by column are, in expect and beside refs, if the row has them."""
+    with Session(session.get_bind()) as plain, plain.begin():
+        plain.add(Dish(name="Curry", servings=8))
+    call("db_read", table="dishes", order_by=["name", "servings"])  # dish_4
+    named = {"table": "dishes", "filters": these("=", "dish_4"), "data": {"rating": 1.5}}
+    error = call("db_update", **named, expect="Curry")["error"]
+    assert (error["code"], error["refs"]) == ("ambiguous_label", ["dish_4", "dish_1"])
+    assert call("db_update", **named, expect={"servings": 2})["error"]["code"] == "unexpected_row"
+    assert call("db_update", **named, expect={"servings": 8})["count"] == 1
+    assert call("db_update", **named, expect=[{"servings": 8}])["count"] == 1
+    data = {"name": "Thali", "parent_id": "dish_4", "_parent_id_label": "Curry"}
+    assert call("db_create", table="dishes", data=data)["error"]["code"] == "ambiguous_label"
+    data["_parent_id_label"] = {"servings": 2}  # type: ignore[assignment]
+    assert call("db_create", table="dishes", data=data)["error"]["code"] == "unexpected_row"
+    data["_parent_id_label"] = {"servings": 8}  # type: ignore[assignment]
+    assert call("db_create", table="dishes", data=data)["count"] == 1
+
+
+def test_a_label_is_enough_where_no_near_ref_has_it(session: RefSession, call: Call) -> None:
+    """Two digits are no slip of one."""
+    far = [f"Dish {n}" for n in range(4, 100)]
+    with Session(session.get_bind()) as plain, plain.begin():
+        plain.add_all([Dish(name=name) for name in far])
+        plain.add(Dish(name="Soup"))
+    call("db_read", table="dishes", filters=[{"field": "name", "op": "in", "value": far}])
+    by_name = [{"field": "name", "op": "=", "value": "Soup"}]
+    refs = {row["id"] for row in call("db_read", table="dishes", filters=by_name)["rows"]}
+    assert refs == {"dish_3", "dish_100"}
+    named = {"table": "dishes", "filters": these("=", "dish_3"), "data": {"rating": 1.5}}
+    assert call("db_update", **named, expect="Soup")["count"] == 1
+
+
+def test_what_has_no_label_is_not_asked_for(call: Call) -> None:
+    """Nor are rows that filters find by something else, nor those that cannot be seen."""
+    parts = call("db_read", table="parts", order_by="position")["rows"]
+    answer = call(
+        "db_update", table="parts", filters=these("=", parts[0]["id"]), data={"note": "x"}
+    )
+    assert answer["count"] == 1
+    by_name = [{"field": "name", "op": "=", "value": "Soup"}]
+    assert call("db_update", table="dishes", filters=by_name, data={"servings": 1})["count"] == 1
+    told = call("db_delete", table="dishes", filters=these("=", "dish_9"))["error"]
+    assert told["code"] == "unknown_ref"
+
+
+def test_drafts_are_asked_for_too(session: RefSession, call: Call) -> None:
+    """When they are saved, changed or discarded."""
+    assert session.conversation is not None
+    for name in ("Dal", "Raita"):
+        session.conversation.draft(Dish, {"name": name})
+    slip = {"table": "dishes", "from_draft": "gen_dish_2"}
+    error = call("db_create", **slip)["error"]
+    assert (error["code"], error["labels"]) == ("unconfirmed_ref", {"gen_dish_2": "Raita"})
+    error = call("db_create", **slip, expect="Dal")["error"]
+    assert (error["code"], error["actual"]) == ("unexpected_row", "Raita")
+    save = {**slip, "data": {"name": "Boondi"}, "expect": "Raita"}
+    for _ in range(2):  # made again, it is answered with the row
+        assert call("db_create", **save)["saved"] == {"gen_dish_2": "dish_4"}
+    named = {"table": "dishes", "filters": these("=", "gen_dish_1")}
+    assert call("db_delete", **named)["error"]["code"] == "unconfirmed_ref"
+    answer = call("db_delete", **named, expect="Dal")
+    assert answer["_deleted_labels"] == ["Dal"]
+
+
+def test_deleted_rows_are_told_with_their_labels(session: RefSession) -> None:
+    """Inline or in the legend, so that a model sees which they were; without labels not."""
+    for labels, told in (
+        ("inline", {"_deleted_labels": ["Soup"]}),
+        ("legend", {"labels": {"dish_3": "Soup"}}),
+        ("none", {}),
+    ):
+        with session.begin_nested() as savepoint:
+            delete = {"table": "dishes", "filters": these("=", "dish_3"), "expect": "Soup"}
+            toolset = Toolset(MODELS, labels=labels)  # type: ignore[arg-type]
+            answer = toolset.call(session, "db_delete", delete)
+            savepoint.rollback()
+        assert answer == {"table": "dishes", "deleted": ["dish_3"], "count": 1, **told}
+
+
+def test_nothing_is_asked_of_the_database_where_nothing_is_said(
+    session: RefSession, sent: list[str]
+) -> None:
+    """Labels cost one statement a table where they are given, and none where not."""
+    update = {"table": "dishes", "filters": these("=", "dish_1"), "data": {"servings": 3}}
+    toolset = Toolset(MODELS, expect="optional")
+    toolset.call(session, "db_update", update)
+    plain = len(sent)
+    said = {**update, "data": {"servings": 5}, "expect": ["Curry"]}
+    toolset.call(session, "db_update", said)
+    assert len(sent) - plain == plain + 1
+
+
+def test_a_schema_says_that_labels_are_needed() -> None:
+    """Where they are, and nowhere else."""
+    optional, required = (
+        {each["title"]: each["properties"] for each in toolset.schemas("json_schema")}
+        for toolset in (Toolset(MODELS, expect="optional"), Toolset(MODELS))
+    )
+    for tool in ("db_create", "db_update", "db_delete", "db_edit_list"):
+        assert "needed" in required[tool]["expect"]["description"]
+        assert "needed" not in optional[tool]["expect"]["description"]
+    assert optional["db_read"] == required["db_read"]
+
+
+def test_a_word_that_is_none_of_them_is_refused() -> None:
+    """When the toolset is made."""
+    with pytest.raises(SetupError, match="'optional', 'required'"):
+        Toolset(MODELS, expect="always")  # type: ignore[arg-type]
+
+
+def test_labels_may_be_spelt_as_rows_show_them(session: RefSession, call: Call) -> None:
+    """With the refs that stand in them for keys."""
+    with Session(session.get_bind()) as plain, plain.begin():
+        key = plain.query(Dish.id).filter_by(name="Curry").scalar()
+        assert isinstance(key, uuid.UUID)
+        plain.add(Dish(name=f"like {key}"))
+    [row] = call(
+        "db_read", table="dishes", filters=[{"field": "name", "op": "ilike", "value": "like%"}]
+    )["rows"]
+    assert row["name"] == "like <dish_1>"
+    data = {"parent_id": row["id"], "_parent_id_label": "like <dish_1>"}
+    named = {"table": "dishes", "filters": these("=", "dish_3"), "expect": "Soup"}
+    assert call("db_update", **named, data=data)["count"] == 1
