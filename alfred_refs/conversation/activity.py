@@ -11,7 +11,7 @@ chat.retain(["recipe_1"], "the user's favourite")
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from alfred_refs.errors import ContextError
@@ -110,6 +110,20 @@ class ActivityMap(DraftMap):
         if drafts:
             found |= self._store.read_drafts(self._address, drafts)
         return {str(ref): entry.label for ref, entry in found.items()}
+
+    def namesakes(
+        self, labels: Collection[tuple[str, str]]
+    ) -> dict[tuple[str, str], tuple[str, str]]:
+        """Return the first and the last ref of those labels that several known rows have.
+
+        Args:
+            labels: each after the entity of its rows, as entries show it.
+
+        Example:
+            chat.namesakes([("recipe", "Soup")])  # {('recipe', 'Soup'): ('recipe_3', 'recipe_9')}
+        """
+        found = self._store.namesakes(self._address, labels)
+        return {pair: (str(first), str(last)) for pair, (first, last) in found.items()}
 
 
 def _parsed(refs: Iterable[str]) -> list[Ref]:

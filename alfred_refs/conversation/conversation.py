@@ -171,6 +171,7 @@ class AsyncConversation(Awaited[Conversation]):
     scrub = awaited(Conversation.scrub)
     entries = listed(Conversation.entries)
     labels_of = awaited(Conversation.labels_of)
+    namesakes = awaited(Conversation.namesakes)
 
     draft = awaited(Conversation.draft)
     drafts = listed(Conversation.drafts)

@@ -112,6 +112,7 @@ class ObservedStore:
     refs_of = _counted(Store.refs_of)
     known = _counted(Store.known)
     labelled = _counted(Store.labelled)
+    namesakes = _counted(Store.namesakes)
     entities = _counted(Store.entities)
     mark = _counted(Store.mark, _of_keys)
     label = _counted(Store.label, _of_keys)

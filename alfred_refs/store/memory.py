@@ -66,6 +66,16 @@ class MemoryStore(DraftMemory, ActivityMemory):
         last = sorted(self._of(address, entity), key=lambda entry: -entry.ref.number)[:limit]
         return {e.ref: e.label for e in last if e.label is not None and e.gone is None}
 
+    def namesakes(
+        self, address: Address, labels: Collection[tuple[str, str]]
+    ) -> Mapping[tuple[str, str], tuple[Ref, Ref]]:
+        refs: dict[tuple[str, str], list[Ref]] = {pair: [] for pair in labels}
+        for entity in {entity for entity, _ in labels}:
+            for entry in self._of(address, entity):
+                if entry.label is not None and entry.gone is None:
+                    refs.get((entity, entry.label), []).append(entry.ref)
+        return {pair: (min(of), max(of)) for pair, of in refs.items() if len(of) > 1}
+
     def _of(self, address: Address, entity: str) -> list[Entry]:
         with self._lock:
             entries = self._own(address).by_ref.values()

@@ -149,6 +149,21 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresConversations):
         rows = self._rows(sql_refs.labelled, address, p_entity=entity, p_limit=limit)
         return {Ref(entity, row.number): row.label for row in rows}
 
+    def namesakes(
+        self, address: Address, labels: Collection[tuple[str, str]]
+    ) -> Mapping[tuple[str, str], tuple[Ref, Ref]]:
+        rows = self._rows(
+            sql_refs.namesakes,
+            address,
+            p_entities=[*{entity for entity, _ in labels}],
+            p_labels=[*{label for _, label in labels}],
+        )
+        found = {
+            (row.entity, row.label): (Ref(row.entity, row.first), Ref(row.entity, row.last))
+            for row in rows
+        }
+        return {pair: found[pair] for pair in labels if pair in found}
+
     def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
         parameters = named(address) | _arrays(address, keys) | {"p_gone": gone}
         self._write([sql_refs.lock_begun, sql_refs.mark], parameters)

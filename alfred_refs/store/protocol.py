@@ -33,8 +33,8 @@ class Store(Protocol):
 
     Every method is atomic, unless it says so, and takes no part in the caller's transaction;
     those that a session calls make one round trip. Where the conversation belongs to another
-    owner, `known`, `labelled`, `mark`, `label`, `edit_drafts` and `confirm_drafts` find nothing in
-    it, `touch` does nothing, and all other methods that take an address raise
+    owner, `known`, `labelled`, `namesakes`, `mark`, `label`, `edit_drafts` and `confirm_drafts`
+    find nothing in it, `touch` does nothing, and all other methods that take an address raise
     `UnknownConversationError`.
     """
 
@@ -82,6 +82,18 @@ class Store(Protocol):
         """Return labels of rows that are not gone, the last first.
 
         At most `limit` refs are looked at, labelled or not.
+        """
+
+    def namesakes(
+        self, address: Address, labels: Collection[tuple[str, str]]
+    ) -> Mapping[tuple[str, str], tuple[Ref, Ref]]:
+        """Return the first and the last ref of those labels that several rows have.
+
+        Rows that are gone do not count.
+
+        Args:
+            address: of the conversation.
+            labels: each after the entity of its rows.
         """
 
     def entities(self, address: Address) -> Mapping[str, int]:

@@ -177,6 +177,20 @@ labelled = statement(f"""
     ORDER BY number DESC
 """)
 
+# One walk through the refs of the entities, however many labels there are.
+namesakes = statement(f"""
+    SELECT
+        counters.entity, mappings.label,
+        min(mappings.number) AS first, max(mappings.number) AS last
+    FROM alfred_refs_counter AS counters
+    JOIN alfred_refs_mapping AS mappings
+        ON mappings.conversation = :p_conversation AND mappings.kind = counters.kind
+    WHERE counters.conversation = :p_conversation AND counters.entity = ANY(:p_entities)
+        AND mappings.label = ANY(:p_labels) AND mappings.gone IS NULL AND {MINE}
+    GROUP BY counters.entity, mappings.label
+    HAVING count(*) > 1
+""")
+
 entities = statement("""
     SELECT owner IS NOT DISTINCT FROM :p_owner AS mine, counters.entity, counters.last
     FROM alfred_refs_conversation AS conversations

@@ -8,17 +8,18 @@ on without these, once the rows that it names have them now:
 
 A write that names a row without saying what it is, is refused and told what that is, unless the
 toolset does not ask (`Toolset(expect="optional")`). Rows without a label are not asked for. Where
-a ref that is one digit away has the same label, values by column have to tell the two apart.
+another row that the conversation knows has the same label, values by column have to tell the two
+apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from alfred_refs.mapping.labels import clean
-from alfred_refs.mapping.refs import Ref, draft_named, parse_ref
+from alfred_refs.mapping.refs import draft_named
 from alfred_refs.tools.answers.label_lookup import Foreign, put_labels
 from alfred_refs.tools.payload.expected import differences
 from alfred_refs.tools.payload.intake import table_of
@@ -38,8 +39,6 @@ from alfred_refs.tools.wire.texts import without_keys
 
 from .call import Call
 from .errors import ambiguous_label, invalid_value, unconfirmed_ref, unexpected_row
-
-_DIGITS = "0123456789"
 
 _Rows = TypeVar("_Rows", bound=NewRows)
 
@@ -101,28 +100,17 @@ def _check_values(call: Call, belief: Belief, said: Mapping[str, Any]) -> None:
 
 
 def _check_apart(call: Call, beliefs: Iterable[Belief], labels: Mapping[str, str]) -> None:
-    """Check that labels tell rows from those whose refs are one character away."""
-    parsed = ((each, parse_ref(each.ref)) for each in beliefs if each.ref in labels)
-    near = [(each, [*_near(ref)]) for each, ref in parsed if ref is not None and not ref.draft]
-    others = [other for _, refs in near for other in refs]
-    known = call.conversation.labels_of(others) if others else {}
-    for each, refs in near:
-        for other in refs:
-            if known.get(other) == clean(labels[each.ref]):
-                raise ambiguous_label(each.ref, other, labels[each.ref], each.field)
-
-
-def _near(ref: Ref) -> Iterator[str]:
-    """Yield the refs that a ref becomes by one digit that is wrong, missing or too many."""
-    text = str(ref.number)
-    made = {text[:n] + text[n + 1 :] for n in range(len(text))}
-    for n in range(len(text) + 1):
-        made |= {
-            text[:n] + digit + rest for digit in _DIGITS for rest in (text[n:], text[n + 1 :])
-        }
-    for digits in sorted(made - {text, ""}):
-        if digits[0] != "0":
-            yield str(Ref(ref.entity, int(digits)))
+    """Check that labels tell rows from all others that the conversation knows."""
+    rows = {
+        each: (each.table.entity, label)
+        for each in beliefs
+        if not draft_named(each.ref) and (label := clean(labels.get(each.ref, ""))) is not None
+    }
+    namesakes = call.conversation.namesakes({*rows.values()}) if rows else {}
+    for each, pair in rows.items():
+        others = [ref for ref in namesakes.get(pair, ()) if ref != each.ref]
+        if others:
+            raise ambiguous_label(each.ref, others[0], pair[1], each.field)
 
 
 def _labels(call: Call, beliefs: Iterable[Belief]) -> dict[str, str]:

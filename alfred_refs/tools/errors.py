@@ -296,7 +296,7 @@ def unconfirmed_ref(rows: Mapping[str, tuple[str, str]]) -> ToolError:
 
 
 def ambiguous_label(ref: str, other: str, label: str, field: str) -> ToolError:
-    """Say that two rows have one label, and refs of which one may be a slip for the other."""
+    """Say that a label does not tell a row from another one."""
     return ToolError(
         "ambiguous_label",
         f"{ref!r} and {other!r} are both {label!r}; nothing was changed; say which by values by "

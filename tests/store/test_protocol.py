@@ -263,6 +263,21 @@ def test_labels_are_offered_of_the_last_rows_that_are_there(store: Store) -> Non
     assert store.known(CHAT, Ref("recipe", 3), 2) == {Ref("recipe", 2): "B", Ref("recipe", 4): "D"}
 
 
+def test_labels_that_several_rows_have_are_told(store: Store) -> None:
+    """By entity, with the first and the last ref of rows that are there; none of another owner."""
+    keys = [*new_keys("recipe", 6), ("order", 7), ("order", 8)]
+    labels = dict(zip(keys, ["A", "B", "A", "A", "C", "C", "B", "A"], strict=True))
+    store.refer(CHAT, keys, labels)
+    store.mark(CHAT, [keys[4]], "was deleted")
+    pairs = [("recipe", "A"), ("recipe", "B"), ("recipe", "C"), ("order", "A"), ("meal", "A")]
+
+    assert store.namesakes(CHAT, pairs) == {
+        ("recipe", "A"): (Ref("recipe", 1), Ref("recipe", 4)),
+    }
+    assert store.namesakes(CHAT, []) == {}
+    assert store.namesakes(TAKEN, pairs) == {}
+
+
 def test_a_fork_and_an_export_have_the_labels(store: Store) -> None:
     """Labels go where the refs go."""
     [key] = new_keys("recipe", 1)

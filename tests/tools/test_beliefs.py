@@ -139,7 +139,7 @@ def test_a_toolset_asks_what_rows_are(
     assert "error" not in call(tool, table="dishes", **said)
 
 
-def test_a_label_that_a_near_ref_has_too_is_not_enough(session: RefSession, call: Call) -> None:
+def test_a_label_that_another_row_has_too_is_not_enough(session: RefSession, call: Call) -> None:
     """Values by column are, in expect and beside refs, if the row has them."""
     with Session(session.get_bind()) as plain, plain.begin():
         plain.add(Dish(name="Curry", servings=8))
@@ -158,17 +158,19 @@ def test_a_label_that_a_near_ref_has_too_is_not_enough(session: RefSession, call
     assert call("db_create", table="dishes", data=data)["count"] == 1
 
 
-def test_a_label_is_enough_where_no_near_ref_has_it(session: RefSession, call: Call) -> None:
-    """Two digits are no slip of one."""
-    far = [f"Dish {n}" for n in range(4, 100)]
+def test_a_label_is_enough_where_the_conversation_knows_no_other(
+    session: RefSession, call: Call
+) -> None:
+    """Of that name: another row has it that was not shown, and one that is gone."""
     with Session(session.get_bind()) as plain, plain.begin():
-        plain.add_all([Dish(name=name) for name in far])
-        plain.add(Dish(name="Soup"))
-    call("db_read", table="dishes", filters=[{"field": "name", "op": "in", "value": far}])
-    by_name = [{"field": "name", "op": "=", "value": "Soup"}]
-    refs = {row["id"] for row in call("db_read", table="dishes", filters=by_name)["rows"]}
-    assert refs == {"dish_3", "dish_100"}
+        plain.add_all([Dish(name="Soup", servings=7), Dish(name="Soup", servings=8)])
     named = {"table": "dishes", "filters": these("=", "dish_3"), "data": {"rating": 1.5}}
+    assert call("db_update", **named, expect="Soup")["count"] == 1
+    shown = call("db_read", table="dishes", filters=[{"field": "servings", "op": "=", "value": 7}])
+    assert call("db_update", **named, expect="Soup")["error"]["code"] == "ambiguous_label"
+    gone = these("=", shown["rows"][0]["id"])
+    assert call("db_delete", table="dishes", filters=gone, expect={"servings": 7})["count"] == 1
+    session.commit()
     assert call("db_update", **named, expect="Soup")["count"] == 1
 
 
