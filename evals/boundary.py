@@ -117,7 +117,14 @@ class Spelling(ABC):
                     read[name] = self._id(table.entity, value)
                 case "also":
                     read[name] = self.read(value)
+        if isinstance(read.get("expect"), dict):
+            read["expect"] = self._by_ref(read["expect"])
         return read
+
+    def _by_ref(self, said: dict[str, Any]) -> dict[str, Any]:
+        """Return what is said by the ids in filters, which were read before it, by ref."""
+        refs = {str(id_): ref for (_, id_), ref in self._refs.items()}
+        return {refs.get(name, name): each for name, each in said.items()}
 
     def _filter(self, table: ToolTable, given: Any) -> Any:
         if isinstance(given, list):

@@ -143,7 +143,8 @@ def _no_boolean(given: Any) -> Any:
 
 _EXPECTED = (
     "what every row that is hit must have now: its label, as it stands beside refs to it, or "
-    "values by column; a list of either for a list of refs; otherwise nothing is "
+    "values by column; a list of either for a list of refs; labels by ref where filters name rows "
+    "in other columns; otherwise nothing is "
 )
 
 Labels = str | Annotated[list[str | dict[str, Any]], Field(min_length=1)]
