@@ -29,6 +29,16 @@ class Conversation(ActivityMap):
     Attributes:
         id: what the application calls it.
         owner: on whose behalf it is held, as text; `None` without one.
+
+    Example:
+        >>> chat = registry.conversation("chat-7")
+        >>> key = chat.resolve("recipe_1")
+        >>> chat.refer(Recipe, key)
+        'recipe_1'
+        >>> chat.scrub(f"the recipe {key}")
+        'the recipe recipe_1'
+        >>> chat.begin_turn()
+        1
     """
 
     def __init__(

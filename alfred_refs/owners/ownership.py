@@ -68,6 +68,12 @@ class Ownership:
 
     Raises:
         OwnershipError: a shared class has no owners, or an open one has.
+
+    Example:
+        >>> ownership = Ownership({Recipe: "user_id", Line: "recipe"})
+        >>> with sessions(conversation="chat-8", owner=ownership.of(ann)) as session:
+        ...     session.scalars(select(Recipe.name)).all()
+        ['Soup']
     """
 
     def __init__(
@@ -306,6 +312,12 @@ class Owner:
     Attributes:
         ownership: which rows are whose.
         value: what the owner's columns have.
+
+    Example:
+        >>> ownership = Ownership({Recipe: "user_id", Line: "recipe"})
+        >>> owner = ownership.of(ann)
+        >>> session.scalars(select(Recipe.name).where(owner.readable(Recipe))).all()
+        ['Soup']
     """
 
     ownership: Ownership

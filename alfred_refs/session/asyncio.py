@@ -31,6 +31,14 @@ class AsyncRefSession(AsyncSession):
     """An `AsyncSession` in which a language model's refs stand for keys.
 
     Made as an `AsyncSession`, with `conversation`, `registry` and `owner` as for `RefSession`.
+
+    Example:
+        >>> import asyncio
+        >>> async def name_of(ref):
+        ...     async with async_sessions(conversation="chat-7") as session:
+        ...         return (await session.get(Recipe, ref)).name
+        >>> asyncio.run(name_of("recipe_1"))
+        'Soup'
     """
 
     sync_session_class = RefSession
