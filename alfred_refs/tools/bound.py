@@ -59,6 +59,15 @@ class ToolAnswer:
 
     Attributes:
         value: JSON values: `{"error": {"code", "message", ...}}` for a mistake of the model's.
+
+    Example:
+        >>> answer = desk.call("chat-7", None, "db_delete", {"table": "lines", "filters": []})
+        >>> answer.failed, answer.value["error"]["code"]
+        (True, 'missing_filter')
+        >>> asked = {"table": "lines", "columns": ["count(*)"]}
+        >>> answer = desk.call("chat-7", None, "db_read", asked)
+        >>> answer.failed, answer.text
+        (False, '{"table":"lines","totals":[{"count(*)":2}],"more":false}')
     """
 
     value: Answer
@@ -84,6 +93,12 @@ class BoundToolset:
         registry: that opens the conversations.
         is_async: whether the sessions are asynchronous.
         connections: how many calls may have one at a time; `None`: that is not known.
+
+    Example:
+        >>> desk = toolset.bind(sessions, registry=registry)
+        >>> answer = desk.call("chat-7", None, "db_read", {"table": "lines", "columns": ["text"]})
+        >>> answer.value["rows"]
+        [{'id': 'line_1', 'text': '4 tomatoes'}, {'id': 'line_2', 'text': '1 onion'}]
     """
 
     def __init__(

@@ -119,6 +119,14 @@ class Toolset:
 
     Raises:
         SetupError: what is given does not go together.
+
+    Example:
+        >>> toolset = Toolset([Recipe, Line], hidden=[Recipe.user_id])
+        >>> [tool["name"] for tool in toolset.schemas("anthropic")]
+        ['db_read', 'db_create', 'db_update', 'db_delete', 'db_edit_list']
+        >>> asked = {"table": "lines", "columns": ["text"], "order_by": "position", "limit": 1}
+        >>> toolset.call(session, "db_read", asked)["rows"]
+        [{'id': 'line_1', 'text': '4 tomatoes'}]
     """
 
     def __init__(

@@ -124,6 +124,12 @@ class Limits:
         text: characters of one text.
         seconds: that one statement of a call may take; `None` for what the server allows. A
             `statement_timeout` of the application's that is shorter stays.
+
+    Example:
+        >>> toolset = Toolset([Recipe], limits=Limits(rows=1))
+        >>> answer = toolset.call(session, "db_read", {"table": "recipes"})
+        >>> answer["count"], answer["more"]
+        (1, True)
     """
 
     rows: int = 100
