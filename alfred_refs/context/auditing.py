@@ -32,7 +32,14 @@ class Finding(NamedTuple):
 
 
 def find_keys(value: Any) -> list[FoundKey]:
-    """Return the keys in text or JSON values of any depth, names of fields too."""
+    """Return the keys in text or JSON values of any depth, names of fields too.
+
+    Example:
+        >>> find_keys({"rows": [{"id": "a508000d-9b55-40f0-8886-dbdd88bd2de2"}]})
+        [FoundKey(start=0, end=36, kind='whole')]
+        >>> find_keys({"rows": [{"id": "recipe_1"}]})
+        []
+    """
     return [found for text in _texts_in(value) for found in found_in(text)]
 
 

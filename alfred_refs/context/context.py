@@ -61,6 +61,16 @@ class Context:
         toolset: whose tables are described, and whose tools decisions may call.
         templates: a directory whose files replace the texts of prompts, one by one.
         count: what budgets are in; estimates tokens, where nothing else is given.
+
+    Example:
+        >>> asked = {"table": "recipes", "columns": ["name"]}
+        >>> answer = desk.call("chat-7", None, "db_read", asked)
+        >>> context = Context(chat, toolset=toolset)
+        >>> print(context.render("reply"))
+        - "Soup": recipe, read
+        - "Toast": recipe, read
+        >>> "".join(context.with_names(["Today there is recipe_1."]))
+        'Today there is Soup.'
     """
 
     def __init__(

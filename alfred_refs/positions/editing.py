@@ -38,6 +38,13 @@ class Preview:
         after: as they are then.
         token: says which list it was: it is another one when anything in the list is. Of what was
             applied without one it is `None`.
+
+    Example:
+        >>> preview = EditableList(Recipe, "lines").preview(session, "recipe_1", [Remove([1])])
+        >>> preview.before
+        [{'text': '4 tomatoes'}, {'text': '1 onion'}]
+        >>> len(preview.after)
+        1
     """
 
     before: Sequence[Any]
@@ -57,6 +64,14 @@ class EditableList:
 
     Raises:
         ListError: there is no such list that could be edited.
+
+    Example:
+        >>> lines = EditableList(Recipe, "lines")
+        >>> edits = [Remove([1]), Add([2], {"text": "1 pot"})]
+        >>> preview = lines.preview(session, "recipe_1", edits)
+        >>> done = lines.apply(session, "recipe_1", edits, expect=preview)
+        >>> [line["text"] for line in lines.items(session, "recipe_1")]
+        ['1 onion', '1 pot']
     """
 
     def __init__(self, model: type[Any], name: str, *, repair: bool = False) -> None:
