@@ -52,6 +52,15 @@ class RefToolset(AbstractToolset[AgentDepsT]):
 
     Attributes:
         rows: what a run is told of them as it begins.
+
+    Example:
+        >>> from pydantic_ai import Agent
+        >>> from pydantic_ai.models.test import TestModel
+        >>> refs = RefToolset(desk, lambda ctx: (ctx.conversation_id, None))
+        >>> agent = Agent(TestModel(call_tools=["db_read"]), toolsets=[refs])
+        >>> result = agent.run_sync("What is for dinner?", conversation_id="chat-7")
+        >>> "recipe_1" in result.output
+        True
     """
 
     def __init__(
