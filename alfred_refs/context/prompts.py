@@ -63,7 +63,11 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What a user said, and what the answer was; an answer may be still to come.
+    """What a user said, and what the answer was.
+
+    Attributes:
+        user: the user's text.
+        assistant: the answer; empty while it is still to come.
 
     Example:
         >>> said = [Exchange("What is for dinner?", "recipe_1, if you like.")]
@@ -84,6 +88,11 @@ class Exchange:
 @dataclass(frozen=True, slots=True)
 class Called:
     """A call that was made in the step already, and its answer.
+
+    Attributes:
+        tool: its name.
+        params: the arguments that the model gave: JSON values.
+        answer: what it was told: JSON values.
 
     Example:
         >>> called = Called("db_read", {"table": "recipes"}, {"rows": [{"id": "recipe_1"}]})

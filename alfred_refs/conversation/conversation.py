@@ -95,6 +95,9 @@ class Conversation(ActivityMap):
         new row may be `recipe_4` in both, and two different ones. A draft that is not saved yet
         may be saved in both, as two rows.
 
+        Args:
+            new_id: of the branch: 1 to 255 printable characters.
+
         Raises:
             UnknownConversationError: this conversation was not begun: it has neither refs nor
                 turns.

@@ -217,6 +217,9 @@ class RefRegistry(Observed):
     def describe(self, id: str) -> ConversationInfo:  # noqa: A002  # as everyone calls it
         """Tell about one conversation, whoever its owner is. For operators.
 
+        Args:
+            id: what the application calls it.
+
         Raises:
             UnknownConversationError: there is none of this id.
             ConversationIdError: the id cannot identify a conversation.

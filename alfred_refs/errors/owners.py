@@ -21,6 +21,9 @@ class OwnershipError(SetupError):
 class UnconfinedError(SetupError):
     """A session that has an owner was given what cannot be confined to the owner's rows.
 
+    Attributes:
+        what: what it was given, in a few words.
+
     Example:
         >>> from sqlalchemy import text
         >>> owner = Ownership({Recipe: "user_id"}).of(ann)

@@ -12,6 +12,9 @@ class UnknownConversationError(RefError):
     One that belongs to somebody else reads the same as one that does not exist, and the words are
     right for an operator as well, who asks for no owner.
 
+    Attributes:
+        conversation: its id.
+
     Example:
         >>> registry.conversation("chat-7", owner="ann").resolve("recipe_1")
         Traceback (most recent call last):
@@ -37,6 +40,9 @@ class ConversationExistsError(RefError):
 
     It reads the same whoever has it. After a conversation is forgotten, its numbers are still not
     given to other rows, because a model may remember its refs.
+
+    Attributes:
+        conversation: its id.
 
     Example:
         >>> chat.fork("chat-7")
@@ -97,6 +103,9 @@ class EntityTableError(SetupError):
 class RegistryTablesError(SetupError):
     """The registry's tables are missing, or older than this version of the package.
 
+    Attributes:
+        database: the name of the database.
+
     Example:
         >>> raise RegistryTablesError("shop")
         Traceback (most recent call last):
@@ -135,6 +144,9 @@ class RegistryMigrationError(SetupError):
 class RegistryUnreachableError(SetupError):
     """The registry's database cannot be reached; the driver's error is the `__cause__`.
 
+    Attributes:
+        database: its name.
+
     Example:
         >>> from sqlalchemy import create_engine
         >>> RefRegistry(create_engine("postgresql+psycopg://localhost:1/shop")).stats()
@@ -157,6 +169,9 @@ class RegistryUnreachableError(SetupError):
 
 class RegistryBusyError(RefError):
     """All connections of the registry's own pool were in use for as long as it waits for one.
+
+    Attributes:
+        database: the name of the database.
 
     Example:
         >>> raise RegistryBusyError("shop")

@@ -8,6 +8,10 @@ from .root import RefError
 class SetupError(RefError):
     """The application is put together in a way that cannot work; the developer must change it.
 
+    Attributes:
+        fact: what is wrong.
+        remedy: what to do about it.
+
     Example:
         >>> RefSession(engine, conversation="chat-7")
         Traceback (most recent call last):

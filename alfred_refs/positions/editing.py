@@ -36,8 +36,8 @@ class Preview:
     Attributes:
         before: the items as they were, by position.
         after: as they are then.
-        token: says which list it was: it is another one when anything in the list is. Of what was
-            applied without one it is `None`.
+        token: stands for the list as it was before the edits: a short text, another one as soon as
+            anything in the list changes. `None` where edits were applied without `expect`.
 
     Example:
         >>> preview = EditableList(Recipe, "lines").preview(session, "recipe_1", [Remove([1])])
@@ -57,8 +57,9 @@ class EditableList:
 
     Args:
         model: the mapped class.
-        name: an ordered relationship, an array or a column of JSON, and what leads to the lists
-            inside, with dots between.
+        name: an attribute that is a list: a one-to-many relationship with `order_by`, an array or
+            a column of JSON; for lists inside of its items, the names that lead there, with dots
+            between: `"steps"`, `"settings.week.meals"`.
         repair: whether rows of one position, or of none, are taken in the order of their keys;
             they are refused otherwise.
 
@@ -81,7 +82,12 @@ class EditableList:
         self._repair = repair
 
     def items(self, session: Session, of: Any) -> list[Any]:
-        """Return the items as they are now, by position: what a model is to be shown."""
+        """Return the items as they are now, by position: what a model is to be shown.
+
+        Args:
+            session: that reads the row.
+            of: the row whose list it is, or its ref.
+        """
         row = self._row(session, of)
         return Snapshot.read(session, row, self._levels, lock=False, repair=True).before
 

@@ -154,6 +154,12 @@ class StepEntry:
 def json_text(value: Any) -> str:
     """Return a value as JSON that a database takes: half of a surrogate pair as an escape.
 
+    Args:
+        value: JSON values.
+
+    Returns:
+        compact text, with letters as they are.
+
     Raises:
         ValueError: a number is not finite, or has thousands of digits.
 

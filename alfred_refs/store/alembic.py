@@ -49,6 +49,14 @@ def include_name(name: str | None, type_: str, parent_names: MutableMapping[Any,
         return include_name(name, type_, parent_names) and name not in NOT_MINE
     ```
 
+    Args:
+        name: of a table or of something else in the database.
+        type_: what it is, in Alembic's words: `"table"`, `"schema"`, `"column"`.
+        parent_names: where it is; it makes no difference.
+
+    Returns:
+        whether autogenerate is to look at it.
+
     Example:
         >>> include_name("recipes", "table", {}), include_name("alfred_refs_counter", "table", {})
         (True, False)
@@ -128,6 +136,10 @@ def hand_over(revision: str, *, schema: str | None = None) -> None:
     def upgrade():
         alfred_refs.store.alembic.hand_over("0004")
     ```
+
+    Args:
+        revision: the number of the one that they are to be at.
+        schema: as for `upgrade`.
 
     Raises:
         RegistryMigrationError: this version has no such revision.

@@ -131,7 +131,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class NewDraft:
-    """Content to be kept, a JSON object as text, and what people are to call the row.
+    """Content to be kept as a draft.
+
+    Attributes:
+        entity: what kind of row it is to become.
+        content: a JSON object, as text.
+        label: what people are to call the row; `None` where that is not known.
 
     Example:
         >>> NewDraft("recipe", '{"name": "Curry"}', label="Curry")
@@ -296,6 +301,12 @@ class Exported:
 
 def owner_text(owner: str | int | uuid.UUID | None) -> str | None:
     """Return an owner as conversations have it.
+
+    Args:
+        owner: the owner's key; `None` for none.
+
+    Returns:
+        its text, which has 1 to 255 printable characters; `None` for none.
 
     Raises:
         ConversationIdError: it cannot be kept as it is.

@@ -168,6 +168,15 @@ class BoundToolset:
 
         Asynchronous sessions are awaited: a call that is cancelled is rolled back. Others work in
         a thread: a call that is cancelled goes on there, and what it has done is committed.
+
+        Args:
+            conversation: as for `call`.
+            owner: as for `call`.
+            tool: as for `call`.
+            arguments: as for `call`.
+
+        Raises:
+            SetupError: an owner is missing or not expected.
         """
         order = self._in_order(self._tasks, tool, conversation, owner, asyncio.get_running_loop())
         async with order:
@@ -201,6 +210,10 @@ class BoundToolset:
 
     def conversation(self, conversation: str, owner: Any) -> Conversation:
         """Return a conversation, opened for its owner.
+
+        Args:
+            conversation: its id.
+            owner: as for `call`.
 
         Raises:
             SetupError: an owner is missing, or not expected.

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 
 class RefModel:
-    """A mixin for SQLModel's classes, put before `SQLModel`, whose dumps show refs.
+    """A mixin for SQLModel's table classes: with it `model_dump()` and `repr()` show refs.
+
+    It stands before `SQLModel` among the bases. A `RefSession` refuses table classes without it,
+    because they would dump keys.
 
     Example:
         >>> import uuid
