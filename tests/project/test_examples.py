@@ -10,10 +10,12 @@ from inspect import isclass, isfunction
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from sqlalchemy import Engine, create_engine
 
 import alfred_refs
 from alfred_refs.context import find_keys
+from alfred_refs.tools import TOOLS, DbQuery, FilterClause
 from examples.world import create_tables, world
 from tests import reference
 from tests.fix_postgres import PreparedDatabases, databases_prepared
@@ -72,3 +74,10 @@ def test_an_example_comes_to_what_it_says(name: str, names: dict[str, Any]) -> N
     assert any(shown), f"the Example of {name} shows nothing that comes of it"
     assert find_keys(shown) == []
     assert not told, "".join(told)
+
+
+@pytest.mark.parametrize("model", [*TOOLS.values(), DbQuery, FilterClause])
+def test_schemas_leave_examples_out(model: type[BaseModel]) -> None:
+    """They are for programmers, and models read schemas."""
+    assert ">>>" in (model.__doc__ or "")
+    assert ">>>" not in str(model.model_json_schema())
