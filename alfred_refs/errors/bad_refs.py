@@ -141,10 +141,11 @@ class GoneRefError(BadRefError):
 
 
 class RawKeyError(BadRefError):
-    """A raw key was given as text where only a ref is accepted; the text is not repeated."""
+    """A raw key was given as text where only a ref is accepted; the text is not repeated.
+
+    Trusted code that has keys is for `with session.raw_keys()`, or
+    `execution_options(raw_keys=True)` on one statement.
+    """
 
     def _wording(self) -> str:
-        return (
-            "a raw key was given as text where a ref is needed; "
-            f"give a ref, or use session.raw_keys() in trusted code; {self._remedy()}"
-        )
+        return f"a raw key was given as text where a ref is needed; give a ref; {self._remedy()}"

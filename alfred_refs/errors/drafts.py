@@ -50,12 +50,13 @@ class SavedDraftError(DraftRefError):
 
 
 class DraftTwiceError(DraftRefError):
-    """Two objects are to become the row of one draft; nothing was sent to the database."""
+    """Two objects are to become the row of one draft; nothing was sent to the database.
+
+    Code of an application adds one of them, and takes out the other.
+    """
 
     def _wording(self) -> str:
-        return (
-            f"{self.ref!r} is to be saved by two objects; add one of them, and take out the other"
-        )
+        return f"{self.ref!r} is to be saved twice at once; save it once, and leave out the other"
 
 
 class CircularDraftsError(DraftRefError):
