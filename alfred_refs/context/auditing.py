@@ -32,7 +32,12 @@ class Finding(NamedTuple):
 
 
 def find_keys(value: Any) -> list[FoundKey]:
-    """Return the keys in text or JSON values of any depth, names of fields too."""
+    """Return the keys in text or JSON values of any depth, names of fields too.
+
+    Each has `start` and `end`, where it stands in its own text, which of several is not told;
+    `kind`, `"whole"`, `"split"` or `"cut"`; `text`, as it is written; `masked`, to be shown; and
+    `key`, the `UUID`, `None` of a cut one.
+    """
     return [found for text in _texts_in(value) for found in found_in(text)]
 
 

@@ -289,7 +289,7 @@ class AsyncContext(Awaited[Context]):
 
     async def heard(self, session: AsyncRefSession, text: str) -> str:
         """Return what a user wrote with refs in place of mentions; see `Context.heard`."""
-        return await session.run_sync(self.sync.heard, text)
+        return await session.run_sync(lambda _: self.sync.heard(session.sync_session, text))
 
     async def with_names(
         self, chunks: AsyncIterable[str], unknown: Callable[[str], str] = str

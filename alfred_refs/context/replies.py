@@ -1,9 +1,9 @@
 """Names in place of refs, for the user who reads what a model has written.
 
 A reply comes in, whole or in chunks cut anywhere; out comes the same with `Thai Curry` where it
-had `recipe_3`. A ref counts where it stands by itself: in prose, lists, code, emphasis and the text of
-links, before a possessive, with its underscores escaped as Markdown has it; not inside a longer
-word, and not inside an address, which a name would break:
+had `recipe_3`. A ref counts where it stands by itself: in prose, lists, code, emphasis and the
+text of links, before a possessive, with its underscores escaped as Markdown has it; not inside a
+longer word, and not inside an address, which a name would break:
 
 - where it is joined to more by one of `/ # ? = & : .`, as in `/recipes/recipe_3`, `app:recipe_3`,
   `recipe_3.pdf`; what joins ends at white space, brackets, quotes and signs that no URL has;

@@ -23,6 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.conversation.registry import RefRegistry
 from alfred_refs.owners import Owner
+from alfred_refs.store import Actor
 
 from .session import RefSession
 
@@ -30,7 +31,7 @@ from .session import RefSession
 class AsyncRefSession(AsyncSession):
     """An `AsyncSession` in which a language model's refs stand for keys.
 
-    Made as an `AsyncSession`, with `conversation`, `registry` and `owner` as for `RefSession`.
+    Made as an `AsyncSession`, with `conversation`, `registry`, `owner` and `by` of `RefSession`.
     """
 
     sync_session_class = RefSession
@@ -43,9 +44,10 @@ class AsyncRefSession(AsyncSession):
         conversation: Conversation | str | None = None,
         registry: RefRegistry | None = None,
         owner: Owner | None = None,
+        by: Actor | None = None,
         **session_arguments: Any,
     ) -> None:
-        ours = {"conversation": conversation, "registry": registry, "owner": owner}
+        ours = {"conversation": conversation, "registry": registry, "owner": owner, "by": by}
         super().__init__(bind, **{**session_arguments, **ours})
         self.sync_session.mint_when_fetched = True
 

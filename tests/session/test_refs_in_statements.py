@@ -235,6 +235,11 @@ def test_a_ref_that_is_read_late_is_resolved_as_late(
     assert len(session.scalars(select(Recipe)).all()) == len(recipes)
 
 
+def _flushed(session: RefSession, value: Any) -> None:
+    session.add(MealPlan(recipe_id=value, day=DAY))
+    session.flush()
+
+
 NO_KEYS: list[Callable[[RefSession, Any], Any]] = [
     lambda session, value: session.get(Recipe, value),
     lambda session, value: session.get(Recipe, {"id": value}),
@@ -243,7 +248,8 @@ NO_KEYS: list[Callable[[RefSession, Any], Any]] = [
     lambda session, value: session.execute(update(MealPlan).values(recipe_id=value)),
     lambda session, value: session.execute(insert(MealPlan), [{"recipe_id": value, "day": DAY}]),
     lambda session, value: session.merge(Recipe(id=value)),
-    lambda session, value: (session.add(MealPlan(recipe_id=value, day=DAY)), session.flush()),
+    lambda session, value: session.bulk_save_objects([MealPlan(recipe_id=value, day=DAY)]),
+    _flushed,
 ]
 
 
