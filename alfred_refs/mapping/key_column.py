@@ -21,7 +21,7 @@ from .keys import EntityKey, Key
 from .policy import KeyType
 
 # values of JSON that are neither UUIDs nor texts
-_NO_KEYS = (int, float, Decimal, list, dict)
+_NO_KEYS = frozenset((bool, int, float, Decimal, list, dict))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class KeyColumn:
         """
         if isinstance(value, str):
             return value
-        return str(value) if self.key_type != "integer" and isinstance(value, _NO_KEYS) else None
+        return str(value) if type(value) in _NO_KEYS and self.key_type != "integer" else None
 
     def token(self, value: Any) -> Any:
         """Return what a `RefCache` looks the value's key up by."""
@@ -192,8 +192,8 @@ def _listed(column: KeyColumn, value: Any) -> Iterable[Any]:
 
 def texts_in(column: KeyColumn, value: Any) -> list[str]:
     """Return the texts in a value: refs, where the program has set it."""
-    texts = map(column.text_of, _listed(column, value))
-    return [text for text in texts if text is not None]
+    items = _listed(column, value)
+    return [text for item in items if (text := column.text_of(item)) is not None]
 
 
 def keys_in(column: KeyColumn, value: Any) -> list[EntityKey]:
