@@ -40,8 +40,9 @@ def find_keys(value: Any) -> list[FoundKey]:
         value: text, or lists and dictionaries of it.
 
     Returns:
-        where each is in the text that has it: from `start` to before `end`; `kind` is `"whole"`,
-        `"split"` or `"cut"`. What stands there is in `text`, and is not printed.
+        each with `start` and `end`, where it stands in its own text, which of several is not
+        told; `kind`, `"whole"`, `"split"` or `"cut"`; `text`, as it is written; `masked`, to be
+        shown; and `key`, the `UUID`, `None` of a cut one.
 
     Example:
         >>> find_keys({"rows": [{"id": "a508000d-9b55-40f0-8886-dbdd88bd2de2"}]})

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.errors import ContextError
@@ -46,6 +46,9 @@ from .results import call_of, left_by, result_of
 from .templating import Templates
 from .views import Audience, ContextView, check_audience, name_of, view_of
 from .windows import Window, selected
+
+if TYPE_CHECKING:
+    from alfred_refs.session.asyncio import AsyncRefSession
 
 _ONLY_DRAFTS: dict[str, Any] = {"active": [], "retained": [], "others": {}}
 _WITH_DATA: tuple[Audience, ...] = ("act",)
@@ -274,6 +277,8 @@ class Context:
     ) -> Iterator[str]:
         """Yield a reply with names in place of refs, as it comes: a look-up for new refs alone.
 
+        Refs in addresses stay: paths, targets of links, attributes of HTML.
+
         Args:
             chunks: the reply, cut anywhere; a list of one for all of it.
             unknown: what is shown for a ref that is not known; as it is, by default.
@@ -282,6 +287,8 @@ class Context:
 
     def names(self, unknown: Callable[[str], str] = str) -> Names:
         """Return what puts names into one reply, for who has its chunks one by one.
+
+        `names.add(chunk)` returns what is clear so far, `names.end()` the rest.
 
         Args:
             unknown: as for `with_names`.
@@ -295,15 +302,16 @@ class Context:
 
 
 class AsyncContext(Awaited[Context]):
-    """What a `Context` does, awaited.
-
-    What takes a session is for `await session.run_sync(context.heard, text)`.
-    """
+    """What a `Context` does, awaited."""
 
     view = awaited(Context.view)
     render = awaited(Context.render)
     prompt = awaited(Context.prompt)
     done = awaited(Context.done)
+
+    async def heard(self, session: AsyncRefSession, text: str) -> str:
+        """Return what a user wrote with refs in place of mentions; see `Context.heard`."""
+        return await session.run_sync(lambda _: self.sync.heard(session.sync_session, text))
 
     async def with_names(
         self, chunks: AsyncIterable[str], unknown: Callable[[str], str] = str

@@ -1,10 +1,17 @@
 """Names in place of refs, for the user who reads what a model has written.
 
 A reply comes in, whole or in chunks cut anywhere; out comes the same with `Thai Curry` where it
-had `recipe_3`. A ref counts where it stands by itself: in prose, lists, code, emphasis and links,
-before a possessive, with its underscores escaped as Markdown has it; not inside a longer word, and
-not inside a URL, which a name would break. However a text is cut, the result is the same: at most
-the length of the longest ref is held back until it is clear where a word ends.
+had `recipe_3`. A ref counts where it stands by itself: in prose, lists, code, emphasis and the
+text of links, before a possessive, with its underscores escaped as Markdown has it; not inside a
+longer word, and not inside an address, which a name would break:
+
+- where it is joined to more by one of `/ # ? = & : .`, as in `/recipes/recipe_3`, `app:recipe_3`,
+  `recipe_3.pdf`; what joins ends at white space, brackets, quotes and signs that no URL has;
+- in the target of a Markdown link, from `](` to `)`, and in what is quoted after `=`, as the
+  attributes of HTML are.
+
+However a text is cut, the result is the same: at most the length of the longest ref, and a
+character, is held back until it is clear where a word ends.
 
 ```python
 replies = Names(lambda refs: {"recipe_3": "Thai Curry"}, longest=20)
@@ -23,10 +30,15 @@ from alfred_refs.mapping.refs import parse_ref
 NamesOf = Callable[[Sequence[str]], Mapping[str, str]]
 """Returns the name of each ref that is known: one look-up for those of a chunk."""
 
-# a word as far as a ref is concerned, what ends a URL, and what begins one
-_PIECE = re.compile(r"(?P<word>[A-Za-z0-9_\\]+)|(?P<end>[\s<>()\[\]\"'`])|(?P<url>://)")
-_UNFINISHED = re.compile(r"(?:[A-Za-z0-9_\\]+|:/?)\Z")
+# a word as far as a ref is concerned, what joins words to an address, and what ends one
+_PIECE = re.compile(
+    r"(?P<word>[A-Za-z0-9_\\]+)|(?P<join>[/#?=&:.])|[\s<>()\[\]\"'`|]|[^\w\x00-\x7f]"
+)
+_UNFINISHED = re.compile(r"([A-Za-z0-9_\\]+)[/#?=&:.]?\Z")
+_GOES_ON = re.compile(r"[/#?=&:.]\w")
 _MARKUP = "_\\"  # emphasis or an escape, at the ends of a word
+# what begins a stretch that is an address whatever stands in it -> what ends it
+_STRETCHES = {"](": ")\n", '="': '"<>\n', "='": "'<>\n"}
 
 
 class Names:
@@ -46,8 +58,9 @@ class Names:
         self._unknown = unknown
         self._known: dict[str, str] = {}
         self._held = ""
-        self._before = ""  # the end of what was given out
-        self._in_url = False
+        self._before = ""  # the last character that was given out
+        self._joined = False  # to what stands before in an address
+        self._until = ""  # what ends the stretch that is one
         self._in_word = False  # in one that is too long for a ref
 
     def of(self, chunks: Iterable[str]) -> Iterator[str]:
@@ -62,47 +75,64 @@ class Names:
         """Return what is clear once a chunk has come."""
         text = self._held + chunk
         unfinished = _UNFINISHED.search(text)
-        end = len(text) if unfinished is None else unfinished.start()
-        if self._is_long(text[end:]):  # no ref: it need not be held
-            self._held, done = "", self._named(text[:end], text[end:])
-            self._in_word = True
-            return self._gave(done + text[end:])
-        self._held = text[end:]
-        return self._gave(self._named(text[:end], self._held))
+        if unfinished is None:
+            self._held = ""
+            return self._named(text)
+        if self._is_long(unfinished[1]):  # no ref: it need not be held
+            self._held, done = "", self._named(text)
+            self._in_word = unfinished.end(1) == len(text)
+            return done
+        self._held = unfinished[0]
+        return self._named(text[: unfinished.start()], unfinished[0])
 
     def end(self) -> str:
         """Return the rest."""
         text, self._held = self._held, ""
-        return self._gave(self._named(text, ""))
+        return self._named(text)
 
     def _is_long(self, word: str) -> bool:
         core = word.strip(_MARKUP).replace("\\_", "_")
         return len(core) > self._longest or len(word) > 2 * self._longest
 
-    def _gave(self, text: str) -> str:
-        self._before = (self._before + text)[-2:]
-        return text
-
-    def _named(self, text: str, after: str) -> str:
+    def _named(self, text: str, after: str = "") -> str:
         """Return a text that ends where a word does, with names."""
-        pieces = [*_PIECE.finditer(text)]
-        refs = [_ref_of(piece["word"]) for piece in pieces if piece["word"]]
-        self._look_up([ref for ref in refs if ref])
-        rest = pieces[0] if pieces and self._in_word and pieces[0].start() == 0 else None
-        self._in_word = self._in_word and not text
+        refs = self._refs_in(text, after)
+        self._look_up([ref for _, ref in refs])
         shown, end = [], 0
-        for piece in pieces:
-            shown.append(text[end : piece.start()])
-            end = piece.end()
-            if piece["word"] and not self._in_url and piece is not rest:
-                before = (self._before + "".join(shown))[-2:]
-                in_link = before == "](" and (text + after)[end : end + 1] == ")"
-                shown.append(self._word(piece["word"], in_link=in_link))
-            else:
-                shown.append(piece[0])
-            if not piece["word"]:
-                self._in_url = piece["url"] is not None
+        for place, ref in refs:
+            shown += [text[end : place.start()], self._word(place[0], ref)]
+            end = place.end()
         return "".join([*shown, text[end:]])
+
+    def _refs_in(self, text: str, after: str) -> list[tuple[re.Match[str], str]]:
+        """Return the refs that stand by themselves, and go past the text."""
+        found, whole = [], text + after
+        for piece in _PIECE.finditer(text):
+            start = piece.start()
+            if not piece["word"]:
+                self._pass(piece, text[start - 1] if start else self._before)
+                continue
+            is_rest = self._in_word and start == 0
+            is_address = self._until or self._joined or _GOES_ON.match(whole, piece.end())
+            ref = None if is_rest or is_address else self._ref_of(piece[0])
+            if ref is not None:
+                found.append((piece, ref))
+        if text:
+            self._before, self._in_word = text[-1], False
+        return found
+
+    def _pass(self, sign: re.Match[str], before: str) -> None:
+        """Go past what is no word."""
+        if not self._until:
+            self._until = _STRETCHES.get(before + sign[0], "")
+        elif sign[0] in self._until:
+            self._until = ""
+        self._joined = sign["join"] is not None
+
+    def _ref_of(self, word: str) -> str | None:
+        """Return the ref that a word spells, be it capitalised, escaped or emphasised."""
+        text = word.strip(_MARKUP).replace("\\_", "_").lower()
+        return None if self._is_long(word) or parse_ref(text) is None else text
 
     def _look_up(self, refs: Sequence[str]) -> None:
         new = [ref for ref in dict.fromkeys(refs) if ref not in self._known]
@@ -110,21 +140,10 @@ class Names:
             found = self._names_of(new)
             self._known |= {ref: found.get(ref) or self._unknown(ref) for ref in new}
 
-    def _word(self, word: str, *, in_link: bool) -> str:
-        ref = _ref_of(word)
-        if ref is None:
-            return word
+    def _word(self, word: str, ref: str) -> str:
         name = self._known[ref]
         if name == ref:
             return word
-        if in_link:  # where Markdown takes spaces in brackets alone
-            name = "<" + re.sub(r"([\\<>])", r"\\\1", name) + ">"
         core = word.strip(_MARKUP)
         start = word.index(core)
         return word[:start] + name + word[start + len(core) :]
-
-
-def _ref_of(word: str) -> str | None:
-    """Return the ref that a word spells, be it capitalised, escaped or emphasised."""
-    text = word.strip(_MARKUP).replace("\\_", "_").lower()
-    return None if parse_ref(text) is None else text

@@ -183,17 +183,17 @@ class GoneRefError(BadRefError):
 class RawKeyError(BadRefError):
     """A raw key was given as text where only a ref is accepted; the text is not repeated.
 
+    Trusted code that has keys is for `with session.raw_keys()`, or
+    `execution_options(raw_keys=True)` on one statement.
+
     Example:
         >>> session.get(Recipe, str(chat.resolve("recipe_1")))
         Traceback (most recent call last):
             ...
         alfred_refs.errors.bad_refs.RawKeyError: a raw key was given as text where a ref is
-            needed; give a ref, or use session.raw_keys() in trusted code; known: 'recipe_1'
+            needed; give a ref; known: 'recipe_1'
             ("Soup"), 'recipe_2' ("Toast")
     """
 
     def _wording(self) -> str:
-        return (
-            "a raw key was given as text where a ref is needed; "
-            f"give a ref, or use session.raw_keys() in trusted code; {self._remedy()}"
-        )
+        return f"a raw key was given as text where a ref is needed; give a ref; {self._remedy()}"

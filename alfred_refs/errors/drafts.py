@@ -80,20 +80,20 @@ class SavedDraftError(DraftRefError):
 class DraftTwiceError(DraftRefError):
     """Two objects are to become the row of one draft; nothing was sent to the database.
 
+    Code of an application adds one of them, and takes out the other.
+
     Example:
         >>> draft = chat.draft(Recipe, {"name": "Curry"})
         >>> session.add_all([Recipe(id=draft.ref, name="Curry"), Recipe(id=draft.ref, name="Dal")])
         >>> session.flush()
         Traceback (most recent call last):
             ...
-        alfred_refs.errors.drafts.DraftTwiceError: 'gen_recipe_1' is to be saved by two
-            objects; add one of them, and take out the other
+        alfred_refs.errors.drafts.DraftTwiceError: 'gen_recipe_1' is to be saved
+            twice at once; save it once, and leave out the other
     """
 
     def _wording(self) -> str:
-        return (
-            f"{self.ref!r} is to be saved by two objects; add one of them, and take out the other"
-        )
+        return f"{self.ref!r} is to be saved twice at once; save it once, and leave out the other"
 
 
 class CircularDraftsError(DraftRefError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, cast
 from weakref import ref
 
@@ -18,6 +19,9 @@ from sqlalchemy.types import TypeEngine
 
 from .keys import EntityKey, Key
 from .policy import KeyType
+
+# values of JSON that are neither UUIDs nor texts
+_NO_KEYS = frozenset((bool, int, float, Decimal, list, dict))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,16 @@ class KeyColumn:
         if self.as_text or self.key_type == "string":
             return isinstance(value, str)
         return isinstance(value, uuid.UUID if self.key_type == "uuid" else int)
+
+    def text_of(self, value: Any) -> str | None:
+        """Return the text that is to be a ref, `None` of what is none.
+
+        What a model may write where no key can be meant, such as the number of a ref, is such a
+        text too: it names nothing, and that is told as of any other.
+        """
+        if isinstance(value, str):
+            return value
+        return str(value) if type(value) in _NO_KEYS and self.key_type != "integer" else None
 
     def token(self, value: Any) -> Any:
         """Return what a `RefCache` looks the value's key up by."""
@@ -178,7 +192,8 @@ def _listed(column: KeyColumn, value: Any) -> Iterable[Any]:
 
 def texts_in(column: KeyColumn, value: Any) -> list[str]:
     """Return the texts in a value: refs, where the program has set it."""
-    return [item for item in _listed(column, value) if isinstance(item, str)]
+    items = _listed(column, value)
+    return [text for item in items if (text := column.text_of(item)) is not None]
 
 
 def keys_in(column: KeyColumn, value: Any) -> list[EntityKey]:
@@ -199,8 +214,9 @@ def with_keys(column: KeyColumn, value: Any, keys: Mapping[tuple[str, str | None
         return value
 
     def swapped(item: Any) -> Any:
-        if isinstance(item, list | tuple | set):
+        if column.array and isinstance(item, list | tuple | set):
             return [swapped(inner) for inner in item]
-        return column.from_key(keys[item, column.space]) if isinstance(item, str) else item
+        text = column.text_of(item)
+        return item if text is None else column.from_key(keys[text, column.space])
 
     return swapped(value)

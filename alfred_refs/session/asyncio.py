@@ -23,6 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.conversation.registry import RefRegistry
 from alfred_refs.owners import Owner
+from alfred_refs.store import Actor
 
 from .session import RefSession
 
@@ -37,7 +38,8 @@ class AsyncRefSession(AsyncSession):
         conversation: as for `RefSession`.
         registry: as for `RefSession`.
         owner: as for `RefSession`.
-        session_arguments: as for `AsyncSession`, and `by`, as for `RefSession`.
+        by: as for `RefSession`.
+        session_arguments: as for `AsyncSession`.
 
     Raises:
         SetupError: as for `RefSession`.
@@ -62,9 +64,10 @@ class AsyncRefSession(AsyncSession):
         conversation: Conversation | str | None = None,
         registry: RefRegistry | None = None,
         owner: Owner | None = None,
+        by: Actor | None = None,
         **session_arguments: Any,
     ) -> None:
-        ours = {"conversation": conversation, "registry": registry, "owner": owner}
+        ours = {"conversation": conversation, "registry": registry, "owner": owner, "by": by}
         super().__init__(bind, **{**session_arguments, **ours})
         self.sync_session.mint_when_fetched = True
 

@@ -124,8 +124,9 @@ def _swapped_list(value: Any, column: KeyColumn, swap: Swap) -> Any:
 
 
 def _swapped_one(value: Any, column: KeyColumn, swap: Swap) -> Any:
-    if isinstance(value, str):
-        return swap(value, column)
+    text = column.text_of(value)
+    if text is not None and not isinstance(value, Mapping):
+        return swap(text, column)
     if isinstance(value, bytes | bytearray | memoryview | Enum | Mapping):
         raise _misfit(column, f"a value of type {type(value).__name__} stands for a key")
     return value

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
-from alfred_refs import Conversation, RefRegistry, UnknownRefError
+from alfred_refs import AsyncRefSession, Conversation, RefRegistry, UnknownRefError
 from alfred_refs.context import Context
 from alfred_refs.testing import MemoryStore
 from tests.models import Recipe
@@ -93,18 +93,43 @@ async def test_other_engines_work_in_a_thread(tables: Engine) -> None:
     assert await RefRegistry(tables).conversation("chat-7").aio.turn() == 0
 
 
+async def test_what_a_user_points_at_is_heard(async_engine: AsyncEngine) -> None:
+    """In a session that is awaited."""
+    registry = RefRegistry(async_engine)
+    await registry.aio.create_tables()
+    async with async_engine.begin() as connection:
+        await connection.run_sync(Recipe.metadata.create_all)
+    async with AsyncSession(async_engine) as plain:
+        plain.add(Recipe(id=KEYS[0], name="Soup"))
+        await plain.commit()
+    chat = registry.conversation("chat-7")
+    await chat.aio.refer(Recipe, KEYS[0])  # other tests have another class of this name
+    async with AsyncRefSession(async_engine, conversation=chat) as session:
+        said = f"cook @[Soup](recipe:{KEYS[0]})"
+        assert await Context(chat).aio.heard(session, said) == "cook recipe_1"
+
+
 @pytest.mark.once
-def test_what_does_io_has_an_asynchronous_side() -> None:
-    """All public methods of a conversation that are in its docs, with their own signatures."""
-    aio = type(RefRegistry(store=MemoryStore()).conversation("chat-7").aio)
-    internal = {"reserve_keys", "confirm_drafts"}
+@pytest.mark.parametrize(
+    ("sync", "internal"),
+    [
+        (RefRegistry(store=MemoryStore()).conversation("x"), {"reserve_keys", "confirm_drafts"}),
+        (Context(RefRegistry(store=MemoryStore()).conversation("x")), {"names"}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_does_io_has_an_asynchronous_side(
+    sync: Conversation | Context, internal: set[str]
+) -> None:
+    """All public methods that are in the docs, with their own signatures."""
+    mine, aio = type(sync), type(sync.aio)
     public = {
         name
-        for name in dir(Conversation)
-        if not name.startswith("_") and callable(getattr(Conversation, name))
+        for name in dir(mine)
+        if not name.startswith("_") and callable(getattr(mine, name)) and name not in internal
     }
-    assert public - internal == {each for each in vars(aio) if not each.startswith("_")} - {"turn"}
-    for name in public - internal:
-        there, here = getattr(Conversation, name), getattr(aio, name)
+    assert public == {each for each in vars(aio) if not each.startswith("_")} - {"turn"}
+    for name in public:
+        there, here = getattr(mine, name), getattr(aio, name)
         assert signature(there).parameters.keys() == signature(here).parameters.keys()
         assert not isgeneratorfunction(here)

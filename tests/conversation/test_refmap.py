@@ -201,8 +201,7 @@ def test_another_process_knows_the_same_refs(memory: RefRegistry, chat: Conversa
             str(KEYS[0]),
             RawKeyError,
             (
-                "a raw key was given as text where a ref is needed; "
-                "give a ref, or use session.raw_keys() in trusted code; "
+                "a raw key was given as text where a ref is needed; give a ref; "
                 "known: 'recipe_1', 'recipe_2', 'recipe_3'"
             ),
         ),

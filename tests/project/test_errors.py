@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import pytest
 from sqlalchemy.exc import SQLAlchemyError
@@ -10,11 +11,13 @@ from sqlalchemy.exc import SQLAlchemyError
 from alfred_refs import errors
 from alfred_refs.errors import (
     BadRefError,
+    CircularDraftsError,
     ConversationExistsError,
     DiscardedDraftError,
     DraftContentError,
     DraftKeyError,
     DraftRefError,
+    DraftTwiceError,
     DriftError,
     ForeignRowError,
     GoneRefError,
@@ -126,6 +129,21 @@ EXAMPLES = [
         ),
     ),
     (
+        DraftTwiceError("gen_recipe_1"),
+        "'gen_recipe_1' is to be saved twice at once; save it once, and leave out the other",
+    ),
+    (
+        CircularDraftsError(["gen_recipe_1", "gen_recipe_2"]),
+        (
+            "'gen_recipe_1', 'gen_recipe_2' name each other, so that none can be saved first; "
+            "leave one of these refs out, and set it once both are saved"
+        ),
+    ),
+    (
+        ForeignRowError("recipes", "recipe_4"),
+        "'recipe_4' of recipes cannot be written here; read the rows that can, and use one",
+    ),
+    (
         DraftContentError("the content has 300 kB", "leave out what is no part of it"),
         "the content has 300 kB; leave out what is no part of it",
     ),
@@ -142,10 +160,7 @@ EXAMPLES = [
     ),
     (
         RawKeyError(None, "recipe", KNOWN[:1]),
-        (
-            "a raw key was given as text where a ref is needed; "
-            "give a ref, or use session.raw_keys() in trusted code; known: 'recipe_1'"
-        ),
+        ("a raw key was given as text where a ref is needed; give a ref; known: 'recipe_1'"),
     ),
     (
         UnknownConversationError("chat-7"),
@@ -223,6 +238,23 @@ def test_a_message_is_the_fact_and_then_the_remedy(error: RefError, message: str
     assert str(error) == message
 
 
+FOR_MODELS = (BadRefError, DraftContentError, ForeignRowError, PositionError, DriftError)
+"""The errors that a model is shown; each has an example above."""
+
+
+@pytest.mark.once
+def test_what_a_model_is_shown_speaks_to_a_model() -> None:
+    """Of refs, rows and drafts, and of no code: no call, no name in Python, no session."""
+    shown = {type(error): text for error, text in EXAMPLES if isinstance(error, FOR_MODELS)}
+    classes = {
+        c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, FOR_MODELS)
+    }
+
+    assert classes - {BadRefError} == set(shown)
+    code = r"\(\)|\b(session|object|instance|class|attribute|trusted|code|[A-Z][a-z]+[A-Z]\w*)\b"
+    assert [text for text in shown.values() if re.search(code, text)] == []
+
+
 @pytest.mark.parametrize("error", [error for error, _ in EXAMPLES])
 def test_an_error_survives_pickling(error: RefError) -> None:
     """A worker process can hand any error to its parent, data and message included."""
@@ -240,7 +272,7 @@ def test_all_errors_are_of_one_root_and_two_families() -> None:
         *(UnknownConversationError, ConversationExistsError),
         *(RegistryBusyError, RegistryFailedError),
         # no ref is bad, and a model can correct it
-        *(DraftContentError, ForeignRowError, PositionError, DriftError),
+        *FOR_MODELS[1:],
     }
     assert issubclass(RefError, SQLAlchemyError)
 

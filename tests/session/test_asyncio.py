@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -329,3 +330,9 @@ async def test_text_without_columns_is_refused(aio: AsyncRefSession) -> None:
     with pytest.raises(Exception, match="raw_keys"):
         (await aio.execute(select(literal_column("id::text")).select_from(Recipe.__table__))).all()
     assert (await aio.execute(text("select name from recipes where name = 'A'"))).scalar() == "A"
+
+
+@pytest.mark.once
+def test_it_is_made_as_the_other_is() -> None:
+    """With the same arguments, which the reference tells."""
+    assert signature(AsyncRefSession).parameters == signature(RefSession).parameters

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, Uuid, bindparam, delete, event, insert, literal, select, update
 from sqlalchemy.dialects.postgresql import insert as pg_insert
+from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.orm import aliased, sessionmaker, with_expression
 
 from alfred_refs import RefRegistry, RefSession, UnknownRefError, UntranslatableError
@@ -232,3 +233,41 @@ def test_a_ref_that_is_read_late_is_resolved_as_late(
         session.scalars(select(Recipe).where(Recipe.id == bad))
     assert (caught.value.ref, sent) == ("recipe_99", [])
     assert len(session.scalars(select(Recipe)).all()) == len(recipes)
+
+
+def _flushed(session: RefSession, value: Any) -> None:
+    session.add(MealPlan(recipe_id=value, day=DAY))
+    session.flush()
+
+
+NO_KEYS: list[Callable[[RefSession, Any], Any]] = [
+    lambda session, value: session.get(Recipe, value),
+    lambda session, value: session.get(Recipe, {"id": value}),
+    lambda session, value: session.scalars(select(Recipe).where(Recipe.id == value)),
+    lambda session, value: session.scalars(select(Recipe).where(Recipe.id.in_([value]))),
+    lambda session, value: session.execute(update(MealPlan).values(recipe_id=value)),
+    lambda session, value: session.execute(insert(MealPlan), [{"recipe_id": value, "day": DAY}]),
+    lambda session, value: session.merge(Recipe(id=value)),
+    lambda session, value: session.bulk_save_objects([MealPlan(recipe_id=value, day=DAY)]),
+    _flushed,
+]
+
+
+@pytest.mark.parametrize("value", [1, 1.5])
+@pytest.mark.parametrize("give", NO_KEYS)
+@pytest.mark.usefixtures("known")
+def test_a_number_where_a_uuid_is_needed_is_a_bad_ref(
+    session: RefSession, sent: list[str], give: Callable[[RefSession, Any], Any], value: object
+) -> None:
+    """As a model writes it that means `recipe_1`: nothing is sent, and what there is is told."""
+    sent.clear()
+    with pytest.raises(UnknownRefError, match=f"^'{value}' is not a known recipe; .*'recipe_1'"):
+        give(session, value)
+    assert [text for text in sent if "alfred_refs" not in text] == []
+
+
+@pytest.mark.usefixtures("known")
+def test_what_is_none_of_json_is_told_by_the_driver(session: RefSession) -> None:
+    """As in any session: a program has made it, and no model."""
+    with pytest.raises(ProgrammingError):
+        session.get(Recipe, object())
