@@ -58,7 +58,6 @@ logging.getLogger("alembic").setLevel(logging.WARNING)  # tells of each plugin t
 
 _CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?<=\]\()([^)#\s]+)(?=[)#])")
-_ENTRY = re.compile(r"[\w/-]+")
 _INDENTED = re.compile(r" {4,}\S")
 
 
@@ -94,13 +93,7 @@ def relink(text: str, folder: str) -> str:
 def read_page(_: Sphinx, name: str, source: list[str]) -> None:
     """Put links right, and the README before the table of contents."""
     if name == "index":
-        # what it lists and is not there is a page to come: one that is there and not listed fails
-        there = [
-            line
-            for line in source[0].splitlines()
-            if not _ENTRY.fullmatch(line) or (DOCS / f"{line}.md").exists()
-        ]
-        source[0] = relink("\n".join([(ROOT / "README.md").read_text("utf-8"), *there]), "")
+        source[0] = relink(f"{(ROOT / 'README.md').read_text('utf-8')}\n{source[0]}", "")
     else:
         source[0] = relink(source[0], posixpath.dirname(f"docs/{name}"))
 

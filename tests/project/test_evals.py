@@ -282,3 +282,12 @@ def test_a_model_that_is_asked_says_what_rows_are(kitchen: Kitchen) -> None:
         or "_label" in json.dumps(calls_in(messages)[-1])
         for _, messages in trials
     )
+
+
+def test_the_page_has_the_figures_of_the_runs() -> None:
+    """Each line of its tables that begins with an arm is in a table of `evals/results`."""
+    made = "".join(path.read_text("utf-8") for path in command.RESULTS.glob("*.md"))
+    page = Path("docs/evals.md").read_text("utf-8")
+    lines = [line for line in page.splitlines() if re.match(r"\| (keys|refs|integers)\b", line)]
+    assert len(lines) > 20
+    assert [line for line in lines if line not in made] == []
