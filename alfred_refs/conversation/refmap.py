@@ -104,13 +104,9 @@ class RefMap:
         """
         if entity is None:
             return self._resolve_wanted([(ref, None) for ref in refs])
-        name, column = self._name_and_column(entity)
+        name, column = self._entities.name_of(entity), self._entities.key_column_of(entity)
         keys = self._resolve_wanted([(ref, name) for ref in refs])
         return keys if column is None else [column.from_key(key) for key in keys]
-
-    def _name_and_column(self, entity: type[Any] | Table | str) -> tuple[str, KeyColumn | None]:
-        entities = self._entities
-        return entities.name_of(entity), entities.key_column_of(entity)
 
     def _resolve_wanted(self, wanted: Sequence[Wanted]) -> list[Key]:
         """Return the keys of refs that are needed for different entities, in order."""
@@ -171,10 +167,7 @@ class RefMap:
 
     def refer_all(self, entity: type[Any] | Table | str, keys: Iterable[Key]) -> list[str]:
         """Return the ref of each key, in order; those met for the first time are numbered so."""
-        name, column = self._name_and_column(entity)
-        if column is not None:
-            keys = [_checked(column, key) for key in keys]
-        return self._refer_pairs([(name, key) for key in keys])
+        return self._refer_pairs(pairs_of(self._entities, entity, keys))
 
     def _refer_pairs(self, pairs: Sequence[EntityKey]) -> list[str]:
         """Return the refs of keys of different entities, in order."""
@@ -299,6 +292,18 @@ class RefMap:
     def _keep(self, cache: RefCache, entries: Collection[Entry]) -> None:
         self._caches.keep(cache, entries)
         self._caches.unlabelled.note(entries, self._entities.has_labels)
+
+
+def pairs_of(
+    entities: Entities, entity: type[Any] | Table | str, keys: Iterable[Any]
+) -> list[EntityKey]:
+    """Return keys after the name of their entity, in the type that the registry keeps them in.
+
+    Raises:
+        KeyTypeError: the class or table has keys of another type.
+    """
+    name, column = entities.name_of(entity), entities.key_column_of(entity)
+    return [(name, key if column is None else _checked(column, key)) for key in keys]
 
 
 def _checked(column: KeyColumn, key: Any) -> Key:

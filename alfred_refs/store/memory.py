@@ -149,6 +149,13 @@ class MemoryStore(DraftMemory, ActivityMemory):
                 self._forget(id_)
             return len(chosen)
 
+    def erase(self, key: EntityKey, table: str | None, batch: int) -> Iterator[int]:
+        del batch
+        with self._lock:
+            erased = [one.erase(key, table) for one in self._conversations.values()]
+        if any(erased):
+            yield sum(erased)
+
     def _forget(self, id_: str) -> None:
         forgotten = self._conversations.pop(id_)
         self._left[id_] = ConversationState(

@@ -280,6 +280,20 @@ class Store(Protocol):
             batch: how many conversations to forget in one step, at most.
         """
 
+    def erase(self, key: EntityKey, table: str | None, batch: int) -> Iterator[int]:
+        """Remove what is kept of a row beside its refs, in every conversation, whoever has it.
+
+        That is its label, the content and label of drafts that were saved as it, and all activity
+        and steps of the conversations that know it, where it may have been shown inside of other
+        rows. Yielded is in how many at a time; steps and `batch` are as for `prune`, but a
+        conversation that another process works in is waited for.
+
+        Args:
+            key: of the row, after its entity.
+            table: whose row it is; refs of another table's rows are left alone.
+            batch: how many conversations to look after in one step, at most.
+        """
+
     def entries(self, address: Address, entity: str | None = None) -> Iterator[Entry]:
         """Yield the entries of all refs, or of one entity's, in natural order.
 

@@ -33,11 +33,14 @@ from .names import entity_names, free, joined, label_columns, row_names
 _OURS = "alfred_refs_"
 # what tools that migrate a database note in it: who changes such rows breaks the next migration
 _MIGRATIONS = frozenset(
-    "__diesel_schema_migrations __efmigrationshistory _prisma_migrations _sqlx_migrations aerich "
-    "alembic_version ar_internal_metadata atlas_schema_revisions databasechangelog "
-    "databasechangeloglock django_migrations flyway_schema_history goose_db_version "
-    "knex_migrations knex_migrations_lock phinxlog schema_migrations schema_version "
-    "sequelizemeta".split()
+    {
+        *("__diesel_schema_migrations", "__efmigrationshistory", "_prisma_migrations"),
+        *("_sqlx_migrations", "aerich", "alembic_version", "ar_internal_metadata"),
+        *("atlas_schema_revisions", "databasechangelog", "databasechangeloglock"),
+        *("django_migrations", "flyway_schema_history", "goose_db_version", "knex_migrations"),
+        *("knex_migrations_lock", "phinxlog", "schema_migrations", "schema_version"),
+        "sequelizemeta",
+    }
 )
 _PARTITIONS = text("select relname from pg_catalog.pg_class where relispartition")
 _UNREADABLE = text("""
