@@ -78,7 +78,8 @@ class RefRegistry(Observed):
         context.configure(connection, target_metadata=[Base.metadata, registry.metadata])
         ```
 
-        Autogenerate is refused where it would harm them: see `alfred_refs.store.alembic`.
+        Autogenerate is refused where it would harm them: `docs/registry.md` says when, and what
+        to list where an application has a naming convention.
 
         Raises:
             SetupError: the store keeps no tables.

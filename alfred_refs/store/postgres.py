@@ -73,10 +73,18 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresConversations):
                 if not inspect(connection).has_table(conversations.name):
                     metadata.create_all(connection)
                     schema.note_newest(connection)
-                for table in metadata.tables.values():  # an older version lacks some, or columns
-                    connection.execute(select(table).limit(0))
 
         self._own.run(create)
+        self.check_tables()
+
+    def check_tables(self) -> None:
+        """Raise `RegistryTablesError` for tables of an older version, which lacks columns."""
+
+        def check(connection: Connection) -> None:
+            for table in metadata.tables.values():
+                connection.execute(select(table).limit(0))
+
+        self._own.run(check)
 
     def refer(
         self,

@@ -326,7 +326,7 @@ def test_a_downgrade_that_would_lose_drafts_is_refused(
     store.draft(address, [NewDraft("recipe", "{}"), NewDraft("order", "{}")])
     store.refer(address, [("order", 5)])
 
-    with pytest.raises(Exception, match=r"the registry has drafts.*export or forget"):
+    with pytest.raises(Exception, match=r"the registry has drafts.*; forget their conv"):
         command.downgrade(schema.configuration(connection), "0003")
     connection.rollback()
     assert schema.current(database_url) == NEWEST
