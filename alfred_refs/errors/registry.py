@@ -71,7 +71,10 @@ class EntityTableError(SetupError):
 
 
 class RegistryTablesError(SetupError):
-    """The registry's tables are missing, or older than this version of the package."""
+    """The registry's tables are missing, older than this version of the package, or not found.
+
+    PostgreSQL finds none in a schema on which its role has no right.
+    """
 
     def __init__(self, database: str) -> None:
         self.database = database
@@ -79,7 +82,8 @@ class RegistryTablesError(SetupError):
             f"the registry's tables are missing or out of date in database {database!r}",
             "run `alfred-refs migrate URL`, or upgrade the application's own Alembic environment "
             "if that has registry.metadata; where there are none yet, RefRegistry.create_tables() "
-            "does too",
+            "does too; if they are there, the role needs usage of their schema, which must be in "
+            "its search_path",
         )
         self._data = (database,)
 
