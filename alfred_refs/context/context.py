@@ -45,7 +45,7 @@ from .replies import Names
 from .results import call_of, left_by, result_of
 from .templating import Templates
 from .views import Audience, ContextView, check_audience, name_of, view_of
-from .windows import Window, selected
+from .windows import Window, among, selected
 
 _ONLY_DRAFTS: dict[str, Any] = {"active": [], "retained": [], "others": {}}
 _WITH_DATA: tuple[Audience, ...] = ("act",)
@@ -92,6 +92,10 @@ class Context:
         check_audience(audience)
         record = self.conversation.activity(self.window.active)
         drafts = list(self.conversation.drafts())
+        if self._toolset is not None:  # of other classes its model is told nothing
+            shown = self._toolset.tables.shown
+            record = among(record, shown)
+            drafts = [draft for draft in drafts if draft.entity in shown]
         return view_of(selected(record, self.window), drafts, data=audience in _WITH_DATA)
 
     def render(self, audience: Audience = "act", budget: int | None = None) -> str:

@@ -11,7 +11,7 @@ nobody watches what is read, and a conversation that has lost no row sends nothi
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -175,14 +175,19 @@ class RefMap:
         self._meet(cache, pairs)
         return [cache.refs_of(entity)[token_of(key)] for entity, key in pairs]
 
-    def _refs_held(self, keys: Collection[Key]) -> dict[Key, str]:
+    def _refs_held(
+        self, keys: Collection[Key], among: Container[str] | None = None
+    ) -> dict[Key, str]:
         """Return the ref of each key that rows have, be they gone or not: one round trip, or none.
 
-        The registry decides, not what this process has met. Of several entities the first by its
-        name is taken; what stands in texts alone is left out.
+        The registry decides, not what this process has met. Of several entities, or of those
+        `among` them, the first by its name is taken; what stands in texts alone is left out.
         """
         found = self._store.refs_of(self._address, keys) if keys else {}
-        rows = {key: [ref for ref in refs if ref.entity != KEY] for key, refs in found.items()}
+        rows = {
+            key: [r for r in refs if r.entity != KEY and (among is None or r.entity in among)]
+            for key, refs in found.items()
+        }
         return {key: str(refs[0]) for key, refs in rows.items() if refs}
 
     def _keys_held(self, refs: Iterable[str]) -> dict[str, Key]:
