@@ -239,12 +239,12 @@ def _plan(engine: Engine, rows: int) -> None:
 
 def _tokens() -> Callable[[str], int] | None:
     """Return what counts tokens, if it is installed."""
-    if find_spec("rs_bpe") is None:
+    if find_spec("bpe_openai") is None:
         return None
-    from rs_bpe.bpe import openai  # noqa: PLC0415  # of the extra `bench`
+    from bpe_openai import get_encoding  # noqa: PLC0415  # of the extra `bench`
 
-    count: Callable[[str], int] = openai.o200k_base().count
-    return count
+    encode = get_encoding("o200k_base").encode_ordinary
+    return lambda text: len(encode(text))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -106,18 +106,27 @@ class Spelling(ABC):
         table = self._tables.get(str(arguments.get("table"))) if arguments else None
         if table is None:
             return arguments
-        read = dict(arguments)
-        for name, value in arguments.items():
-            match name:
-                case "filters" | "or_filters":
-                    read[name] = self._filter(table, value)
-                case "data" | "expect":
-                    read[name] = self._values(table, value)
-                case "from_draft" | "row":
-                    read[name] = self._id(table.entity, value)
-                case "also":
-                    read[name] = self.read(value)
+        read = {name: self._argument(table, name, each) for name, each in arguments.items()}
+        if isinstance(read.get("expect"), dict):
+            read["expect"] = self._by_ref(read["expect"])
         return read
+
+    def _argument(self, table: ToolTable, name: str, value: Any) -> Any:
+        match name:
+            case "filters" | "or_filters":
+                return self._filter(table, value)
+            case "data" | "expect":
+                return self._values(table, value)
+            case "from_draft" | "row":
+                return self._id(table.entity, value)
+            case "also":
+                return self.read(value)
+        return value
+
+    def _by_ref(self, said: dict[str, Any]) -> dict[str, Any]:
+        """Return what is said by the ids in filters, which were read before it, by ref."""
+        refs = {str(id_): ref for (_, id_), ref in self._refs.items()}
+        return {refs.get(name, name): each for name, each in said.items()}
 
     def _filter(self, table: ToolTable, given: Any) -> Any:
         if isinstance(given, list):

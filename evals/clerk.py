@@ -107,6 +107,11 @@ class Clerk:
         """Delete rows of one table, in one call."""
         yield from self._do("db_delete", self._these(rows), rows)
 
+    def clear(self, table: str, column: str, row: Row) -> Reading:
+        """Delete the rows that refer to a row."""
+        clause = {"field": column, "op": "=", "value": self.named(row)}
+        yield from self._do("db_delete", {"table": table, "filters": [clause]})
+
     def create(self, table: str, *data: Mapping[str, Any]) -> Reading:
         """Create rows in one call, and return them."""
         asked = {"table": table, "data": [dict(each) for each in data]}
@@ -195,9 +200,12 @@ class Clerk:
         return Copy(named, slip.given, slip.kind, believed)
 
     def _vouch(self, arguments: dict[str, Any], copies: Sequence[Copy], rows: int) -> None:
-        """Say what the rows are that are named: in filters or as drafts, then in data."""
+        """Say what the rows are that are named: in filters, as drafts, then in data."""
         table = self._tables[arguments["table"]]
         labels = [self._said_of(each) for each in copies]
+        if "filters" in arguments and not rows:
+            arguments["expect"] = {str(copies[0].given): labels[0]}
+            return
         rows += "from_draft" in arguments
         if rows and None not in labels[:rows]:
             arguments["expect"] = labels[0] if rows == 1 else labels[:rows]

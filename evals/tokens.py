@@ -44,10 +44,10 @@ class Tokens:
 @cache
 def tokenizer() -> Count:
     """Return what counts the tokens of a text."""
-    from rs_bpe.bpe import openai  # noqa: PLC0415  # half a second
+    from bpe_openai import get_encoding  # noqa: PLC0415  # half a second
 
-    count: Count = openai.o200k_base().count
-    return count
+    encode = get_encoding("o200k_base").encode_ordinary
+    return lambda text: len(encode(text))
 
 
 def counted(messages: Sequence[ModelMessage], tools: int, count: Count) -> Tokens:

@@ -32,7 +32,23 @@ class Finding(NamedTuple):
 
 
 def find_keys(value: Any) -> list[FoundKey]:
-    """Return the keys in text or JSON values of any depth, names of fields too."""
+    """Return the keys in text or JSON values of any depth, names of fields too.
+
+    Found are UUIDs in any spelling, split or cut ones too. Integers are no keys by their look.
+
+    Args:
+        value: text, or lists and dictionaries of it.
+
+    Returns:
+        where each is in the text that has it: from `start` to before `end`; `kind` is `"whole"`,
+        `"split"` or `"cut"`. What stands there is in `text`, and is not printed.
+
+    Example:
+        >>> find_keys({"rows": [{"id": "a508000d-9b55-40f0-8886-dbdd88bd2de2"}]})
+        [FoundKey(start=0, end=36, kind='whole')]
+        >>> find_keys({"rows": [{"id": "recipe_1"}]})
+        []
+    """
     return [found for text in _texts_in(value) for found in found_in(text)]
 
 

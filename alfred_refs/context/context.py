@@ -69,6 +69,16 @@ class Context:
         toolset: whose tables are described, and whose tools decisions may call.
         templates: a directory whose files replace the texts of prompts, one by one.
         count: what budgets are in; estimates tokens, where nothing else is given.
+
+    Example:
+        >>> asked = {"table": "recipes", "columns": ["name"]}
+        >>> answer = desk.call("chat-7", None, "db_read", asked)
+        >>> context = Context(chat, toolset=toolset)
+        >>> print(context.render("reply"))
+        - "Soup": recipe, read
+        - "Toast": recipe, read
+        >>> "".join(context.with_names(["Today there is recipe_1."]))
+        'Today there is Soup.'
     """
 
     def __init__(
@@ -94,6 +104,11 @@ class Context:
     def view(self, audience: Audience = "act") -> ContextView:
         """Return what an audience is told, as data: two round trips.
 
+        Args:
+            audience: `"act"` for a step that works with rows, which is told their data; `"think"`
+                for one that plans, `"reply"` for who words the answer to the user, `"understand"`
+                for who chooses what is to be retained.
+
         Raises:
             ContextError: there is no such audience.
         """
@@ -109,7 +124,7 @@ class Context:
         """Return what an audience is told, as Markdown: two round trips.
 
         Args:
-            audience: who reads it.
+            audience: who reads it, as for `view`.
             budget: how long it may be, by what the context counts; `None` for as long as it is.
 
         Raises:
@@ -123,6 +138,10 @@ class Context:
 
         A row is looked up in the session, hence among those that its owner can see; it gets a ref
         if it has none. Other keys in the text are covered.
+
+        Args:
+            session: in the same conversation; it looks the rows up.
+            text: the user's, with mentions such as `@[Soup](recipe:<its key>)`.
 
         Raises:
             MentionError: a mention is not closed, or names no row that can be seen.
@@ -281,7 +300,11 @@ class Context:
         return self.names(unknown).of(chunks)
 
     def names(self, unknown: Callable[[str], str] = str) -> Names:
-        """Return what puts names into one reply, for who has its chunks one by one."""
+        """Return what puts names into one reply, for who has its chunks one by one.
+
+        Args:
+            unknown: as for `with_names`.
+        """
         return Names(self._names_of, _LONGEST_REF, unknown)
 
     def _names_of(self, refs: Sequence[str]) -> dict[str, str]:

@@ -136,6 +136,12 @@ class ActDecision(_Root):
         root: the action.
         step: the type of the step.
         choices: the actions that there are.
+
+    Example:
+        >>> answer = '{"action": "ask_user", "question": "Which week?"}'
+        >>> decision = decision_type("read", toolset).model_validate_json(answer)
+        >>> isinstance(decision, ActDecision), decision.step, decision.root.question
+        (True, 'read', 'Which week?')
     """
 
     step: ClassVar[StepType]
@@ -151,6 +157,13 @@ def decision_type(step: StepType, toolset: Toolset | None = None) -> type[ActDec
 
     Raises:
         ContextError: there is no such type of step.
+
+    Example:
+        >>> call = {"action": "tool_call", "tool": "db_read", "params": {"table": "recipes"}}
+        >>> decision_type("read", toolset).model_validate(call).root.params.table
+        'recipes'
+        >>> [choice.__name__ for choice in decision_type("analyze").choices]
+        ['StepComplete', 'AskUser', 'Blocked', 'Fail']
     """
     check_step_type(step)
     if toolset is None:

@@ -37,6 +37,15 @@ class Item:
         text: what is to be written.
         done: whether it is.
         ref: of its row or draft, if it has one.
+
+    Example:
+        >>> batch = [Item("Soup", done=True, ref="recipe_1"), Item("Curry")]
+        >>> prompt = Context(chat).prompt(Step("write", "save the menu", batch=batch))
+        >>> print(prompt.parts["batch manifest"])
+        ## To be written
+        <BLANKLINE>
+        - [x] "Soup" (recipe_1)
+        - [ ] "Curry"
     """
 
     text: str
@@ -54,7 +63,23 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What a user said, and what the answer was; an answer may be still to come."""
+    """What a user said, and what the answer was.
+
+    Attributes:
+        user: the user's text.
+        assistant: the answer; empty while it is still to come.
+
+    Example:
+        >>> said = [Exchange("What is for dinner?", "recipe_1, if you like.")]
+        >>> prompt = Context(chat).prompt(Step("analyze", "plan"), exchanges=said)
+        >>> print(prompt.parts["conversation"])
+        ## Conversation
+        <BLANKLINE>
+        User:
+        > What is for dinner?
+        You:
+        > recipe_1, if you like.
+    """
 
     user: str
     assistant: str = ""
@@ -62,7 +87,22 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A call that was made in the step already, and its answer."""
+    """A call that was made in the step already, and its answer.
+
+    Attributes:
+        tool: its name.
+        params: the arguments that the model gave: JSON values.
+        answer: what it was told: JSON values.
+
+    Example:
+        >>> called = Called("db_read", {"table": "recipes"}, {"rows": [{"id": "recipe_1"}]})
+        >>> step = Step("read", "find a soup")
+        >>> print(Context(chat, toolset=toolset).prompt(step, calls=[called]).parts["data"])
+        ## Data
+        <BLANKLINE>
+        - db_read {"table": "recipes"}
+          answered {"rows": [{"id": "recipe_1"}]}
+    """
 
     tool: str
     params: Any
@@ -86,6 +126,16 @@ class Step:
 
     Raises:
         ContextError: there is no such type of step, or the numbers do not fit.
+
+    Example:
+        >>> step = Step("write", "save the menu", number=2, of=4, guidance="Keep it short.")
+        >>> prompt = Context(chat, toolset=toolset).prompt(step)
+        >>> prompt.parts["header"]
+        '# Write step 2 of 4'
+        >>> print(prompt.parts["guidance"])
+        ## Guidance
+        <BLANKLINE>
+        Keep it short.
     """
 
     type: StepType
@@ -145,6 +195,14 @@ class Prompt:
         user: the step.
         parts: of `user`, by name, in order; those that are there.
         decision: what it may answer.
+
+    Example:
+        >>> prompt = Context(chat, toolset=toolset).prompt(Step("read", "find a soup"))
+        >>> [*prompt.parts]
+        ['header', 'status', 'task', 'data', 'schema', 'entities', 'conversation', 'decision']
+        >>> answer = '{"action": "ask_user", "question": "Hot or cold?"}'
+        >>> prompt.decision.model_validate_json(answer).root.question
+        'Hot or cold?'
     """
 
     system: str

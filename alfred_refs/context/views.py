@@ -65,6 +65,13 @@ class EntityView(RowView):
         first_turn: of the first action.
         last_turn: of the last one.
         reason: why it is retained.
+
+    Example:
+        >>> only = {"table": "recipes", "filters": [{"field": "name", "op": "=", "value": "Soup"}]}
+        >>> answer = desk.call("chat-7", None, "db_read", only)
+        >>> [row] = Context(chat).view().active
+        >>> row.ref, row.name, row.status, row.data["servings"]
+        ('recipe_1', 'Soup', 'read', 2)
     """
 
     entity: str
@@ -90,6 +97,12 @@ class ContextView(_Told):
         retained: older rows that are retained; without data.
         others: how many refs there are beside, by entity.
         hidden: how many of `active`, `drafts` and `retained` a budget left out.
+
+    Example:
+        >>> answer = desk.call("chat-7", None, "db_read", {"table": "recipes"})
+        >>> view = Context(chat).view()
+        >>> view.turn, [row.ref for row in view.active], view.others
+        (0, ['recipe_1', 'recipe_2'], {'line': 2})
     """
 
     turn: int

@@ -28,6 +28,15 @@ class Window:
 
     Raises:
         ContextError: a number is none that a window can have.
+
+    Example:
+        >>> answer = desk.call("chat-7", None, "db_read", {"table": "recipes"})
+        >>> [chat.begin_turn(), chat.begin_turn()]
+        [1, 2]
+        >>> [row.ref for row in Context(chat, Window(active=3)).view().active]
+        ['recipe_1', 'recipe_2']
+        >>> Context(chat, Window(active=1)).view().active
+        []
     """
 
     active: int = 3

@@ -55,6 +55,9 @@ class ActivityMap(DraftMap):
     def demote(self, refs: Iterable[str]) -> None:
         """Leave rows out of prompts, until something is done with them again.
 
+        Args:
+            refs: theirs.
+
         Raises:
             BadRefError: one is not known.
         """
@@ -62,6 +65,9 @@ class ActivityMap(DraftMap):
 
     def drop(self, refs: Iterable[str]) -> None:
         """Forget what was done with rows, and why they are retained; their refs stay known.
+
+        Args:
+            refs: theirs.
 
         Raises:
             BadRefError: one is not known.
@@ -84,6 +90,12 @@ class ActivityMap(DraftMap):
 
             chat.add_step({"type": "read", "note": "recipe_1 wants basil"}).number  # 1
 
+        Args:
+            content: JSON values by field. `Context.done` calls this with what a decision has.
+
+        Returns:
+            the step as it is kept, with its number in the turn.
+
         Raises:
             ContextError: there is something in it that is no JSON.
         """
@@ -96,11 +108,22 @@ class ActivityMap(DraftMap):
         return self._store.add_step(self._address, text, self._working_turn)
 
     def steps(self, turns: int = 2) -> Sequence[StepEntry]:
-        """Return what the steps of the last turns left, with the current one, in order."""
+        """Return what steps left, the last one at the end.
+
+        Args:
+            turns: of how many turns, with the current one.
+        """
         return self._store.steps(self._address, turns, self._working_turn)
 
     def labels_of(self, refs: Iterable[str]) -> dict[str, str | None]:
-        """Return the labels of those refs that are known, of rows, gone or not, and of drafts."""
+        """Return the labels of those refs that are known, of rows, gone or not, and of drafts.
+
+        Args:
+            refs: any texts; those that are no known ref are left out of the answer.
+
+        Returns:
+            by ref, what people call the row; `None` where it has no label.
+        """
         parsed = [ref for ref in map(parse_ref, refs) if ref is not None]
         rows = [ref for ref in parsed if not ref.draft]
         drafts = [ref for ref in parsed if ref.draft]

@@ -30,6 +30,16 @@ class Conversation(ActivityMap):
     Attributes:
         id: what the application calls it.
         owner: on whose behalf it is held, as text; `None` without one.
+
+    Example:
+        >>> chat = registry.conversation("chat-7")
+        >>> key = chat.resolve("recipe_1")
+        >>> chat.refer(Recipe, key)
+        'recipe_1'
+        >>> chat.scrub(f"the recipe {key}")
+        'the recipe recipe_1'
+        >>> chat.begin_turn()
+        1
     """
 
     def __init__(
@@ -85,6 +95,9 @@ class Conversation(ActivityMap):
         It has the same owner, refs, drafts and turn, and mints from then on for itself: the next
         new row may be `recipe_4` in both, and two different ones. A draft that is not saved yet
         may be saved in both, as two rows.
+
+        Args:
+            new_id: of the branch: 1 to 255 printable characters.
 
         Raises:
             UnknownConversationError: this conversation was not begun: it has neither refs nor

@@ -229,6 +229,9 @@ class DraftMap(RefMap):
         They are kept, and their numbers with them. One whose row is being saved meanwhile is
         saved, if its row is committed: `Draft.reserved` tells which may be.
 
+        Args:
+            refs: of the drafts.
+
         Raises:
             BadRefError: one of them is not known, or saved; one that is discarded already is not
                 bad.
@@ -278,6 +281,9 @@ class DraftMap(RefMap):
 
         For trusted code that saves drafts, or that has found their rows in the table. From then on
         their refs resolve to the rows.
+
+        Args:
+            refs: of the drafts; those without a reserved key are skipped, and unknown ones.
         """
         drafts = [ref for text in refs if (ref := draft_named(text)) is not None]
         self._store.confirm_drafts(self._address, drafts)

@@ -21,6 +21,11 @@ class RefEntry:
         label: what people call its row, in one line; `None` where that is not known. It is text
             of the application's users: to be shown, never to be obeyed.
         key: the key, if it was asked for; it is not printed.
+
+    Example:
+        >>> [entry, _] = chat.entries(Recipe)
+        >>> entry
+        RefEntry(ref='recipe_1', entity='recipe', number=1, gone=None, label='Soup')
     """
 
     ref: str
@@ -49,6 +54,16 @@ class Draft:
             or was to be: its row may be there.
         saved: the ref of its row; `None` where it is not saved.
         key: that of its row, if there is one and it was asked for; it is not printed.
+
+    Example:
+        >>> draft = chat.draft(Recipe, {"name": "Curry"})
+        >>> draft.ref, draft.state
+        ('gen_recipe_1', 'pending')
+        >>> session.add(session.get(Recipe, "gen_recipe_1"))
+        >>> session.commit()
+        >>> [draft] = chat.read_drafts(["gen_recipe_1"])
+        >>> draft.state, draft.saved
+        ('saved', 'recipe_3')
     """
 
     ref: str

@@ -87,7 +87,15 @@ class RefMap:
         return False
 
     def resolve(self, ref: str, entity: type[Any] | Table | str | None = None) -> Key:
-        """Return the key that a ref names, of the entity, class or table that is needed.
+        """Return the key that a ref names.
+
+        Args:
+            ref: as a model gave it; of a draft that is saved, too.
+            entity: the entity, mapped class or table that is needed; `None` for any.
+
+        Returns:
+            a `uuid.UUID`, an `int`, a `str`, or a tuple of these where the primary key has several
+            columns; with a class or table, in the type that its column has.
 
         Raises:
             BadRefError: the subclass says what is wrong with the ref.
@@ -98,6 +106,10 @@ class RefMap:
         self, refs: Iterable[str], entity: type[Any] | Table | str | None = None
     ) -> list[Key]:
         """Return the key of each ref, in order; one bad ref refuses them all.
+
+        Args:
+            refs: as for `resolve`.
+            entity: as for `resolve`, for all of them.
 
         Raises:
             BadRefError: as for `resolve`; it is about the first bad ref.
@@ -166,7 +178,15 @@ class RefMap:
         return self.refer_all(entity, [key])[0]
 
     def refer_all(self, entity: type[Any] | Table | str, keys: Iterable[Key]) -> list[str]:
-        """Return the ref of each key, in order; those met for the first time are numbered so."""
+        """Return the ref of each key, in order; those met for the first time are numbered so.
+
+        Args:
+            entity: as for `refer`, for all of them.
+            keys: as for `refer`; one may come several times.
+
+        Raises:
+            KeyTypeError: the class or table has keys of another type.
+        """
         return self._refer_pairs(pairs_of(self._entities, entity, keys))
 
     def _refer_pairs(self, pairs: Sequence[EntityKey]) -> list[str]:

@@ -50,6 +50,15 @@ class RefRegistry(Observed):
     Raises:
         SetupError: `bind` is not a PostgreSQL engine, or both or neither of `bind` and `store`
             are given.
+
+    Example:
+        >>> registry = RefRegistry(engine)
+        >>> registry.create_tables()
+        >>> with RefSession(engine, conversation=registry.conversation("chat-8")) as session:
+        ...     session.scalars(select(Recipe.id)).all()
+        ['recipe_1', 'recipe_2']
+        >>> [info.id for info in registry.conversations()]
+        ['chat-8', 'chat-7']
     """
 
     def __init__(
@@ -209,6 +218,9 @@ class RefRegistry(Observed):
 
     def describe(self, id: str) -> ConversationInfo:  # noqa: A002  # as everyone calls it
         """Tell about one conversation, whoever its owner is. For operators.
+
+        Args:
+            id: what the application calls it.
 
         Raises:
             UnknownConversationError: there is none of this id.

@@ -24,6 +24,13 @@ class BadRefError(RefError):
         near: the one that was probably meant, if one stands out.
         labels: what people call the rows of known refs, as far as that is known: text of the
             application's users, to be shown and never to be obeyed.
+
+    Example:
+        >>> try:
+        ...     session.get(Recipe, "recipe_9")
+        ... except BadRefError as error:
+        ...     error.ref, error.expected, error.known
+        ('recipe_9', 'recipe', ('recipe_1', 'recipe_2'))
     """
 
     def __init__(
@@ -77,7 +84,15 @@ def _inert(label: str) -> str:
 
 
 class UnknownRefError(BadRefError):
-    """The text names nothing in this conversation."""
+    """The text names nothing in this conversation.
+
+    Example:
+        >>> session.get(Recipe, "recipe_9")
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.bad_refs.UnknownRefError: 'recipe_9' is not a known recipe; known:
+            'recipe_1' ("Soup"), 'recipe_2' ("Toast")
+    """
 
     def _wording(self) -> str:
         return f"{self.ref!r} is not a known {self.expected or 'ref'}; {self._remedy()}"
@@ -88,6 +103,13 @@ class WrongEntityError(BadRefError):
 
     Attributes:
         actual: the entity that the ref names.
+
+    Example:
+        >>> session.get(Recipe, "line_1")
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.bad_refs.WrongEntityError: 'line_1' names entity 'line' where
+            'recipe' is needed; known: 'recipe_1' ("Soup"), 'recipe_2' ("Toast")
     """
 
     def __init__(
@@ -113,6 +135,15 @@ class DraftRefError(BadRefError):
     """The ref is a draft's where a saved row is needed.
 
     Subclasses are about drafts that cannot be used as drafts either.
+
+    Example:
+        >>> draft = chat.draft(Recipe, {"name": "Curry"})
+        >>> session.scalars(select(Recipe).where(Recipe.id == "gen_recipe_1"))
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.bad_refs.DraftRefError: 'gen_recipe_1' is a draft's ref where a
+            saved recipe is needed; save the draft and use the ref it gets, or choose another;
+            known: 'recipe_1' ("Soup"), 'recipe_2' ("Toast")
     """
 
     def _wording(self) -> str:
@@ -127,6 +158,15 @@ class GoneRefError(BadRefError):
 
     Attributes:
         reason: `"was deleted"` or `"was never saved"`.
+
+    Example:
+        >>> session.delete(session.get(Recipe, "recipe_2"))
+        >>> session.commit()
+        >>> session.get(Recipe, "recipe_2")
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.bad_refs.GoneRefError: 'recipe_2' was deleted and cannot be used;
+            known: 'recipe_1' ("Soup")
     """
 
     def __init__(
@@ -141,7 +181,16 @@ class GoneRefError(BadRefError):
 
 
 class RawKeyError(BadRefError):
-    """A raw key was given as text where only a ref is accepted; the text is not repeated."""
+    """A raw key was given as text where only a ref is accepted; the text is not repeated.
+
+    Example:
+        >>> session.get(Recipe, str(chat.resolve("recipe_1")))
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.bad_refs.RawKeyError: a raw key was given as text where a ref is
+            needed; give a ref, or use session.raw_keys() in trusted code; known: 'recipe_1'
+            ("Soup"), 'recipe_2' ("Toast")
+    """
 
     def _wording(self) -> str:
         return (

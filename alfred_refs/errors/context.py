@@ -6,7 +6,16 @@ from .setup import SetupError
 
 
 class ContextError(SetupError):
-    """A window, an audience, a step or a budget that no prompt can be made with."""
+    """A window, an audience, a step or a budget that no prompt can be made with.
+
+    Example:
+        >>> from alfred_refs.context import Window
+        >>> Window(active=0)
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.context.ContextError: a window of 0 active turns; give 1 to 10: what
+            models saw is kept for so many
+    """
 
 
 class TemplateError(ContextError):
@@ -14,6 +23,13 @@ class TemplateError(ContextError):
 
     Attributes:
         name: of the template.
+
+    Example:
+        >>> raise TemplateError("base", "is broken: unexpected '}'", "correct it")
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.context.TemplateError: the template 'base' is broken: unexpected
+            '}'; correct it
     """
 
     def __init__(self, name: str, fact: str, remedy: str) -> None:
@@ -29,6 +45,13 @@ class KeyShownError(ContextError):
         place: where in the value it is.
         kind: how it is spelt: `whole`, `split` or `cut`.
         masked: its first letters.
+
+    Example:
+        >>> chat.scrub("see a508000d-9b55-40f0-8886-dbdd88bd2de2", unknown="refuse")
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.context.KeyShownError: the text shows a key, 'a508…' (whole); show
+            its ref, or let scrub() mask what has none
     """
 
     def __init__(self, place: str, kind: str, masked: str) -> None:
@@ -48,6 +71,14 @@ class MentionError(ContextError):
     Attributes:
         label: what the mention calls the row.
         entity: what it says the row is.
+
+    Example:
+        >>> from alfred_refs.context import Context
+        >>> Context(chat).heard(session, "@[Curry](recipe:a508000d-9b55-40f0-8886-dbdd88bd2de2)")
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.context.MentionError: the mention 'Curry' of entity 'recipe' names
+            no row that can be seen; mention a row that its user can see, as @[label](entity:key)
     """
 
     def __init__(self, label: str, entity: str, fact: str) -> None:

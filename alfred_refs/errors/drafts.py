@@ -13,6 +13,13 @@ class UnknownDraftError(DraftRefError):
     """The ref has the form of a draft's, and the conversation has no such draft.
 
     `known` are drafts that are pending.
+
+    Example:
+        >>> chat.discard_drafts(["gen_recipe_1"])
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.drafts.UnknownDraftError: 'gen_recipe_1' is not a known draft; no
+            such draft is pending in this conversation; read the drafts, or generate one
     """
 
     def _wording(self) -> str:
@@ -24,7 +31,18 @@ class UnknownDraftError(DraftRefError):
 
 
 class DiscardedDraftError(DraftRefError):
-    """The draft was discarded; `known` are drafts that are pending."""
+    """The draft was discarded; `known` are drafts that are pending.
+
+    Example:
+        >>> draft = chat.draft(Recipe, {"name": "Curry"})
+        >>> [discarded] = chat.discard_drafts([draft.ref])
+        >>> session.get(Recipe, draft.ref)
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.drafts.DiscardedDraftError: 'gen_recipe_1' was discarded and cannot
+            be used; no such draft is pending in this conversation; read the drafts, or generate
+            one
+    """
 
     def _wording(self) -> str:
         return f"{self.ref!r} was discarded and cannot be used; {self._remedy()}"
@@ -38,6 +56,16 @@ class SavedDraftError(DraftRefError):
 
     Attributes:
         saved: the ref of the row.
+
+    Example:
+        >>> draft = chat.draft(Recipe, {"name": "Curry"})
+        >>> session.add(session.get(Recipe, draft.ref))
+        >>> session.commit()
+        >>> chat.discard_drafts([draft.ref])
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.drafts.SavedDraftError: 'gen_recipe_1' is saved as 'recipe_3' and no
+            draft any more; use 'recipe_3'
     """
 
     def __init__(self, ref: str, saved: str) -> None:
@@ -50,7 +78,17 @@ class SavedDraftError(DraftRefError):
 
 
 class DraftTwiceError(DraftRefError):
-    """Two objects are to become the row of one draft; nothing was sent to the database."""
+    """Two objects are to become the row of one draft; nothing was sent to the database.
+
+    Example:
+        >>> draft = chat.draft(Recipe, {"name": "Curry"})
+        >>> session.add_all([Recipe(id=draft.ref, name="Curry"), Recipe(id=draft.ref, name="Dal")])
+        >>> session.flush()
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.drafts.DraftTwiceError: 'gen_recipe_1' is to be saved by two
+            objects; add one of them, and take out the other
+    """
 
     def _wording(self) -> str:
         return (
@@ -63,6 +101,14 @@ class CircularDraftsError(DraftRefError):
 
     Attributes:
         refs: the drafts.
+
+    Example:
+        >>> raise CircularDraftsError(["gen_recipe_1", "gen_recipe_2"])
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.drafts.CircularDraftsError: 'gen_recipe_1', 'gen_recipe_2' name each
+            other, so that none can be saved first; leave one of these refs out, and set it once
+            both are saved
     """
 
     def __init__(self, refs: Sequence[str]) -> None:
@@ -84,6 +130,15 @@ class StaleDraftError(DraftRefError):
     Attributes:
         version: that was read.
         newest: that the draft has.
+
+    Example:
+        >>> draft = chat.draft(Recipe, {"name": "Curry"})
+        >>> edited = chat.edit_draft(draft.ref, {"name": "Dal"})
+        >>> chat.edit_draft(draft.ref, {"name": "Raita"}, version=draft.version)
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.drafts.StaleDraftError: 'gen_recipe_1' has version 2 and was to be
+            edited as of version 1; read it again, and edit what it has now
     """
 
     def __init__(self, ref: str, version: int, newest: int) -> None:
@@ -105,6 +160,13 @@ class DraftContentError(RefError):
     Attributes:
         fact: what is wrong.
         remedy: what to do about it.
+
+    Example:
+        >>> chat.draft(Recipe, {"nme": "Curry"})
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.drafts.DraftContentError: 'nme' is no field of a draft of 'Recipe';
+            use some of 'name', 'servings', 'user_id', 'lines'
     """
 
     def __init__(self, fact: str, remedy: str) -> None:
@@ -121,6 +183,14 @@ class DraftKeyError(SetupError):
 
     Attributes:
         refs: the drafts that keys were to be reserved for.
+
+    Example:
+        >>> raise DraftKeyError("gen_recipe_2")
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.drafts.DraftKeyError: a key that was to be reserved for
+            'gen_recipe_2' is another draft's; reserve keys that no other row can have, such as new
+            UUIDs
     """
 
     def __init__(self, *refs: str) -> None:

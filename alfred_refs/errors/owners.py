@@ -7,11 +7,34 @@ from .setup import SetupError
 
 
 class OwnershipError(SetupError):
-    """An `Ownership`, or the owner of a session, is put together in a way that cannot work."""
+    """An `Ownership`, or the owner of a session, is put together in a way that cannot work.
+
+    Example:
+        >>> Ownership({Recipe: "user_id"}).of(None)
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.owners.OwnershipError: the owner is None; give the owner's key, or
+            no owner at all
+    """
 
 
 class UnconfinedError(SetupError):
-    """A session that has an owner was given what cannot be confined to the owner's rows."""
+    """A session that has an owner was given what cannot be confined to the owner's rows.
+
+    Attributes:
+        what: what it was given, in a few words.
+
+    Example:
+        >>> from sqlalchemy import text
+        >>> owner = Ownership({Recipe: "user_id"}).of(ann)
+        >>> with sessions(conversation="chat-8", owner=owner) as session:
+        ...     session.execute(text("select name from recipes"))
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.owners.UnconfinedError: text() cannot be confined to the rows of the
+            session's owner; write it as a statement of mapped classes or tables, or use
+            session.unconfined() or execution_options(unconfined=True) in trusted code
+    """
 
     def __init__(self, what: str, remedy: str | None = None) -> None:
         self.what = what
@@ -33,6 +56,17 @@ class ForeignRowError(RefError):
         what: the class, column or relationship that is concerned.
         ref: the row's ref where it has one that is known; `None` where it has none.
         named: whether the row was to be named by a foreign key, and not itself written.
+
+    Example:
+        >>> owner = Ownership({Recipe: "user_id", Line: "recipe"}).of(ann)
+        >>> toast = chat.resolve("recipe_2")  # of somebody else
+        >>> with sessions(conversation="chat-8", owner=owner) as session:
+        ...     session.add(Line(recipe_id=toast, position=1, text="1 loaf"))
+        ...     session.flush()
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.owners.ForeignRowError: a row in Line.recipe_id cannot be used here;
+            read the rows that can, and use one
     """
 
     def __init__(self, what: str, ref: str | None = None, *, named: bool = False) -> None:

@@ -48,6 +48,14 @@ class PositionError(RefError):
 
     Attributes:
         conflicts: all that is wrong with them.
+
+    Example:
+        >>> from alfred_refs.positions import EditableList, Remove
+        >>> EditableList(Recipe, "lines").preview(session, "recipe_1", [Remove([7])])
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.positions.PositionError: edit 1: position 7 of 'lines' is out of
+            range: the list has 2 items; nothing was changed, give all edits again
     """
 
     def __init__(self, conflicts: Sequence[Conflict]) -> None:
@@ -68,6 +76,17 @@ class DriftError(RefError):
         name: of the list.
         now: its items, as they are.
         changed: the positions that are other than in the preview, if that was at hand.
+
+    Example:
+        >>> from alfred_refs.positions import EditableList, Remove
+        >>> lines = EditableList(Recipe, "lines")
+        >>> preview = lines.preview(session, "recipe_1", [Remove([1])])
+        >>> session.get(Line, "line_2").text = "2 onions"
+        >>> lines.apply(session, "recipe_1", [Remove([1])], expect=preview)
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.positions.DriftError: the list 'lines' has changed since it was
+            previewed at position 2; look at it as it is now, and preview the edits again
     """
 
     def __init__(self, name: str, now: Any, changed: Sequence[int] | None = None) -> None:
@@ -87,4 +106,13 @@ class DriftError(RefError):
 
 
 class ListError(SetupError):
-    """A name is none of a list that can be edited, or its data do not say how it is ordered."""
+    """A name is none of a list that can be edited, or its data do not say how it is ordered.
+
+    Example:
+        >>> from alfred_refs.positions import EditableList
+        >>> EditableList(Recipe, "steps")
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.positions.ListError: 'Recipe' has no list 'steps'; its lists:
+            'lines'
+    """

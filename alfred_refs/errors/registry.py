@@ -11,6 +11,17 @@ class UnknownConversationError(RefError):
 
     One that belongs to somebody else reads the same as one that does not exist, and the words are
     right for an operator as well, who asks for no owner.
+
+    Attributes:
+        conversation: its id.
+
+    Example:
+        >>> registry.conversation("chat-7", owner="ann").resolve("recipe_1")
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.registry.UnknownConversationError: conversation 'chat-7' is not
+            known here; check its id, and that it is opened for the owner it was begun for, if it
+            has one
     """
 
     def __init__(self, conversation: str) -> None:
@@ -29,6 +40,16 @@ class ConversationExistsError(RefError):
 
     It reads the same whoever has it. After a conversation is forgotten, its numbers are still not
     given to other rows, because a model may remember its refs.
+
+    Attributes:
+        conversation: its id.
+
+    Example:
+        >>> chat.fork("chat-7")
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.registry.ConversationExistsError: conversation 'chat-7' cannot be
+            made, because its id is taken or was used before; choose an id that never was
     """
 
     def __init__(self, conversation: str) -> None:
@@ -53,6 +74,15 @@ class EntityTableError(SetupError):
         entity: whose refs.
         table: which they are of.
         used: for which they were to be used.
+
+    Example:
+        >>> raise EntityTableError("chat-7", "recipe", "recipes", "archive.recipes")
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.registry.EntityTableError: conversation 'chat-7' has refs of entity
+            'recipe' for table 'recipes', and they are to be used for table 'archive.recipes'; open
+            a conversation for each tenant, give one entity another name by RefPolicy(names={...}),
+            or, if the table was renamed, update table_name in alfred_refs_counter
     """
 
     def __init__(self, conversation: str, entity: str, table: str, used: str) -> None:
@@ -74,6 +104,19 @@ class RegistryTablesError(SetupError):
     """The registry's tables are missing, older than this version of the package, or not found.
 
     PostgreSQL finds none in a schema on which its role has no right.
+
+    Attributes:
+        database: the name of the database.
+
+    Example:
+        >>> raise RegistryTablesError("shop")
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.registry.RegistryTablesError: the registry's tables are missing or
+            out of date in database 'shop'; run `alfred-refs migrate URL`, or upgrade the
+            application's own Alembic environment if that has registry.metadata; where there are
+            none yet, RefRegistry.create_tables() does too; if they are there, the role needs
+            usage of their schema, which must be in its search_path
     """
 
     def __init__(self, database: str) -> None:
@@ -89,11 +132,34 @@ class RegistryTablesError(SetupError):
 
 
 class RegistryMigrationError(SetupError):
-    """Two would migrate the registry's tables, or one would in a way that loses rows."""
+    """Two would migrate the registry's tables, or one would in a way that loses rows.
+
+    Example:
+        >>> from alfred_refs.store.alembic import downgrade
+        >>> with revision():
+        ...     downgrade("0001", to="0006")
+        Traceback (most recent call last):
+            ...
+        alfred_refs.store.alembic.RefusedMigrationError: a downgrade from revision '0001'
+            does not lead to '0006'; give the later one first
+    """
 
 
 class RegistryUnreachableError(SetupError):
-    """The registry's database cannot be reached; the driver's error is the `__cause__`."""
+    """The registry's database cannot be reached; the driver's error is the `__cause__`.
+
+    Attributes:
+        database: its name.
+
+    Example:
+        >>> from sqlalchemy import create_engine
+        >>> RefRegistry(create_engine("postgresql+psycopg://localhost:1/shop")).stats()
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.registry.RegistryUnreachableError: the registry's database 'shop'
+            cannot be reached; check that the server runs and takes more connections, and that the
+            engine's URL and credentials are right; the cause tells more
+    """
 
     def __init__(self, database: str) -> None:
         self.database = database
@@ -106,7 +172,19 @@ class RegistryUnreachableError(SetupError):
 
 
 class RegistryBusyError(RefError):
-    """All connections of the registry's own pool were in use for as long as it waits for one."""
+    """All connections of the registry's own pool were in use for as long as it waits for one.
+
+    Attributes:
+        database: the name of the database.
+
+    Example:
+        >>> raise RegistryBusyError("shop")
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.registry.RegistryBusyError: no connection to the registry's database
+            'shop' became free in time; try again, or raise the engine's pool_size or pool_timeout,
+            which the registry's own pool has too
+    """
 
     def __init__(self, database: str) -> None:
         self.database = database
@@ -145,6 +223,14 @@ class RegistryFailedError(RefError):
     Attributes:
         reason: the database's one-line message.
         sqlstate: its error code, `None` if the driver gives none.
+
+    Example:
+        >>> raise RegistryFailedError("could not extend file: No space left on device", "53100")
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.registry.RegistryFailedError: the registry's database refused a
+            statement: could not extend file: No space left on device (SQLSTATE 53100); nothing was
+            changed; make room on the server's disk, then try again
     """
 
     def __init__(self, reason: str, sqlstate: str | None) -> None:

@@ -12,6 +12,13 @@ class RefError(SQLAlchemyError, DontWrapMixin):
 
     It is raised as it is, also where SQLAlchemy would tell of it in a `StatementError`: while the
     parameters of a statement are read.
+
+    Example:
+        >>> try:
+        ...     session.get(Recipe, "recipe_9")
+        ... except RefError as error:
+        ...     print(error)
+        'recipe_9' is not a known recipe; known: 'recipe_1' ("Soup"), 'recipe_2' ("Toast")
     """
 
     def __init__(self, *data: Any) -> None:

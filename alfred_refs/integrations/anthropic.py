@@ -94,6 +94,14 @@ def tools_of(
     Raises:
         SetupError: the conversation is no text, an owner is missing or not expected, or the
             sessions are asynchronous and the client is not.
+
+    Example:
+        >>> import json
+        >>> tools = tools_of(desk, "chat-7", None)
+        >>> [tool.name for tool in tools]
+        ['db_read', 'db_create', 'db_update', 'db_delete', 'db_edit_list']
+        >>> json.loads(tools[0].call({"table": "recipes", "columns": ["name"]}))["rows"]
+        [{'id': 'recipe_1', 'name': 'Soup'}, {'id': 'recipe_2', 'name': 'Toast'}]
     """
     asker = asker_from(lambda _: (conversation, owner), None)
     desk.conversation(*asker)  # what is wrong with it would not be told from inside of a tool

@@ -43,6 +43,11 @@ def tools_of(desk: BoundToolset, whose: Whose[ToolRuntime[Any, Any]]) -> list[Ba
     Args:
         desk: the tools, with what makes their sessions.
         whose: tells the conversation and the owner of a call from the runtime of the agent.
+
+    Example:
+        >>> tools = tools_of(desk, lambda runtime: (runtime.context.chat_id, None))
+        >>> [tool.name for tool in tools]
+        ['db_read', 'db_create', 'db_update', 'db_delete', 'db_edit_list']
     """
     return [_tool(desk, whose, each) for each in desk.schemas("mcp")]
 

@@ -37,6 +37,11 @@ def tools_of(desk: BoundToolset, whose: Whose[ToolContext[Any]]) -> list[Functio
     Args:
         desk: the tools, with what makes their sessions.
         whose: tells the conversation and the owner of a call from the context of the run.
+
+    Example:
+        >>> tools = tools_of(desk, lambda ctx: (ctx.context.chat_id, None))
+        >>> [tool.name for tool in tools]
+        ['db_read', 'db_create', 'db_update', 'db_delete', 'db_edit_list']
     """
     return [_tool(desk, whose, each) for each in desk.schemas("mcp")]
 

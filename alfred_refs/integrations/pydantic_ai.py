@@ -52,6 +52,16 @@ class RefToolset(AbstractToolset[AgentDepsT]):
 
     Attributes:
         rows: what a run is told of them as it begins.
+
+    Example:
+        >>> import asyncio
+        >>> from pydantic_ai import Agent
+        >>> from pydantic_ai.models.test import TestModel
+        >>> refs = RefToolset(desk, lambda ctx: (ctx.conversation_id, None))
+        >>> agent = Agent(TestModel(call_tools=["db_read"]), toolsets=[refs])
+        >>> run = agent.run("What is for dinner?", conversation_id="chat-7")
+        >>> "recipe_1" in asyncio.run(run).output
+        True
     """
 
     def __init__(

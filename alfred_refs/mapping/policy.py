@@ -23,6 +23,13 @@ class RefPolicy:
         labels: by mapped class, the attribute that says what people call a row, or a function of
             an instance as far as it is loaded; for classes that cannot carry a `__ref_label__`
             of their own, or are to have another one. `None`: no label.
+
+    Example:
+        >>> policy = RefPolicy(names={Recipe: "dish"}, exclude=(User,))
+        >>> registry = RefRegistry(engine, policy=policy)
+        >>> with RefSession(engine, conversation=registry.conversation("chat-8")) as session:
+        ...     session.execute(select(Recipe.id, Recipe.user_id)).first()
+        ('dish_1', 1)
     """
 
     key_types: tuple[KeyType, ...] = ("uuid", "integer")

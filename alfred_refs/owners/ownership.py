@@ -68,6 +68,12 @@ class Ownership:
 
     Raises:
         OwnershipError: a shared class has no owners, or an open one has.
+
+    Example:
+        >>> ownership = Ownership({Recipe: "user_id", Line: "recipe"})
+        >>> with sessions(conversation="chat-8", owner=ownership.of(ann)) as session:
+        ...     session.scalars(select(Recipe.name)).all()
+        ['Soup']
     """
 
     def __init__(
@@ -305,7 +311,16 @@ class Owner:
 
     Attributes:
         ownership: which rows are whose.
-        value: what the owner's columns have.
+        value: the owner's key, as the columns that name an owner have it.
+
+    Raises:
+        OwnershipError: the value is `None`.
+
+    Example:
+        >>> ownership = Ownership({Recipe: "user_id", Line: "recipe"})
+        >>> owner = ownership.of(ann)
+        >>> session.scalars(select(Recipe.name).where(owner.readable(Recipe))).all()
+        ['Soup']
     """
 
     ownership: Ownership
@@ -316,11 +331,18 @@ class Owner:
             raise OwnershipError("the owner is None", "give the owner's key, or no owner at all")
 
     def readable(self, model: Model) -> ColumnElement[bool]:
-        """Return which rows of a class the owner may read, as a criterion on the class."""
+        """Return which rows of a class the owner may read, as a criterion on the class.
+
+        Args:
+            model: the mapped class.
+
+        Raises:
+            UnconfinedError: nothing is said of whose its rows are.
+        """
         return self._criterion(model, writing=False)
 
     def writable(self, model: Model) -> ColumnElement[bool]:
-        """Return which rows of a class the owner may update and delete."""
+        """Return which rows of a class the owner may update and delete, as `readable` does."""
         return self._criterion(model, writing=True)
 
     def _criterion(self, model: Model, *, writing: bool) -> ColumnElement[bool]:

@@ -36,8 +36,15 @@ class Preview:
     Attributes:
         before: the items as they were, by position.
         after: as they are then.
-        token: says which list it was: it is another one when anything in the list is. Of what was
-            applied without one it is `None`.
+        token: stands for the list as it was before the edits: a short text, another one as soon as
+            anything in the list changes. `None` where edits were applied without `expect`.
+
+    Example:
+        >>> preview = EditableList(Recipe, "lines").preview(session, "recipe_1", [Remove([1])])
+        >>> preview.before
+        [{'text': '4 tomatoes'}, {'text': '1 onion'}]
+        >>> len(preview.after)
+        1
     """
 
     before: Sequence[Any]
@@ -50,13 +57,22 @@ class EditableList:
 
     Args:
         model: the mapped class.
-        name: an ordered relationship, an array or a column of JSON, and what leads to the lists
-            inside, with dots between.
+        name: an attribute that is a list: a one-to-many relationship with `order_by`, an array or
+            a column of JSON; for lists inside of its items, the names that lead there, with dots
+            between: `"steps"`, `"settings.week.meals"`.
         repair: whether rows of one position, or of none, are taken in the order of their keys;
             they are refused otherwise.
 
     Raises:
         ListError: there is no such list that could be edited.
+
+    Example:
+        >>> lines = EditableList(Recipe, "lines")
+        >>> edits = [Remove([1]), Add([2], {"text": "1 pot"})]
+        >>> preview = lines.preview(session, "recipe_1", edits)
+        >>> done = lines.apply(session, "recipe_1", edits, expect=preview)
+        >>> [line["text"] for line in lines.items(session, "recipe_1")]
+        ['1 onion', '1 pot']
     """
 
     def __init__(self, model: type[Any], name: str, *, repair: bool = False) -> None:
@@ -66,7 +82,12 @@ class EditableList:
         self._repair = repair
 
     def items(self, session: Session, of: Any) -> list[Any]:
-        """Return the items as they are now, by position: what a model is to be shown."""
+        """Return the items as they are now, by position: what a model is to be shown.
+
+        Args:
+            session: that reads the row.
+            of: the row whose list it is, or its ref.
+        """
         row = self._row(session, of)
         return Snapshot.read(session, row, self._levels, lock=False, repair=True).before
 

@@ -35,6 +35,12 @@ class Modify:
         path: which.
         value: an object of the fields that change, or what takes the place of the whole item.
         expect: what the item is believed to be: its text, or values by field.
+
+    Example:
+        >>> steps = EditableList(Recipe, "lines")
+        >>> edits = [Modify([2], {"text": "2 onions"}, expect="1 onion")]
+        >>> [line["text"] for line in steps.preview(session, "recipe_1", edits).after]
+        ['4 tomatoes', '2 onions']
     """
 
     path: Path
@@ -49,6 +55,12 @@ class Remove:
     Attributes:
         path: which.
         expect: see `Modify`.
+
+    Example:
+        >>> steps = EditableList(Recipe, "lines")
+        >>> edits = [Remove([1])]
+        >>> [line["text"] for line in steps.preview(session, "recipe_1", edits).after]
+        ['1 onion']
     """
 
     path: Path
@@ -62,6 +74,12 @@ class Add:
     Attributes:
         path: where: its last position is of the list as it will be.
         value: an object, or whatever items are.
+
+    Example:
+        >>> steps = EditableList(Recipe, "lines")
+        >>> edits = [Add([1], {"text": "1 pot"})]
+        >>> [line["text"] for line in steps.preview(session, "recipe_1", edits).after]
+        ['1 pot', '4 tomatoes', '1 onion']
     """
 
     path: Sequence[int]
@@ -76,6 +94,12 @@ class Move:
         path: which.
         to: its position in the list as it will be, or the path to that in another list.
         expect: see `Modify`.
+
+    Example:
+        >>> steps = EditableList(Recipe, "lines")
+        >>> edits = [Move([2], to=1)]
+        >>> [line["text"] for line in steps.preview(session, "recipe_1", edits).after]
+        ['1 onion', '4 tomatoes']
     """
 
     path: Path

@@ -30,7 +30,26 @@ from .session import RefSession
 class AsyncRefSession(AsyncSession):
     """An `AsyncSession` in which a language model's refs stand for keys.
 
-    Made as an `AsyncSession`, with `conversation`, `registry` and `owner` as for `RefSession`.
+    Attributes of instances do no I/O: what was fetched shows its refs without being awaited.
+
+    Args:
+        bind: as for `AsyncSession`.
+        conversation: as for `RefSession`.
+        registry: as for `RefSession`.
+        owner: as for `RefSession`.
+        session_arguments: as for `AsyncSession`, and `by`, as for `RefSession`.
+
+    Raises:
+        SetupError: as for `RefSession`.
+        OwnershipError: as for `RefSession`.
+
+    Example:
+        >>> import asyncio
+        >>> async def name_of(ref):
+        ...     async with async_sessions(conversation="chat-7") as session:
+        ...         return (await session.get(Recipe, ref)).name
+        >>> asyncio.run(name_of("recipe_1"))
+        'Soup'
     """
 
     sync_session_class = RefSession

@@ -59,6 +59,13 @@ class RefSession(TranslatedSession):
     Raises:
         SetupError: a conversation is named by its id and there is no registry.
         OwnershipError: `owner` is none, or the conversation is held for another, or for nobody.
+
+    Example:
+        >>> with sessions(conversation=registry.conversation("chat-7")) as session:
+        ...     session.get(Recipe, "recipe_1").name
+        ...     session.scalars(select(Line.id).where(Line.recipe_id == "recipe_1")).all()
+        'Soup'
+        ['line_1', 'line_2']
     """
 
     def __init__(

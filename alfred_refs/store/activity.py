@@ -54,6 +54,14 @@ class Activity:
         heads: of texts and lists that were cut, what was shown; each gives way to what is known.
         label: what people call the row, for a ref that is new.
         shown: whether its ref was shown, so that it has one surely.
+
+    Example:
+        >>> from alfred_refs.testing import MemoryStore
+        >>> store, address = MemoryStore(), Address("chat-7")
+        >>> read = Activity(("recipe", 4711), "read", {"name": "Soup"})
+        >>> store.note(address, [read], "model")
+        >>> [entry.action for entry in store.activity(address, turns=3).entries]
+        ['read']
     """
 
     key: EntityKey = field(repr=False)
@@ -80,6 +88,13 @@ class ActivityEntry:
         demoted: whether it is to be left out though it is in the window.
         seen_turn: when the model last was shown the row; `None` where it never was.
         seen: what it was shown, by field; `None` where that is kept no more.
+
+    Example:
+        >>> asked = {"table": "recipes", "columns": ["name"]}
+        >>> answer = desk.call("chat-7", None, "db_read", asked)
+        >>> [entry, _] = chat.activity(turns=3).entries
+        >>> str(entry.ref), entry.action, entry.actor, entry.seen
+        ('recipe_1', 'read', 'model', {'id': 'recipe_1', 'name': 'Soup'})
     """
 
     ref: Ref
@@ -103,6 +118,11 @@ class ActivityRecord:
         turn: the current one.
         entries: of the last turns, and those that are retained, in natural order.
         refs: how many refs the conversation has, by entity.
+
+    Example:
+        >>> record = chat.activity(turns=3)
+        >>> record.turn, list(record.entries), dict(record.refs)
+        (0, [], {'recipe': 2, 'line': 2})
     """
 
     turn: int
@@ -118,6 +138,12 @@ class StepEntry:
         turn: in which it was done.
         number: its number in the turn, from 1.
         content: a JSON object, as text: what was done, in refs, never keys.
+
+    Example:
+        >>> store = PostgresStore(engine)
+        >>> step = store.add_step(Address("chat-7"), json_text({"note": "recipe_1 is a soup"}))
+        >>> step.turn, step.number, step.content
+        (0, 1, '{"note":"recipe_1 is a soup"}')
     """
 
     turn: int
@@ -128,8 +154,22 @@ class StepEntry:
 def json_text(value: Any) -> str:
     """Return a value as JSON that a database takes: half of a surrogate pair as an escape.
 
+    Args:
+        value: JSON values.
+
+    Returns:
+        compact text, with letters as they are.
+
     Raises:
         ValueError: a number is not finite, or has thousands of digits.
+
+    Example:
+        >>> json_text({"name": "Crème", "servings": 2})
+        '{"name":"Crème","servings":2}'
+        >>> json_text(float("nan"))
+        Traceback (most recent call last):
+            ...
+        ValueError: Out of range float values are not JSON compliant
     """
     compact = partial(json.dumps, value, allow_nan=False, separators=(",", ":"))
     text = compact(ensure_ascii=False)

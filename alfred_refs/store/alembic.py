@@ -53,6 +53,18 @@ def include_name(name: str | None, type_: str, parent_names: MutableMapping[Any,
     def include_mine(name, type_, parent_names):
         return include_name(name, type_, parent_names) and name not in NOT_MINE
     ```
+
+    Args:
+        name: of a table or of something else in the database.
+        type_: what it is, in Alembic's words: `"table"`, `"schema"`, `"column"`.
+        parent_names: where it is; it makes no difference.
+
+    Returns:
+        whether autogenerate is to look at it.
+
+    Example:
+        >>> include_name("recipes", "table", {}), include_name("alfred_refs_counter", "table", {})
+        (True, False)
     """
     del parent_names
     return type_ not in ("table", "schema") or not _is_ours(name)
@@ -75,6 +87,12 @@ def upgrade(revision: str, *, schema: str | None = None) -> None:
 
     Raises:
         RegistryMigrationError: this version has no such revision.
+
+    Example:
+        >>> with revision():  # in the upgrade() of a revision of yours
+        ...     upgrade("0006")
+        >>> registry.describe("chat-7").refs  # all that was there
+        {'line': 2, 'recipe': 2}
     """
     with _inside(schema):
         _upgrade(revision)
@@ -95,6 +113,13 @@ def downgrade(revision: str, to: str, *, schema: str | None = None) -> None:
 
     Raises:
         RegistryMigrationError: this version has no such revision, or `to` is the later one.
+
+    Example:
+        >>> with revision():  # in the downgrade() of a revision of yours
+        ...     downgrade("0006", to="0005")
+        >>> from sqlalchemy import inspect
+        >>> inspect(engine).has_table("alfred_refs_activity")
+        False
     """
     applied, remaining = _up_to(revision), [] if to == "base" else _up_to(to)
     if len(remaining) > len(applied):
@@ -117,8 +142,21 @@ def hand_over(revision: str, *, schema: str | None = None) -> None:
         alfred_refs.store.alembic.hand_over("0004")
     ```
 
+    Args:
+        revision: the number of the one that they are to be at.
+        schema: as for `upgrade`.
+
     Raises:
         RegistryMigrationError: this version has no such revision.
+
+    Example:
+        >>> with revision():
+        ...     upgrade("0005")
+        >>> with revision():  # in the upgrade() of a revision of yours
+        ...     hand_over("0006")
+        >>> from sqlalchemy import inspect
+        >>> inspect(engine).has_table("alfred_refs_alembic_version")
+        True
     """
     with _inside(schema):
         _upgrade(revision)

@@ -23,6 +23,11 @@ class MemoryStore(DraftMemory, ActivityMemory):
     """A `Store` without a database; its methods do what `Store` says.
 
     Threads of one process may share it.
+
+    Example:
+        >>> registry = RefRegistry(store=MemoryStore())
+        >>> registry.conversation("chat-7").refer("recipe", 4711)
+        'recipe_1'
     """
 
     is_async = False

@@ -45,6 +45,11 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresConversations):
 
     Args:
         engine: the application's engine, or any other on the database where the registry is.
+
+    Example:
+        >>> registry = RefRegistry(store=PostgresStore(engine))
+        >>> registry.conversation("chat-7").resolve("recipe_1") == chat.resolve("recipe_1")
+        True
     """
 
     def __init__(self, engine: Engine) -> None:

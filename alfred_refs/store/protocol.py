@@ -36,6 +36,14 @@ class Store(Protocol):
     owner, `known`, `labelled`, `namesakes`, `mark`, `label`, `edit_drafts` and `confirm_drafts`
     find nothing in it, `touch` does nothing, and all other methods that take an address raise
     `UnknownConversationError`.
+
+    Example:
+        >>> from alfred_refs.store import Address
+        >>> from alfred_refs.testing import MemoryStore
+        >>> store: Store = MemoryStore()
+        >>> [entry] = store.refer(Address("chat-7"), [("recipe", 4711)])
+        >>> entry.ref == store.refer(Address("chat-7"), [("recipe", 4711)])[0].ref
+        True
     """
 
     @property

@@ -74,6 +74,13 @@ class Counts:
         refused_calls: those that a model was told a mistake of.
         failed_calls: those that ended in an exception.
         call_seconds: what all calls took together, their round trips included.
+
+    Example:
+        >>> before = registry.counts
+        >>> session.get(Recipe, "recipe_1").name
+        'Soup'
+        >>> registry.counts.resolved - before.resolved
+        1
     """
 
     minted: int
@@ -105,6 +112,15 @@ class RoundTrip:
         minted: how many of them are new.
         seconds: how long it took.
         error: the name of the exception's class, `None` if there was none.
+
+    Example:
+        >>> from sqlalchemy import event
+        >>> trips = []
+        >>> event.listen(registry, "round_trip", trips.append)
+        >>> chat.begin_turn()
+        1
+        >>> [(trip.operation, trip.conversation, trip.error) for trip in trips]
+        [('begin_turn', 'chat-7', None)]
     """
 
     operation: str
@@ -125,6 +141,15 @@ class Refusal:
         conversation: the id of the conversation.
         ref: the ref as it was given; `None` where it may be a key.
         expected: the entity that was needed, if one was.
+
+    Example:
+        >>> from sqlalchemy import event
+        >>> refusals = []
+        >>> event.listen(registry, "refusal", refusals.append)
+        >>> only = [{"field": "id", "op": "=", "value": "recipe_9"}]
+        >>> answer = desk.call("chat-7", None, "db_read", {"table": "recipes", "filters": only})
+        >>> refusals
+        [Refusal(reason='unknown', conversation='chat-7', ref='recipe_9', expected='recipe')]
     """
 
     reason: str
@@ -143,6 +168,14 @@ class ToolCall:
         code: of the mistake that the model was told, `None` if there was none.
         seconds: how long it took.
         error: the name of the exception's class, `None` if there was none.
+
+    Example:
+        >>> from sqlalchemy import event
+        >>> calls = []
+        >>> event.listen(registry, "tool_call", calls.append)
+        >>> answer = desk.call("chat-7", None, "db_read", {"table": "recipes"})
+        >>> [(call.tool, call.conversation, call.code, call.error) for call in calls]
+        [('db_read', 'chat-7', None, None)]
     """
 
     tool: str | None
@@ -163,6 +196,14 @@ class RegistryEvents(event.Events[Observed]):
 
     Listeners run in the thread that does the work, after the round trip and outside of locks.
     They must be quick, and must not use the registry.
+
+    Example:
+        >>> from sqlalchemy import event
+        >>> @event.listens_for(registry, "tool_call")
+        ... def hear(call):
+        ...     print(call.tool, call.code)
+        >>> answer = desk.call("chat-7", None, "db_read", {"table": "meals"})
+        db_read unknown_table
     """
 
     _target_class_doc = "registry"

@@ -47,6 +47,15 @@ class Address:
 
     Raises:
         ConversationIdError: they cannot be kept as they are.
+
+    Example:
+        >>> Address("chat-7", owner="ann") == Address("chat-7", owner="ben")
+        False
+        >>> Address("chat-7", owner="")
+        Traceback (most recent call last):
+            ...
+        alfred_refs.errors.setup.ConversationIdError: a conversation's owner is empty, too long
+            or has control characters; use 1 to 255 printable characters
     """
 
     id: str
@@ -104,6 +113,13 @@ class Entry:
         label: what people call the row, in one line; `None` where that is not known.
         minted: whether the call that returned it gave the ref its number, as far as the store
             tells; of the call and not of the ref, it does not count when entries are compared.
+
+    Example:
+        >>> from alfred_refs.testing import MemoryStore
+        >>> soup = ("recipe", 4711)
+        >>> [entry] = MemoryStore().refer(Address("chat-7"), [soup], {soup: "Soup"})
+        >>> str(entry.ref), entry.label, entry.minted
+        ('recipe_1', 'Soup', True)
     """
 
     ref: Ref
@@ -115,7 +131,17 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class NewDraft:
-    """Content to be kept, a JSON object as text, and what people are to call the row."""
+    """Content to be kept as a draft.
+
+    Attributes:
+        entity: what kind of row it is to become.
+        content: a JSON object, as text.
+        label: what people are to call the row; `None` where that is not known.
+
+    Example:
+        >>> NewDraft("recipe", '{"name": "Curry"}', label="Curry")
+        NewDraft(entity='recipe', label='Curry')
+    """
 
     entity: str
     content: str = field(repr=False)
@@ -132,6 +158,14 @@ class DraftEdit:
         label: another label; `None`: as it was.
         version: which version was read. Another one is left as it is, unless it is the next and
             has this content already: a caller who was not told may ask again.
+
+    Example:
+        >>> from alfred_refs.testing import MemoryStore
+        >>> store, address = MemoryStore(), Address("chat-7")
+        >>> [draft] = store.draft(address, [NewDraft("recipe", '{"name": "Curry"}')])
+        >>> edit = DraftEdit(draft.ref, '{"name": "Dal"}', version=1)
+        >>> store.edit_drafts(address, [edit])[draft.ref].version
+        2
     """
 
     ref: Ref
@@ -154,6 +188,13 @@ class DraftEntry:
         state: what has become of it.
         key: of the row that it is or will be saved as; `None` until one is reserved.
         row: the entry of that key, if it has one.
+
+    Example:
+        >>> from alfred_refs.testing import MemoryStore
+        >>> new = NewDraft("recipe", '{"name": "Curry"}')
+        >>> [draft] = MemoryStore().draft(Address("chat-7"), [new])
+        >>> str(draft.ref), draft.state, draft.version
+        ('gen_recipe_1', 'pending', 1)
     """
 
     ref: Ref
@@ -179,6 +220,11 @@ class ConversationInfo:
         used_at: when it was last used. Where nothing was minted and no turn begun since, it may
             have been used up to an hour later.
         refs: how many refs it has, by entity, in order; kept as they are minted, never counted.
+
+    Example:
+        >>> info = registry.describe("chat-7")
+        >>> info.id, info.turn, info.refs
+        ('chat-7', 0, {'line': 2, 'recipe': 2})
     """
 
     id: str
@@ -201,6 +247,11 @@ class RegistryStats:
         drafts: how many drafts they have, by state, in order.
         table_bytes: what the tables take on disk; `None` where there is no disk.
         index_bytes: what their indexes take beside.
+
+    Example:
+        >>> stats = registry.stats()
+        >>> stats.conversations, stats.refs, stats.gone
+        (1, {'line': 2, 'recipe': 2}, 0)
     """
 
     conversations: int
@@ -228,6 +279,11 @@ class Exported:
         tables: whose rows the refs are of, by entity, where that is known.
         activity: what was done with rows, in natural order; their `gone` and `label` are left out.
         steps: what steps left, in order.
+
+    Example:
+        >>> exported = PostgresStore(engine).export(Address("chat-7"))
+        >>> [str(entry.ref) for entry in exported.entries], dict(exported.last)
+        (['line_1', 'line_2', 'recipe_1', 'recipe_2'], {'line': 2, 'recipe': 2})
     """
 
     id: str
@@ -246,8 +302,18 @@ class Exported:
 def owner_text(owner: str | int | uuid.UUID | None) -> str | None:
     """Return an owner as conversations have it.
 
+    Args:
+        owner: the owner's key; `None` for none.
+
+    Returns:
+        its text, which has 1 to 255 printable characters; `None` for none.
+
     Raises:
         ConversationIdError: it cannot be kept as it is.
+
+    Example:
+        >>> owner_text(7), owner_text("ann"), owner_text(None)
+        ('7', 'ann', None)
     """
     if owner is None:
         return None

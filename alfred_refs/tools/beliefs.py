@@ -5,6 +5,8 @@ write comes in, with labels in `expect` and in its data beside refs, where rows 
 on without these, once the rows that it names have them now:
 
     {"table": "meal_plans", "data": {"recipe_id": "recipe_7", "_recipe_id_label": "Soup", ...}}
+    {"table": "recipes", "filters": [id in recipe_7, recipe_9], "expect": ["Soup", "Dal"], ...}
+    {"table": "lines", "filters": [recipe_id = recipe_7], "expect": {"recipe_7": "Soup"}, ...}
 
 A write that names a row without saying what it is, is refused and told what that is, unless the
 toolset does not ask (`Toolset(expect="optional")`). Rows without a label are not asked for. Where
@@ -14,16 +16,16 @@ apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from alfred_refs.mapping.labels import clean
-from alfred_refs.mapping.refs import draft_named
+from alfred_refs.mapping.refs import draft_named, parse_ref
 from alfred_refs.tools.answers.label_lookup import Foreign, put_labels
 from alfred_refs.tools.payload.expected import differences
 from alfred_refs.tools.payload.intake import table_of
-from alfred_refs.tools.query.filters import chosen_refs
+from alfred_refs.tools.query.filters import chosen_refs, refs_of
 from alfred_refs.tools.tables.lists import list_named
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
@@ -141,6 +143,17 @@ def _is_said(label: str, said: str, call: Call) -> bool:
     return said in spelt or clean(said) in spelt
 
 
+def _parted(given: Any, table: ToolTable, refs: Collection[str]) -> tuple[Mapping[str, Any], Any]:
+    """Return what `expect` says by ref, and what else it says."""
+    if not isinstance(given, Mapping):
+        return {}, given
+    by_ref = {name: said for name, said in given.items() if name in refs}
+    for name in given.keys() - by_ref.keys() - table.columns.keys():
+        if parse_ref(name) is not None:
+            raise invalid_value(f"expect.{name}", "about a ref that filters name")
+    return by_ref, {name: each for name, each in given.items() if name not in by_ref} or None
+
+
 class _Taking:
     """Takes out of arguments what they say of rows.
 
@@ -172,11 +185,25 @@ class _Taking:
         return given.model_copy(update={"data": self._rows(table, given.data)})
 
     def _written(self, table: ToolTable, given: DbUpdate | DbDelete) -> DbUpdate | DbDelete:
-        if not isinstance(given.expect, dict):
-            self._say(table, chosen_refs(given.filters, table), given.expect)
-        if isinstance(given, DbDelete):
-            return given
-        return given.model_copy(update={"data": self._rows(table, given.data)})
+        plain = {"expect": self._chosen(table, given)}
+        if isinstance(given, DbUpdate):
+            plain["data"] = self._rows(table, given.data)
+        return given.model_copy(update=plain)
+
+    def _chosen(self, table: ToolTable, given: DbUpdate | DbDelete) -> Any:
+        """Note what is said of the rows that filters name; return what is said by column."""
+        chosen = chosen_refs(given.filters, table)
+        others = {
+            ref: entity for ref, entity in refs_of(given.filters, table) if ref not in chosen
+        }
+        by_ref, expect = _parted(given.expect, table, {*chosen, *others})
+        if by_ref or others:
+            for ref, entity in {**dict.fromkeys(chosen, table.entity), **others}.items():
+                if (target := self._tables.of_entity(entity)) is not None:
+                    self._say(target, [ref], by_ref.get(ref), f"expect.{ref}")
+        elif not isinstance(expect, Mapping):
+            self._say(table, chosen, expect)
+        return expect
 
     def _edited(self, table: ToolTable, given: DbEditList) -> DbEditList:
         # a token was shown with the list, and is of no other row's

@@ -59,6 +59,15 @@ class ToolAnswer:
 
     Attributes:
         value: JSON values: `{"error": {"code", "message", ...}}` for a mistake of the model's.
+
+    Example:
+        >>> answer = desk.call("chat-7", None, "db_delete", {"table": "lines", "filters": []})
+        >>> answer.failed, answer.value["error"]["code"]
+        (True, 'missing_filter')
+        >>> asked = {"table": "lines", "columns": ["count(*)"]}
+        >>> answer = desk.call("chat-7", None, "db_read", asked)
+        >>> answer.failed, answer.text
+        (False, '{"table":"lines","totals":[{"count(*)":2}],"more":false}')
     """
 
     value: Answer
@@ -84,6 +93,12 @@ class BoundToolset:
         registry: that opens the conversations.
         is_async: whether the sessions are asynchronous.
         connections: how many calls may have one at a time; `None`: that is not known.
+
+    Example:
+        >>> desk = toolset.bind(sessions, registry=registry)
+        >>> answer = desk.call("chat-7", None, "db_read", {"table": "lines", "columns": ["text"]})
+        >>> answer.value["rows"]
+        [{'id': 'line_1', 'text': '4 tomatoes'}, {'id': 'line_2', 'text': '1 onion'}]
     """
 
     def __init__(
@@ -153,6 +168,15 @@ class BoundToolset:
 
         Asynchronous sessions are awaited: a call that is cancelled is rolled back. Others work in
         a thread: a call that is cancelled goes on there, and what it has done is committed.
+
+        Args:
+            conversation: as for `call`.
+            owner: as for `call`.
+            tool: as for `call`.
+            arguments: as for `call`.
+
+        Raises:
+            SetupError: an owner is missing or not expected.
         """
         order = self._in_order(self._tasks, tool, conversation, owner, asyncio.get_running_loop())
         async with order:
@@ -186,6 +210,10 @@ class BoundToolset:
 
     def conversation(self, conversation: str, owner: Any) -> Conversation:
         """Return a conversation, opened for its owner.
+
+        Args:
+            conversation: its id.
+            owner: as for `call`.
 
         Raises:
             SetupError: an owner is missing, or not expected.

@@ -35,6 +35,14 @@ class ToolError(RefError):
         code: the same.
         message: the same.
         data: the same.
+
+    Example:
+        >>> class Locked(Hooks):
+        ...     def before_write(self, write):
+        ...         raise ToolError("locked", "recipes are locked; try again tomorrow")
+        >>> toolset = Toolset([Recipe], hooks={Recipe: [Locked()]})
+        >>> toolset.call(session, "db_create", {"table": "recipes", "data": {"name": "Curry"}})
+        {'error': {'code': 'locked', 'message': 'recipes are locked; try again tomorrow'}}
     """
 
     def __init__(self, code: str, message: str, **data: Any) -> None:

@@ -105,6 +105,16 @@ else:
         """The ref of a row of a class: a parameter `Ref[Order]` takes `"order_1"`.
 
         The function is given it as plain text, which a `RefSession` takes wherever it takes keys.
+
+        Example:
+            >>> @toolset.tool
+            ... def double(session: RefSession, recipe: Ref[Recipe]) -> Recipe:
+            ...     "Double the servings of a recipe."
+            ...     found = session.get_one(Recipe, recipe)
+            ...     found.servings *= 2
+            ...     return found
+            >>> toolset.call(session, "double", {"recipe": "recipe_1"})["rows"]
+            [{'id': 'recipe_1', 'name': 'Soup', 'servings': 4}]
         """
 
         def __class_getitem__(cls, model: type[Any]) -> Any:

@@ -99,14 +99,15 @@ class Toolset:
         verbs: by class, which of `"create"`, `"update"` and `"delete"` a model may do to its
             rows; all of them where nothing is said.
         hidden: mapped attributes that a model never sees.
-        labels: whether refs to other rows come with these rows' labels beside them, once for each
-            answer, or not at all.
+        labels: whether refs to other rows come with these rows' labels: beside each (`"inline"`),
+            once for each answer (`"legend"`), or not at all (`"none"`).
         deduplicate: by class, the attributes that tell new rows of one call apart: of several that
             are the same, the last wins.
         limits: how much an answer shows.
         max_written: how many rows one call may change.
-        expect: whether a write must say what the rows are that it names by refs: their labels, in
-            `expect` and beside refs in data. A slip of one digit may else hit another row.
+        expect: whether a write must say what the rows are that it names by refs (`"required"`), or
+            may (`"optional"`): their labels, in `expect` and beside refs in data. A slip of one
+            digit may else hit another row.
         drafts: whether a model may keep rows as drafts, and use those of the application; without
             them it is never told that there are any.
         sql: whether a model may ask by SELECT (`db_query`), which needs the extra `sql`; or what
@@ -119,6 +120,14 @@ class Toolset:
 
     Raises:
         SetupError: what is given does not go together.
+
+    Example:
+        >>> toolset = Toolset([Recipe, Line], hidden=[Recipe.user_id])
+        >>> [tool["name"] for tool in toolset.schemas("anthropic")]
+        ['db_read', 'db_create', 'db_update', 'db_delete', 'db_edit_list']
+        >>> asked = {"table": "lines", "columns": ["text"], "order_by": "position", "limit": 1}
+        >>> toolset.call(session, "db_read", asked)["rows"]
+        [{'id': 'line_1', 'text': '4 tomatoes'}]
     """
 
     def __init__(
@@ -217,6 +226,10 @@ class Toolset:
             tool: the name of the tool.
             arguments: JSON values, or their text.
 
+        Returns:
+            JSON values: rows as `{"table", "rows", "count", ...}`, or, for a mistake that the
+            model can correct, `{"error": {"code", "message", ...}}`; nothing was changed then.
+
         Raises:
             SetupError: the session is in no conversation, of a registry with another policy, or
                 has not the owner that the toolset asks for.
@@ -296,7 +309,16 @@ class Toolset:
         return next((table for table in self.tables if of in table.database_names), None)
 
     async def call_async(self, session: AsyncRefSession, tool: str, arguments: Any) -> Answer:
-        """Do what `call` does, with an asynchronous session."""
+        """Do what `call` does, with an asynchronous session.
+
+        Args:
+            session: as for `call`.
+            tool: as for `call`.
+            arguments: as for `call`.
+
+        Raises:
+            SetupError: the session is not asynchronous, or as for `call`.
+        """
         if not hasattr(session, "run_sync"):
             raise SetupError(
                 f"call_async() was given a {type(session).__name__}",
@@ -355,7 +377,10 @@ class Toolset:
         return schemas_of(self._setting, form, own, describe=describe)
 
     def describe(self, tables: Iterable[str] | None = None) -> str:
-        """Return what a model needs to know of tables, or of all, for a prompt: lines of text.
+        """Return what a model needs to know of tables, for a prompt: lines of text.
+
+        Args:
+            tables: their names, as a model knows them; `None` for all.
 
         Raises:
             ToolError: a name is none of a table.

@@ -13,7 +13,7 @@ from .pool import Found, Made, Pool, only
 
 def batch(pool: Pool) -> Made:
     """Write several rows in one call."""
-    return pool.chance.choice((_planned, _all_bought, _struck_off))(pool)
+    return pool.chance.choice((_planned, _all_bought, _struck_off, _off_the_plan))(pool)
 
 
 def _planned(pool: Pool) -> Made:
@@ -58,6 +58,18 @@ def _struck_off(pool: Pool) -> Made:
     removed = {"shopping_list": [key for key, _ in items]}
     turns = [f"Take off my shopping list: {_names(items)}."]
     return Made(turns, program, End(removed=removed))
+
+
+def _off_the_plan(pool: Pool) -> Made:
+    name, plans = pool.planned_alike()
+
+    def program(clerk: Clerk) -> Program:
+        row = yield from clerk.find("recipes", name=name)
+        yield from clerk.clear("meal_plans", "recipe_id", row)
+        yield Said("Done.")
+
+    turns = [f"Take '{name}' off the plan, wherever it stands."]
+    return Made(turns, program, End(removed={"meal_plans": plans}))
 
 
 def _these(rows: Sequence[Row], items: Sequence[Found]) -> list[Row]:

@@ -102,6 +102,15 @@ class Pool:
         """Return a planned meal."""
         return self.chance.choice([*self.kitchen.rows["meal_plans"].items()])
 
+    def planned_alike(self) -> tuple[str, list[uuid.UUID]]:
+        """Return the name of a planned recipe that has it alone, and all plans of it."""
+        recipes = [*self.kitchen.rows["recipes"].values()]
+        names = Counter(row["name"] for row in recipes)
+        plans = self.kitchen.rows["meal_plans"].items()
+        alone = sorted({name for _, plan in plans if names[name := self.name_of(plan)] == 1})
+        chosen = self.chance.choice(alone)
+        return chosen, [key for key, plan in plans if self.name_of(plan) == chosen]
+
     def ingredients(self, count: int) -> list[tuple[uuid.UUID, str]]:
         """Return keys and names of ingredients."""
         return self.chance.sample([*self.kitchen.names.items()], count)

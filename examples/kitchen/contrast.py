@@ -122,11 +122,12 @@ def one_digit_wrong(key: str) -> str:
 
 def measured() -> tuple[Callable[[str], int], str]:
     """Return what measures a text, and in what: tokens, where there is something to count them."""
-    if find_spec("rs_bpe") is None:
+    if find_spec("bpe_openai") is None:
         return len, "characters"
-    from rs_bpe.bpe import openai  # noqa: PLC0415  # of the extra `bench`
+    from bpe_openai import get_encoding  # noqa: PLC0415  # of the extra `dev`
 
-    return openai.o200k_base().count, "tokens"
+    encode = get_encoding("o200k_base").encode_ordinary
+    return lambda text: len(encode(text)), "tokens"
 
 
 def _in_plain_session(plain: Session, plan: str) -> tuple[str, int, dt.date, int, int]:

@@ -169,7 +169,7 @@ def verdict(
     size, in_keys = (sum(map(measure, side)) for side in (texts, with_keys(texts, named)))
     show_size(console, f"what was said and seen in {len(turns)} turns", size, in_keys, unit)
     if unit != "tokens":
-        console.print(f"sizes are in {unit}: rs-bpe, which counts tokens, is not installed")
+        console.print(f"sizes are in {unit}: bpe-openai, which counts tokens, is not installed")
     strings = f"{len(seen)} strings on the model's side against {len(keys)} keys"
     show_check(console, f"checked {strings}", leaks)
     refs = f"{len(named)} refs, {shared} of them met by several processes, for a second key"

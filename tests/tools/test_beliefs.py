@@ -265,3 +265,29 @@ def test_labels_may_be_spelt_as_rows_show_them(session: RefSession, call: Call) 
     data = {"parent_id": row["id"], "_parent_id_label": "like <dish_1>"}
     named = {"table": "dishes", "filters": these("=", "dish_3"), "expect": "Soup"}
     assert call("db_update", **named, data=data)["count"] == 1
+
+
+def test_rows_that_other_columns_name_are_asked_for_too(call: Call) -> None:
+    """A filter by a reference hits the rows of another one, if it slips; labels go by ref."""
+    of_indian = [{"field": "cuisine_id", "op": "=", "value": "cuisine_1"}]
+    update = {"table": "dishes", "filters": of_indian, "data": {"servings": 9}}
+    error = call("db_update", **update)["error"]
+    assert (error["code"], error["labels"]) == ("unconfirmed_ref", {"cuisine_1": "Indian"})
+    assert error["fields"] == ["expect.cuisine_1"]
+    error = call("db_update", **update, expect={"cuisine_1": "Thai"})["error"]
+    assert (error["code"], error["ref"]) == ("unexpected_row", "cuisine_1")
+    error = call("db_update", **update, expect={"cuisine_2": "Thai"})["error"]
+    assert (error["code"], error["field"]) == ("invalid_value", "expect.cuisine_2")
+    assert call("db_update", **update, expect={"cuisine_1": "Indian"})["count"] == 1
+    named = {**update, "filters": [*of_indian, *these("in", ["dish_2", "dish_3"])]}
+    said = {"cuisine_1": "Indian", "dish_2": "Korma", "dish_3": {"servings": None}}
+    error = call("db_update", **named, expect={"cuisine_1": "Indian"})["error"]
+    assert error["fields"] == ["expect.dish_2", "expect.dish_3"]
+    both = call("db_update", **named, expect={**said, "servings": 4})["error"]
+    assert (both["code"], both["column"], both["actual"]) == ("unexpected_row", "servings", 9)
+    assert call("db_update", **named, expect={**said, "servings": 9})["count"] == 1
+    other = [{"not": of_indian[0]}, {"field": "cuisine.id", "op": "!=", "value": "cuisine_1"}]
+    for clause in other:
+        delete = {"table": "dishes", "filters": [clause]}
+        assert call("db_delete", **delete)["error"]["fields"] == ["expect.cuisine_1"]
+    assert call("db_delete", table="dishes", filters=other, expect={"cuisine_1": "Indian"})

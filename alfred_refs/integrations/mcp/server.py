@@ -79,6 +79,16 @@ def server_of(
     Raises:
         SetupError: `owner_of` is given beside `whose`, or where rows have no owners, or there is
             no bound toolset.
+
+    Example:
+        >>> import asyncio
+        >>> from mcp import Client
+        >>> server = server_of(desk, lambda ctx: ("chat-7", None), name="kitchen")
+        >>> async def read(table):
+        ...     async with Client(server) as client:
+        ...         return (await client.call_tool("db_read", {"table": table})).structured_content
+        >>> asyncio.run(read("recipes"))["rows"][0]
+        {'id': 'recipe_1', 'name': 'Soup', 'servings': 2}
     """
     given: Any = desk
     if not isinstance(given, BoundToolset):

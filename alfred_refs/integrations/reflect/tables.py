@@ -57,6 +57,12 @@ class Reflection:
         models: mapped classes, by the names of their tables.
         labels: by table, the columns that have what its rows are called.
         left_out: by table, why a model cannot use it.
+
+    Example:
+        >>> with engine.connect() as connection:
+        ...     found = reflect(connection, ["lines", "recipes"])
+        >>> [*found.models], found.labels, found.left_out
+        (['lines', 'recipes'], {'recipes': 'name'}, {})
     """
 
     models: dict[str, type[Any]] = field(default_factory=dict)
@@ -77,6 +83,15 @@ def reflect(
 
     Raises:
         SetupError: one of `tables` or `hidden` is not there, or is a key.
+
+    Example:
+        >>> with engine.connect() as connection:
+        ...     found = reflect(connection, hidden=["recipes.servings"])
+        >>> [*found.models]
+        ['lines', 'recipes', 'users']
+        >>> from alfred_refs.tools import Toolset
+        >>> Toolset(found.models).describe(["recipes"]).splitlines()[2:5]
+        ['  id: recipe ref, read only', '  name*: text', '  user_id?: user ref']
     """
     names = _chosen(connection, tables)
     metadata = MetaData()

@@ -26,7 +26,23 @@ if TYPE_CHECKING:
 
 
 class RefModel:
-    """A mixin for SQLModel's classes, put before `SQLModel`, whose dumps show refs."""
+    """A mixin for SQLModel's table classes: with it `model_dump()` and `repr()` show refs.
+
+    It stands before `SQLModel` among the bases. A `RefSession` refuses table classes without it,
+    because they would dump keys.
+
+    Example:
+        >>> import uuid
+        >>> from sqlmodel import Field, SQLModel
+        >>> class Postcard(RefModel, SQLModel, table=True):
+        ...     id: uuid.UUID = Field(default_factory=uuid.uuid4, primary_key=True)
+        ...     text: str
+        >>> SQLModel.metadata.create_all(engine, [Postcard.__table__])
+        >>> session.add(postcard := Postcard(text="Hello"))
+        >>> session.flush()
+        >>> postcard.model_dump()
+        {'text': 'Hello', 'id': 'postcard_1'}
+    """
 
     @classmethod
     def __get_pydantic_core_schema__(

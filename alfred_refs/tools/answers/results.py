@@ -117,13 +117,19 @@ class Limits:
     """How much a call may show, and how long it may take.
 
     Attributes:
-        rows: at most so many, and at most so many related ones in each.
-        related: at most so many related rows in all.
-        characters: of the texts of one result, about; rows beyond are left for the next read,
-            and a write shows their refs alone.
-        text: characters of one text.
-        seconds: that one statement of a call may take; `None` for what the server allows. A
+        rows: how many rows an answer shows, and how many related ones in each of them.
+        related: how many related rows it shows in all.
+        characters: how long its texts are together, about; rows beyond are left for the next
+            read, and a write shows their refs alone.
+        text: how many characters of one text are shown; a longer one is cut.
+        seconds: how long one statement of a call may take; `None` for what the server allows. A
             `statement_timeout` of the application's that is shorter stays.
+
+    Example:
+        >>> toolset = Toolset([Recipe], limits=Limits(rows=1))
+        >>> answer = toolset.call(session, "db_read", {"table": "recipes"})
+        >>> answer["count"], answer["more"]
+        (1, True)
     """
 
     rows: int = 100

@@ -48,6 +48,16 @@ class Reading:
         empty: whether the answer is to be empty, without a statement.
         totals: whether rows are only counted or added up; `after_read` is not asked then, and
             what is said of loading and including rows is not needed.
+
+    Example:
+        >>> class Small(Hooks):
+        ...     def before_read(self, read: Reading):
+        ...         read.conditions.append(read.model.servings < 2)
+        ...         read.notes.append("for one person")
+        >>> toolset = Toolset([Recipe], hooks={Recipe: [Small()]})
+        >>> toolset.call(session, "db_read", {"table": "recipes", "columns": ["name"]})
+        {'table': 'recipes', 'rows': [{'id': 'recipe_2', 'name': 'Toast'}], 'count': 1, 'more':
+        False, 'notes': ['for one person']}
     """
 
     session: RefSession
@@ -94,6 +104,16 @@ class Writing:
             is given a new value of what it refers to (update), is moved to a draft that is saved
             (update), is of a subclass, or is in a list that is edited by position. Then positions
             are the list's: the records of an update do not have them.
+
+    Example:
+        >>> class Tidy(Hooks):
+        ...     def before_write(self, write: Writing):
+        ...         for record in write.records:
+        ...             record["name"] = record["name"].strip().capitalize()
+        >>> toolset = Toolset([Recipe], hooks={Recipe: [Tidy()]})
+        >>> asked = {"table": "recipes", "data": {"name": " curry "}}
+        >>> toolset.call(session, "db_create", asked)["rows"][0]["name"]
+        'Curry'
     """
 
     session: RefSession
@@ -112,6 +132,15 @@ class Hooks:
     Attributes:
         totals: whether a model may count rows and add up their columns. A hook that has an
             `after_read`, which may hide something of rows, has to say so: `totals = True`.
+
+    Example:
+        >>> class Vegan(Hooks):
+        ...     def after_read(self, read, rows):
+        ...         for row in rows:
+        ...             row["name"] += " (vegan)"
+        >>> toolset = Toolset([Recipe], hooks={Recipe: [Vegan()]}, hidden=[Recipe.user_id])
+        >>> toolset.call(session, "db_read", {"table": "recipes", "columns": ["name"]})["rows"][0]
+        {'id': 'recipe_1', 'name': 'Soup (vegan)'}
     """
 
     totals: ClassVar[bool | None] = None

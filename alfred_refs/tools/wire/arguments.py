@@ -51,8 +51,16 @@ NEGATIONS = ("!=", "neq", "not_in")
 """The operators that say what a column has not."""
 
 
+def _without_example(schema: dict[str, Any]) -> None:
+    """Leave out of a schema what a docstring shows to programmers: models read schemas."""
+    if "description" in schema:
+        schema["description"] = schema["description"].partition("\n\nExample:")[0]
+
+
 class _Arguments(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, json_schema_extra=_without_example
+    )
 
 
 class FilterClause(_Arguments):
@@ -60,6 +68,12 @@ class FilterClause(_Arguments):
 
     A path holds if at least one related row meets the condition. A column without value (null)
     meets no comparison but `is_null`, as in SQL.
+
+    Example:
+        >>> only = FilterClause(field="lines.text", op="ilike", value="%onion%")
+        >>> asked = DbRead(table="recipes", filters=[only])
+        >>> toolset.call(session, "db_read", asked.model_dump(exclude_unset=True))["rows"]
+        [{'id': 'recipe_1', 'name': 'Soup', 'servings': 2}]
     """
 
     field: str = Field(description="column, or path to a column of related rows")
@@ -143,7 +157,8 @@ def _no_boolean(given: Any) -> Any:
 
 _EXPECTED = (
     "what every row that is hit must have now: its label, as it stands beside refs to it, or "
-    "values by column; a list of either for a list of refs; otherwise nothing is "
+    "values by column; a list of either for a list of refs; labels by ref where filters name rows "
+    "in other columns; otherwise nothing is "
 )
 
 Labels = str | Annotated[list[str | dict[str, Any]], Field(min_length=1)]
@@ -151,7 +166,13 @@ Labels = str | Annotated[list[str | dict[str, Any]], Field(min_length=1)]
 
 
 class DbRead(_Arguments):
-    """Read rows of a table."""
+    """Read rows of a table.
+
+    Example:
+        >>> asked = DbRead(table="recipes", columns=["name"], order_by="servings", limit=1)
+        >>> toolset.call(session, "db_read", asked.model_dump(exclude_unset=True))["rows"]
+        [{'id': 'recipe_2', 'name': 'Toast'}]
+    """
 
     table: str
     filters: list[Filter] = Field(default=[], description="all of these must hold")
@@ -217,7 +238,15 @@ class NewRows(_Arguments):
 
 
 class DbCreate(NewRows):
-    """Create one row or several, or save drafts as rows: all of them or none."""
+    """Create one row or several, or save drafts as rows: all of them or none.
+
+    Example:
+        >>> row = {"recipe_id": "recipe_2", "position": 1, "text": "1 egg"}
+        >>> asked = DbCreate(table="lines", data={**row, "_recipe_id_label": "Toast"})
+        >>> toolset.call(session, "db_create", asked.model_dump(exclude_unset=True))["rows"]
+        [{'id': 'line_3', 'recipe_id': 'recipe_2', 'position': 1, 'text': '1 egg',
+        '_recipe_id_label': 'Toast'}]
+    """
 
     also: list[NewRows] = Field(
         default=[],
@@ -234,7 +263,14 @@ class DbCreate(NewRows):
 
 
 class DbUpdate(_Arguments):
-    """Change the rows that meet all filters."""
+    """Change the rows that meet all filters.
+
+    Example:
+        >>> only = FilterClause(field="id", op="=", value="recipe_1")
+        >>> asked = DbUpdate(table="recipes", filters=[only], data={"servings": 4}, expect="Soup")
+        >>> toolset.call(session, "db_update", asked.model_dump(exclude_unset=True))["rows"]
+        [{'id': 'recipe_1', 'name': 'Soup', 'servings': 4}]
+    """
 
     table: str
     filters: list[Filter] = Field(description="all of these must hold; at least one", min_length=1)
@@ -245,7 +281,14 @@ class DbUpdate(_Arguments):
 
 
 class DbDelete(_Arguments):
-    """Delete the rows that meet all filters."""
+    """Delete the rows that meet all filters.
+
+    Example:
+        >>> only = FilterClause(field="id", op="=", value="recipe_2")
+        >>> asked = DbDelete(table="recipes", filters=[only], expect="Toast")
+        >>> toolset.call(session, "db_delete", asked.model_dump(exclude_unset=True))
+        {'table': 'recipes', 'deleted': ['recipe_2'], 'count': 1, '_deleted_labels': ['Toast']}
+    """
 
     table: str
     filters: list[Filter] = Field(description="all of these must hold; at least one", min_length=1)
@@ -301,7 +344,15 @@ class ListEdit(_Arguments):
 
 
 class DbEditList(_Arguments):
-    """Edit a list of one row by position."""
+    """Edit a list of one row by position.
+
+    Example:
+        >>> edits = [{"action": "move", "path": [2], "to": 1}]
+        >>> asked = {"table": "recipes", "row": "recipe_1", "expect": "Soup", "list": "lines"}
+        >>> asked = DbEditList(**asked, edits=edits).model_dump(by_alias=True, exclude_unset=True)
+        >>> toolset.call(session, "db_edit_list", asked)["items"]
+        {'1': {'id': 'line_2', 'text': '1 onion'}, '2': {'id': 'line_1', 'text': '4 tomatoes'}}
+    """
 
     table: str
     row: str = Field(
@@ -326,7 +377,14 @@ class DbEditList(_Arguments):
 
 
 class DbQuery(_Arguments):
-    """Answer a question with a SELECT of the model's own."""
+    """Answer a question with a SELECT of the model's own.
+
+    Example:
+        >>> asked = DbQuery(sql="SELECT name FROM recipes WHERE servings > 1")
+        >>> toolset = Toolset([Recipe, Line], sql=True)
+        >>> toolset.call(session, "db_query", asked.model_dump(exclude_unset=True))
+        {'columns': ['name'], 'rows': [['Soup']], 'count': 1, 'more': False}
+    """
 
     sql: str = Field(
         description="one SELECT in PostgreSQL's SQL; a ref is a text beside a column of refs"
