@@ -79,6 +79,7 @@ VALUES: Mapping[str, Any] = {
     "p_gones": [None, None, "was deleted"],
     "p_heads": ["{}", None, None],
     "p_id": "0",
+    "p_key": encode(SMALL),
     "p_keys": [encode(SMALL), encode(uuid.UUID(int=1)), encode(uuid.UUID(int=2))],
     "p_labels": ["Soup", None, "Stew"],
     "p_last_drafts": [0, 1, 2],
@@ -95,6 +96,7 @@ VALUES: Mapping[str, Any] = {
     "p_seen_turns": [1, None, 1],
     "p_states": ["pending", "saved", "discarded"],
     "p_relations": list(metadata.tables),
+    "p_table": "recipes",
     "p_tables": '{"recipe": "recipes"}',
     "p_taken": 0,
     "p_turn": 1,
@@ -122,6 +124,7 @@ OF_ALL_CONVERSATIONS = {
     *("choose_last_used", "count_listed"),
     *("page_of_conversations", "count_conversations", "count_refs", "count_gone", "count_left"),
     *("prune_drafts", "count_drafts", "prune_activity", "prune_steps"),
+    *("choose_knowing", "erase_label", "erase_draft"),
     *("lock_tables", "room"),
 }
 

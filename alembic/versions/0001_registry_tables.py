@@ -22,7 +22,7 @@ DO $$
 BEGIN
     IF EXISTS (SELECT FROM alfred_refs_mapping) THEN
         RAISE EXCEPTION 'the registry has mappings, which a downgrade to base would lose; '
-            'export or forget the conversations, or empty alfred_refs_mapping, and try again';
+            'export the conversations that are to come back, forget all, and try again';
     END IF;
 END $$
 """

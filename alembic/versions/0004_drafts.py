@@ -29,7 +29,8 @@ DO $$
 BEGIN
     IF EXISTS (SELECT FROM alfred_refs_draft) THEN
         RAISE EXCEPTION 'the registry has drafts, which a downgrade below 0004 would lose; '
-            'export or forget the conversations, or empty alfred_refs_draft, and try again';
+            'forget their conversations and try again; if you empty alfred_refs_draft instead, '
+            'refs of drafts in chats name nothing, and new drafts get their numbers';
     END IF;
 END $$
 """

@@ -100,14 +100,17 @@ def _checked(url: str | None) -> str:
 def registry_at(url: str) -> Iterator[RefRegistry]:
     """Open the registry in the database at `url` for as long as the `with` lasts.
 
-    It connects when it is first asked for something.
+    Tables of another version are told at once, whatever a command reads of them.
     """
     from alfred_refs.conversation.registry import RefRegistry
     from alfred_refs.store import migrate as schema
+    from alfred_refs.store.postgres import PostgresStore
 
     engine = schema.engine_for(url, pool_size=1)
+    store = PostgresStore(engine)
     try:
-        yield RefRegistry(engine)
+        store.check_tables()
+        yield RefRegistry(store=store)
     finally:
         engine.dispose()
 

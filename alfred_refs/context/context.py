@@ -16,7 +16,15 @@ context.done(step, decision)
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +53,7 @@ from .replies import Names
 from .results import call_of, left_by, result_of
 from .templating import Templates
 from .views import Audience, ContextView, check_audience, name_of, view_of
-from .windows import Window, selected
+from .windows import Window, among, selected
 
 if TYPE_CHECKING:
     from alfred_refs.session.asyncio import AsyncRefSession
@@ -110,6 +118,9 @@ class Context:
         check_audience(audience)
         record = self.conversation.activity(self.window.active)
         drafts = list(self.conversation.drafts())
+        if self._shown is not None:
+            record = among(record, self._shown)
+            drafts = [draft for draft in drafts if draft.entity in self._shown]
         return view_of(selected(record, self.window), drafts, data=audience in _WITH_DATA)
 
     def render(self, audience: Audience = "act", budget: int | None = None) -> str:
@@ -144,7 +155,7 @@ class Context:
         for mention, ref in zip(found, refs.of(found), strict=True):
             pieces += [text[end : mention.start], ref]
             end = mention.end
-        return str(self.conversation.scrub("".join([*pieces, text[end:]])))
+        return str(self._scrubbed("".join([*pieces, text[end:]])))
 
     def prompt(
         self,
@@ -198,6 +209,14 @@ class Context:
         system = system_of(step.type, self._templates)
         return Prompt(system, "\n\n".join(parts.values()), parts, decision)
 
+    @property
+    def _shown(self) -> Container[str] | None:
+        """Entities that are told of: of others a toolset's model knows nothing."""
+        return None if self._toolset is None else self._toolset.tables.shown
+
+    def _scrubbed(self, value: Any) -> Any:
+        return self.conversation.scrub(value, entities=self._shown)
+
     def _ref_fields(self) -> dict[str, str]:
         tables = () if self._toolset is None else self._toolset.tables
         return {table.name: table.ref_field for table in tables}
@@ -221,7 +240,7 @@ class Context:
         other = [call for call in calls if call.tool not in ours]
         given = [value for call in other for value in (call.params, call.answer)]
         items = [item.text for item in step.batch]
-        texts = iter(self.conversation.scrub([*own, *items, *said, *given]))
+        texts = iter(self._scrubbed([*own, *items, *said, *given]))
         goal, guidance, step_guidance, profile = (next(texts) for _ in own)
         covered = replace(
             step,

@@ -111,6 +111,11 @@ class ToolCall(_Action):
     tool: str
     params: BaseModel
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What the tool is to be called with: the parameters that were given, as JSON."""
+        return self.params.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
 
 Action = ToolCall | StepComplete | AskUser | Blocked | Fail
 """What a step may answer, whatever it is."""

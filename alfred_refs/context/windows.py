@@ -10,7 +10,7 @@ Window(active=3)  # the current turn and the two before
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from alfred_refs.errors import ContextError
@@ -79,6 +79,13 @@ class Selection:
 def is_gone(entry: ActivityEntry) -> bool:
     """Tell whether a row is not there: its ref is marked so, or it was deleted last."""
     return entry.gone is not None or entry.action == "deleted"
+
+
+def among(record: ActivityRecord, entities: Container[str]) -> ActivityRecord:
+    """Return what was noted of the rows of some entities."""
+    entries = [entry for entry in record.entries if entry.ref.entity in entities]
+    refs = {entity: count for entity, count in record.refs.items() if entity in entities}
+    return ActivityRecord(record.turn, entries, refs)
 
 
 def selected(record: ActivityRecord, window: Window) -> Selection:

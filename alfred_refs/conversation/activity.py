@@ -22,6 +22,7 @@ from .drafts import DraftMap
 from .scrubbing import scrubbed
 
 _LONGEST_REASON = 1_000  # characters: more is no reason
+_LOOKED_AT = 1_000  # refs whose labels are compared: some milliseconds
 
 
 class ActivityMap(DraftMap):
@@ -139,13 +140,15 @@ class ActivityMap(DraftMap):
     ) -> dict[tuple[str, str], tuple[str, str]]:
         """Return the first and the last ref of those labels that several known rows have.
 
+        The last thousand rows of an entity are looked at.
+
         Args:
             labels: each after the entity of its rows, as entries show it.
 
         Example:
             chat.namesakes([("recipe", "Soup")])  # {('recipe', 'Soup'): ('recipe_3', 'recipe_9')}
         """
-        found = self._store.namesakes(self._address, labels)
+        found = self._store.namesakes(self._address, labels, _LOOKED_AT)
         return {pair: (str(first), str(last)) for pair, (first, last) in found.items()}
 
 

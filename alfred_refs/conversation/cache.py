@@ -118,6 +118,10 @@ class RefCache:
         if ref is not None:
             self._labels[ref] = label
 
+    def unlabel(self, entity: str, key: Key) -> None:
+        """Keep no label of a row."""
+        self._labels.pop(self.ref_of(entity, key) or "", None)
+
     def put(self, entity: str, key: Key, ref: str) -> None:
         """Keep a mapping."""
         self._keys.setdefault(entity, {})[ref] = key
@@ -223,6 +227,14 @@ class Caches:
             self.gone.clear()
             self.unlabelled.clear()
             self.current = self._another()
+
+    def unlabel(self, pair: EntityKey) -> None:
+        """Keep no label of a row."""
+        with self._lock:
+            for others in [*self._under.values()]:
+                others.unlabel(pair)
+        for cache in self._in_use():
+            cache.unlabel(*pair)
 
     # What is asked of all caches, as a ref may be in any of them
 

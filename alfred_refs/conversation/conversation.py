@@ -6,7 +6,8 @@ whole: it has turns, branches into others, is listed, moves to another registry,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Table
@@ -134,7 +135,13 @@ class Conversation(ActivityMap):
         """
         return to_json(self._store.export(self._address))
 
-    def scrub(self, value: Any, *, unknown: Unknown = "mask") -> Any:
+    def scrub(
+        self,
+        value: Any,
+        *,
+        unknown: Unknown = "mask",
+        entities: Container[str] | None = None,
+    ) -> Any:
         """Return a value without keys, for whatever is about to reach a model.
 
         Found are UUIDs in any spelling, split or cut ones too, and keys that are texts, as far as
@@ -147,11 +154,12 @@ class Conversation(ActivityMap):
             value: text or JSON values of any depth; dataclasses and models become such.
             unknown: what becomes of a key without ref: `"mask"` puts `<key>` in its place,
                 `"refuse"` raises.
+            entities: whose refs may be told, if not all: other keys are as if they had none.
 
         Raises:
             KeyShownError: there is a key without ref, and it is to be refused.
         """
-        return scrubbed(value, self._refs_held, self._texts(), unknown)
+        return scrubbed(value, partial(self._refs_held, among=entities), self._texts(), unknown)
 
     def entries(
         self, entity: type[Any] | Table | str | None = None, *, keys: bool = False

@@ -11,7 +11,7 @@ nobody watches what is read, and a conversation that has lost no row sends nothi
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -116,13 +116,9 @@ class RefMap:
         """
         if entity is None:
             return self._resolve_wanted([(ref, None) for ref in refs])
-        name, column = self._name_and_column(entity)
+        name, column = self._entities.name_of(entity), self._entities.key_column_of(entity)
         keys = self._resolve_wanted([(ref, name) for ref in refs])
         return keys if column is None else [column.from_key(key) for key in keys]
-
-    def _name_and_column(self, entity: type[Any] | Table | str) -> tuple[str, KeyColumn | None]:
-        entities = self._entities
-        return entities.name_of(entity), entities.key_column_of(entity)
 
     def _resolve_wanted(self, wanted: Sequence[Wanted]) -> list[Key]:
         """Return the keys of refs that are needed for different entities, in order."""
@@ -191,10 +187,7 @@ class RefMap:
         Raises:
             KeyTypeError: the class or table has keys of another type.
         """
-        name, column = self._name_and_column(entity)
-        if column is not None:
-            keys = [_checked(column, key) for key in keys]
-        return self._refer_pairs([(name, key) for key in keys])
+        return self._refer_pairs(pairs_of(self._entities, entity, keys))
 
     def _refer_pairs(self, pairs: Sequence[EntityKey]) -> list[str]:
         """Return the refs of keys of different entities, in order."""
@@ -202,14 +195,19 @@ class RefMap:
         self._meet(cache, pairs)
         return [cache.refs_of(entity)[token_of(key)] for entity, key in pairs]
 
-    def _refs_held(self, keys: Collection[Key]) -> dict[Key, str]:
+    def _refs_held(
+        self, keys: Collection[Key], among: Container[str] | None = None
+    ) -> dict[Key, str]:
         """Return the ref of each key that rows have, be they gone or not: one round trip, or none.
 
-        The registry decides, not what this process has met. Of several entities the first by its
-        name is taken; what stands in texts alone is left out.
+        The registry decides, not what this process has met. Of several entities, or of those
+        `among` them, the first by its name is taken; what stands in texts alone is left out.
         """
         found = self._store.refs_of(self._address, keys) if keys else {}
-        rows = {key: [ref for ref in refs if ref.entity != KEY] for key, refs in found.items()}
+        rows = {
+            key: [r for r in refs if r.entity != KEY and (among is None or r.entity in among)]
+            for key, refs in found.items()
+        }
         return {key: str(refs[0]) for key, refs in rows.items() if refs}
 
     def _keys_held(self, refs: Iterable[str]) -> dict[str, Key]:
@@ -319,6 +317,18 @@ class RefMap:
     def _keep(self, cache: RefCache, entries: Collection[Entry]) -> None:
         self._caches.keep(cache, entries)
         self._caches.unlabelled.note(entries, self._entities.has_labels)
+
+
+def pairs_of(
+    entities: Entities, entity: type[Any] | Table | str, keys: Iterable[Any]
+) -> list[EntityKey]:
+    """Return keys after the name of their entity, in the type that the registry keeps them in.
+
+    Raises:
+        KeyTypeError: the class or table has keys of another type.
+    """
+    name, column = entities.name_of(entity), entities.key_column_of(entity)
+    return [(name, key if column is None else _checked(column, key)) for key in keys]
 
 
 def _checked(column: KeyColumn, key: Any) -> Key:

@@ -26,10 +26,11 @@ from alfred_refs.store.telemetry import Counts, Observed, Telemetry
 from .cache import CAPACITY, Caches
 
 if TYPE_CHECKING:
-    from sqlalchemy import MetaData
+    from sqlalchemy import MetaData, Table
     from sqlalchemy.ext.asyncio import AsyncEngine
 
     from alfred_refs.mapping.entities import Entities
+    from alfred_refs.mapping.keys import Key
 
     from .conversation import Conversation
 
@@ -86,7 +87,8 @@ class RefRegistry(Observed):
         context.configure(connection, target_metadata=[Base.metadata, registry.metadata])
         ```
 
-        Autogenerate is refused where it would harm them: see `alfred_refs.store.alembic`.
+        Autogenerate is refused where it would harm them: `docs/registry.md` says when, and what
+        to list where an application has a naming convention.
 
         Raises:
             SetupError: the store keeps no tables.
@@ -249,8 +251,7 @@ class RefRegistry(Observed):
         Raises:
             RetentionError: `unused_for` is negative, or `batch` is not positive.
         """
-        if batch < 1:
-            raise RetentionError(f"a batch of {batch!r} conversations", "give at least 1")
+        _check_batch(batch)
         _check_age(unused_for)
         total = 0
         for forgotten in self._observed.prune(unused_for, batch):
@@ -258,6 +259,37 @@ class RefRegistry(Observed):
             if progress is not None:
                 progress(forgotten)
         return total
+
+    def erase(self, entity: type[Any] | Table | str, key: Key, *, batch: int = 100) -> int:
+        """Remove what conversations keep of a row, whoever's they are; return how many knew it.
+
+        For operators, once the row is deleted: who reads it labels it again. What goes is its
+        label, the content of drafts that were saved as it, and, in the conversations that know
+        it, all that is kept for prompts, since it may have been shown inside of other rows. Refs
+        stay, and so do drafts that are not saved. Each batch is a short transaction, and waits
+        for those who work in its conversations; other processes keep labels that they have met
+        until nobody in them has the conversation open.
+
+            registry.erase(Customer, customer_id)  # 3
+
+        Args:
+            entity: an entity, mapped class or table.
+            key: of the row, as `Conversation.refer()` takes it.
+            batch: how many conversations to look after in one transaction.
+
+        Raises:
+            KeyTypeError: the class or table has keys of another type.
+            RetentionError: `batch` is not positive.
+        """
+        from .refmap import pairs_of  # noqa: PLC0415  # as for `_entities`
+
+        _check_batch(batch)
+        [pair] = pairs_of(self._entities, entity, [key])
+        table = self._entities.table_name_of(pair[0], self._schemas)
+        knew = sum(self._observed.erase(pair, table, batch))
+        for caches in [*self._caches.values()]:
+            caches.unlabel(pair)
+        return knew
 
     def stats(self) -> RegistryStats:
         """Tell how much is kept for all conversations. For operators: all refs are looked at."""
@@ -291,12 +323,18 @@ class AsyncRegistry(sqla.Awaited[RefRegistry]):
     conversations = sqla.listed(RefRegistry.conversations)
     count_conversations = sqla.awaited(RefRegistry.count_conversations)
     describe = sqla.awaited(RefRegistry.describe)
+    erase = sqla.awaited(RefRegistry.erase)
     prune = sqla.awaited(RefRegistry.prune)
     stats = sqla.awaited(RefRegistry.stats)
 
 
 def _whose(owner: str | int | uuid.UUID | EllipsisType | None) -> str | EllipsisType | None:
     return ... if owner is ... else owner_text(owner)
+
+
+def _check_batch(batch: int) -> None:
+    if batch < 1:
+        raise RetentionError(f"a batch of {batch!r} conversations", "give at least 1")
 
 
 def _check_age(unused_for: timedelta | None) -> None:

@@ -101,7 +101,9 @@ class EntityTableError(SetupError):
 
 
 class RegistryTablesError(SetupError):
-    """The registry's tables are missing, or older than this version of the package.
+    """The registry's tables are missing, older than this version of the package, or not found.
+
+    PostgreSQL finds none in a schema on which its role has no right.
 
     Attributes:
         database: the name of the database.
@@ -113,7 +115,8 @@ class RegistryTablesError(SetupError):
         alfred_refs.errors.registry.RegistryTablesError: the registry's tables are missing or
             out of date in database 'shop'; run `alfred-refs migrate URL`, or upgrade the
             application's own Alembic environment if that has registry.metadata; where there are
-            none yet, RefRegistry.create_tables() does too
+            none yet, RefRegistry.create_tables() does too; if they are there, the role needs
+            usage of their schema, which must be in its search_path
     """
 
     def __init__(self, database: str) -> None:
@@ -122,7 +125,8 @@ class RegistryTablesError(SetupError):
             f"the registry's tables are missing or out of date in database {database!r}",
             "run `alfred-refs migrate URL`, or upgrade the application's own Alembic environment "
             "if that has registry.metadata; where there are none yet, RefRegistry.create_tables() "
-            "does too",
+            "does too; if they are there, the role needs usage of their schema, which must be in "
+            "its search_path",
         )
         self._data = (database,)
 
@@ -136,7 +140,7 @@ class RegistryMigrationError(SetupError):
         ...     downgrade("0001", to="0006")
         Traceback (most recent call last):
             ...
-        alfred_refs.errors.registry.RegistryMigrationError: a downgrade from revision '0001'
+        alfred_refs.store.alembic.RefusedMigrationError: a downgrade from revision '0001'
             does not lead to '0006'; give the later one first
     """
 

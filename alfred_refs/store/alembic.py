@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 import sqlalchemy as sa
 from alembic import op
 from alembic.autogenerate import comparators
+from alembic.util import CommandError
 from sqlalchemy import Connection
 
 from alfred_refs.errors import RegistryMigrationError
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 __all__ = ["downgrade", "hand_over", "include_name", "upgrade"]
 
 _COPY = "SELECT set_config('{}', current_setting('{}'), true)"
+
+
+class RefusedMigrationError(RegistryMigrationError, CommandError):
+    """Is told by the `alembic` command on one line, as its own errors are."""
 
 
 def include_name(name: str | None, type_: str, parent_names: MutableMapping[Any, Any]) -> bool:
@@ -118,7 +123,7 @@ def downgrade(revision: str, to: str, *, schema: str | None = None) -> None:
     """
     applied, remaining = _up_to(revision), [] if to == "base" else _up_to(to)
     if len(remaining) > len(applied):
-        raise RegistryMigrationError(
+        raise RefusedMigrationError(
             f"a downgrade from revision {revision!r} does not lead to {to!r}",
             "give the later one first",
         )
@@ -175,7 +180,7 @@ def _up_to(revision: str) -> list[Script]:
     found = revisions()
     numbers = [script.revision for script in found]
     if revision not in numbers:
-        raise RegistryMigrationError(
+        raise RefusedMigrationError(
             f"the registry's tables have no revision {revision!r}",
             f"give one of {', '.join(map(repr, numbers))}, or install a version that has it",
         )
@@ -214,7 +219,7 @@ def _check(context: AutogenContext, _: object, __: object) -> None:
         return
     name, schema = listed[0].name, listed[0].schema
     if not context.run_name_filters(name, "table", {"schema_name": schema}):
-        raise RegistryMigrationError(
+        raise RefusedMigrationError(
             "target_metadata has the registry's tables, and include_name leaves them out",
             "take registry.metadata out of target_metadata if `alfred-refs migrate` makes the "
             "tables, and alfred_refs.store.alembic.include_name out of include_name if it does "
@@ -222,7 +227,7 @@ def _check(context: AutogenContext, _: object, __: object) -> None:
         )
     connection = cast(Connection, context.connection)  # offline nothing is compared
     if noted(connection, schema) is not None:
-        raise RegistryMigrationError(
+        raise RefusedMigrationError(
             "target_metadata has the registry's tables, and `alfred-refs migrate` made them",
             "take registry.metadata out of target_metadata and give "
             "include_name=alfred_refs.store.alembic.include_name; or take the tables over, by a "
@@ -236,7 +241,7 @@ def _check_rows(current: str | None) -> None:
     later = [] if current is None else revisions()[len(_up_to(current)) :]
     rewriting = [script.revision for script in later if script.module.rewrites_rows]
     if rewriting:
-        raise RegistryMigrationError(
+        raise RefusedMigrationError(
             f"the registry's tables are at revision {current!r}, and autogenerate cannot rewrite "
             f"their rows as revision {rewriting[-1]!r} does",
             "write a revision of yours that calls "

@@ -138,6 +138,7 @@ class ObservedStore:
     export = _counted(Store.export)
     restore = _counted(Store.restore, log="conversation %r was imported")
 
+    erase = _handed_on(Store.erase)
     create_tables = _handed_on(Store.create_tables)
     drafts = _handed_on(Store.drafts)
     entries = _handed_on(Store.entries)

@@ -72,11 +72,12 @@ class MemoryStore(DraftMemory, ActivityMemory):
         return {e.ref: e.label for e in last if e.label is not None and e.gone is None}
 
     def namesakes(
-        self, address: Address, labels: Collection[tuple[str, str]]
+        self, address: Address, labels: Collection[tuple[str, str]], limit: int
     ) -> Mapping[tuple[str, str], tuple[Ref, Ref]]:
         refs: dict[tuple[str, str], list[Ref]] = {pair: [] for pair in labels}
         for entity in {entity for entity, _ in labels}:
-            for entry in self._of(address, entity):
+            last = sorted(self._of(address, entity), key=lambda entry: -entry.ref.number)[:limit]
+            for entry in last:
                 if entry.label is not None and entry.gone is None:
                     refs.get((entity, entry.label), []).append(entry.ref)
         return {pair: (min(of), max(of)) for pair, of in refs.items() if len(of) > 1}
@@ -153,6 +154,13 @@ class MemoryStore(DraftMemory, ActivityMemory):
             for id_ in chosen:
                 self._forget(id_)
             return len(chosen)
+
+    def erase(self, key: EntityKey, table: str | None, batch: int) -> Iterator[int]:
+        del batch
+        with self._lock:
+            erased = [one.erase(key, table) for one in self._conversations.values()]
+        if any(erased):
+            yield sum(erased)
 
     def _forget(self, id_: str) -> None:
         forgotten = self._conversations.pop(id_)

@@ -61,6 +61,21 @@ class ConversationState:
             if key in self.by_key and address.uses(key[0], self.tables.get(key[0]))
         }
 
+    def erase(self, pair: EntityKey, table: str | None) -> bool:
+        """Keep nothing of a row but its refs; tell whether it is known."""
+        drafts = [d for d in self.drafts.values() if (d.ref.entity, d.key) == pair]
+        is_table = table in (None, self.tables.get(pair[0], table))
+        if not is_table or not (pair in self.by_key or drafts):
+            return False
+        if pair in self.by_key:
+            self.keep(replace(self.by_ref[self.by_key[pair]], label=None))
+        for draft in drafts:
+            if draft.state == "saved":
+                self.drafts[draft.ref] = replace(draft, label=None, content="{}")
+        self.activity.clear()
+        self.steps.clear()
+        return True
+
     def drafted(self, refs: Iterable[Ref]) -> dict[Ref, DraftEntry]:
         """Return the drafts that are known, each with the entry of its row."""
         found = {}

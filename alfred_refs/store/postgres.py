@@ -78,10 +78,18 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresConversations):
                 if not inspect(connection).has_table(conversations.name):
                     metadata.create_all(connection)
                     schema.note_newest(connection)
-                for table in metadata.tables.values():  # an older version lacks some, or columns
-                    connection.execute(select(table).limit(0))
 
         self._own.run(create)
+        self.check_tables()
+
+    def check_tables(self) -> None:
+        """Raise `RegistryTablesError` for tables of an older version, which lacks columns."""
+
+        def check(connection: Connection) -> None:
+            for table in metadata.tables.values():
+                connection.execute(select(table).limit(0))
+
+        self._own.run(check)
 
     def refer(
         self,
@@ -155,13 +163,14 @@ class PostgresStore(PostgresDrafts, PostgresActivity, PostgresConversations):
         return {Ref(entity, row.number): row.label for row in rows}
 
     def namesakes(
-        self, address: Address, labels: Collection[tuple[str, str]]
+        self, address: Address, labels: Collection[tuple[str, str]], limit: int
     ) -> Mapping[tuple[str, str], tuple[Ref, Ref]]:
         rows = self._rows(
             sql_refs.namesakes,
             address,
             p_entities=[*{entity for entity, _ in labels}],
             p_labels=[*{label for _, label in labels}],
+            p_limit=limit,
         )
         found = {
             (row.entity, row.label): (Ref(row.entity, row.first), Ref(row.entity, row.last))

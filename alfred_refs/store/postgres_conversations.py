@@ -20,7 +20,7 @@ from alfred_refs.errors import (
     RegistryFailedError,
     UnknownConversationError,
 )
-from alfred_refs.mapping.keys import decode, encode
+from alfred_refs.mapping.keys import EntityKey, decode, encode
 from alfred_refs.mapping.refs import Ref
 
 from . import sql_activity, sql_conversations as sql, sql_drafts, sql_refs
@@ -69,6 +69,7 @@ _PRUNED = (
     sql.leave_pruned,
     sql.prune_conversations,
 )
+_ERASED = (sql.erase_label, sql.erase_draft, sql.prune_activity, sql.prune_steps)
 
 _T = TypeVar("_T")
 
@@ -119,10 +120,14 @@ class PostgresConversations(Sending):
         for _ in self._pruned(sql.choose_left, [sql.prune_counters], values):
             pass
 
+    def erase(self, key: EntityKey, table: str | None, batch: int) -> Iterator[int]:
+        row = {"p_entity": key[0], "p_key": encode(key[1]), "p_table": table}
+        return self._pruned(sql.choose_knowing, _ERASED, row | {"p_limit": batch})
+
     def _pruned(
         self, choose: Executable, remove: Sequence[Executable], values: Mapping[str, Any]
     ) -> Iterator[int]:
-        """Remove one batch after the other, in order of digests; yield how large each was."""
+        """Work off one batch after the other, in order of digests; yield how large each was."""
         after = _FIRST
 
         def step(connection: Connection) -> Sequence[uuid.UUID]:

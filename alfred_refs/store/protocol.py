@@ -93,15 +93,16 @@ class Store(Protocol):
         """
 
     def namesakes(
-        self, address: Address, labels: Collection[tuple[str, str]]
+        self, address: Address, labels: Collection[tuple[str, str]], limit: int
     ) -> Mapping[tuple[str, str], tuple[Ref, Ref]]:
         """Return the first and the last ref of those labels that several rows have.
 
-        Rows that are gone do not count.
+        Rows that are gone do not count. At most `limit` refs of each entity are looked at, the last.
 
         Args:
             address: of the conversation.
             labels: each after the entity of its rows.
+            limit: refs of an entity.
         """
 
     def entities(self, address: Address) -> Mapping[str, int]:
@@ -286,6 +287,20 @@ class Store(Protocol):
         Args:
             unused_for: not negative; by the store's clock.
             batch: how many conversations to forget in one step, at most.
+        """
+
+    def erase(self, key: EntityKey, table: str | None, batch: int) -> Iterator[int]:
+        """Remove what is kept of a row beside its refs, in every conversation, whoever has it.
+
+        That is its label, the content and label of drafts that were saved as it, and all activity
+        and steps of the conversations that know it, where it may have been shown inside of other
+        rows. Yielded is in how many at a time; steps and `batch` are as for `prune`, but a
+        conversation that another process works in is waited for.
+
+        Args:
+            key: of the row, after its entity.
+            table: whose row it is; refs of another table's rows are left alone.
+            batch: how many conversations to look after in one step, at most.
         """
 
     def entries(self, address: Address, entity: str | None = None) -> Iterator[Entry]:

@@ -102,6 +102,39 @@ prune_activity = statement("""
 prune_steps = statement("DELETE FROM alfred_refs_step WHERE conversation = ANY (:p_chosen)")
 leave_pruned = statement(f"{_LEAVE} conversation = ANY (:p_chosen)")
 
+# Erase a row. Locks are taken in order, and who holds one waits for no second.
+_OF_ROW = """
+    known.key = :p_key AND known.conversation = counters.conversation
+    AND known.kind = counters.kind AND counters.entity = :p_entity
+    AND (counters.table_name = :p_table) IS DISTINCT FROM false
+"""
+choose_knowing = statement(
+    f"""
+    SELECT conversation FROM alfred_refs_conversation AS conversations
+    WHERE conversation > :p_after AND EXISTS (
+        SELECT FROM alfred_refs_counter AS counters, (
+            SELECT conversation, kind, key FROM alfred_refs_mapping
+            UNION ALL SELECT conversation, kind, key FROM alfred_refs_draft
+        ) AS known
+        WHERE counters.conversation = conversations.conversation AND {_OF_ROW}
+    )
+    ORDER BY conversation
+    LIMIT :p_limit
+    FOR UPDATE OF conversations
+    """,
+    "conversation",
+)
+erase_label = statement(f"""
+    UPDATE alfred_refs_mapping AS known SET label = NULL
+    FROM alfred_refs_counter AS counters
+    WHERE known.conversation = ANY (:p_chosen) AND label IS NOT NULL AND {_OF_ROW}
+""")
+erase_draft = statement(f"""
+    UPDATE alfred_refs_draft AS known SET label = NULL, content = '{{}}'
+    FROM alfred_refs_counter AS counters
+    WHERE known.conversation = ANY (:p_chosen) AND state = 'saved' AND {_OF_ROW}
+""")
+
 # A counter whose conversation was begun again stays; the one that is being begun clears `left_at`.
 _LEFT = (
     "left_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM alfred_refs_conversation AS conversations"

@@ -37,7 +37,9 @@ from .values import NOTED_EVERY, Address
 
 _TYPES: Mapping[Any, str] = {
     Uuid: "p_conversation p_new p_after",
-    Text: "p_id p_owner p_entity p_after_entity p_gone p_tables p_actor p_reason p_content",
+    LargeBinary: "p_key",
+    Text: "p_id p_owner p_table p_entity p_after_entity p_gone p_tables p_actor p_reason"
+    " p_content",
     Integer: "p_number p_limit p_turn p_turns_back",
     SmallInteger: "p_taken",
     Boolean: "p_of_any",

@@ -177,17 +177,20 @@ labelled = statement(f"""
     ORDER BY number DESC
 """)
 
-# One walk through the refs of the entities, however many labels there are.
+# One walk through the last refs of each entity, however many labels there are.
 namesakes = statement(f"""
     SELECT
-        counters.entity, mappings.label,
-        min(mappings.number) AS first, max(mappings.number) AS last
+        counters.entity, latest.label, min(latest.number) AS first, max(latest.number) AS last
     FROM alfred_refs_counter AS counters
-    JOIN alfred_refs_mapping AS mappings
-        ON mappings.conversation = :p_conversation AND mappings.kind = counters.kind
+    CROSS JOIN LATERAL (
+        SELECT number, label, gone FROM alfred_refs_mapping
+        WHERE conversation = :p_conversation AND kind = counters.kind
+        ORDER BY number DESC
+        LIMIT :p_limit
+    ) AS latest
     WHERE counters.conversation = :p_conversation AND counters.entity = ANY(:p_entities)
-        AND mappings.label = ANY(:p_labels) AND mappings.gone IS NULL AND {MINE}
-    GROUP BY counters.entity, mappings.label
+        AND latest.label = ANY(:p_labels) AND latest.gone IS NULL AND {MINE}
+    GROUP BY counters.entity, latest.label
     HAVING count(*) > 1
 """)
 

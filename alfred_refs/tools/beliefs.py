@@ -135,7 +135,11 @@ def _labels(call: Call, beliefs: Iterable[Belief]) -> dict[str, str]:
 
 def _is_said(label: str, said: str, call: Call) -> bool:
     """Tell whether a text is a label: as it is, without keys, or as rows show it."""
-    spelt = (label, clean(label), without_keys(label, call.conversation))
+    spelt = (
+        label,
+        clean(label),
+        without_keys(label, call.conversation, call.setting.tables.shown),
+    )
     return said in spelt or clean(said) in spelt
 
 

@@ -226,11 +226,13 @@ class BoundToolset:
 
         desk.cover("chat-7", user.id, search.find("invoice"))   # keys of rows are refs in it
         """
-        return self.conversation(conversation, owner).scrub(value)
+        chat = self.conversation(conversation, owner)
+        return chat.scrub(value, entities=self.toolset.tables.shown)
 
     async def cover_async(self, conversation: str, owner: Any, value: Any) -> Any:
         """Do what `cover` does without blocking the event loop."""
-        return await self.conversation(conversation, owner).aio.scrub(value)
+        chat = self.conversation(conversation, owner)
+        return await chat.aio.scrub(value, entities=self.toolset.tables.shown)
 
     def _given(self, conversation: str, owner: Any) -> dict[str, Any]:
         """Return what a session is made with."""

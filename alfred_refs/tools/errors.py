@@ -412,11 +412,13 @@ def missing_reference(table: str, columns: Sequence[str]) -> ToolError:
     )
 
 
-def foreign_row(ref: str | None, column: str | None, refs: Sequence[str] = ()) -> ToolError:
+def foreign_row(
+    ref: str | None, column: str | None, refs: Sequence[str] = (), *, is_given: bool = False
+) -> ToolError:
     """Say that a row is not the owner's to change, or not the owner's to see.
 
     It reads the same as for a row that is not there; but of those that the owner may read, `refs`,
-    that is said.
+    that is said. `is_given`, whether it is an argument of a tool, which may change nothing.
     """
     row = "a row" if ref is None else repr(ref)
     fact = "cannot be changed" if column is None else f"cannot be used in {column!r}"
@@ -424,7 +426,10 @@ def foreign_row(ref: str | None, column: str | None, refs: Sequence[str] = ()) -
     if refs:
         row, fact = _listed(refs), "can be read and not changed"
         remedy = "leave that as it is, or create a row of your own and change it"
-    message, data = f"{row} {fact}; nothing was changed; {remedy}", {"refs": [*refs]}
+    nothing = "nothing was changed"
+    if is_given:
+        fact, nothing, remedy = "cannot be used here", "nothing was done", "read rows, and use one"
+    message, data = f"{row} {fact}; {nothing}; {remedy}", {"refs": [*refs]}
     return ToolError("foreign_row", message, ref=ref, column=column, **(data if refs else {}))
 
 

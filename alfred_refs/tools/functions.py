@@ -159,7 +159,7 @@ class FunctionTool:
         wanted: Wanted = []
         try:
             values = self.arguments.model_validate(
-                decoded_values(given, call.conversation), context=wanted
+                decoded_values(given, call.setting.tables, call.conversation), context=wanted
             )
         except ValidationError as error:
             raise misshapen(self.name, error) from None
@@ -297,7 +297,7 @@ def _check_rows(call: Call, wanted: Wanted) -> None:
         if missing:
             entity = table.entity
             check_there(call, {(ref, entity): keys[ref, entity] for ref in missing})
-            raise foreign_row(missing[0], None)
+            raise foreign_row(missing[0], None, is_given=True)
 
 
 def _answer(call: Call, returned: Any) -> dict[str, Any]:

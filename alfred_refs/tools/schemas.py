@@ -148,6 +148,12 @@ def _definitions(setting: Setting, *, describe: bool) -> Iterator[tuple[str, str
         yield name, told.format(**sizes), parameters
 
 
+def names_of(tables: Iterable[ToolTable]) -> list[str]:
+    """Return the names of the tools on tables that there is a table for."""
+    listed = [*tables]
+    return [name for name in _PURPOSES if any(_is_for(name, each) for each in listed)]
+
+
 def _is_for(tool: str, table: ToolTable) -> bool:
     """Tell whether a tool may be used on a table."""
     if tool == "db_edit_list":

@@ -62,7 +62,7 @@ from .faults import fault_of
 from .functions import FunctionTool, function_tool
 from .lists import ListEditor
 from .reading import Reader
-from .schemas import Form, hints_of, schemas_of
+from .schemas import Form, hints_of, names_of, schemas_of
 from .seen import seen_in
 from .transactions import left_as_found, transaction
 from .writing import Writer
@@ -254,6 +254,10 @@ class Toolset:
                 refused(answer["error"]["code"])
             return answer
 
+    @property
+    def _offered(self) -> list[str]:
+        return self.memo("offered", lambda: [*names_of(self.tables), *self.functions])
+
     def _answer(self, call: Call, tool: str, arguments: Any) -> Answer:
         """Return what a model is told: an answer, or what it did wrong."""
         table, checked, begun = None, None, monotonic()
@@ -263,7 +267,7 @@ class Toolset:
             if tool in self.functions:
                 return self._of_function(call, self.functions[tool], given, repair)
             drafts = self._setting.drafts
-            checked = validated(tool, given, self.functions, drafts=drafts)
+            checked = validated(tool, given, self._offered, drafts=drafts)
             table = self.tables.named(checked.table)
             check_budget(checked, table, self._setting.max_written)
             check_filters(checked, table)
@@ -281,17 +285,20 @@ class Toolset:
             if fault is None:
                 call.session.hide_keys(error)  # a hook may have raised it
                 raise
-            refusal: Answer = without_keys(fault.to_json(), call.conversation, _LONGEST)
+            refusal: Answer = without_keys(
+                fault.to_json(), call.conversation, self.tables.shown, _LONGEST
+            )
             return refusal
 
-    @staticmethod
     def _of_function(
-        call: Call, function: FunctionTool | QueryTool, given: Any, repair: Repair
+        self, call: Call, function: FunctionTool | QueryTool, given: Any, repair: Repair
     ) -> Answer:
         """Return what a function of the application answers: JSON without keys."""
         for path in repair.removed:
             raise misplaced_nul(path)
-        answer: Answer = without_keys(function.call(call, given), call.conversation)
+        answer: Answer = without_keys(
+            function.call(call, given), call.conversation, self.tables.shown
+        )
         return answer
 
     def _refusing(self, error: Exception, arguments: Arguments | None) -> ToolTable | None:
@@ -460,5 +467,5 @@ def _answer(call: Call, arguments: Arguments) -> Answer:
             answer = Writer(call).delete(arguments)
         case DbEditList():
             answer = ListEditor(call, arguments).edit()
-    plain: Answer = without_keys(answer, call.conversation)
+    plain: Answer = without_keys(answer, call.conversation, call.setting.tables.shown)
     return plain

@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 from sqlalchemy import Engine
 
 from alfred_refs.cli.commands import alfred_refs
+from alfred_refs.store.migrate import migrate
 from tests.cli import seed
 
 pytestmark = pytest.mark.once
@@ -130,6 +131,19 @@ def test_a_database_without_tables_is_told_with_the_remedy(
     error = json.loads(result.stderr)["error"]
     assert (result.exit_code, error["code"]) == (1, "RegistryTablesError")
     assert "run `alfred-refs migrate URL`" in error["message"]
+
+
+@pytest.mark.parametrize("revision", ["0001", "0003", "0005"])
+@pytest.mark.parametrize("command", ["list", "stats"])
+def test_tables_of_an_older_version_are_told_with_the_remedy(
+    command: str, revision: str, database_url: str
+) -> None:
+    """Also by a command that reads nothing which they lack."""
+    migrate(database_url, revision)
+    result = run(command, "--json", environment=database_url)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert json.loads(result.stderr)["error"]["code"] == "RegistryTablesError"
 
 
 @pytest.mark.parametrize("command", ["migrate", "current"])

@@ -57,6 +57,7 @@ async def test_conversations_come_and_go(async_engine: AsyncEngine) -> None:
     assert await moved.aio.turn() == 1
     assert [each.id for each in await registry.aio.conversations(limit=5)] == ["chat-9", "chat-8"]
     assert await registry.aio.count_conversations() == 2
+    assert await registry.aio.erase(Recipe, KEYS[0]) == 2
 
 
 async def test_replies_are_given_names_as_they_come(async_engine: AsyncEngine) -> None:

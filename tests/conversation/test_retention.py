@@ -19,6 +19,7 @@ from alfred_refs import (
     EntityNameError,
     ExportFormatError,
     GoneRefError,
+    KeyTypeError,
     RefEntry,
     RefRegistry,
     RegistryUnreachableError,
@@ -255,12 +256,32 @@ def test_pruning_tells_its_progress(memory: RefRegistry) -> None:
         (lambda r: r.count_conversations(unused_for=timedelta(-1)), "unused_for is negative"),
         (lambda registry: registry.conversations(limit=-1), "a limit of -1 conversations; give"),
         (lambda registry: registry.prune(timedelta(), batch=0), "a batch of 0 conversations"),
+        (lambda registry: registry.erase("recipe", 1, batch=0), "a batch of 0 conversations"),
     ],
 )
 def test_no_time_is_less_than_none(memory: RefRegistry, use: Any, message: str) -> None:
     """A negative age would take conversations that are being used; it is refused at once."""
     with pytest.raises(RetentionError, match=message):
         use(memory)
+
+
+def test_a_row_is_erased_by_its_key_in_conversations_that_are_open_too(
+    memory: RefRegistry, chat: Conversation
+) -> None:
+    """By its class, the key as text or not; its ref stays, and nobody here has the label left."""
+    pair = ("recipe", KEYS[0])
+    memory._store.label(chat._address, {pair: "Ann's soup"})
+    registry = elsewhere(memory)
+    opened = registry.conversation("chat-7", owner="ann")
+    assert opened.resolve("recipe_1") == KEYS[0]
+    assert opened._cache.label_of(*pair) == "Ann's soup"
+
+    assert registry.erase(Recipe, str(KEYS[0])) == 1
+    assert [entry.label for entry in opened.entries()] == [None, None, None]
+    assert opened._cache.label_of(*pair) is None
+    assert opened.resolve("recipe_1") == KEYS[0]
+    with pytest.raises(KeyTypeError, match="UUID"):
+        registry.erase(Recipe, 7)
 
 
 async def test_outside_of_run_sync_an_asynchronous_engine_says_where_to_go(

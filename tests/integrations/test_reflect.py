@@ -191,3 +191,19 @@ def test_names_that_cannot_be_refs_are_made_such(bare: Engine) -> None:
     assert len({*refs.values()}) == len(names)
     assert (refs["items"], refs["log_2024"]) == ("items_1", "log_2024_row_1")
     assert json.dumps(refs).count("7711") == 0
+
+
+def test_tables_of_migration_tools_are_left_out_unless_they_are_named(bare: Engine) -> None:
+    """A model that may write could delete the revision; Alembic's table may have any name."""
+    with bare.begin() as connection:
+        for name in ("alembic_version", "versions_of_ours"):
+            connection.execute(text(f"create table {name} (version_num varchar(32) primary key)"))
+        connection.execute(text("create table django_migrations (id int primary key, app text)"))
+    tables = ["alembic_version", "django_migrations", "versions_of_ours"]
+
+    found = found_in(bare)
+    assert {name: found.left_out.get(name) for name in tables} == dict.fromkeys(
+        tables, "it is of a tool that migrates"
+    )
+    assert [name for name in tables if name in found.models] == []
+    assert [*found_in(bare, "alembic_version").models] == ["alembic_version"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,15 @@ from sqlalchemy import Engine, create_engine, event, func, select, text, update
 from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.orm import Session
 
-from alfred_refs import Ownership, RefSession
+from alfred_refs import (
+    Ownership,
+    PostgresStore,
+    RefRegistry,
+    RefSession,
+    RegistryFailedError,
+    RegistryTablesError,
+)
+from alfred_refs.store import Address, NewDraft
 from tests import owned
 from tests.owned import Line, Plan, Recipe, User
 
@@ -83,6 +92,69 @@ def test_what_bypasses_the_session_meets_the_policies(app: Engine, ownership: Ow
         assert session.scalars(RAW, execution_options=unconfined).all() == ["all", "x"]
         session.rollback()
         assert session.scalars(RAW, execution_options=unconfined).all() == ["all", "ann"]
+
+
+FAULTS = """
+{table}: its owner is this role, or one that it may become
+{table}: row-level security is not enabled
+{table}: there is no policy
+role {role} is a superuser, or has BYPASSRLS
+"""
+
+
+def test_the_page_asks_whether_the_wall_stands(app: Engine, engine: Engine) -> None:
+    """Nothing is wrong for the application's role, and all of it for who made other tables."""
+    [asked] = re.findall(r"```sql\n(with owned .*?)```", PAGE.read_text(), re.DOTALL)
+    with app.connect() as connection:
+        assert connection.scalars(text(asked)).all() == []
+    with engine.connect() as connection:
+        role = connection.scalar(text("select current_user"))
+        bare = asked.replace("'recipes', 'lines', 'plans'", "'ingredients'")
+        assert sorted(connection.scalars(text(bare))) == (
+            FAULTS.format(table="ingredients", role=role).strip().splitlines()
+        )
+
+
+@pytest.fixture
+def granted(app: Engine, engine: Engine) -> Engine:
+    """The same, with the rights on the registry's tables that the page gives."""
+    RefRegistry(engine).create_tables()
+    with pytest.raises(RegistryFailedError, match=r"permission denied .*42501.* grant"):
+        RefRegistry(app).conversation("chat-7").refer("recipe", 1)
+    [grants] = re.findall(r"```sql\n(grant usage .*?)```", PAGE.read_text(), re.DOTALL)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(re.sub(r"\bto app\b", f"to {app.url.username}", grants))
+    return app
+
+
+def test_the_page_gives_the_role_what_the_registry_needs(granted: Engine) -> None:
+    """Whatever a registry does works with these rights."""
+    registry = RefRegistry(granted)
+    registry.create_tables()
+    chat = registry.conversation("chat-7", owner="ann")
+    chat.begin_turn()
+    assert chat.refer_all("recipe", [1, 2]) == ["recipe_1", "recipe_2"]
+    chat.retain(["recipe_1"], "liked")
+    chat.add_step({"note": "x"})
+    PostgresStore(granted).draft(Address("chat-7", "ann"), [NewDraft("recipe", "{}")])
+    chat.fork("chat-8").forget()
+    assert registry.erase("recipe", 1) == 1
+    assert registry.prune(timedelta()) == 1
+
+
+def test_tables_in_a_schema_that_the_role_may_not_use_are_told_so(
+    granted: Engine, engine: Engine
+) -> None:
+    """PostgreSQL says of them what it says of tables that are not there."""
+    with engine.begin() as connection:
+        connection.exec_driver_sql("create schema refs")
+        for name in RefRegistry(engine).metadata.tables:
+            connection.exec_driver_sql(f"alter table {name} set schema refs")
+    query = {**granted.url.query, "options": "-csearch_path=refs"}
+    hidden = create_engine(granted.url.set(query=query))
+    with pytest.raises(RegistryTablesError, match="the role needs usage of their schema"):
+        RefRegistry(hidden).conversation("chat-7").refer("recipe", 1)
+    hidden.dispose()
 
 
 @pytest.mark.parametrize("owner", [BOB, None])

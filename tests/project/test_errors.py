@@ -182,7 +182,8 @@ EXAMPLES = [
             "the registry's tables are missing or out of date in database 'kitchen'; "
             "run `alfred-refs migrate URL`, or upgrade the application's own Alembic environment "
             "if that has registry.metadata; where there are none yet, RefRegistry.create_tables() "
-            "does too"
+            "does too; if they are there, the role needs usage of their schema, which must be in "
+            "its search_path"
         ),
     ),
     (

@@ -10,6 +10,7 @@ import io
 import re
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,8 +19,9 @@ from typing import Any
 
 import pytest
 from alembic import command
-from alembic.config import Config
+from alembic.config import CommandLine, Config
 from sqlalchemy import Connection, Engine, MetaData, create_engine, inspect, text
+from sqlalchemy.exc import ProgrammingError
 
 from alfred_refs import PostgresStore, RefRegistry, RegistryMigrationError
 from alfred_refs.store import Address, NewDraft, migrate as schema
@@ -43,9 +45,9 @@ OURS = schema.Current(NEWEST, is_applications=False)
 THEIRS = schema.Current(NEWEST, is_applications=True)
 
 [BESIDE] = programs(BY_THE_COMMAND)
-[LISTED, CALL] = programs(BY_ITSELF)
+[LISTED, NAMED, CALL] = programs(BY_ITSELF)
 [TAKE_OVER, HAND_OVER] = programs(BETWEEN)
-[LISTED_IN_SCHEMA] = programs(IN_A_SCHEMA)
+[LISTED_IN_SCHEMA, MAKE_SCHEMA] = programs(IN_A_SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -419,6 +421,68 @@ def async_environment(application: Application, *, is_listed: bool) -> str:
         )
     assert (metadata in program, "=include_name" in program) == (True, not is_listed)
     return program
+
+
+def test_names_are_by_the_applications_convention(
+    application: Application, engine: Engine
+) -> None:
+    """Autogenerate finds no change, and an operation without a name takes the convention's."""
+    names = {
+        "ix": "ix_%(column_0_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+    application.module.Base.metadata.naming_convention = names
+    application.lists(RefRegistry(engine).metadata, NAMED)
+    assert "create_table alfred_refs_mapping" in application.autogenerate()
+    application.check()
+    application.revision(
+        "def upgrade():\n    op.create_unique_constraint(None, 'recipe', ['title'])\n"
+    )
+    command.upgrade(application.config, "head")
+
+    [unique] = inspect(engine).get_unique_constraints("recipe")
+    assert unique["name"] == "uq_recipe_title"
+    assert RefRegistry(engine).conversation("chat-7").refer("recipe", 1) == "recipe_1"
+    assert schema.current(engine.url.render_as_string(hide_password=False)) == THEIRS
+
+
+def test_a_generated_revision_makes_a_schema_by_one_more_line(
+    application: Application, engine: Engine
+) -> None:
+    """It fails without; then the tables are there, and partitions are none of autogenerate's."""
+    query = {**engine.url.query, "options": "-csearch_path=refs"}
+    registry = create_engine(engine.url.set(query=query))
+    url = registry.url.render_as_string(hide_password=False)
+    with pytest.raises(ProgrammingError, match="no schema has been selected to create in"):
+        schema.migrate(url)
+    application.lists(RefRegistry(registry).metadata, LISTED_IN_SCHEMA)
+    application.autogenerate(upgrade=False)
+    with pytest.raises(ProgrammingError, match='schema "refs" does not exist'):
+        command.upgrade(application.config, "head")
+    [path] = (application.directory / "versions").glob("*.py")
+    head = "def upgrade() -> None:\n"
+    path.write_text(path.read_text().replace(head, f"{head}    {MAKE_SCHEMA}"))
+    command.upgrade(application.config, "head")
+
+    assert schema.current(url) == THEIRS
+    partition(url)
+    application.check()
+    assert RefRegistry(registry).conversation("chat-7").refer("recipe", 1) == "recipe_1"
+    registry.dispose()
+
+
+def test_the_alembic_command_tells_a_refusal_on_one_line(
+    database_url: str, engine: Engine, application: Application, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it does its own errors, without a traceback."""
+    schema.migrate(database_url)
+    application.lists(RefRegistry(engine).metadata)
+
+    options = Namespace(cmd=(command.check, [], []), raiseerr=False)
+    with pytest.raises(SystemExit):
+        CommandLine().run_cmd(application.config, options)
+    assert "FAILED: target_metadata has the registry's tables" in capsys.readouterr().out
 
 
 def test_without_the_hook_autogenerate_would_drop_the_tables(

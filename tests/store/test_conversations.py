@@ -404,6 +404,30 @@ def test_who_mints_in_a_conversation_that_is_being_pruned_begins_it_anew(
     assert rows(engine) == [("recipe", 6, 99)]
 
 
+def test_who_erases_a_row_waits_for_who_works_and_is_waited_for(
+    store: PostgresStore, slow: PostgresStore, engine: Engine
+) -> None:
+    """It skips no conversation that is in use, and holds no lock that could make a circle."""
+    chats = [Address(f"chat-{number}") for number in range(3)]
+    for chat in chats:
+        store.refer(chat, KEYS, {KEYS[0]: "Soup"})
+    done: list[int] = []
+    erasing = threading.Thread(target=lambda: done.extend(store.erase(KEYS[0], None, 10)))
+    with engine.begin() as other:
+        other.execute(sql_refs.lock_begun, named(chats[1]))
+        let_wait(erasing, engine)
+    erasing.join()
+    assert done == [3]
+    assert {entry.label for chat in chats for entry in store.entries(chat)} == {None}
+
+    store.label(chats[2], {KEYS[0]: "Soup"})
+    labelling = threading.Thread(target=store.label, args=(chats[2], {KEYS[0]: "Stew"}))
+    with before(slow, "UPDATE alfred_refs_mapping", lambda: let_wait(labelling, engine)):
+        assert list(slow.erase(KEYS[0], None, 10)) == [3]
+    labelling.join()
+    assert next(iter(store.entries(chats[2]))).label == "Stew"
+
+
 def test_pruning_removes_counters_that_were_left_long_ago(
     store: PostgresStore, engine: Engine
 ) -> None:

@@ -20,7 +20,7 @@ from alfred_refs import (
 )
 from alfred_refs.mapping.keys import EntityKey
 from alfred_refs.mapping.refs import Ref
-from alfred_refs.store import Address, Store
+from alfred_refs.store import Activity, Address, NewDraft, Store
 
 CHAT = Address("chat-7", "ann")
 TAKEN = Address("chat-7", "bob")
@@ -271,11 +271,15 @@ def test_labels_that_several_rows_have_are_told(store: Store) -> None:
     store.mark(CHAT, [keys[4]], "was deleted")
     pairs = [("recipe", "A"), ("recipe", "B"), ("recipe", "C"), ("order", "A"), ("meal", "A")]
 
-    assert store.namesakes(CHAT, pairs) == {
+    assert store.namesakes(CHAT, pairs, 10) == {
         ("recipe", "A"): (Ref("recipe", 1), Ref("recipe", 4)),
     }
-    assert store.namesakes(CHAT, []) == {}
-    assert store.namesakes(TAKEN, pairs) == {}
+    assert store.namesakes(CHAT, pairs, 4) == {
+        ("recipe", "A"): (Ref("recipe", 3), Ref("recipe", 4))
+    }
+    assert store.namesakes(CHAT, pairs, 3) == {}
+    assert store.namesakes(CHAT, [], 10) == {}
+    assert store.namesakes(TAKEN, pairs, 10) == {}
 
 
 def test_a_fork_and_an_export_have_the_labels(store: Store) -> None:
@@ -670,6 +674,33 @@ def test_pruning_leaves_numbers_behind_and_later_removes_them(store: Store) -> N
     assert list(store.prune(NOW, 2)) == [1]
     assert store.stats().left_counters == 0
     assert store.refer(chats[1], new_keys("recipe", 1))[0].ref.number == 1
+
+
+def test_what_is_kept_of_a_row_beside_its_refs_is_erased_everywhere(store: Store) -> None:
+    """Its label, its draft and what prompts have, for whomever; other rows and tables stay."""
+    row, other = ("recipe", uuid.uuid4()), ("recipe", uuid.uuid4())
+    elsewhere = Address("chat-8", "bob", lambda _: "kitchen.recipes")
+    alone = Address("chat-6")
+    for address in (CHAT, TEAM, elsewhere):
+        store.refer(address, [other, row], {row: "Ann's soup", other: "Stew"})
+        store.note(address, [Activity(other, "read", seen={"soup": "Ann's soup"})], "model")
+        store.add_step(address, '{"note": "Ann\'s soup"}')
+    drafts = [NewDraft("recipe", '{"name": "Ann\'s soup"}', "Ann's soup")] * 2
+    saved, pending = [entry.ref for entry in store.draft(alone, drafts)]
+    store.reserve_keys(alone, {saved: row[1]})
+    store.confirm_drafts(alone, [saved])
+
+    assert sum(store.erase(row, "recipes", 2)) == 3
+    for address in (CHAT, TEAM):
+        labels = {entry.key: entry.label for entry in store.entries(address)}
+        assert labels == {row[1]: None, other[1]: "Stew"}
+        assert (store.activity(address, 9).entries, store.steps(address, 9)) == ([], [])
+    assert {entry.label for entry in store.entries(elsewhere)} == {"Stew", "Ann's soup"}
+    assert len(store.activity(elsewhere, 9).entries) == len(store.steps(elsewhere, 9)) == 1
+    kept = store.read_drafts(alone, [saved, pending])
+    assert (kept[saved].state, kept[saved].label, kept[saved].content) == ("saved", None, "{}")
+    assert (kept[pending].label, kept[pending].content) == (drafts[1].label, drafts[1].content)
+    assert list(store.erase(("recipe", uuid.uuid4()), None, 2)) == []
 
 
 def test_the_stats_count_everything(store: Store) -> None:

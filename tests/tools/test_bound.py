@@ -22,7 +22,7 @@ from alfred_refs.tools import BoundToolset, Hooks, Toolset, Writing
 from tests.fix_owned import World
 from tests.owned import Line, Recipe as OwnedRecipe
 from tests.tools.conftest import MODELS
-from tests.tools.models import Dish
+from tests.tools.models import Cuisine, Dish
 
 SOUP = {"table": "dishes", "filters": [{"field": "name", "op": "=", "value": "Soup"}]}
 
@@ -88,7 +88,11 @@ def test_an_unknown_tool_is_told(desk: BoundToolset) -> None:
     """With the names of those that there are."""
     error = desk.call("chat-7", None, "db_drop", {}).value["error"]
     assert (error["code"], error["tool"]) == ("unknown_tool", "db_drop")
-    assert "db_read" in error["tools"]
+    listed = [each["function"]["name"] for each in desk.schemas("openai")]
+    assert error["tools"] == listed
+    reading = Toolset([Cuisine], read_only=[Cuisine]).bind(desk._sessions, registry=desk.registry)
+    error = reading.call("chat-7", None, "db_drop", {}).value["error"]
+    assert error["message"] == "there is no tool 'db_drop'; use one of 'db_read'"
 
 
 @pytest.mark.usefixtures("dishes")

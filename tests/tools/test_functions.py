@@ -298,7 +298,7 @@ def test_no_key_leaves(desk: BoundToolset, told: Told, dishes: dict[str, uuid.UU
     first = told("leak")
     assert first["key"] == "dish_3"
     assert first["text"] == "see <dish_1>"
-    assert first["<dish_2>"] == ["1.50", "2026-11-24"]
+    assert first["<dish_2>"] == [1.5, "2026-11-24"]
     assert first["unknown"] == "<key_1>"
     assert told("leak", note=first["text"])["note_has_key"] is True
     with pytest.raises(ValueError, match="no stock of dish_3"):
@@ -317,6 +317,7 @@ def test_what_is_returned_is_an_object(desk: BoundToolset, told: Told) -> None:
             "none": None,
             "empty": [],
             "object": {"a": 1},
+            "numbers": {"price": Decimal("12.50"), "exact": Decimal("0.1234567890123456789")},
             "new": Dish(name="New"),
             "news": [*parts, Part(note="new")],
             "mixed": [parts[0].id, 1],
@@ -326,6 +327,7 @@ def test_what_is_returned_is_an_object(desk: BoundToolset, told: Told) -> None:
     assert told("give", what="none") == {"result": None}
     assert told("give", what="empty") == {"result": []}
     assert told("give", what="object") == {"a": 1}
+    assert told("give", what="numbers") == {"price": 12.5, "exact": "0.1234567890123456789"}
     assert told("give", what="mixed") == {"result": ["part_1", 1]}
     for new in ("new", "news"):
         with pytest.raises(SetupError, match="not in its session"):
@@ -360,7 +362,11 @@ def test_a_ref_of_somebody_else_s_row_is_refused(owned: Told) -> None:
     """Before the function is called, in the words of a row that is not there."""
     assert owned("ann", "recipe_1") == {"result": "ann"}
     assert owned("ann", "recipe_3") == {"result": "all"}
-    assert owned("ann", "recipe_2")["error"]["code"] == "foreign_row"
+    error = owned("ann", "recipe_2")["error"]
+    assert error["code"] == "foreign_row"
+    assert error["message"] == (
+        "'recipe_2' cannot be used here; nothing was done; read rows, and use one"
+    )
     assert owned("bob", "recipe_2") == {"result": "bob"}
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import Engine, ForeignKey, Uuid, inspect, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from alfred_refs import Ownership, RefRegistry, RefSession, SetupError
+from alfred_refs.context import Context, Step
 from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import Toolset
 from tests import owned
@@ -142,6 +143,46 @@ def test_the_owner_is_neither_seen_nor_named(told: Told, tools: Toolset) -> None
             assert answer["rows"] == []
     assert "user_id" not in json.dumps(tools.schemas("json_schema"))
     assert "user_id" not in tools.describe()
+
+
+def test_of_a_class_that_is_not_listed_no_ref_is_shown_or_taken(
+    anns: RefSession, ownership: Ownership, world: World, owned_engine: Engine
+) -> None:
+    """The conversation has met the owner's row; a text with its key is written back as it was."""
+    tools = Toolset([Recipe, Line], owner=ownership, expect="optional")
+    key = str(world.users["ann"])
+    with Session(owned_engine) as plain:
+        plain.get_one(Line, world.lines["ann"]).text = f"for {key}"
+        plain.commit()
+    own = ref(anns, User, world.users["ann"])
+    line = ref(anns, Line, world.lines["ann"])
+    mine = [{"field": "id", "op": "=", "value": line}]
+
+    [row] = tools.call(anns, "db_read", {"table": "lines", "filters": mine})["rows"]
+    assert row["text"] == "for <key_1>"
+    change = {"table": "lines", "filters": mine}
+    refused = tools.call(anns, "db_update", {**change, "data": {"text": f"to <{own}>"}})
+    assert refused["error"]["code"] == "invalid_value"
+    assert f"no '{own}' in angle brackets" in refused["error"]["message"]
+    changed = tools.call(anns, "db_update", {**change, "data": {"text": f"to {row['text']}"}})
+    assert changed["rows"][0]["text"] == "to for <key_1>"
+    with Session(owned_engine) as plain:
+        assert plain.get_one(Line, world.lines["ann"]).text == f"to for {key}"
+
+
+def test_prompts_neither_name_nor_count_a_class_that_is_not_listed(
+    anns: RefSession, ownership: Ownership, world: World
+) -> None:
+    """What a user or a plan says of its rows has no ref; without a toolset all is told."""
+    tools = Toolset([Recipe, Line], owner=ownership)
+    own, line = (ref(anns, m, getattr(world, m.__tablename__)["ann"]) for m in (User, Line))
+    chat: Any = anns.conversation
+    counted = Context(chat, toolset=tools).view().others
+    assert counted == {"ingredient": 1, "line": 3, "recipe": 3}  # lines show refs of ingredients
+    assert Context(chat).view().others["user"] == 2
+    step = Step("analyze", f"look at {world.users['ann']} and {world.lines['ann']}")
+    assert f"look at <key> and {line}" in Context(chat, toolset=tools).prompt(step).user
+    assert f"look at {own} and {line}" in Context(chat).prompt(step).user
 
 
 def test_what_is_created_is_the_owners(told: Told, owned_engine: Engine, world: World) -> None:

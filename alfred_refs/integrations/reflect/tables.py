@@ -31,6 +31,17 @@ from alfred_refs.tools import Toolset
 from .names import entity_names, free, joined, label_columns, row_names
 
 _OURS = "alfred_refs_"
+# what tools that migrate a database note in it: who changes such rows breaks the next migration
+_MIGRATIONS = frozenset(
+    {
+        *("__diesel_schema_migrations", "__efmigrationshistory", "_prisma_migrations"),
+        *("_sqlx_migrations", "aerich", "alembic_version", "ar_internal_metadata"),
+        *("atlas_schema_revisions", "databasechangelog", "databasechangeloglock"),
+        *("django_migrations", "flyway_schema_history", "goose_db_version", "knex_migrations"),
+        *("knex_migrations_lock", "phinxlog", "schema_migrations", "schema_version"),
+        "sequelizemeta",
+    }
+)
 _PARTITIONS = text("select relname from pg_catalog.pg_class where relispartition")
 _UNREADABLE = text("""
 select relname from pg_catalog.pg_class
@@ -66,7 +77,8 @@ def reflect(
 
     Args:
         connection: on the database.
-        tables: these, and not all: partitions and the registry's own are left out then.
+        tables: these, and not all; without, partitions, the registry's own and those of tools
+            that migrate the database are left out.
         hidden: columns that are not mapped, such as `users.password`.
 
     Raises:
@@ -92,8 +104,12 @@ def reflect(
     found, unreadable = Reflection(), set(connection.scalars(_UNREADABLE))
     for name in names:
         table = metadata.tables[name]
-        if name in unreadable or table not in mapped:
-            why = "this role may not read it" if name in unreadable else "it has no primary key"
+        why = (
+            (not tables and _is_of_migrations(table) and "it is of a tool that migrates")
+            or (name in unreadable and "this role may not read it")
+            or (table not in mapped and "it has no primary key")
+        )
+        if why:
             found.left_out[name] = why
             continue
         try:
@@ -120,6 +136,11 @@ def _chosen(connection: Connection, tables: Collection[str]) -> list[str]:
         return sorted({*tables})
     partitions = set(connection.scalars(_PARTITIONS))
     return sorted(n for n in there if n not in partitions and not n.startswith(_OURS))
+
+
+def _is_of_migrations(table: Table) -> bool:
+    """Tell whether a migration tool keeps its own state there; Alembic's may have any name."""
+    return table.name.lower() in _MIGRATIONS or table.columns.keys() == ["version_num"]
 
 
 def _columns(tables: Iterable[Table], names: Collection[str]) -> set[Column[Any]]:

@@ -10,7 +10,7 @@ and what stands for no key that a text can have, is refused. `texts` is the way 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -75,11 +75,13 @@ def decoded(
     for ref, field in found.marks.items() if not drafts else ():
         if draft_named(ref):
             raise _unknown(field, ref)
-    keys = _keys_of(found.marks, conversation)
+    keys = _keys_of(found.marks, conversation, tables.shown)
     return _Arguments(tables, partial(_stored, keys)).walked(arguments)
 
 
-def decoded_values(values: Mapping[str, Any], conversation: SessionConversation) -> dict[str, Any]:
+def decoded_values(
+    values: Mapping[str, Any], tables: ToolTables, conversation: SessionConversation
+) -> dict[str, Any]:
     """Return values of an application's tool, by name, with what marks stand for; see `decoded`.
 
     Raises:
@@ -90,7 +92,7 @@ def decoded_values(values: Mapping[str, Any], conversation: SessionConversation)
     _values(values, found.note)
     if not found.differs:
         return {**values}
-    return _values(values, partial(_stored, _keys_of(found.marks, conversation)))
+    return _values(values, partial(_stored, _keys_of(found.marks, conversation, tables.shown)))
 
 
 def _values(values: Mapping[str, Any], leaf: Leaf) -> dict[str, Any]:
@@ -130,10 +132,18 @@ class _Found:
         return value
 
 
-def _keys_of(marks: Mapping[str, str], conversation: SessionConversation) -> dict[str, Key]:
-    """Return what marks stand for, given with the fields that they stand in."""
+def _keys_of(
+    marks: Mapping[str, str], conversation: SessionConversation, entities: Container[str]
+) -> dict[str, Key]:
+    """Return what marks stand for, given with the fields that they stand in.
+
+    Those of other entities were shown to no model, whoever has met their rows.
+    """
     keys = conversation.keys_held(marks)
     for ref, field in marks.items():
+        parsed = parse_ref(ref)
+        if parsed is None or not (parsed.entity == KEY or parsed.entity in entities):
+            raise _unknown(field, ref)
         if draft_named(ref):
             keys[ref] = _key_of_draft(ref, field, conversation)
         if ref not in keys:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, cast
 
 from sqlalchemy import Column, Table, inspect
@@ -104,6 +105,14 @@ class ToolTables:
         """
         roots = ((each, root_of(inspect(each.model).mapper).class_) for each in self)
         return {each.entity for each, root in roots if root in self._by_model}
+
+    @cached_property
+    def shown(self) -> frozenset[str]:
+        """Entities whose refs a model may be shown: of listed classes, or of keys in columns."""
+        columns = [column for table in self for column in table.columns.values()]
+        keys = {column.key.entity for column in columns if column.key is not None}
+        places = {entity for column in columns for entity in column.places.values()}
+        return frozenset({table.entity for table in self} | keys | places)
 
     def named(self, name: str, verb: Verb | None = None) -> ToolTable:
         """Return the table of a name, whose rows are read, or have something else done to them.

@@ -424,14 +424,14 @@ _OF_FILTERS = ("field", "op", "value", "and", "or", "not")
 
 
 def validated(
-    tool: Any, given: Any, others: Iterable[str] = (), *, drafts: bool = True
+    tool: Any, given: Any, offered: Iterable[str] = tuple(TOOLS), *, drafts: bool = True
 ) -> Arguments:
     """Return the arguments of a call.
 
     Args:
         tool: its name.
         given: JSON values.
-        others: the names of tools that are none of these.
+        offered: the names of the tools that there are.
         drafts: whether there are drafts; without them nothing that is about them is there.
 
     Raises:
@@ -439,7 +439,7 @@ def validated(
     """
     model = TOOLS.get(tool) if isinstance(tool, str) else None
     if model is None:
-        raise unknown_tool(str(tool), [*TOOLS, *others])
+        raise unknown_tool(str(tool), [*offered])
     if not isinstance(given, dict):
         raise invalid_arguments("they are no object")
     for place in _of_drafts(given, model) if not drafts else ():

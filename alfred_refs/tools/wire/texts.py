@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from decimal import Decimal
 from typing import Any
 
 from pydantic_core import to_jsonable_python
 
 from alfred_refs.conversation.view import SessionConversation
+from alfred_refs.mapping.column_types import shown_number
 from alfred_refs.mapping.guard import HIDDEN
 from alfred_refs.mapping.keys import Key
 from alfred_refs.mapping.marks import Mark, Spelt, cut, encode, head, keys_in
@@ -105,19 +107,25 @@ def shallow(value: Any, levels: int = DEEPEST_SHOWN) -> tuple[Any, bool]:
     return ([each for each, _ in elements] if is_cut else value), is_cut
 
 
-def without_keys(value: Any, conversation: SessionConversation, longest: int | None = None) -> Any:
+def without_keys(
+    value: Any,
+    conversation: SessionConversation,
+    entities: Container[str],
+    longest: int | None = None,
+) -> Any:
     """Return a value as a model is told it: two round trips at most, none without keys.
 
     Args:
         value: of whatever types hooks may use.
         conversation: in which keys have refs.
+        entities: of which a model may be shown refs; other keys are only told apart.
         longest: characters of a text, if not all of it is to be told.
     """
     outgoing = _Outgoing(longest)
     plain = outgoing.looked_at(value)
     if not outgoing.differs:
         return plain
-    outgoing.name(conversation)
+    outgoing.name(conversation, entities)
     return outgoing.written(plain)
 
 
@@ -175,6 +183,7 @@ class _Outgoing:
             else:
                 self._keys[value] = None
             return value
+        value = shown_number(value) if isinstance(value, Decimal) else value
         is_json = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
         return value if is_json else self._text(str(to_jsonable_python(value, fallback=str)))
 
@@ -190,10 +199,10 @@ class _Outgoing:
             self._spelt |= found
         return text
 
-    def name(self, conversation: SessionConversation) -> None:
+    def name(self, conversation: SessionConversation, entities: Container[str]) -> None:
         """Give a ref to each key: at most two round trips."""
         sought = dict.fromkeys([*self._keys, *(k for s in self._spelt for k in _keys_of(s))])
-        self._held = conversation.refs_held(sought)
+        self._held = conversation.refs_held(sought, entities)
         spelt = [_keys_of(each) for each in self._spelt]
         spelt = [keys for keys in spelt if not any(key in self._held for key in keys)]
         others = [*((key,) for key in self._keys if key not in self._held), *spelt]

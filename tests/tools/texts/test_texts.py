@@ -59,10 +59,16 @@ def test_a_key_with_a_ref_is_shown_by_it_and_others_are_numbered(
 
 
 def test_what_the_registry_knows_decides(notes: Engine, store: TravelLog) -> None:
-    """Not what a process has met: one that has met nothing shows the same, in two round trips."""
+    """Not what a process has met: one that has met nothing shows the same, in two round trips.
+
+    Of several entities the first is taken of which a model may be shown refs.
+    """
     keep(notes, Note(id=FIRST, title=f"see {SECOND}, {THIRD} and {OTHER}"))
     RefRegistry(store=store).conversation("chat-7")._refer_pairs(
-        [("note", SECOND), ("author", SECOND), ("key", THIRD), ("box", str(OTHER))]
+        [
+            *(("order", SECOND), ("note", SECOND), ("author", SECOND)),
+            *(("key", THIRD), ("order", str(OTHER))),
+        ]
     )
     shown = []
     for _ in range(2):
@@ -71,7 +77,7 @@ def test_what_the_registry_knows_decides(notes: Engine, store: TravelLog) -> Non
         [row] = read(RefSession(notes, conversation=conversation))
         shown.append(row["title"])
 
-    assert shown == ["see <author_1>, <key_1> and <box_1>"] * 2
+    assert shown == ["see <note_1>, <key_1> and <order_2>"] * 2
     assert store.trips == ["refer", "refs_of", "refer"]  # the first is of the row's own ref
 
 
@@ -82,13 +88,13 @@ def test_a_key_that_is_text_is_told_to_the_letter(
     notes: Engine, chat: RefSession, key: str
 ) -> None:
     """However it is spelt, by the ref of its row alone; so it comes in again."""
-    chat_of(chat)._refer_pairs([("box", key)])
+    chat_of(chat)._refer_pairs([("order", key)])
     keep(notes, Note(id=FIRST, title=f"of {key}"))
     [row] = read(chat)
     data = {"title": row["title"], "tags": [row["title"]]}
     done(chat, "db_update", table="notes", filters=[by_id(row["id"])], data=data)
 
-    assert row["title"] == "of <box_1>"
+    assert row["title"] == "of <order_1>"
     assert stored(notes)[FIRST]["tags"] == [f"of {key}"]
 
 
