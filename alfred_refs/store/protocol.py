@@ -97,7 +97,7 @@ class Store(Protocol):
     ) -> Mapping[tuple[str, str], tuple[Ref, Ref]]:
         """Return the first and the last ref of those labels that several rows have.
 
-        Rows that are gone do not count. At most `limit` refs of each entity are looked at, the last.
+        Rows that are gone do not count. The last `limit` refs of each entity are looked at.
 
         Args:
             address: of the conversation.
