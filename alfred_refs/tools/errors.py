@@ -212,15 +212,24 @@ def too_many_rows(tool: str, most: int, *, along: bool = False) -> ToolError:
     return ToolError("too_many_rows", f"{fact}; nothing was changed; {remedy}", most=most)
 
 
-def too_slow(seconds: float) -> ToolError:
+_LESS = (
+    "fewer filters, none by a path or a pattern that begins with '%', or a smaller part of the rows"
+)
+
+
+def too_slow(seconds: float, less: str = _LESS) -> ToolError:
     """Say that a statement took longer than a call may, and was stopped."""
     return ToolError(
         "too_slow",
         f"the call took longer than {seconds:g} seconds and was stopped; nothing was changed; "
-        "ask for less: fewer filters, none by a path or a pattern that begins with '%', or a "
-        "smaller part of the rows",
+        f"ask for less: {less}",
         seconds=seconds,
     )
+
+
+def invalid_sql(fact: str, remedy: str) -> ToolError:
+    """Say that a statement of the model's own is not one that can be answered."""
+    return ToolError("invalid_sql", f"the statement cannot be answered: {fact}; {remedy}")
 
 
 def too_deep(table: str) -> ToolError:

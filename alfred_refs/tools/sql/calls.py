@@ -1,0 +1,316 @@
+"""Calls of functions: aggregates and windows with all that may stand beside them.
+
+    <Anonymous this=lower expressions=[name]>         lower(recipes.name)
+    <Filter this=<count> expression=<Where>>          count(*) FILTER (WHERE ...)
+    <Window this=<lag> partition_by=[..] order=..>    lag(...) OVER (PARTITION BY ... ORDER BY ...)
+
+A function is known by its name, in `functions`; how many arguments it takes, and which of them may
+be refs, stands there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    JSON,
+    BigInteger,
+    Date,
+    DateTime,
+    Double,
+    Float,
+    Function,
+    Integer,
+    Interval,
+    Numeric,
+    Text,
+    distinct,
+    extract,
+    func,
+    over,
+    type_coerce,
+)
+from sqlalchemy.dialects.postgresql import INTERVAL, aggregate_order_by
+from sqlalchemy.types import TypeEngine
+from sqlglot import expressions as exp
+
+from .expressions import condition_of, element_of, integer_of, value_of
+from .functions import FUNCTIONS, TYPES
+from .parsing import parts
+from .refusing import refused, unknown_name, unsupported
+from .scopes import Scope
+from .values import Value, alike, data, item_key, list_key, list_type
+
+_FIELDS = frozenset(
+    "century day decade dow doy epoch hour isodow isoyear microseconds millennium milliseconds "
+    "minute month quarter second week year".split()
+)
+_NUMBERS = Integer, Numeric, Interval, INTERVAL
+_DOCUMENTS = "json", "jsonb"
+
+
+def _call(node: Any, scope: Scope) -> Value:
+    this, nodes = parts(node, "this", "expressions")
+    name = (this if isinstance(this, str) else this.name).lower()
+    function = FUNCTIONS.get(name)
+    if function is None:
+        raise unknown_name("function", name, FUNCTIONS)
+    nodes, is_distinct, order = _arguments(list(nodes or ()), name)
+    if name == "count" and len(nodes) == 1 and isinstance(nodes[0], exp.Star):
+        parts(nodes[0])
+        return Value(func.count(), name)
+    most = None if function.repeats else len(function.takes)
+    if len(nodes) < function.fewest or (most is not None and len(nodes) > most):
+        raise refused(f"{name}() is called with {len(nodes)} arguments", "look up what it takes")
+    if (is_distinct or order) and function.kind != "aggregate":
+        raise refused(f"{name}() has DISTINCT or ORDER BY", "use that in aggregates alone")
+    values = _taken(name, [value_of(each, scope) for each in nodes], scope)
+    elements = [element_of(each, scope) for each in values]
+    if is_distinct:
+        elements[0] = distinct(elements[0])
+    if order is not None:
+        elements[-1] = aggregate_order_by(elements[-1], *ordered(order, scope))
+    first = next((each for each in values if not each.is_null), values[0] if values else None)
+    type_, key = _given(name, first)
+    return Value(Function(name, *elements, type_=type_), name, key)
+
+
+def _arguments(nodes: list[Any], name: str) -> tuple[list[Any], bool, Sequence[Any] | None]:
+    """Return arguments without the DISTINCT and ORDER BY that stand among them."""
+    is_distinct, order = False, None
+    if nodes and isinstance(nodes[-1], exp.Order):
+        last, order = parts(nodes[-1], "this", "expressions")
+        nodes = [*nodes[:-1], last]
+    if nodes and isinstance(nodes[0], exp.Distinct):
+        (inside,) = parts(nodes[0], "expressions")
+        nodes, is_distinct = [*inside, *nodes[1:]], True
+    if any(isinstance(each, exp.Distinct | exp.Order) for each in nodes):
+        raise unsupported(f"DISTINCT or ORDER BY in this place of {name}()")
+    return nodes, is_distinct, order
+
+
+def _taken(name: str, values: list[Value], scope: Scope) -> list[Value]:
+    """Return arguments as a function takes them.
+
+    Raises:
+        ToolError: one is of another kind, or a key.
+    """
+    function, what = FUNCTIONS[name], f"{name}()"
+    takes = [function.takes[min(n, len(function.takes) - 1)] for n in range(len(values))]
+    same = [n for n, word in enumerate(takes) if word == "same"]
+    chosen = alike([values[n] for n in same], scope.building.literals, what) if same else []
+    values = [*values]
+    for n, value in zip(same, chosen, strict=True):
+        values[n] = value
+    for word, value in zip(takes, values, strict=True):
+        if value.is_sealed and name != "count":
+            data(value, what)
+        if word != "same":
+            _check(word, value, what, keys=function.keys)
+    return values
+
+
+def _check(word: str, value: Value, what: str, *, keys: bool) -> None:
+    """Check one argument of a function."""
+    if word == "array":
+        if not isinstance(value.type, ARRAY):
+            raise refused(f"{what} is called on what is no list", "call it on a list")
+        if value.key is not None and what == "array_to_string()":
+            data(value, what)
+        return
+    if value.key is not None and (not keys or word != "any"):
+        data(value, what)
+    if word in ("any", "text"):
+        return
+    if value.literal is not None:
+        wanted = "DATE '2026-05-01'" if word == "time" else f"a value of type {word}"
+        raise refused(f"{what} is called with a text", f"give {wanted}")
+    if word == "number" and not isinstance(value.type, _NUMBERS):
+        raise refused(f"{what} is called on what is no number ({value.name!r})", "convert it first")
+    if word in _DOCUMENTS and not isinstance(value.type, JSON):
+        raise refused(f"{what} is called on what is no document", "call it on a json column")
+
+
+def _given(name: str, first: Value | None) -> tuple[TypeEngine[Any], Any]:
+    """Return the type that a function gives, and the keys that it hands on."""
+    gives = FUNCTIONS[name].gives
+    if gives in TYPES:
+        return TYPES[gives], None
+    type_ = Text() if first is None or first.element is None else first.type
+    key = None if first is None else first.key
+    match gives:
+        case "same":
+            return type_, key
+        case "item":
+            return (type_.item_type if isinstance(type_, ARRAY) else type_), item_key(key)
+        case "array":
+            return list_type(type_), list_key(key)
+        case "texts":
+            return ARRAY(Text()), None
+        case "trunc":
+            is_time = isinstance(type_, DateTime | Interval | INTERVAL)
+            return (type_ if is_time else DateTime(timezone=True)), None
+    return _computed(gives, type_), None
+
+
+def _computed(gives: str, type_: TypeEngine[Any]) -> TypeEngine[Any]:
+    """Return the type of a sum, of an average, or of what is rounded."""
+    if isinstance(type_, Interval | INTERVAL):
+        return INTERVAL()
+    if isinstance(type_, Float) or (gives == "round" and isinstance(type_, Integer)):
+        return Double()
+    is_small = isinstance(type_, Integer) and not isinstance(type_, BigInteger)
+    return BigInteger() if gives == "sum" and is_small else Numeric()
+
+
+def ordered(nodes: Sequence[Any], scope: Scope, find: Callable[[Any], Any] | None = None) -> list[Any]:
+    """Return what rows are ordered by.
+
+    Args:
+        nodes: of an ORDER BY.
+        scope: of its names.
+        find: returns what is ordered by, where that is not an expression of the scope.
+    """
+    found = []
+    for each in nodes:
+        this, desc, nulls_first = parts(each, "this", "desc", "nulls_first")
+        element = None if find is None else find(this)
+        if element is None:
+            value = value_of(this, scope)
+            data(value, "ORDER BY") if value.is_sealed else None
+            element = element_of(value, scope)
+        by = element.desc() if desc else element.asc()
+        if bool(nulls_first) is not bool(desc):
+            by = by.nulls_first() if nulls_first else by.nulls_last()
+        found.append(by)
+    return found
+
+
+def _filter(node: Any, scope: Scope) -> Value:
+    this, where = parts(node, "this", "expression")
+    value = value_of(this, scope)
+    if not _is_aggregate(this):
+        raise refused("FILTER stands behind what is no aggregate", "use CASE")
+    (condition,) = parts(where, "this")
+    return Value(value.element.filter(condition_of(condition, scope)), value.name, value.key)
+
+
+def _is_aggregate(node: Any) -> bool:
+    name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+    return name in FUNCTIONS and FUNCTIONS[name].kind == "aggregate"
+
+
+def _within(node: Any, scope: Scope) -> Value:
+    this, order = parts(node, "this", "expression")
+    value = value_of(this, scope)
+    if not isinstance(this, exp.Anonymous) or FUNCTIONS[this.name.lower()].gives != "ordered":
+        raise refused("WITHIN GROUP stands behind another function", "use percentile_cont")
+    (nodes,) = parts(order, "expressions")
+    if len(nodes) != 1:
+        raise unsupported("WITHIN GROUP by several values")
+    by = data(value_of(nodes[0].this, scope), "WITHIN GROUP")
+    type_ = Double() if value.name == "percentile_cont" else by.type
+    if isinstance(by.type, Interval | INTERVAL):
+        type_ = by.type
+    made: Any = value.element.within_group(*ordered(nodes, scope))
+    return Value(type_coerce(made, type_), value.name)
+
+
+def _window(node: Any, scope: Scope) -> Value:
+    names = ("this", "partition_by", "order", "spec", "over")
+    this, partition, order, spec, kind = parts(node, *names)
+    if kind != "OVER":
+        raise unsupported("this kind of window")
+    inner = this.this if isinstance(this, exp.Filter) else this
+    name = inner.name.lower() if isinstance(inner, exp.Anonymous) else ""
+    if name not in FUNCTIONS or FUNCTIONS[name].kind not in ("aggregate", "window"):
+        raise refused("OVER stands behind what is no window function", "leave it out")
+    value = value_of(this, scope)
+    by = [value_of(each, scope) for each in partition or ()]
+    nodes = parts(order, "expressions")[0] if order is not None else []
+    made = over(
+        value.element,
+        partition_by=[element_of(each, scope) for each in by] or None,
+        order_by=ordered(nodes, scope) or None,
+        **_frame(spec, scope),
+    )
+    return Value(made, value.name, value.key)
+
+
+def _frame(spec: Any, scope: Scope) -> dict[str, tuple[int | None, int | None]]:
+    """Return the rows around each that a window has."""
+    if spec is None:
+        return {}
+    kind, start, start_side, end, end_side = parts(
+        spec, "kind", "start", "start_side", "end", "end_side"
+    )
+    name = {"ROWS": "rows", "RANGE": "range_", "GROUPS": "groups"}.get(str(kind).upper())
+    if name is None:
+        raise unsupported("this frame of a window", "use ROWS BETWEEN")
+    first = _bound(start, start_side, scope)
+    last = 0 if end is None else _bound(end, end_side, scope)
+    return {name: (first, last)}
+
+
+def _bound(bound: Any, side: Any, scope: Scope) -> int | None:
+    if bound == "CURRENT ROW":
+        return 0
+    if bound == "UNBOUNDED":
+        return None
+    rows = integer_of(bound, scope)
+    return -rows if str(side).upper() == "PRECEDING" else rows
+
+
+def _extract(node: Any, scope: Scope) -> Value:
+    this, expression = parts(node, "this", "expression")
+    name = str(this.name).lower()
+    if not isinstance(this, exp.Var) or name not in _FIELDS:
+        raise unknown_name("field of a time", name, sorted(_FIELDS))
+    value = data(value_of(expression, scope), "EXTRACT")
+    if not isinstance(value.type, Date | DateTime | Interval | INTERVAL):
+        raise refused("EXTRACT is used on what is no time", "write DATE '2026-05-01'")
+    return Value(type_coerce(extract(name, value.element), Numeric()), "extract")
+
+
+def _as_call(name: str, *arguments: str) -> Callable[[Any, Scope], Value]:
+    """Return what builds a function that is written in a way of its own."""
+
+    def make(node: Any, scope: Scope) -> Value:
+        given = [each for each in parts(node, *arguments) if each is not None]
+        return _call(exp.Anonymous(this=name, expressions=given), scope)
+
+    return make
+
+
+def _trim(node: Any, scope: Scope) -> Value:
+    this, signs, position = parts(node, "this", "expression", "position")
+    name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(position).upper(), "btrim")
+    given = [this] if signs is None else [this, signs]
+    return _call(exp.Anonymous(this=name, expressions=given), scope)
+
+
+def _today(node: Any, _: Scope) -> Value:
+    parts(node)
+    return Value(func.current_date(), "current_date")
+
+
+def _now(node: Any, _: Scope) -> Value:
+    parts(node)
+    return Value(Function("now", type_=DateTime(timezone=True)), "current_timestamp")
+
+
+MAKERS: Mapping[str, Callable[[Any, Scope], Value]] = {
+    "Anonymous": _call,
+    "CurrentDate": _today,
+    "CurrentTimestamp": _now,
+    "Extract": _extract,
+    "Filter": _filter,
+    "StrPosition": _as_call("strpos", "this", "substr"),
+    "Substring": _as_call("substr", "this", "start", "length"),
+    "Trim": _trim,
+    "Window": _window,
+    "WithinGroup": _within,
+}
+"""What builds each call."""

@@ -1,0 +1,261 @@
+"""What names mean in a statement: tables of the toolset, parts of WITH, and their columns.
+
+    scope.column("r", "name")     the column of what is called r in FROM, here or further out
+    scope.relation("recipes")     a table of the toolset, or a part of WITH by that name
+
+A table stands as a subquery of the columns that a model may see; nothing else of it can be named,
+and no name of the model's is sent. Where the session has an owner the subquery is a fence, of whose
+rows no other's is ever looked at by what the model wrote: PostgreSQL is otherwise free to try an
+expression on a row before it leaves it out, and an error would tell of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+from sqlalchemy import FromClause, select
+
+from alfred_refs.tools.tables.table import ToolTable
+from alfred_refs.tools.tables.tables import ToolTables
+
+from .refusing import refused, unknown_name
+from .values import Literals, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A SELECT or a union of such, as it is built.
+
+    Attributes:
+        statement: of SQLAlchemy's, with columns c1, c2 and so on.
+        values: what they are, by the names that a model knows them by.
+        is_ended: whether it has an order or a limit of its own.
+        limit: the literal that says how many rows it has at most.
+    """
+
+    statement: Any
+    values: Sequence[Value]
+    is_ended: bool = False
+    limit: int | None = None
+
+    def of(self, from_: FromClause, names: Sequence[str] = ()) -> list[Value]:
+        """Return its columns where it stands in a FROM."""
+        called = [*names, *(each.name for each in self.values[len(names) :])]
+        return [
+            replace(each, element=from_.c[f"c{n}"], name=name, literal=None, number=None)
+            for n, (each, name) in enumerate(zip(self.values, called, strict=True), start=1)
+        ]
+
+
+@dataclass(slots=True)
+class Building:
+    """One statement that is being built.
+
+    Attributes:
+        tables: what a model may use.
+        literals: of the text.
+        named: all names in the text, or `None` where all columns are wanted.
+        is_fenced: whether rows of others are in the tables.
+        query: builds the SELECT that a node is, inside of a scope.
+        makers: by the class of a node, what builds an expression of it.
+        names: what is sent for a name, with the name.
+    """
+
+    tables: ToolTables
+    literals: Literals
+    named: Collection[str] | None
+    is_fenced: bool
+    query: Callable[[Any, Scope], Query]
+    makers: Mapping[str, Callable[[Any, Scope], Value]]
+    names: dict[str, str] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def alias(self, prefix: str, name: str) -> str:
+        """Return a name to send for one of the model's."""
+        sent = f"_{prefix}{next(self._numbers)}"
+        self.names[sent] = name
+        return sent
+
+    def table(self, table: ToolTable, name: str) -> Source:
+        """Return a table in a FROM."""
+        columns = [each for each in table.columns.values() if self._is_wanted(each.name)]
+        columns = columns or list(table.columns.values())[:1]
+        attributes = [
+            getattr(table.model, each.name).label(f"c{n}") for n, each in enumerate(columns, 1)
+        ]
+        rows = select(*attributes)
+        alias = (rows.offset(0) if self.is_fenced else rows).subquery(self.alias("t", name))
+        values = [
+            Value(alias.c[f"c{n}"], each.name, each.key, each)
+            for n, each in enumerate(columns, start=1)
+        ]
+        return Source(name, values, alias)
+
+    def _is_wanted(self, name: str) -> bool:
+        return self.named is None or name.lower() in self.named
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What has a name in a FROM.
+
+    Attributes:
+        name: that a model knows it by; empty for columns that two have in common.
+        values: its columns.
+        from_: what SQLAlchemy has of it.
+    """
+
+    name: str
+    values: Sequence[Value]
+    from_: FromClause
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of WITH.
+
+    Attributes:
+        query: what it is.
+        cte: what SQLAlchemy has of it.
+        names: of its columns.
+    """
+
+    query: Query
+    cte: Any
+    names: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class Scope:
+    """What the names in one SELECT mean.
+
+    Attributes:
+        building: the statement.
+        outer: the scope around it.
+        parts: of WITH, by name.
+        sources: in its FROM, by the order there.
+        common: columns that USING makes one of two.
+    """
+
+    building: Building
+    outer: Scope | None = None
+    parts: dict[str, Part] = field(default_factory=dict)
+    sources: list[Source] = field(default_factory=list)
+    common: dict[str, Value] = field(default_factory=dict)
+
+    def inner(self) -> Scope:
+        """Return the scope of a SELECT inside of this one."""
+        return Scope(self.building, self)
+
+    def around(self) -> Scope:
+        """Return the scope of a SELECT in the FROM of this one, which sees nothing beside it."""
+        return Scope(self.building, self.outer, dict(self.all_parts()))
+
+    def all_parts(self) -> Mapping[str, Part]:
+        """Return the parts of WITH that may be named."""
+        return {**(self.outer.all_parts() if self.outer else {}), **self.parts}
+
+    def relation(self, name: str, alias: str) -> Source:
+        """Return what a name in FROM means.
+
+        Raises:
+            ToolError: there is nothing of that name.
+        """
+        part = self.all_parts().get(name)
+        if part is not None:
+            from_ = part.cte.alias(self.building.alias("t", alias))
+            return Source(alias, part.query.of(from_, part.names), from_)
+        tables = self.building.tables
+        found = _by_name({each.name: each for each in tables}, name)
+        if found is None:
+            raise unknown_name("table", name, [*self.all_parts(), *tables.names])
+        return self.building.table(found, alias)
+
+    def column(self, table: str | None, name: str) -> Value:
+        """Return the column that a name means, in this scope or the nearest around it.
+
+        Raises:
+            ToolError: there is none, or there are several.
+        """
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope._own(table, name)  # noqa: SLF001
+            if len(found) > 1:
+                raise refused(f"{name!r} is in several tables", "put the table's name before it")
+            if found:
+                return found[0]
+            if table is not None and table in (each.name for each in scope.sources):
+                break
+            scope = scope.outer
+        raise self._unknown(table, name)
+
+    def _own(self, table: str | None, name: str) -> list[Value]:
+        if table is None and name in self.common:
+            return [self.common[name]]
+        found = [
+            value
+            for source in self.sources
+            if table in (None, source.name)
+            for value in source.values
+            if value.name == name
+        ]
+        if not found and name == name.lower():
+            found = [
+                value
+                for source in self.sources
+                if table in (None, source.name)
+                for value in source.values
+                if value.name.lower() == name
+            ]
+        return found
+
+    def star(self, table: str | None) -> list[Value]:
+        """Return the columns that `*` means.
+
+        Raises:
+            ToolError: there is no such table in FROM.
+        """
+        sources = [each for each in self.sources if table in (None, each.name)]
+        if not sources:
+            raise self._unknown_table(table)
+        common = {} if table is not None else self.common
+        values = [each for source in sources for each in source.values]
+        shown = [each for each in values if each.column is None or each.column.shown]
+        return [*common.values(), *(each for each in shown if each.name not in common)]
+
+    def _unknown(self, table: str | None, name: str) -> Exception:
+        sources = [s for scope in self._scopes() for s in scope.sources]
+        if table is not None:
+            named = [each for each in sources if each.name == table]
+            if not named:
+                return self._unknown_table(table)
+            return unknown_name("column", f"{table}.{name}", (v.name for v in named[0].values))
+        if name in (each.name for each in sources):
+            return refused(f"{name!r} is a whole row", "name the columns that you want")
+        names = [value.name for source in sources for value in source.values]
+        if any(name == each.name for table in self.building.tables for each in table.columns.values()):
+            return unknown_name(f"column in FROM by the name", name, names)
+        return unknown_name("column", name, names)
+
+    def _unknown_table(self, table: str | None) -> Exception:
+        if table is None:
+            return refused("'*' is selected without FROM", "name a table in FROM")
+        names = [source.name for scope in self._scopes() for source in scope.sources]
+        return unknown_name("table in FROM by the name", table, names)
+
+    def _scopes(self) -> Iterator[Scope]:
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.outer
+
+
+def _by_name(tables: Mapping[str, ToolTable], name: str) -> ToolTable | None:
+    """Return the table of a name, which PostgreSQL would have folded."""
+    if name in tables:
+        return tables[name]
+    folded = [table for each, table in tables.items() if each.lower() == name]
+    return folded[0] if len(folded) == 1 else None
