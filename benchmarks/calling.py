@@ -7,13 +7,15 @@ there are more. Each side opens a session, answers one question, and closes the 
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import Any
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import Conversation, RefPolicy, RefRegistry, RefSession
+from alfred_refs.store import Actor
 from alfred_refs.tools import Toolset
 from benchmarks.measure import Figure, side_by_side
 from benchmarks.setting import Setting, Tables, mapped_tables
@@ -46,9 +48,34 @@ def read_100_by_tool(setting: Setting) -> Figure:
     return read_by_tool(setting, rows=100)
 
 
+def read_by_bound_tool(setting: Setting, *, by: Actor | None = None) -> Figure:
+    """Compare where a bound toolset opens the session, and both sides give JSON text."""
+    tables = mapped_tables()
+    policy = RefPolicy(labels={tables.recipe: "name"})
+    desk = Toolset([tables.meal_plan, tables.recipe], policy=policy).bind(
+        sessionmaker(setting.engine, class_=RefSession),
+        registry=RefRegistry(setting.engine, policy=policy),
+        by=by,
+    )
+    asked = {"table": "meal_plans", "limit": 20}
+    return side_by_side(
+        lambda: desk.call("tools", None, "db_read", asked).text,
+        lambda: json.dumps(_theirs(setting, setting.twins, 20), ensure_ascii=False),
+        repetitions=setting.repetitions,
+        calls=_CALLS,
+    ).by_cpu()
+
+
+def read_and_keep_by_bound_tool(setting: Setting) -> Figure:
+    """Compare where what the model is shown is kept for prompts, too."""
+    return read_by_bound_tool(setting, by="model")
+
+
 ROWS = (
     Row("db_read of 20 rows with a label each, against a tool by hand", 2.0, read_20_by_tool),
     Row("the same, of 100 rows", 2.0, read_100_by_tool),
+    Row("the same, of 20 rows by a bound toolset, as JSON text", 2.0, read_by_bound_tool),
+    Row("the same, kept for prompts", None, read_and_keep_by_bound_tool),
 )
 
 

@@ -6,6 +6,8 @@ without spaces. For the sides with keys each ref is put back to its key, so that
 different. Tokens are those of `o200k_base` (OpenAI's of 2024 and later), counted if the extra
 `bench` is installed.
 
+Lists that are edited by position stand beside that, in the forms of `list_size`.
+
 The definitions of the tools are those of all tables of the kitchen; beside them stands what they
 would be with a schema for each table in place of a text on all.
 """
@@ -31,6 +33,7 @@ from alfred_refs.mapping.refs import parse_ref
 from alfred_refs.tools import Limits, Toolset
 from alfred_refs.tools.answers.label_lookup import Mode
 from benchmarks import report
+from benchmarks.list_size import ITEMS, list_forms
 from examples.kitchen.load import load
 from examples.kitchen.models import Base, Ingredient, MealPlan, Recipe, RecipeIngredient, User
 from examples.kitchen.tools import POLICY
@@ -45,6 +48,8 @@ _PLANNED = 30  # recipes that are cooked again and again
 _ALL = sorted((each.class_ for each in Base.registry.mappers), key=lambda each: each.__name__)
 
 _TOLD = ("definitions", "bytes", "tokens")
+
+_LISTED = ("list", "what", "form", "bytes", "tokens", "to positions")
 
 _HEAD = ("rows", "form", "bytes", "tokens", "tokens a row", "to keys alone")
 
@@ -83,6 +88,7 @@ def main(arguments: Sequence[str]) -> int:
         with Session(engine) as plain, plain.begin():
             load(plain)
         lines = measured(engine, options.rows, _tokens())
+        listed = measured_lists(engine, _tokens())
         engine.dispose()
     title = (
         f"{options.rows} rows of the kitchen, as JSON without spaces; tokens of o200k_base. "
@@ -90,11 +96,15 @@ def main(arguments: Sequence[str]) -> int:
     )
     told = definitions(_tokens())
     console = Console(width=None if sys.stdout.isatty() else 160)
-    console.print(report.console_table(_HEAD, lines), title, report.console_table(_TOLD, told))
+    console.print(report.console_table(_HEAD, lines), title)
+    console.print(report.console_table(_LISTED, listed), report.console_table(_TOLD, told))
     options.write.parent.mkdir(exist_ok=True)
     options.write.write_text(
         f"# What a model reads\n\n{title}\n\n{report.markdown_table(_HEAD, lines)}\n"
-        f"The definitions of the four tools, for all {len(_ALL)} tables of the kitchen:\n\n"
+        f"A list of {ITEMS} items by position, and with ids beside the items, "
+        "and a call that drops two of them and moves one:\n\n"
+        f"{report.markdown_table(_LISTED, listed)}\n"
+        f"The definitions of the five tools, for all {len(_ALL)} tables of the kitchen:\n\n"
         f"{report.markdown_table(_TOLD, told)}",
         "utf-8",
     )
@@ -155,6 +165,27 @@ def compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+def measured_lists(engine: Engine, tokens: Callable[[str], int] | None) -> list[Sequence[str]]:
+    """Return the lines of the table of lists: what each form shows, and what it is called with.
+
+    Args:
+        engine: of a loaded kitchen.
+        tokens: counts a text's tokens, if that can be done.
+    """
+    lines: list[Sequence[str]] = []
+    for name, forms in list_forms(engine).items():
+        for n, what in enumerate(("shown", "call")):
+            texts = {form: compact(pair[n]) for form, pair in forms.items() if pair[n] is not None}
+            least = None if tokens is None else tokens(texts["positions"])
+            for form, text in texts.items():
+                cells = ["-", "-"]
+                if tokens is not None and least is not None:
+                    count = tokens(text)
+                    cells = [f"{count:,}", f"{count / least:.2f} x"]
+                lines.append((name, what, form, f"{len(text.encode()):,}", *cells))
+    return lines
+
+
 def definitions(tokens: Callable[[str], int] | None) -> list[Sequence[str]]:
     """Return the lines of the table of what a model is told of the tools.
 
@@ -179,7 +210,8 @@ def by_table(definition: Answer, toolset: Toolset) -> Answer:
     """Return a definition in which each table has arguments of its own, by `oneOf`."""
     schema = definition["input_schema"]
     choices = []
-    for table in toolset.tables:
+    named = schema["properties"]["table"]["enum"]
+    for table in (each for each in toolset.tables if each.name in named):
         properties = {**schema["properties"], "table": {"const": table.name}}
         columns = [each for each in table.columns.values() if each.creatable or each.updatable]
         record = {"type": "object", "properties": {c.name: c.values.schema for c in columns}}

@@ -18,6 +18,7 @@ import click
 
 from .audit import audit
 from .lifetimes import export, forget, fork, import_, prune
+from .mcp import mcp
 from .parameters import (
     at_most,
     at_url,
@@ -245,5 +246,5 @@ def stats(registry: RefRegistry, printer: Printer) -> None:
     printer.tell(document, facts | sizes)
 
 
-for _command in (export, import_, fork, forget, prune, audit):
+for _command in (export, import_, fork, forget, prune, audit, mcp):
     alfred_refs.add_command(_command)

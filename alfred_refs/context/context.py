@@ -195,7 +195,7 @@ class Context:
         last = exchanges[len(exchanges) - min(len(exchanges), self.window.exchanges) :]
         said = [text for each in last for text in (each.user, each.assistant)]
         own = [step.goal, step.guidance, step.step_guidance, step.profile]
-        ours = () if self._toolset is None else TOOLS
+        ours = () if self._toolset is None else {*TOOLS, *self._toolset.functions}
         other = [call for call in calls if call.tool not in ours]
         given = [value for call in other for value in (call.params, call.answer)]
         items = [item.text for item in step.batch]

@@ -186,10 +186,11 @@ def check_step_type(step: str) -> None:
 
 
 def _tables(toolset: Toolset) -> dict[str, tuple[str, ...]]:
-    """Return the tables that each of a toolset's tools may be called with."""
+    """Return the tables that each tool on tables may be called with."""
     return {
         each["name"]: tuple(each["inputSchema"]["properties"]["table"]["enum"])
         for each in toolset.schemas("mcp", describe=False)
+        if each["name"] in TOOLS
     }
 
 
@@ -214,16 +215,23 @@ def _calls(step: StepType, toolset: Toolset) -> list[type[ToolCall]]:
     made = []
     for tool, arguments in TOOLS.items():
         if tool in _CALLING.get(step, ()) and tool in tables:
-            name: Any = Literal[tool]
             names: Any = Literal[tables[tool]]
-            params = create_model(arguments.__name__, __base__=arguments, table=(names, ...))
             made.append(
-                create_model(
-                    f"Call{arguments.__name__}",
-                    __base__=ToolCall,
-                    __doc__=f"A call of {tool}.",
-                    tool=(name, ...),
-                    params=(params, ...),
+                _call(
+                    tool, create_model(arguments.__name__, __base__=arguments, table=(names, ...))
                 )
             )
+    own = toolset.functions.values() if step in _CALLING else ()
+    made += [_call(each.name, each.arguments) for each in own if each.reads or step == "write"]
     return made
+
+
+def _call(tool: str, params: type[BaseModel]) -> type[ToolCall]:
+    name: Any = Literal[tool]
+    return create_model(
+        f"Call{params.__name__}",
+        __base__=ToolCall,
+        __doc__=f"A call of {tool}.",
+        tool=(name, ...),
+        params=(params, ...),
+    )

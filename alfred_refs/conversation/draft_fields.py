@@ -183,7 +183,7 @@ def no_such_class(model: type[Any]) -> DraftContentError:
     """Return the error for content that says it is of a class that there is not."""
     name = _discriminator(_mapper(model))
     return DraftContentError(
-        f"field {name!r} of a draft names no class of {model.__name__!r}",
+        f"field {name!r} names no class of {model.__name__!r}",
         "give the discriminator of one, or leave it out",
     )
 

@@ -66,13 +66,24 @@ class DraftMap(RefMap):
             SetupError: rows of the class cannot be drafted: their keys cannot be decided before
                 they are inserted.
         """
-        name = self._entities.name_of(entity)
-        model = model_of(entity, self._entities)
-        if model is not None:
-            check_draftable(model, self._entities)
-        new = NewDraft(name, *self._content(model, content, label))
-        [entry] = self._store.draft(self._address, [new], self._working_turn)
-        return self._shown(entry)
+        [made] = self._draft_all([(entity, content)], label)
+        return made
+
+    def _draft_all(
+        self,
+        given: Iterable[tuple[type[Any] | Table | str, Mapping[str, Any]]],
+        label: str | None = None,
+    ) -> list[Draft]:
+        """Keep contents as drafts of their entities, all or none: see `draft`."""
+        new = []
+        for entity, content in given:
+            name = self._entities.name_of(entity)
+            model = model_of(entity, self._entities)
+            if model is not None:
+                check_draftable(model, self._entities)
+            new.append(NewDraft(name, *self._content(model, content, label)))
+        entries = self._store.draft(self._address, new, self._working_turn)
+        return [self._shown(entry) for entry in entries]
 
     def drafts(
         self,

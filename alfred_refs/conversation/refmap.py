@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from sqlalchemy import Table
 
-from alfred_refs.errors import GoneRefError, KeyTypeError, RefError
+from alfred_refs.errors import GoneRefError, KeyTypeError, RefError, UnknownRefError
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_column import KeyColumn
 from alfred_refs.mapping.keys import EntityKey, Key, spells_uuid, token_of
@@ -138,6 +138,11 @@ class RefMap:
         known.pop(ref, None)
         error = GoneRefError(ref, entity, known, None, "was deleted")
         return self._telemetry.refused(self.id, error)
+
+    def _unknown(self, text: str, entity: str | None) -> UnknownRefError:
+        """Return the error for a text that names nothing, whatever it spells."""
+        offered = self._suggestions().for_text(text, parse_ref(text), entity)
+        return self._telemetry.refused(self.id, UnknownRefError(text, entity, *offered))
 
     def _suggestions(self) -> Suggestions:
         return Suggestions(self._address, self._store)

@@ -325,6 +325,8 @@ class SessionConversation(ActivityMap):
     # What the package asks of the map, and nobody who has a conversation
 
     gone = DraftMap._gone
+    draft_all = DraftMap._draft_all
+    unknown_ref = DraftMap._unknown
     keys_met = DraftMap._keys_met
     refer_pairs = DraftMap._refer_pairs
     refs_held = DraftMap._refs_held

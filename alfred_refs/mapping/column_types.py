@@ -364,10 +364,10 @@ def _numbers(python: type[Any], _: TypeEngine[Any]) -> Values:
             raise UnfitValueError("a finite number")
         return check(given)
 
-    return Values("number", "a number", {"type": "number"}, accept, _number)
+    return Values("number", "a number", {"type": "number"}, accept, shown_number)
 
 
-def _number(value: Any) -> Any:
+def shown_number(value: Any) -> Any:
     """Return a number as JSON has it, as text where that would change it."""
     if isinstance(value, Decimal):
         near = float(value)

@@ -10,6 +10,7 @@ from itertools import combinations
 
 from alfred_refs.errors.positions import Conflict
 
+from .documents import replaces
 from .edits import Add, Edit, Modify, Move, Remove
 from .resolving import Item, Resolved, Rules, UnfitError, told
 
@@ -61,13 +62,23 @@ def _contradictions(resolved: Sequence[Resolved]) -> Iterable[Conflict]:
         fact = _contradiction(a.edit, b.edit)
         if fact is not None:
             yield Conflict("edited_twice", (a.number, b.number), f"{told(a.path)} is {fact}")
-    removed = {each.item: each for each in resolved if isinstance(each.edit, Remove)}
+    gone = {each.item: (each, how) for each in resolved if (how := _how_gone(each)) is not None}
     for each in resolved:
         for above in dict.fromkeys(each.above):
-            if above in removed:
-                other = removed[above]
-                fact = f"{told(each.path)} is inside of {told(other.path)}, which is removed"
+            if above in gone:
+                other, how = gone[above]
+                fact = f"{told(each.path)} is inside of {told(other.path)}, which is {how}"
                 yield Conflict("under_removed", (other.number, each.number), fact)
+
+
+def _how_gone(resolved: Resolved) -> str | None:
+    """Return what becomes of all that is inside of an item; `None` if it stays."""
+    match resolved.edit:
+        case Remove():
+            return "removed"
+        case Modify(_, value) if resolved.item is not None and replaces(resolved.item, value):
+            return "replaced"
+    return None
 
 
 def _contradiction(first: Edit, second: Edit) -> str | None:

@@ -31,26 +31,37 @@ class Document:
     place: Sequence[str] = ()
 
 
-def read(value: Any, names: Sequence[str]) -> Item:
+def read(value: Any, names: Sequence[str], within: int = 0) -> Item:
     """Return a value as an item, with the lists that names lead to.
 
     A list that is not there yet, or null, is empty: an object is taken to have it by the first
     name that leads to nothing. Lists that are items themselves need no name.
+
+    Args:
+        value: that has the outermost list.
+        names: that lead to the lists.
+        within: how many of the names, at the end, are of lists within a column: what is before
+            them leads to the column, and is no list itself where there is nothing yet.
     """
     here = value
     for n, name in enumerate(names):
         if isinstance(here, list):
-            return _item(value, names[:n], here, names[n:])
+            return _item(value, names[:n], here, names[n:], within)
         if here is not None and not isinstance(here, Mapping):
             return Item(Document(value))
         here = None if here is None else here.get(name)
-        if here is None:
-            return _item(value, names[: n + 1], [], names[n + 1 :])
-    return _item(value, names, here, ()) if isinstance(here, list) else Item(Document(value))
+        rest = names[n + 1 :]
+        if here is None and not (rest and len(rest) == within):
+            return _item(value, names[: n + 1], [], rest, within)
+    return (
+        _item(value, names, here, (), within) if isinstance(here, list) else Item(Document(value))
+    )
 
 
-def _item(value: Any, place: Sequence[str], found: Sequence[Any], names: Sequence[str]) -> Item:
-    return Item(Document(value, place), [read(each, names) for each in found])
+def _item(
+    value: Any, place: Sequence[str], found: Sequence[Any], names: Sequence[str], within: int
+) -> Item:
+    return Item(Document(value, place), [read(each, names, within) for each in found])
 
 
 def written(item: Item, modified: Mapping[Item, Any]) -> Any:
@@ -60,7 +71,9 @@ def written(item: Item, modified: Mapping[Item, Any]) -> Any:
         return document
     value = document.value
     if item in modified:
-        value = changed(value, modified[item])
+        if replaces(item, modified[item]):
+            return modified[item]
+        value = {**(value or {}), **modified[item]}
     if item.items is None:
         return value
     inside = [written(each, modified) for each in item.items]
@@ -68,11 +81,12 @@ def written(item: Item, modified: Mapping[Item, Any]) -> Any:
     return _with(value, document.place, inside) if is_there else value
 
 
-def changed(value: Any, change: Any) -> Any:
-    """Return a value with some fields changed, or what takes its place."""
-    if isinstance(value, Mapping) and isinstance(change, Mapping):
-        return {**value, **change}
-    return change
+def replaces(item: Item, change: Any) -> bool:
+    """Tell whether a change takes the place of an item and of the list in it, or gives fields."""
+    is_object = not isinstance(item.value, Document) or isinstance(
+        item.value.value, Mapping | None
+    )
+    return not (is_object and isinstance(change, Mapping))
 
 
 def _has_list(value: Any, place: Sequence[str]) -> bool:

@@ -23,7 +23,7 @@ from alfred_refs.errors import ListError
 
 from .edits import Add, Edit, Modify
 from .executor import execute
-from .lists import Level, levels_of, unfit
+from .lists import Level, kept, levels_of, unfit
 from .resolving import Item, Rules, UnfitError
 from .snapshot import Snapshot, field_of
 from .writing import Plan, plan_of, write
@@ -148,6 +148,9 @@ class _Rules(Rules):
 
     def unexpected(self, item: Item, depth: int, expect: Any) -> str | None:  # noqa: ARG002
         return instead_of(item, expect)
+
+    def kept(self, depth: int) -> str | None:
+        return kept(self._levels, depth)
 
     def fitted(self, edit: Modify | Add, depth: int) -> Any:
         why = unfit(self._levels, depth, edit)

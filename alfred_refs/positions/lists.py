@@ -23,6 +23,8 @@ from alfred_refs.errors import ListError
 
 from .edits import Add, Modify
 
+_UNLOADED = ("dynamic", "write_only", "noload")
+
 
 @dataclass(frozen=True, slots=True)
 class RowLevel:
@@ -37,6 +39,7 @@ class RowLevel:
         parents: their attributes that name the row whose list it is.
         own: the attributes of that row, in the same order.
         columns: the attributes that edits may give: not those of key, place, parent and version.
+        keyed: whether a row that goes to the list of another would have another key then.
     """
 
     name: str
@@ -47,6 +50,7 @@ class RowLevel:
     parents: tuple[str, ...]
     own: tuple[str, ...]
     columns: tuple[str, ...]
+    keyed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +119,22 @@ def _rows(mapper: Mapper[Any], relationship: RelationshipProperty[Any]) -> RowLe
             f"{name} is no list of rows of its own",
             "edit a one-to-many relationship; of a many-to-many one that of the rows between",
         )
+    if relationship.lazy in _UNLOADED or not isinstance(_collection_of(relationship), list):
+        raise ListError(
+            f"{name} has its rows in no list",
+            "let the relationship load them, and leave its collection a list",
+        )
     child = relationship.mapper
     column = _order(relationship)
     if column is None or column not in child.columns.values():
         raise ListError(
             f"{name} does not say which column has the positions of its rows",
             "give the relationship order_by, an integer column of the related class",
+        )
+    if column in child.primary_key:
+        raise ListError(
+            f"{name} has positions that are part of the keys of its rows",
+            "give the rows keys of their own, which stay when the rows move",
         )
     pairs = relationship.local_remote_pairs or ()
     parents = [remote for _, remote in pairs]
@@ -136,9 +150,23 @@ def _rows(mapper: Mapper[Any], relationship: RelationshipProperty[Any]) -> RowLe
         tuple(child.get_property_by_column(each).key for each in parents),
         tuple(mapper.get_property_by_column(local).key for local, _ in pairs),
         tuple(
-            each.key for each in child.column_attrs if each.key not in fixed and not each.deferred
+            each.key
+            for each in child.column_attrs
+            if each.key not in fixed and not each.deferred and _is_stored(each)
         ),
+        not {*child.primary_key}.isdisjoint(parents),
     )
+
+
+def _collection_of(relationship: RelationshipProperty[Any]) -> Any:
+    make: Any = relationship.collection_class or list
+    return make()
+
+
+def _is_stored(attribute: ColumnProperty[Any]) -> bool:
+    """Tell whether an attribute takes values: it is no expression, and not computed."""
+    column = attribute.columns[0]
+    return isinstance(column, Column) and column.computed is None
 
 
 def _order(relationship: RelationshipProperty[Any]) -> Column[Any] | None:
@@ -170,13 +198,20 @@ def _is_unique(column: Column[Any]) -> bool:
 def _document(
     mapper: Mapper[Any], attribute: ColumnProperty[Any], names: Sequence[str]
 ) -> DocumentLevel:
-    type_ = attribute.columns[0].type
+    type_ = attribute.columns[0].type if _is_stored(attribute) else None
     if isinstance(type_, JSON) or (isinstance(type_, ARRAY) and not names):
         return DocumentLevel(attribute.key, tuple(names))
     raise ListError(
         f"{mapper.class_.__qualname__}.{attribute.key} is neither an array nor JSON",
         "name an ordered relationship, an array, or lists in JSON",
     )
+
+
+def kept(levels: Sequence[Level], depth: int) -> str | None:
+    """Return why an item of a level cannot go to the list of another row; `None` if it can."""
+    level = levels[min(depth, len(levels) - 1)]
+    is_keyed = isinstance(level, RowLevel) and level.keyed
+    return "would have another key in the list of another row" if is_keyed else None
 
 
 def unfit(levels: Sequence[Level], depth: int, edit: Modify | Add) -> str | None:

@@ -45,6 +45,9 @@ class Rules:
     def unexpected(self, item: Item, depth: int, expect: Any) -> str | None:
         """Return what an item is instead of what is expected of it; `None` if it is."""
 
+    def kept(self, depth: int) -> str | None:
+        """Return why an item in a list cannot go to another list; `None` if it can."""
+
     def fitted(self, edit: Modify | Add, depth: int) -> Any:  # noqa: ARG002  # for those who know
         """Return the value that an edit gives an item in a list, the outermost of depth 0.
 
@@ -131,6 +134,9 @@ def _resolved(root: Item, edit: Edit, number: int, name: str, rules: Rules) -> R
             fact = f"{told(path)} cannot go to {told(to)}, in a list of another level"
             raise _Wrong("invalid_position", fact)
         beyond = _above(root, to, name)
+        why = None if beyond[-1] is above[-1] else rules.kept(len(path) - 1)
+        if why is not None:
+            raise _Wrong("invalid_position", f"{told(path)} {why}")
         resolved.goes_to, resolved.target = beyond[-1], to[-1]
         resolved.above = [*above, *beyond]
     return resolved
@@ -175,5 +181,7 @@ def _at(parent: Item, path: Sequence[int], level: int, name: str) -> Item:
 
 
 def told(path: Sequence[int]) -> str:
-    """Return what errors call a path."""
+    """Return what errors call a path: an empty one is that of what has the outermost list."""
+    if not path:
+        return "the value"
     return f"position {path[0]}" if len(path) == 1 else f"position {[*path]}"

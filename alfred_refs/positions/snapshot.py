@@ -21,7 +21,7 @@ from sqlalchemy.orm import Mapper, Session
 from alfred_refs import sqla
 from alfred_refs.errors import DriftError
 
-from .documents import Document, changed, read, written
+from .documents import Document, read, written
 from .lists import DocumentLevel, Level, RowLevel
 from .resolving import Item
 from .rows import tree_of
@@ -68,17 +68,18 @@ class Snapshot:
 
     @cached_property
     def token(self) -> str:
-        """A digest of all that was in the list, and of which rows they were.
+        """A digest of which list it is, of all that was in it, and of which rows they were.
 
         Rows count by what the session shows of their keys, refs in a `RefSession`: a digest of
         integers could be tried out by whoever has it.
         """
-        rows = [
+        rows = [item for item, place in self.places.items() if isinstance(place.level, RowLevel)]
+        keys = [
             [getattr(item.value, name) for name in _key_names(item.value)]
-            for item, place in self.places.items()
-            if isinstance(place.level, RowLevel)
+            for item in (self.root, *rows)
         ]
-        text = json.dumps([rows, self.before], default=str, sort_keys=True)
+        names = [type(self.root.value).__qualname__, *map(_name_of, self.levels)]
+        text = json.dumps([names, keys, self.before], default=str, sort_keys=True)
         return hashlib.blake2s(text.encode(), digest_size=_TOKEN_BYTES).hexdigest()
 
     @classmethod
@@ -148,6 +149,10 @@ def ref_of(row: Any) -> str | None:
     return shown if isinstance(shown, str) and not others else None
 
 
+def _name_of(level: Level) -> Sequence[str]:
+    return [level.name] if isinstance(level, RowLevel) else [level.column, *level.names]
+
+
 def _key_names(row: Any) -> list[str]:
     mapper: Mapper[Any] = sqla.state_of(row).mapper
     return [mapper.get_property_by_column(column).key for column in mapper.primary_key]
@@ -173,7 +178,7 @@ def _value(item: Item, level: Level, rest: Sequence[Level], modified: Mapping[It
         value = {name: getattr(item.value, name) for name in level.columns}
     else:  # a new one
         value = dict(item.value)
-    value = changed(value, modified[item]) if item in modified else value
+    value |= modified.get(item, {})
     if rest and item.items is not None:
         inside = rest[0].name if isinstance(rest[0], RowLevel) else rest[0].column
         value[inside] = (

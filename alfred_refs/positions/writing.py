@@ -11,17 +11,21 @@ then in their places: twice as many writes, and no constraint in the way.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy.orm import Session
+from sqlalchemy.orm.attributes import flag_modified
+
+from alfred_refs import sqla
 
 from .executor import Outcome
 from .lists import DocumentLevel, RowLevel
 from .resolving import Item
 from .snapshot import Snapshot, document_of
+
+_JSON = (bool, int, float, dict, list)
 
 
 @dataclass(slots=True)
@@ -138,12 +142,14 @@ class _Planner:
     def _placed(self, parent: Item, level: RowLevel) -> Iterator[NewRow]:
         """Note which rows of a list get another place, and yield those that are new.
 
-        Positions begin as SQLAlchemy's `ordering_list` of the relationship counts, else with 0
-        where they began so, else with 1.
+        Positions are those that SQLAlchemy's `ordering_list` of the relationship counts, else
+        from 0 where they began so, else from 1.
         """
+        items = parent.items or ()
+        first = int(parent not in self._from_0)
         count = getattr(getattr(parent.value, level.name), "ordering_func", None)
-        first = int(parent not in self._from_0) if count is None else count(0, [])
-        for position, item in zip(itertools.count(first), parent.items or ()):
+        for number, item in enumerate(items):
+            position = first + number if count is None else count(number, items)
             place = self._places.get(item)
             if place is None:
                 yield NewRow(level, parent.value, position, item.value)
@@ -183,26 +189,32 @@ def write(session: Session, plan: Plan) -> None:
         if level.deletes:
             session.delete(row)
         else:
-            _put(row, dict.fromkeys(level.parents))
+            give(row, dict.fromkeys(level.parents))
     if _park(plan):
         session.flush()
     for change in plan.changed:
-        for name, value in change.given.items():
-            setattr(change.row, name, value)
-        _put(change.row, change.placed)
+        give(change.row, change.given | change.placed)
     for new in plan.added:
         new.row = new.level.model(**new.values)
         getattr(new.parent, new.level.name).append(new.row)
-        _put(new.row, {new.level.position: new.position})
+        give(new.row, {new.level.position: new.position})
     session.flush()
     for parent, level in plan.lists:
         session.expire(parent, [level.name])
 
 
-def _put(row: Any, values: Mapping[str, Any]) -> None:
+def give(row: Any, values: Mapping[str, Any]) -> None:
+    """Give a row values, and have them written where they are others for the database alone.
+
+    SQLAlchemy leaves out of an UPDATE what Python holds for equal: 1, 1.0 and true in JSON.
+    """
+    loaded = sqla.state_of(row).dict
     for name, value in values.items():
-        if getattr(row, name) != value:
-            setattr(row, name, value)
+        was = loaded.get(name)
+        setattr(row, name, value)
+        both = isinstance(value, _JSON) and isinstance(was, _JSON)
+        if both and was == value and repr(was) != repr(value):
+            flag_modified(row, name)
 
 
 def _park(plan: Plan) -> bool:

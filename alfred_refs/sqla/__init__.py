@@ -14,6 +14,7 @@ from .clauses import (
     among as among,
     bundle_of as bundle_of,
     conflict_values_of as conflict_values_of,
+    distinct_on as distinct_on,
     elements_of as elements_of,
     expressions_of as expressions_of,
     has_lambdas as has_lambdas,
@@ -48,6 +49,7 @@ from .copies import (
     with_values_in_where as with_values_in_where,
     without_lambdas as without_lambdas,
 )
+from .defaults import put_default as put_default
 from .dialects import (
     Check as Check,
     confined_dialect as confined_dialect,
@@ -56,6 +58,7 @@ from .dialects import (
 from .engines import (
     Schemas as Schemas,
     can_wait as can_wait,
+    connections_of as connections_of,
     invalidate_pool as invalidate_pool,
     kept_with_connection as kept_with_connection,
     listen_first as listen_first,

@@ -12,9 +12,11 @@ from sqlalchemy import (
     ColumnElement,
     Executable,
     Insert,
+    Select,
     Values,
     tuple_,
 )
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import Bundle, Mapper
 from sqlalchemy.orm.util import AliasedInsp, LoaderCriteriaOption
 from sqlalchemy.sql import elements, visitors
@@ -287,6 +289,12 @@ def is_false(condition: ColumnElement[bool]) -> bool:
     """
     element: Any = condition
     return isinstance(getattr(element, "element", element), elements.False_)
+
+
+def distinct_on(statement: Select[Any], elements: Sequence[ColumnElement[Any]]) -> Select[Any]:
+    """Return a SELECT DISTINCT ON; 2.1 has an extension for it, and deprecates the old way."""
+    make = getattr(postgresql, "distinct_on", None)
+    return statement.distinct(*elements) if make is None else statement.ext(make(*elements))
 
 
 def among(columns: Sequence[Any], keys: Iterable[Sequence[Any]]) -> ColumnElement[bool]:

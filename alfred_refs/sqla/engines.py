@@ -9,6 +9,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     Pool,
+    QueuePool,
     event,
 )
 from sqlalchemy.engine import ExceptionContext
@@ -95,6 +96,17 @@ def pool_beside(pool: Pool) -> Pool:
     theirs, ours = (cast(Any, p.dispatch).connect.for_modify(p.dispatch) for p in (pool, beside))
     ours._exec_once_mutex = theirs._get_exec_once_mutex()
     return beside
+
+
+def connections_of(bind: Any) -> int | None:
+    """Return how many connections an engine has at most at a time; `None`: that is not known.
+
+    Leans on `QueuePool._max_overflow`, which has no public name. A size of 0 is no limit.
+    """
+    pool = getattr(getattr(bind, "sync_engine", bind), "pool", None)
+    if not isinstance(pool, QueuePool) or not pool.size() or pool._max_overflow < 0:
+        return None
+    return pool.size() + pool._max_overflow
 
 
 def invalidate_pool(connection: Connection, error: BaseException) -> None:

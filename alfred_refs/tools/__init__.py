@@ -30,14 +30,16 @@ One call goes through these modules, in this order:
 | --- | --- |
 | `wire` | JSON in and out: argument models, repair, checks of shape, keys in texts |
 | `tables` | what a model may use: tables, columns, permits, rules; hooks; text for prompts |
-| `query` | filters, order and cursors as SQL; how much one call may ask for |
+| `query` | filters, order, cursors and totals as SQL; how much one call may ask for |
 | `payload` | the values of new and changed rows, checked; what a model expects them to be |
 | `answers` | instances to JSON: rows, related rows inside of them, labels |
 | `reach` | what a delete or update changes beside the rows that it names |
-| `drafts` | rows that are generated and not saved: read, filtered, changed, discarded |
+| `drafts` | rows that are generated and not saved: made, read, filtered, changed, discarded |
 
-`Hooks` are what the application adds, `schemas` has what clients are told of the tools, `fates`
-whether rows are there that a call names and has not found.
+`counting` answers what `db_read` is asked of many rows together, by the question that `reading`
+has made. `Hooks` are what the application adds, `schemas` has what clients are told of the tools,
+`fates` whether rows are there that a call names and has not found. `functions` makes tools of an
+application's functions, and `bound` has a session for each call.
 """
 
 from alfred_refs.tools.answers.results import Limits as Limits
@@ -47,6 +49,7 @@ from alfred_refs.tools.wire.arguments import (
     DbCreate as DbCreate,
     DbDelete as DbDelete,
     DbEditList as DbEditList,
+    DbQuery as DbQuery,
     DbRead as DbRead,
     DbUpdate as DbUpdate,
     Filter as Filter,
@@ -64,6 +67,7 @@ __all__ = [
     "DbCreate",
     "DbDelete",
     "DbEditList",
+    "DbQuery",
     "DbRead",
     "DbUpdate",
     "Filter",

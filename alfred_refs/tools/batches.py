@@ -25,7 +25,8 @@ class Batch:
         writing: what hooks are told; its records are the values of the rows.
         rows: what is made, those of drafts first.
         drafts: the refs of the drafts that the first rows are of.
-        fixed: whether each row is one that is there in another place: a draft, or inside of one.
+        fixed: whether each row is one that is there in another place: a draft, inside of another
+            row, or one with others inside.
         merged: which records became one, as `deduplicated` tells.
     """
 
@@ -41,6 +42,19 @@ class Batch:
         names = [*self.drafts, *map(str, range(1, len(self.rows) + 1 - len(self.drafts)))]
         yield from zip(names, self.rows, strict=True)
 
+    def merge(self, names: Sequence[str]) -> None:
+        """Leave out rows that a later one repeats."""
+        kept, self.merged = deduplicated([row.values for row in self.rows], names)
+        chosen = {id(record): record for record in kept}
+        by_values = {id(row.values): row for row in self.rows}
+        self.rows = [by_values[each] for each in chosen]
+        self.writing.records = kept
+
+    def included(self) -> list[str]:
+        """Return the paths of relationships by which rows of no draft have others inside."""
+        rows = self.rows[len(self.drafts) :]
+        return list(dict.fromkeys(path for row in rows for path in _paths(row, self.table)))
+
     def take_back(self) -> None:
         """Put what hooks have made of the records into the rows, wherever they have moved them.
 
@@ -53,7 +67,7 @@ class Batch:
         if sorted(place for place, _ in records) != [*range(len(self.rows))]:
             raise SetupError(
                 f"a hook of {self.table.model.__qualname__!r} changed how many records there are, "
-                "and some are drafts, or rows inside of some",
+                "and some are drafts, inside of other rows, or have rows inside",
                 "have it change the records, or refuse the call with a ToolError",
             )
         for place, record in records:
@@ -71,10 +85,24 @@ class Batch:
         self.rows = [NewRow(self.table.model, record) for record in self.writing.records]
 
 
-def check_said(given: NewRows) -> None:
-    """Check that it is said what is wanted: no schema that all clients take could say that."""
+def _paths(row: NewRow, table: ToolTable) -> Iterator[str]:
+    for name, others in row.related.items():
+        if others and name in table.included:
+            yield name
+            for other in others:
+                inside = () if isinstance(other, str) else _paths(other, table.targets[name])
+                yield from (f"{name}.{path}" for path in inside)
+
+
+def check_said(given: NewRows, *, drafts: bool) -> None:
+    """Check that it is said what is wanted: no schema that all clients take could say that.
+
+    Args:
+        given: what is to be created.
+        drafts: whether there are drafts.
+    """
     if given.data is None and given.from_draft is None:
-        raise invalid_arguments("give data, or from_draft", "data")
+        raise invalid_arguments("give data, or from_draft" if drafts else "it is missing", "data")
     if isinstance(given.data, list) and given.from_draft is not None:
         raise invalid_arguments("give the changes of a draft as one object", "data")
     if given.data is not None and isinstance(given.from_draft, list):

@@ -30,7 +30,7 @@ from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.conversation.registry import RefRegistry
 from alfred_refs.errors import SetupError
 from alfred_refs.session.session import RefSession
-from alfred_refs.sqla import said
+from alfred_refs.sqla import connections_of, said
 from alfred_refs.store import Actor
 
 from .schemas import Form
@@ -83,6 +83,7 @@ class BoundToolset:
         tool: adds a function of the application to them; see `Toolset.tool`.
         registry: that opens the conversations.
         is_async: whether the sessions are asynchronous.
+        connections: how many calls may have one at a time; `None`: that is not known.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class BoundToolset:
         self.toolset = toolset
         self.tool = toolset.tool
         self.registry = registry
+        self.connections = connections_of(getattr(sessions, "kw", {}).get("bind"))
         self._sessions: Any = sessions
         self._by = by
         self._kept = _Kept(registry)
@@ -197,6 +199,10 @@ class BoundToolset:
         desk.cover("chat-7", user.id, search.find("invoice"))   # keys of rows are refs in it
         """
         return self.conversation(conversation, owner).scrub(value)
+
+    async def cover_async(self, conversation: str, owner: Any, value: Any) -> Any:
+        """Do what `cover` does without blocking the event loop."""
+        return await self.conversation(conversation, owner).aio.scrub(value)
 
     def _given(self, conversation: str, owner: Any) -> dict[str, Any]:
         """Return what a session is made with."""

@@ -34,6 +34,8 @@ from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
 from alfred_refs.tools.wire.texts import shallow
 
+_MOST_KEYS = 1_000  # that a hook may give: each is a part of the statement
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -46,6 +48,7 @@ class Setting:
         deduplicate: by class, what tells new rows of one call apart.
         limits: how much an answer shows.
         max_written: how many rows one call may change.
+        drafts: whether a model may draft rows, or use drafts.
     """
 
     tables: ToolTables
@@ -54,6 +57,7 @@ class Setting:
     deduplicate: Mapping[type[Any], Sequence[str]]
     limits: Limits
     max_written: int
+    drafts: bool
 
     def check(self) -> None:
         """Check that what is given goes together.
@@ -113,6 +117,9 @@ class Call:
         distinct = list(dict.fromkeys(wanted))
         if not distinct:
             return {}
+        for text, entity in distinct if not self.setting.drafts else ():
+            if draft_named(text):  # of a draft that was saved, or of the application's
+                raise self.conversation.unknown_ref(text, entity)
         keys = self.conversation.resolve_wanted(distinct)
         return dict(zip(distinct, keys, strict=True))
 
@@ -125,7 +132,8 @@ class Call:
         Raises:
             BadRefError: one is not known, discarded, or of another entity.
         """
-        refs = [text for text in dict.fromkeys(texts) if draft_named(text)]
+        given = dict.fromkeys(texts) if self.setting.drafts else ()
+        refs = [text for text in given if draft_named(text)]
         found = self.conversation.read_drafts(refs, entity) if refs else []
         return {draft.ref: draft for draft in found if draft.state == "pending"}
 
@@ -140,8 +148,16 @@ class Call:
 
         Refs and keys do as they are: a row that is not shown needs no ref. But keys that are text
         would be taken for refs, so they get theirs; the text of a UUID is one.
+
+        Raises:
+            SetupError: rows of the table have keys of several columns.
         """
-        column = table.keys.identity[0]
+        if table.own is None:
+            raise SetupError(
+                f"a hook gave keys of table {table.name!r}, whose rows have several key columns",
+                "let the hook set conditions",
+            )
+        given, column = [*given][:_MOST_KEYS], table.keys.identity[0]
         if column is not None and column.key_type == "uuid":
             given = [
                 uuid.UUID(each) if isinstance(each, str) and spells_uuid(each) else each

@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy.orm import ONETOMANY
 
 from alfred_refs import sqla
+from alfred_refs.positions.writing import give
 from alfred_refs.tools.answers.results import shape_of
 from alfred_refs.tools.payload.payloads import Record
 from alfred_refs.tools.tables.hooks import Row, Writing
@@ -102,11 +103,21 @@ def check_update(table: ToolTable, names: Iterable[str]) -> None:
             raise table.not_written(name, usable)
 
 
+def check_create(table: ToolTable, names: Iterable[str]) -> None:
+    """Check that a model may have columns of a new row filled by where the row goes.
+
+    Those that it does not see are filled in any case.
+    """
+    for name in names:
+        if name in table.columns and not table.columns[name].creatable:
+            usable = [each.name for each in table.columns.values() if each.creatable]
+            raise table.not_written(name, usable)
+
+
 def put(instances: Iterable[Any], record: Mapping[str, Any]) -> None:
     """Change rows."""
     for instance in instances:
-        for name, value in record.items():
-            setattr(instance, name, value)
+        give(instance, record)
 
 
 def replaced(instance: Any) -> Iterator[tuple[Any, list[str]]]:

@@ -22,9 +22,9 @@ from alfred_refs.errors import SavedDraftError
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.session.drafts import Builder
 from alfred_refs.tools.drafts.rows import check_of
-from alfred_refs.tools.drafts.writing import changed_content, whole_draft
+from alfred_refs.tools.drafts.writing import DraftMaker, changed_content, whole_draft
 from alfred_refs.tools.payload.claims import Claims, check_claims, claims_of
-from alfred_refs.tools.payload.payloads import check_complete, draft_changes, new_records
+from alfred_refs.tools.payload.payloads import check_complete, draft_changes, new_rows
 from alfred_refs.tools.tables.hooks import Writing
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.wire.arguments import DbCreate, NewRows
@@ -48,8 +48,10 @@ class Creator(Writer):
         """Create rows, save drafts as rows, and return all of them."""
         given = [arguments, *arguments.also]
         for each in given:
-            check_said(each)
+            check_said(each, drafts=self._setting.drafts)
         tables = [self._setting.tables.named(each.table, "create") for each in given]
+        if arguments.draft:
+            return DraftMaker(self._call).create(list(zip(given, tables, strict=True)))
         drafts = self._drafts(given, tables)
         if drafts and all(draft.saved is not None for draft in drafts.values()):
             return self._as_saved(given, tables, drafts)
@@ -122,11 +124,16 @@ class Creator(Writer):
         contents: Mapping[str, Mapping[str, Any]],
     ) -> Batch:
         rows = [record_of(table.model, contents[ref], self._entities) for ref in given.drafts]
-        rows += [NewRow(table.model, record) for record in new_records(table, given.rows)]
+        rows += new_rows(table, given.rows, self._entities)
         records = [row.values for row in rows]
         writing = Writing(self._session, table.model, "create", arguments, records)
         writing.drafts = contents
-        return Batch(table, writing, rows, given.drafts, fixed=bool(given.drafts))
+        fixed = bool(given.drafts) or any(row.related for row in rows)
+        batch = Batch(table, writing, rows, given.drafts, fixed=fixed)
+        names = self._setting.deduplicate.get(table.model)
+        if fixed and not given.drafts and names is not None:  # others once hooks have seen them
+            batch.merge(names)
+        return batch
 
     def _claims(self, batches: Sequence[Batch], drafts: Mapping[str, Draft]) -> Claims:
         """Return what new rows have, once all refs name rows, or drafts of the same call."""
@@ -289,7 +296,7 @@ class Creator(Writer):
 
     def _answer(self, batch: Batch, builder: Builder) -> dict[str, Any]:
         instances = [builder.made_of(row) for row in batch.rows]
-        answer = self._shown(batch.table, instances, batch.writing)
+        answer = self._shown(batch.table, instances, batch.writing, include=batch.included())
         return answer | ({"merged": batch.merged} if batch.merged else {})
 
     def _saved(self, batches: Sequence[Batch], builder: Builder) -> dict[str, str]:

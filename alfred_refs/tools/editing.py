@@ -9,18 +9,19 @@ model may update the rows, whether or not it sees these columns.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import inspect, select
 
+from alfred_refs import sqla
 from alfred_refs.errors import ListError, SetupError
+from alfred_refs.positions.documents import read
 from alfred_refs.positions.editing import instead_of
 from alfred_refs.positions.edits import Add, Edit, Modify, Move, Remove
 from alfred_refs.positions.executor import execute
-from alfred_refs.positions.lists import DocumentLevel, RowLevel, unfit
+from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, kept, unfit
 from alfred_refs.positions.resolving import Item, Rules, UnfitError
 from alfred_refs.positions.snapshot import Snapshot, document_of
 from alfred_refs.positions.writing import NewRow, Plan, RowChange, plan_of, write
@@ -41,10 +42,12 @@ from alfred_refs.tools.tables.table import ToolColumn, ToolTable
 from alfred_refs.tools.wire.arguments import DbEditList, FilterClause, ListEdit
 
 from .call import Call
-from .changes import Changes, check_update
+from .changes import Changes, check_create, check_update
 from .deleting import Deleter
 from .errors import ToolError, fixed_item, foreign_row, unordered_list
 from .fates import check_there
+
+_MOST_NAMED = 10  # rows that an error names, of those that cannot be changed
 
 
 class ListEditor:
@@ -73,9 +76,10 @@ class ListEditor:
             snapshot.root, edits, self._list.name, _Rules(self._call, self._list, snapshot)
         )
         shown = _Shown(self._call, self._list)
+        plan = plan_of(snapshot, outcome)
+        self._check(plan)
         if arguments.preview:
             return shown.answer(arguments, snapshot, outcome.modified, [])
-        plan = plan_of(snapshot, outcome)
         told = self._hold(plan)
         write(self._call.session, plan)
         for made, news in self._made:
@@ -110,10 +114,10 @@ class ListEditor:
                 self._call.session, row, self._list.levels, lock=lock, repair=seen
             )
         except ListError as error:
-            raise unordered_list(self._list.name, error.fact) from None
+            raise unordered_list(self._list.name, error.fact, is_seen=seen) from None
 
     def _hold(self, plan: Plan) -> dict[str, list[str]]:
-        """Check that all that is planned is for the model to do, and have hooks look at it.
+        """Have hooks look at all that is planned, and hold what goes along to what a model may do.
 
         Rows that are removed are deleted here, where that is what becomes of them.
 
@@ -121,7 +125,6 @@ class ListEditor:
             the refs of rows that go, or are changed, with others.
         """
         told: dict[str, list[str]] = {}
-        self._check(plan)
         for level, rows in _by_level(plan.removed):
             if level.deletes:
                 target = self._target(level)
@@ -140,7 +143,12 @@ class ListEditor:
 
         Raises:
             ToolError: something is not for it.
+            BadRefError: what it refers to is not known.
         """
+        self._check_owned(
+            [*(row for row, _ in plan.removed), *(each.row for each in plan.changed)]
+        )
+        refs: list[tuple[str, str]] = []
         leaving: list[tuple[Any, Sequence[str]]] = [
             (row, level.parents) for row, level in plan.removed if not level.deletes
         ]
@@ -150,6 +158,7 @@ class ListEditor:
         for each in plan.changed:
             [(table, _)] = self._changes.by_table([each.row])
             check_update(table, each.given)
+            refs += refs_of_records(table, [each.given])
             named = () if each.level is None else each.level.parents
             leaving.append((each.row, [name for name in named if name in each.placed]))
         for row, parents in leaving:
@@ -159,7 +168,27 @@ class ListEditor:
                 if not all(column is not None and column.updatable for column in columns):
                     raise fixed_item(self._list.name)
         for new in plan.added:
-            self._target(new.level).check("create")
+            target = self._target(new.level)
+            target.check("create")
+            check_create(target, new.level.parents)
+            refs += refs_of_records(target, [new.values])
+        self._call.resolved(refs)
+
+    def _check_owned(self, rows: Iterable[Any]) -> None:
+        """Check that rows are the owner's, and not only to be read: one statement a table."""
+        for table, same in self._changes.by_table(rows):
+            rules = self._call.writable(table)
+            if not rules:
+                continue
+            keys = [inspect(table.model).mapper.primary_key_from_instance(row) for row in same]
+            columns = [getattr(table.model, name) for name in table.identity]
+            statement = select(*columns).where(sqla.among(columns, keys), *rules)
+            found = self._call.session.execute(statement, execution_options={"raw_keys": True})
+            owned = {*map(tuple, found)}
+            others = [each for each, key in zip(same, keys, strict=True) if key not in owned]
+            if others:
+                refs = self._call.refs_of(others[:_MOST_NAMED], table)
+                raise foreign_row(refs[0], None, refs)
 
     def _hold_changed(self, plan: Plan, told: dict[str, list[str]]) -> None:
         """Have hooks look at rows that stay, each with what it is given; all that move at once."""
@@ -172,7 +201,6 @@ class ListEditor:
         for each in [*plan.changed, *unlinked]:
             [(table, rows)] = self._changes.by_table([each.row])
             if each.given:
-                self._call.resolved(refs_of_records(table, [each.given]))
                 each.given = self._changes.update(table, rows, dict(each.given), each.given)
             else:
                 moved.setdefault(table, []).append(each)
@@ -214,6 +242,7 @@ class ListEditor:
 def _edit(given: ListEdit) -> Edit:
     """Return an edit as the executor takes it."""
     path: Any = given.ref if given.path is None else given.path
+    to: Any = given.to
     match given.action:
         case "modify":
             return Modify(path, given.data, given.expect)
@@ -222,7 +251,7 @@ def _edit(given: ListEdit) -> Edit:
         case "add":
             return Add(path, given.data)
         case "move":
-            return Move(path, given.to or (), given.expect)
+            return Move(path, to, given.expect)
 
 
 def _by_level(pairs: Iterable[tuple[Any, RowLevel]]) -> Iterator[tuple[RowLevel, list[Any]]]:
@@ -257,7 +286,7 @@ class _Rules(Rules):
         return found
 
     def unexpected(self, item: Item, depth: int, expect: Any) -> str | None:
-        table, column = self._list.rows_at(depth), self._list.column
+        table = self._list.rows_at(depth)
         if table is not None:
             if not isinstance(expect, str | Mapping):
                 return "a row"
@@ -266,11 +295,29 @@ class _Rules(Rules):
             if isinstance(expect, str) and table.keys.label is None:
                 return "another row"
             other = {name: actual for name, _, actual in differences(table, item.value, expect)}
-            return json.dumps(other, ensure_ascii=False, default=str) if other else None
+            return repr(other) if other else None
         if instead_of(item, expect) is None:
             return None
-        shown = _item_shown(column, item.value.value)
-        return None if shown == expect else json.dumps(shown, ensure_ascii=False, default=str)
+        shown = self._shown(item, depth)
+        return None if shown == expect else repr(shown)
+
+    def _shown(self, item: Item, depth: int) -> Any:
+        """Return an item of an array or a document as JSON, from all that the column shows."""
+        level, column = self._list.levels[-1], self._list.column
+        inside: list[int] = []
+        while depth >= len(self._list.levels) - 1:
+            place = self._snapshot.places[item]
+            inside.insert(0, place.number)
+            item, depth = place.parent, place.depth - 1
+        if column is None or not isinstance(level, DocumentLevel):
+            return None
+        shown = read(column.show(getattr(item.value, column.name)), level.names)
+        for number in inside:
+            shown = (shown.items or [])[number - 1]
+        return shown.value.value
+
+    def kept(self, depth: int) -> str | None:
+        return kept(self._list.levels, depth)
 
     def _has_text(self, row: Any, table: ToolTable, text: str) -> bool:
         """Tell whether a text stands in a row: not only as its label."""
@@ -278,34 +325,41 @@ class _Rules(Rules):
         return any(getattr(row, name) == text for name in shown)
 
     def fitted(self, edit: Modify | Add, depth: int) -> Any:
-        table, column = self._list.rows_at(depth), self._list.column
+        table = self._list.rows_at(depth)
         try:
-            if table is None and column is not None:
-                why = unfit(self._list.levels, depth, edit)
-                if why is not None:
-                    raise UnfitError(why)
-                is_array = column.values.item is not None
-                given = column.accept([edit.value] if is_array else edit.value, new=True)
-                return given[0] if is_array else given
-            if table is None or not isinstance(edit.value, Mapping):
-                raise UnfitError("is a row: give an object of its fields")
-            level = self._list.levels[depth]
-            fixed = [level.position, *level.parents] if isinstance(level, RowLevel) else []
-            for name in edit.value:
-                if name in fixed:
-                    raise UnfitError(f"has {name!r} by its place: move it")
-            if isinstance(edit, Modify):
-                return changes(table, edit.value)
-            return new_records(table, [edit.value])[0]
+            if table is None:
+                return self._fitted_item(edit, depth)
+            return _fitted_row(edit, table, self._list.levels[depth])
         except ToolError as error:
             raise UnfitError(f"cannot be given this: {error.message}") from None
 
+    def _fitted_item(self, edit: Modify | Add, depth: int) -> Any:
+        """Return the value of an item of an array or a document."""
+        why, column = unfit(self._list.levels, depth, edit), self._list.column
+        if why is not None or column is None:
+            raise UnfitError(why)
+        # an array takes arrays alone, of as many dimensions
+        around = depth + 2 - len(self._list.levels) if column.values.item is not None else 0
+        given = edit.value
+        for _ in range(around):
+            given = [given]
+        given = column.accept(given, new=True)
+        for _ in range(around):
+            [given] = given
+        return given
 
-def _item_shown(column: ToolColumn | None, value: Any) -> Any:
-    """Return an item of an array or a document as JSON."""
-    if column is None or column.values.item is None:
-        return value
-    return column.show([value])[0]
+
+def _fitted_row(edit: Modify | Add, table: ToolTable, level: Level) -> Mapping[str, Any]:
+    """Return the values of a row by attribute."""
+    if not isinstance(edit.value, Mapping):
+        raise UnfitError("is a row: give an object of its fields")
+    fixed = [level.position, *level.parents] if isinstance(level, RowLevel) else []
+    for name in edit.value:
+        if name in fixed:
+            raise UnfitError(f"has {name!r} by its place: move it")
+    if isinstance(edit, Modify):
+        return changes(table, edit.value)
+    return new_records(table, [edit.value])[0]
 
 
 class _Shown:

@@ -114,13 +114,18 @@ def unknown_list(table: str, name: str, lists: Sequence[str]) -> ToolError:
     return ToolError("unknown_list", message, table=table, list=name, lists=[*lists])
 
 
-def unordered_list(name: str, fact: str) -> ToolError:
-    """Say that the rows of a list have no order by which they could be named."""
-    message = (
-        f"{fact}; look at the list with preview and no edits, and give its token with the edits, "
-        "or change its rows by their refs"
-    )
-    return ToolError("unordered_list", message, list=name)
+def unordered_list(name: str, fact: str, *, is_seen: bool) -> ToolError:
+    """Say that the rows of a list have no order by which they could be named.
+
+    `is_seen`, whether that is so of a list as it is shown, which has one in any case that it can.
+    """
+    remedy = "change its rows by their refs"
+    if not is_seen:
+        remedy = (
+            "look at the list with preview and no edits, and give its token with the edits, "
+            f"or {remedy}"
+        )
+    return ToolError("unordered_list", f"{fact}; {remedy}", list=name)
 
 
 def fixed_item(name: str) -> ToolError:
@@ -184,6 +189,11 @@ def invalid_order(column: str, fact: str, columns: Sequence[str]) -> ToolError:
     """Say that rows cannot be put in this order."""
     message = f"rows cannot be ordered by {column!r}, which {fact}; use one of {_listed(columns)}"
     return ToolError("invalid_order", message, column=column, columns=[*columns])
+
+
+def invalid_total(name: str, fact: str, remedy: str) -> ToolError:
+    """Say that there is no such total, or no groups of rows by such a column."""
+    return ToolError("invalid_total", f"{name!r} in columns {fact}; {remedy}", column=name)
 
 
 def invalid_cursor(*, gone: str | None = None, changed: str | None = None) -> ToolError:
@@ -403,15 +413,21 @@ def check_failed(
     )
 
 
-def draft_content(fact: str, remedy: str) -> ToolError:
-    """Say that a draft cannot hold such content."""
-    return ToolError("draft_content", f"{fact}; {remedy}")
+def invalid_content(fact: str, remedy: str) -> ToolError:
+    """Say that a draft cannot hold such content, or new rows cannot be saved as they are said."""
+    return ToolError("invalid_content", f"{fact}; {remedy}")
 
 
 def no_semantic_search(table: str) -> ToolError:
     """Say that nothing answers a search by meaning in this table."""
     message = f"table {table!r} cannot be searched by meaning; filter by its columns"
     return ToolError("no_semantic_search", message, table=table)
+
+
+def no_totals(table: str) -> ToolError:
+    """Say that rows of a table are read one by one: what hooks hide of them is in no total."""
+    message = f"rows of table {table!r} can be read, and not counted or added up; read them"
+    return ToolError("no_totals", message, table=table)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -40,8 +40,8 @@ from .errors import (
     check_failed,
     conflict,
     conflicting_edits,
-    draft_content,
     foreign_row,
+    invalid_content,
     list_changed,
     missing_reference,
     missing_value,
@@ -112,7 +112,7 @@ def fault_of(
         case BadRefError():
             fault = _bad_ref(_of_listed(error, listed), tool)
         case DraftContentError():
-            fault = draft_content(error.fact, error.remedy)
+            fault = invalid_content(error.fact, error.remedy)
         case ForeignRowError():
             fault = _foreign(error, table)
         case PositionError() | DriftError():

@@ -52,6 +52,26 @@ Wanted = list[tuple[str, type[Any]]]
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")  # what all clients take
 
 
+class _RefText(str):
+    """What a schema says of a ref, until the tables tell what refs of its class are called.
+
+    Attributes:
+        model: the class.
+    """
+
+    __slots__ = ("model",)
+    model: type[Any]
+
+    def __new__(cls, model: type[Any]) -> _RefText:
+        """Make one."""
+        made = super().__new__(cls, f"ref of a {model.__name__}")
+        made.model = model
+        return made
+
+    def __getnewargs__(self) -> Any:  # pydantic copies schemas
+        return (self.model,)
+
+
 @dataclass(frozen=True)
 class RefTo:
     """What pydantic makes of `Ref[Order]`: the text of a ref, which a call then looks up."""
@@ -62,7 +82,7 @@ class RefTo:
         return core_schema.with_info_plain_validator_function(self._taken)
 
     def __get_pydantic_json_schema__(self, _: Any, __: Any) -> dict[str, Any]:
-        return {"type": "string", "description": self}  # what refs are called, the tables know
+        return {"type": "string", "description": _RefText(self.model)}
 
     def _taken(self, value: Any, info: ValidationInfo) -> str:
         if not isinstance(value, str):
@@ -237,7 +257,7 @@ def _models_in(hints: Iterable[Any]) -> Iterable[type[Any]]:
 
 def _named(schema: Any, tables: ToolTables) -> Any:
     """Return a schema with the names of refs in it."""
-    if isinstance(schema, RefTo):
+    if isinstance(schema, _RefText):
         table = tables.of_model(schema.model)
         entity = "row" if table is None else table.entity
         return f"{entity} ref, such as '{entity}_1'"

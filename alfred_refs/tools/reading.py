@@ -14,18 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import starmap
+from itertools import islice, starmap
 from typing import Any
 
 from sqlalchemy import Select, and_, true
 
 from alfred_refs import sqla
 from alfred_refs.conversation.entries import Draft
-from alfred_refs.errors import SetupError
 from alfred_refs.mapping.refs import parse_ref
 from alfred_refs.tools.answers.results import Rendering, Shape, shape_of
 from alfred_refs.tools.drafts.matching import Record, matching_records
-from alfred_refs.tools.drafts.rows import DraftRecords, DraftRows, draft_records, number_of
+from alfred_refs.tools.drafts.rows import DraftRecords, DraftRows, draft_records, is_of, number_of
 from alfred_refs.tools.query.budget import check_budget
 from alfred_refs.tools.query.filters import Condition, Conditions, Keys, chosen_refs, refs_of
 from alfred_refs.tools.query.grammar import check_filters, is_semantic
@@ -39,16 +38,16 @@ from alfred_refs.tools.query.statement import (
     question_of,
     rows_asked_for,
 )
+from alfred_refs.tools.query.totals import Totals, totals_of
 from alfred_refs.tools.tables.hooks import Reading, Row
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.wire.arguments import SEMANTIC, DbRead, FilterClause, OrGroup
 from alfred_refs.tools.wire.texts import Verbatim
 
 from .call import Call
-from .errors import invalid_cursor, invalid_filter, no_semantic_search
+from .counting import Counter
+from .errors import invalid_cursor, invalid_filter, no_semantic_search, no_totals
 from .fates import check_there
-
-_MOST_KEYS = 1_000  # that a hook may give: each is a part of the statement
 
 
 class Reader:
@@ -62,9 +61,11 @@ class Reader:
         """Return the answer to a question."""
         table = self._setting.tables.named(arguments.table)
         asked, semantic = _without_semantic(arguments)
-        cursor = cursor_of(arguments)
-        named = self._named(asked, table)
+        totals = self._totals(asked, table)
+        cursor = None if totals else cursor_of(arguments)
+        named = self._named(asked, table, totals, cursor)
         reading = Reading(self._call.session, table.model, asked, semantic)
+        reading.totals = totals is not None
         for hooks in self._setting.hooks_of(table):
             hooks.before_read(reading)
             check_filters(reading.arguments, table)
@@ -72,8 +73,18 @@ class Reader:
             raise no_semantic_search(table.name)
         if reading.arguments is not asked:
             check_budget(reading.arguments, table, self._setting.max_written)
-            named = self._named(reading.arguments, table)
+            totals = self._totals(reading.arguments, table)
+            named = self._named(reading.arguments, table, totals, cursor)
+        if totals is not None:
+            return Counter(self._call).answer(reading, totals, named.keys)
         return self._answer(reading, table, arguments, cursor, named)
+
+    def _totals(self, asked: DbRead, table: ToolTable) -> Totals | None:
+        """Return the totals that are asked for in place of rows."""
+        totals = totals_of(asked, table)
+        if totals and not all(each.allows_totals() for each in self._setting.hooks_of(table)):
+            raise no_totals(table.name)
+        return totals
 
     def _answer(
         self,
@@ -124,13 +135,34 @@ class Reader:
         noted = (rendering.shown, drafts.shown, rendering.cut)
         return self._call.room().take(entries, render, noted)
 
-    def _named(self, asked: DbRead, table: ToolTable) -> _Named:
-        """Return what refs in filters name: at most one round trip for drafts, one for rows."""
+    def _named(
+        self, asked: DbRead, table: ToolTable, totals: Totals | None, cursor: Cursor | None
+    ) -> _Named:
+        """Return what refs in filters name: at most one round trip for drafts, one for rows.
+
+        In totals there are rows alone: a draft is refused where one is needed.
+        """
         filters = [*asked.filters, *asked.or_filters]
-        if not filters:
+        if asked.drafts:
+            drafts = self._pending(asked, table, cursor)
+        elif not filters:
             return _Named()
-        drafts = self._call.drafts_named(chosen_refs(filters, table), table.entity)
+        else:
+            chosen = [] if totals else chosen_refs(filters, table)
+            drafts = self._call.drafts_named(chosen, table.entity)
         return _Named(drafts, self._call.resolved(refs_of(filters, table, drafts)))
+
+    def _pending(self, asked: DbRead, table: ToolTable, cursor: Cursor | None) -> dict[str, Draft]:
+        """Return the pending drafts of a table; without filters no more than may be shown."""
+        last = 0 if cursor is None else cursor.draft or 0
+        drafts = (
+            draft
+            for draft in self._call.conversation.drafts(table.entity)
+            if number_of(draft.ref) > last and is_of(table, draft)
+        )
+        is_filtered = bool(asked.filters or asked.or_filters)
+        most = None if is_filtered else self._setting.limits.rows + 1
+        return {draft.ref: draft for draft in islice(drafts, most)}
 
     def _drafts(self, reading: Reading, page: _Page) -> DraftRecords:
         """Return the drafts to show, on this page or a later one."""
@@ -148,7 +180,7 @@ class Reader:
 
     def _instances(self, reading: Reading, page: _Page) -> tuple[list[Any], bool]:
         """Return the rows to show, and whether there are more."""
-        if reading.empty:
+        if reading.empty or reading.arguments.drafts:
             return [], False
         table, cursor, drafts = page.shape.table, page.cursor, page.named.drafts
         conditions = rows_asked_for(reading, table, Conditions(page.named.keys, drafts))
@@ -179,21 +211,13 @@ class Reader:
         self, reading: Reading, page: _Page, conditions: Sequence[Condition]
     ) -> tuple[list[Any], bool]:
         table = page.shape.table
-        keys = self._keys_given(reading, table)
+        keys = self._call.keys_given(reading.keys or (), table)
         if not keys:
             return [], False
         among = getattr(table.model, table.own or "").in_(keys)
         order = GivenOrder(table, keys)
         statement = page.statement([*conditions, among], order)
         return self._found(statement.offset(page.start), reading, page)
-
-    def _keys_given(self, reading: Reading, table: ToolTable) -> list[Any]:
-        if table.own is None:
-            raise SetupError(
-                f"a hook gave keys of table {table.name!r}, whose rows have several key columns",
-                "let the hook set conditions",
-            )
-        return self._call.keys_given(list(reading.keys or ())[:_MOST_KEYS], table)
 
     def _found(
         self, statement: Select[tuple[Any]], reading: Reading, page: _Page

@@ -22,7 +22,7 @@ from alfred_refs.tools.tables.describing import description_of
 from alfred_refs.tools.tables.hooks import Hooks
 from alfred_refs.tools.tables.lists import lists_of
 from alfred_refs.tools.tables.table import ToolTable
-from alfred_refs.tools.wire.arguments import KINDS, SEMANTIC, TOOLS
+from alfred_refs.tools.wire.arguments import DRAFTS, KINDS, SEMANTIC, TOOLS
 
 from .call import Setting
 
@@ -41,16 +41,22 @@ _SIMILAR = (
 # what a tool is called -> what it does; `{}` are the setting's
 _PURPOSES: Mapping[str, str] = {
     "db_read": "Read rows of a table: at most {rows} an answer. Rows are named by refs such as "
-    "'{entity}_1', in all tools; filters that name rows by them may name drafts, such as "
-    "'gen_{entity}_1'. If 'more' is true, call again with the 'cursor' of the answer.",
+    "'{entity}_1', in all tools. If 'more' is true, call again with the 'cursor' of the answer.",
     "db_create": "Create one row of a table, or up to {written}: all of them or none.",
     "db_update": "Change the rows of a table that meet all filters, up to {written}: all of them "
-    "or none. Drafts are changed in calls of their own.",
+    "or none.",
     "db_delete": "Delete the rows of a table that meet all filters, up to {written}: all of them "
-    "or none. Drafts are discarded in calls of their own.",
-    "db_edit_list": "Edit a list of one row, or of a draft, by position: all edits or none. Every "
-    "position of an item is the one before the call, whatever other edits do: to drop items 3 and "
-    "5, remove [3] and remove [5]. Answers with each item under its position.",
+    "or none.",
+    "db_edit_list": "Edit a list of one row by position: all edits or none. Every position of an "
+    "item is the one before the call, whatever other edits do: to drop items 3 and 5, remove [3] "
+    "and remove [5]. Answers with each item under its position.",
+}
+
+# what a tool is called -> what it does to drafts, where there are some
+_WITH_DRAFTS: Mapping[str, str] = {
+    "db_read": " Filters that name rows by their refs may name drafts, such as 'gen_{entity}_1'.",
+    "db_update": " Drafts are changed in calls of their own.",
+    "db_delete": " Drafts are discarded in calls of their own.",
 }
 
 # what a tool is called -> what it does to rows, in the words of the Model Context Protocol
@@ -132,7 +138,8 @@ def _definitions(setting: Setting, *, describe: bool) -> Iterator[tuple[str, str
         table["enum"] = [each.name for each in tables]
         if describe:
             table["description"] = description_of(tables) if reads else "its columns: see db_read"
-        yield name, purpose.format(**sizes), parameters
+        told = purpose + (_WITH_DRAFTS.get(name, "") if setting.drafts else "")
+        yield name, told.format(**sizes), parameters
 
 
 def _is_for(tool: str, table: ToolTable) -> bool:
@@ -144,7 +151,7 @@ def _is_for(tool: str, table: ToolTable) -> bool:
 
 def _parameters(tool: str, setting: Setting) -> Schema:
     """Return the schema of a tool's arguments."""
-    given = TOOLS[tool].model_json_schema()
+    given = _told(TOOLS[tool].model_json_schema(), drafts=setting.drafts)
     kinds = given.pop("$defs")
     schema = _lean(given)
     if tool == "db_edit_list":
@@ -152,25 +159,31 @@ def _parameters(tool: str, setting: Setting) -> Schema:
         del edit["description"]
     # the tool itself is described beside the schema
     del schema["description"]
-    if tool == "db_edit_list":
-        return schema
     if tool == "db_create":
-        schema["properties"]["also"]["items"] = _unexplained(_lean(kinds["NewRows"]))
-        return schema
+        schema["properties"]["also"]["items"] = rows = _unexplained(_lean(kinds["NewRows"]))
+        for each in (schema, rows) if not setting.drafts else ():
+            each["required"].append("data")
+            each["properties"]["data"]["anyOf"].remove({"type": "null"})
+    elif tool != "db_edit_list":
+        schema["$defs"] = {"Filter": {"anyOf": _filters(tool, setting, kinds)}}
+        if tool != "db_read":
+            schema["properties"]["filters"]["description"] += "; as in db_read"
+    return schema
+
+
+def _filters(tool: str, setting: Setting, kinds: Mapping[str, Schema]) -> list[Schema]:
+    """Return the schemas of the kinds of filters that a tool takes: explained once, for reads."""
     filters = [_lean(kinds[kind]) for kind in KINDS]
     clause = filters[0]["properties"]
     if tool == "db_read" and _is_searched(setting):
         clause["op"]["description"] += _SIMILAR
     else:
         clause["op"]["enum"].remove("similar")
-    if tool == "db_read":
-        path = _path_among(setting.tables)
-        clause["field"]["description"] += f", such as {path!r}" if path else ""
-    else:
-        schema["properties"]["filters"]["description"] += "; as in db_read"
-        filters = [_unexplained(each) for each in filters]
-    schema["$defs"] = {"Filter": {"anyOf": filters}}
-    return schema
+    if tool != "db_read":
+        return [_unexplained(each) for each in filters]
+    path = _path_among(setting.tables)
+    clause["field"]["description"] += f", such as {path!r}" if path else ""
+    return filters
 
 
 def _is_searched(setting: Setting) -> bool:
@@ -200,6 +213,23 @@ def _unexplained(kind: Schema) -> Schema:
         for name, value in kind.items()
         if name != "description"
     }
+
+
+def _told(schema: Any, *, drafts: bool) -> Any:
+    """Return a schema with what it says of drafts, or without."""
+    if isinstance(schema, list):
+        return [_told(each, drafts=drafts) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    told = {
+        name: _told(each, drafts=drafts)
+        for name, each in schema.items()
+        if name != DRAFTS and (drafts or not (isinstance(each, dict) and each.get(DRAFTS) is True))
+    }
+    more = schema.get(DRAFTS)
+    if drafts and isinstance(more, str):
+        told["description"] += more
+    return told
 
 
 def _lean(schema: Schema) -> Schema:

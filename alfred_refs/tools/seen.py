@@ -14,7 +14,7 @@ from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.mapping.refs import parse_ref
 from alfred_refs.store import INSIDE, Action, Activity
 
-from .tables.table import ToolTable
+from .tables.table import ToolColumn, ToolTable
 from .tables.tables import ToolTables
 
 Shown = tuple[str, Action, dict[str, Any] | None, dict[str, Any]]
@@ -44,8 +44,8 @@ def seen_in(
 
 
 def _rows_in(answer: Mapping[str, Any], table: ToolTable) -> Iterator[tuple[ToolTable, Any]]:
-    """Yield the rows of an answer, with their tables: also those of a list, by position."""
-    yield from ((table, row) for row in answer.get("rows", ()))
+    """Yield the rows of an answer, with their tables: also groups, and a list's, by position."""
+    yield from ((table, row) for row in (*answer.get("rows", ()), *answer.get("totals", ())))
     name, *rest = str(answer.get("list", "")).split(".")
     if name in table.targets:
         target = table.targets[name]
@@ -60,9 +60,9 @@ def _rows_in(answer: Mapping[str, Any], table: ToolTable) -> Iterator[tuple[Tool
 
 def _of_row(row: Any, table: ToolTable, action: Action, cut: Iterable[str]) -> Iterator[Shown]:
     """Yield what is shown of a row, of those inside of it, and of those that it refers to."""
-    ref = row.get(table.ref_field) if isinstance(row, dict) else None
-    if not isinstance(ref, str):
+    if not isinstance(row, dict):
         return
+    ref = row.get(table.ref_field)
     whole: dict[str, Any] = {}
     heads: dict[str, Any] = {}
     for name, value in row.items():
@@ -76,11 +76,16 @@ def _of_row(row: Any, table: ToolTable, action: Action, cut: Iterable[str]) -> I
             shown: Any = refs if isinstance(value, list) else (refs or [None])[0]
         else:
             kept, shown = name, value
-            if column is not None and column.key is not None:
-                for each in value if isinstance(value, list) else [value]:
-                    if isinstance(each, str) and each != ref:
-                        yield each, "linked", None, {}
+            yield from _linked(column, value, ref)
         place = f"{ref}.{name}"
         is_head = any(each.startswith(place) and each[len(place) :][:1] in "[." for each in cut)
         (heads if is_head else whole)[kept] = shown
-    yield ref, action, whole, heads
+    if isinstance(ref, str):  # a group has none
+        yield ref, action, whole, heads
+
+
+def _linked(column: ToolColumn | None, value: Any, own: Any) -> Iterator[Shown]:
+    """Yield the refs that a column has, to other rows than its own."""
+    for each in value if isinstance(value, list) else [value]:
+        if column is not None and column.key is not None and isinstance(each, str) and each != own:
+            yield each, "linked", None, {}

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from alfred_refs.conversation.view import SessionConversation
-from alfred_refs.errors import SavedDraftError, SetupError
+from alfred_refs.errors import DraftRefError, SavedDraftError, SetupError
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.policy import RefPolicy
 from alfred_refs.owners import Ownership
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from alfred_refs.store import Actor
 
     from .bound import Sessions
+    from .sql.tool import QueryTool
 
 _LONGEST = 2_000  # characters of a text in an error: it may repeat what the model gave
 
@@ -103,6 +104,14 @@ class Toolset:
             are the same, the last wins.
         limits: how much an answer shows.
         max_written: how many rows one call may change.
+        drafts: whether a model may keep rows as drafts, and use those of the application; without
+            them it is never told that there are any.
+        sql: whether a model may ask by SELECT (`db_query`), which needs the extra `sql`.
+
+    Attributes:
+        tables: what a model may use.
+        ownership: whose rows are whose.
+        functions: `db_query` and the tools of the application's own, by name.
 
     Raises:
         SetupError: what is given does not go together.
@@ -122,6 +131,8 @@ class Toolset:
         deduplicate: Mapping[type[Any], Sequence[str]] | None = None,
         limits: Limits | None = None,
         max_written: int = 100,
+        drafts: bool = True,
+        sql: bool = False,
     ) -> None:
         self._policy = policy or RefPolicy()
         self.ownership = owner
@@ -140,10 +151,13 @@ class Toolset:
             dict(deduplicate or {}),
             limits or Limits(),
             max_written,
+            drafts,
         )
         self._setting.check()
         self._memos: dict[Hashable, Any] = {}
-        self._functions: dict[str, FunctionTool] = {}
+        self.functions: dict[str, FunctionTool | QueryTool] = {}
+        if sql:
+            self.functions["db_query"] = _query_tool(self._setting)
 
     def memo(self, name: Hashable, make: Callable[[], _T]) -> _T:
         """Return what is made of these tools, once for all who ask for it by its name."""
@@ -180,10 +194,9 @@ class Toolset:
         """
 
         def add(function: _F) -> _F:
-            made = function_tool(
-                function, self.tables, self._functions, name=name, reads=read_only
-            )
-            self._functions[made.name] = made
+            made = function_tool(function, self.tables, self.functions, name=name, reads=read_only)
+            self.functions[made.name] = made
+            self._memos.clear()  # what is made of the tools has one more
             return function
 
         return add if function is None else add(function)
@@ -211,7 +224,7 @@ class Toolset:
             # what the application has left to be flushed is its own, and so are its mistakes
             session.flush()
         chat = call.conversation
-        known = tool if tool in TOOLS or tool in self._functions else None
+        known = tool if tool in TOOLS or tool in self.functions else None
         with chat.telemetry.calling(known, chat.id) as refused:
             with session.activity() as seen, left_as_found(session):
                 answer = self._answer(call, tool, arguments)
@@ -227,20 +240,23 @@ class Toolset:
         try:
             repair = Repair()
             given = repair.value(parsed(arguments))
-            if tool in self._functions:
-                return self._of_function(call, self._functions[tool], given, repair)
-            checked = validated(tool, given, self._functions)
+            if tool in self.functions:
+                return self._of_function(call, self.functions[tool], given, repair)
+            drafts = self._setting.drafts
+            checked = validated(tool, given, self.functions, drafts=drafts)
             table = self.tables.named(checked.table)
             check_budget(checked, table, self._setting.max_written)
             check_filters(checked, table)
             notes = notes_of(repair.removed, checked, self.tables)
-            checked = decoded(checked, self.tables, call.conversation)
+            checked = decoded(checked, self.tables, call.conversation, drafts=drafts)
             answer = _done(call, checked)
             return {**answer, "notes": [*notes, *answer.get("notes", [])]} if notes else answer
         except Exception as error:
             most = self._setting.limits.seconds
             slow = most if most is not None and monotonic() - begun >= most else None
             of = self._refusing(error, checked) or table
+            if isinstance(error, DraftRefError) and error.ref and not self._setting.drafts:
+                error = call.conversation.unknown_ref(error.ref, error.expected)
             fault = fault_of(error, tool, of, self.tables.entities, slow=slow)
             if fault is None:
                 call.session.hide_keys(error)  # a hook may have raised it
@@ -249,7 +265,9 @@ class Toolset:
             return refusal
 
     @staticmethod
-    def _of_function(call: Call, function: FunctionTool, given: Any, repair: Repair) -> Answer:
+    def _of_function(
+        call: Call, function: FunctionTool | QueryTool, given: Any, repair: Repair
+    ) -> Answer:
         """Return what a function of the application answers: JSON without keys."""
         for path in repair.removed:
             raise misplaced_nul(path)
@@ -298,7 +316,7 @@ class Toolset:
 
     def reads(self, tool: str) -> bool:
         """Tell whether a tool changes nothing."""
-        own = self._functions.get(tool)
+        own = self.functions.get(tool)
         return tool == "db_read" if own is None else own.reads
 
     def schemas(self, form: Form, *, describe: bool = True) -> list[dict[str, Any]]:
@@ -318,7 +336,7 @@ class Toolset:
         """
         own = [
             (each.name, each.description, each.schema(self.tables), hints_of(reads=each.reads))
-            for each in self._functions.values()
+            for each in self.functions.values()
         ]
         return schemas_of(self._setting, form, own, describe=describe)
 
@@ -353,6 +371,16 @@ class Toolset:
                 "sessions(..., owner=ownership.of(user_id)); or neither",
             )
         return conversation
+
+
+def _query_tool(setting: Setting) -> QueryTool:
+    try:
+        from .sql.tool import QueryTool  # noqa: PLC0415  # it is loaded only where it is wanted
+    except ModuleNotFoundError as error:
+        raise SetupError(
+            f"sql=True needs a parser ({error.name})", "install alfred-refs[sql]"
+        ) from error
+    return QueryTool(setting)
 
 
 def _done(call: Call, arguments: Arguments) -> Answer:

@@ -29,6 +29,7 @@ _LIMIT = """SELECT current_setting('statement_timeout'), set_config('statement_t
               BETWEEN interval '1 microsecond' AND interval '{0} milliseconds'
          THEN current_setting('statement_timeout') ELSE '{0}ms' END, true)"""
 _RESTORE = "SELECT set_config('statement_timeout', '{}', true)"
+_READ_ONLY = "SELECT set_config('transaction_read_only', 'on', true)"
 
 
 @contextmanager
@@ -48,7 +49,7 @@ def left_as_found(session: RefSession) -> Iterator[None]:
 
 @contextmanager
 def transaction(
-    session: RefSession, seconds: float | None, *, writes: bool = False
+    session: RefSession, seconds: float | None, *, writes: bool = False, only_reads: bool = False
 ) -> Iterator[None]:
     """Have all that is done inside the `with` done or undone together.
 
@@ -59,6 +60,8 @@ def transaction(
             a savepoint of that.
         seconds: that one statement may take, `None` for as long as the application lets it.
         writes: whether it matters that all is done or undone.
+        only_reads: whether PostgreSQL is to refuse what writes. A savepoint is rolled back then,
+            because that alone lets a transaction write again.
 
     Raises:
         SetupError: something inside has ended the transaction, or there can be none.
@@ -66,7 +69,7 @@ def transaction(
     with _joined(session):
         before = session.new
         try:
-            with _own(session, seconds, writes=writes):
+            with _own(session, seconds, writes=writes, only_reads=only_reads):
                 yield
         except BaseException:
             for instance in session.new:
@@ -100,10 +103,13 @@ def _joined(session: RefSession) -> Iterator[None]:
 
 
 @contextmanager
-def _own(session: RefSession, seconds: float | None, *, writes: bool) -> Iterator[None]:
+def _own(
+    session: RefSession, seconds: float | None, *, writes: bool, only_reads: bool
+) -> Iterator[None]:
     is_part = session.in_transaction()
     with session.begin_nested() if is_part else session.begin() as own:
-        with _limited(session, own, seconds, writes=writes) as (connections, restore):
+        limited = _limited(session, own, seconds, writes=writes, only_reads=only_reads)
+        with limited as (connections, restore):
             try:
                 yield
             except InvalidRequestError as error:
@@ -113,7 +119,9 @@ def _own(session: RefSession, seconds: float | None, *, writes: bool) -> Iterato
                 raise _ended() from error
         if not own.is_active:
             raise _ended()
-        if is_part:  # else the setting ends with the transaction
+        if only_reads and is_part:
+            own.rollback()
+        elif is_part:  # else the setting ends with the transaction
             restore()
         elif writes:
             # to commit what has failed is to roll it back, without a word: a hook may have caught
@@ -132,7 +140,12 @@ def _ended() -> SetupError:
 
 @contextmanager
 def _limited(
-    session: RefSession, own: SessionTransaction, seconds: float | None, *, writes: bool
+    session: RefSession,
+    own: SessionTransaction,
+    seconds: float | None,
+    *,
+    writes: bool,
+    only_reads: bool,
 ) -> Iterator[tuple[list[Connection], Callable[[], None]]]:
     """Limit how long a statement may take in a transaction, on each connection as it joins.
 
@@ -146,15 +159,18 @@ def _limited(
         # a savepoint's connection joins the transaction around it first, which keeps its limit
         if joined is not own:
             return
-        if writes and getattr(connection.connection, "autocommit", False):
+        is_needed = writes or only_reads
+        if is_needed and getattr(connection.connection, "autocommit", False):
             raise SetupError(
-                "a call that writes was begun on a connection in AUTOCOMMIT",
+                "a call that needs a transaction was begun on a connection in AUTOCOMMIT",
                 "give the session an engine with transactions: a call is done or undone as one",
             )
         connections.append(connection)
         if seconds is not None and connection.dialect.name == "postgresql":
             statement = _LIMIT.format(max(1, round(seconds * 1_000)))
             before.append((connection, _send(session, connection, statement).one()[0]))
+        if only_reads:
+            _send(session, connection, _READ_ONLY)
 
     def restore() -> None:
         for connection, was in before:

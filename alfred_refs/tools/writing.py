@@ -6,7 +6,7 @@ changed one by one through the unit of work, so that cascades, versions and even
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import inspect, select
@@ -112,9 +112,10 @@ class Writer:
         instances: Sequence[Any],
         writing: Writing | None = None,
         beside: Changes | None = None,
+        include: Iterable[str] = (),
     ) -> dict[str, Any]:
         """Return rows as the database has them, and as hooks leave them if they were written."""
-        shape = shape_of(table, None)
+        shape = shape_of(table, None, include)
         rows, rendering = self._call.shown_again(instances, shape, self._room)
         if writing is not None:
             self._ended(writing, table, rows)

@@ -199,12 +199,9 @@ class SharedIsForAll(Hooks):
 
     def before_write(self, write: Writing) -> None:
         """Look whether a row that is named by its ref is shared."""
-        if isinstance(write.arguments, DbCreate):
-            return
-        if isinstance(write.arguments, DbEditList):
-            named = [write.arguments.row]
-        else:
-            named = [ref for each in write.arguments.filters for ref in _asked_all(each, "id")]
+        if isinstance(write.arguments, DbCreate | DbEditList):
+            return  # of a list that is not the user's the tool itself says that it cannot change
+        named = [ref for each in write.arguments.filters for ref in _asked_all(each, "id")]
         shared = select(Recipe.id).where(Recipe.id.in_(named), Recipe.user_id.is_(None))
         if named and (ref := write.session.scalar(shared.order_by(Recipe.name))):
             raise ToolError(

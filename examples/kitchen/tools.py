@@ -1,7 +1,9 @@
 """The kitchen's tools: what a model may call, on which tables, for whom.
 
 `kitchen_tools()` makes the toolset, once for an application. The catalogue of ingredients is read
-only; recipes without a user are read by all, and changed by nobody.
+only; recipes without a user are read by all, and changed by nobody. By position are edited
+a recipe's steps (`instructions`), its `ingredients`, and a week of meals in the preferences of the
+user (`settings.week.meals`).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from examples.kitchen import hooks
 from examples.kitchen.models import (
     Ingredient,
     MealPlan,
+    Preferences,
     Recipe,
     RecipeIngredient,
     ShoppingItem,
@@ -33,6 +36,7 @@ OWNERSHIP: Final = Ownership(
         RecipeIngredient: "recipe",
         MealPlan: "user_id",
         ShoppingItem: "user_id",
+        Preferences: "user_id",
     },
     shared=[Recipe],
     open=[Ingredient],
@@ -42,10 +46,11 @@ OWNERSHIP: Final = Ownership(
 def kitchen_tools() -> Toolset:
     """Return the toolset of the kitchen."""
     return Toolset(
-        models=[Recipe, RecipeIngredient, Ingredient, MealPlan, ShoppingItem],
+        models=[Recipe, RecipeIngredient, Ingredient, MealPlan, ShoppingItem, Preferences],
         owner=OWNERSHIP,
         policy=POLICY,
         read_only=[Ingredient],
+        verbs={Preferences: ["update"]},
         hidden=[Recipe.embedding],
         hooks={
             Recipe: [

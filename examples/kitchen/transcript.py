@@ -90,7 +90,7 @@ class Transcript:
         self._add(asked, [answer], [dict.fromkeys(answer, held)])
 
     def call(self, asked: str, answer: Mapping[str, Any], *fields: str) -> None:
-        """Answer as a tool does, with rows and drafts, of which these fields are shown."""
+        """Answer as a tool does: with a list, or rows and drafts, of which these are shown."""
         model: list[Record] = []
         database: list[Record] = []
         for each in (answer, *answer.get("also", ())):
@@ -99,6 +99,9 @@ class Transcript:
                 shown = [field for field in fields if field in row]
                 model.append({field: _text(row[field]) for field in shown})
                 database.append(self._held(table, row, shown))
+        if "items" in answer:
+            model.append({f"{n}": _text(item) for n, item in answer["items"].items()})
+            database.append(self._list_held(answer))
         if beside := {name: _text(answer[name]) for name in BESIDE if name in answer}:
             held = self._count(Base.metadata.tables[answer["table"]])
             model.append(beside)
@@ -113,6 +116,14 @@ class Transcript:
         with self._engine.connect() as connection:
             held = connection.execute(select(table).where(table.c.id == key)).mappings().one()
         return {field: str(held.get(field, "")) for field in fields}
+
+    def _list_held(self, answer: Mapping[str, Any]) -> Record:
+        """Return what a column has that is a list, by position: more than a preview shows."""
+        table = Base.metadata.tables[answer["table"]]
+        column, key = table.c[answer["list"]], self._conversation.resolve(answer["row"])
+        with self._engine.connect() as connection:
+            held = connection.scalar(select(column).where(table.c.id == key)) or ()
+        return {str(n): _text(item) for n, item in enumerate(held, start=1)}
 
     def _count(self, table: Table) -> str:
         with self._engine.connect() as connection:

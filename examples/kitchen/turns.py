@@ -1,4 +1,4 @@
-"""The demo's conversation: what an agent does for its user in five turns, in refs.
+"""The demo's conversation: what an agent does for its user in six turns, in refs.
 
 Each turn runs in a process of its own, `python -m examples.kitchen.turns N`, which reports it as
 JSON. All that one leaves to the next is in the database: the rows, and the map between refs and
@@ -36,6 +36,14 @@ IDEAS: Final[Sequence[Mapping[str, Any]]] = (
         "ingredients": [
             {"name": "paneer", "quantity": "200", "unit": "g"},
             {"name": "flour tortillas", "quantity": "4"},
+        ],
+        "instructions": [
+            "Cube the paneer.",
+            "Fry it until it is golden.",
+            "Toast the cumin.",
+            "Stir in the yogurt.",
+            "Chill for an hour.",
+            "Warm the tortillas.",
         ],
     },
     {"name": "Light Tikka Masala", "servings": 2, "parent_recipe_id": "recipe_6"},
@@ -186,6 +194,23 @@ def save_dinner(session: RefSession, transcript: Transcript) -> None:
     transcript.rows("plan gen_recipe_1 on Wednesday", [plan], "id", "recipe_id", "recipe.name")
 
 
+def edit_steps(session: RefSession, transcript: Transcript) -> None:
+    """Drop two steps of the saved recipe and move one: look at it first, then do it, once."""
+    edits = [
+        {"action": "remove", "path": [3], "expect": "Toast the cumin."},
+        {"action": "remove", "path": [5]},
+        {"action": "move", "path": [6], "to": 1},
+    ]
+    asked: dict[str, Any] = {"table": "recipes", "row": "gen_recipe_1", "list": "instructions"}
+    asked["edits"] = edits
+    more: dict[str, Any] = {"preview": True}
+    for _ in range(3):  # the last is sent as if the second had timed out
+        arguments = {**asked, **more}
+        answer = kitchen_tools().call(session, "db_edit_list", arguments)
+        transcript.call(f"db_edit_list {json.dumps(arguments)}", {"table": "recipes", **answer})
+        more = {"token": more.get("token") or answer["token"]}
+
+
 def _read_plan(session: RefSession, transcript: Transcript) -> None:
     plans = session.scalars(
         select(MealPlan)
@@ -229,6 +254,11 @@ SCRIPT: Final[Sequence[Part]] = (
         "The wraps on Wednesday, for four and with mint. Forget the other.",
         save_dinner,
         "a draft becomes one row, whose name its ref is from then on",
+    ),
+    Part(
+        "In the wraps drop steps 3 and 5, and move the last one to the front.",
+        edit_steps,
+        "edits by position are of the list as it was seen, and done as a whole",
     ),
 )
 

@@ -63,8 +63,8 @@ def test_the_page_prints_what_it_says(
 
 
 def test_the_page_has_every_command() -> None:
-    """Each is in the table and in an example; that of `audit` is not run, it needs logs."""
+    """Each is in the table and in an example; `audit` needs logs, and `mcp` a client."""
     shown = {shlex.split(command)[1] for command in commands()}
     listed = set(re.findall(r"^\| `([a-z]+)", PAGE.read_text("utf-8"), re.MULTILINE))
 
-    assert shown | {"audit"} == listed == set(alfred_refs.commands)
+    assert shown | {"audit", "mcp"} == listed == set(alfred_refs.commands)

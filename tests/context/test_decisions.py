@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, get_args
 
 import pytest
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 from alfred_refs import ContextError
 from alfred_refs.context import decision_type
 from alfred_refs.context.decisions import STEP_TYPES, ReasonCode, StepType
-from alfred_refs.tools import DbDelete, Toolset
+from alfred_refs.tools import DbDelete, Ref, Toolset
 from tests.tools.conftest import MODELS
 from tests.tools.models import Dish
 
@@ -119,3 +120,28 @@ def test_the_type_for_a_toolset_is_made_once() -> None:
     """A prompt is made for each step; pydantic takes ten milliseconds for a type."""
     assert decision_type("write", TOOLSET) is decision_type("write", TOOLSET)
     assert decision_type("write", TOOLSET) is not decision_type("write", Toolset(MODELS))
+
+
+def test_tools_of_the_application_are_called_too() -> None:
+    """Those that change nothing in steps that read; their types are told, with refs."""
+    toolset = Toolset(MODELS)
+    before = decision_type("read", toolset)
+
+    @toolset.tool(read_only=True)
+    def look(dish: Ref[Dish], often: int = 1) -> None:
+        """Look at a dish."""
+
+    @toolset.tool
+    def serve(dish: Ref[Dish]) -> None:
+        """Serve a dish."""
+
+    asked = {"action": "tool_call", "tool": "look", "params": {"dish": "dish_1"}}
+    made: Any = decision_type("read", toolset).model_validate(asked).root
+    assert made.params.model_dump(by_alias=True, exclude_unset=True) == {"dish": "dish_1"}
+    schema = json.dumps(decision_type("read", toolset).model_json_schema())
+    assert "ref of a Dish" in schema
+    assert "serve" not in schema
+    assert "serve" in json.dumps(decision_type("write", toolset).model_json_schema())
+    assert "look" not in json.dumps(decision_type("generate", toolset).model_json_schema())
+    with pytest.raises(ValidationError):
+        before.model_validate(asked)

@@ -89,7 +89,7 @@ def test_the_demo_ends_well_in_a_pipe(engine: Engine, database_url: str) -> None
 @pytest.mark.once
 @pytest.mark.usefixtures("extensions")
 def test_the_demo_is_a_screenful(database_url: str) -> None:
-    """A turn in keys, the same in refs, five more by their points, and figures, in this order."""
+    """A turn in keys, the same in refs, six more by their points, and figures, in this order."""
     demo = _run(database_url)
     lines = demo.stdout.splitlines()
     headings = [line.split(":")[0].rstrip(" ─") for line in lines if line.endswith("──")]
@@ -98,7 +98,7 @@ def test_the_demo_is_a_screenful(database_url: str) -> None:
     assert headings == [
         "without it",
         "with it",
-        "5 turns of a chat, each in a process of its own",
+        "6 turns of a chat, each in a process of its own",
         "figures",
     ]
     same = (
@@ -136,8 +136,8 @@ def _run(database_url: str, *arguments: str) -> subprocess.CompletedProcess[str]
 def test_each_turn_is_a_process_that_keeps_the_refs(taken: Taken) -> None:
     """Processes number their turns on, and a ref of the first is the same in the third."""
     first, _, third, *_ = (keys_by_ref([turn]) for turn in taken.turns)
-    assert [turn.number for turn in taken.turns] == [1, 2, 3, 4, 5]
-    assert len({os.getpid(), *(turn.process for turn in taken.turns)}) == 6
+    assert [turn.number for turn in taken.turns] == [1, 2, 3, 4, 5, 6]
+    assert len({os.getpid(), *(turn.process for turn in taken.turns)}) == 7
     assert first["recipe_3"] == third["recipe_3"]
     with Session(taken.engine) as session:
         plan = session.scalars(select(MealPlan).filter_by(date=TUESDAY)).one()
@@ -242,6 +242,23 @@ def test_a_saved_draft_is_named_by_its_ref(taken: Taken) -> None:
         assert plan.recipe is not None
         assert (plan.recipe.name, plan.user.name) == ("Paneer Wraps", DEMO_USER)
         assert str(plan.recipe_id) == planned.database[0]["recipe_id"] == read.database[0]["id"]
+
+
+def test_steps_are_dropped_and_moved_by_position(taken: Taken) -> None:
+    """The preview changes nothing, the call with its token does it once, and again is refused."""
+    preview, done, again = taken.turns[5].exchanges
+    steps = ["Warm the tortillas.", "Cube the paneer.", "Fry it until it is golden."]
+    steps.append("Stir in the yogurt.")
+    assert [*preview.model[0].values()] == [*done.model[0].values()] == steps
+    assert [*done.database[0].values()] == steps
+    assert [preview.database[0][place] for place in ("3", "5")] == [
+        "Toast the cumin.",
+        "Chill for an hour.",
+    ]
+    assert again.answer["error"]["code"] == "list_changed"
+    with Session(taken.engine) as session:
+        recipe = session.scalars(select(Recipe).filter_by(name="Paneer Wraps")).one()
+        assert recipe.instructions == steps
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from alfred_refs import AsyncRefSession, Owner, RefRegistry, RefSession
 from examples.kitchen import DEMO_USER
 from examples.kitchen.checks import keys_in, showing_keys
-from examples.kitchen.models import MealPlan, Recipe, RecipeIngredient, User
+from examples.kitchen.models import MealPlan, Preferences, Recipe, RecipeIngredient, User
 from examples.kitchen.tools import OWNERSHIP, POLICY, kitchen_tools
 
 pytest_plugins = ["tests.fix_kitchen"]
@@ -444,3 +444,68 @@ async def test_hooks_work_in_async_sessions(loaded_kitchen: Engine, owner: Owner
     await engine.dispose()
     assert (near, nearly) == (["Ham and Lentil Soup"], ["Chicken Paprikash"])
     assert row["ingredients"][0]["_ingredient_id_label"] == "lentil"
+
+
+def _edited(answer: Answer) -> list[str]:
+    return [item["name"] for item in answer["items"].values()]
+
+
+def test_lines_are_edited_by_position(call: Call, own: str, loaded_kitchen: Engine) -> None:
+    """New ones find their ingredients as all do, and places are counted from 0 as before."""
+    lines = [{"recipe_id": own, "name": name} for name in ("onion", "salt", "milk", "mint")]
+    call("db_create", table="recipe_ingredients", data=lines)
+    edits = [
+        {"action": "remove", "path": [3], "expect": "milk"},
+        {"action": "move", "path": [4], "to": 1},
+        {"action": "add", "path": [2], "data": {"name": "Lentils", "quantity": "2"}},
+    ]
+    answer = call("db_edit_list", table="recipes", row=own, list="ingredients", edits=edits)
+    assert _edited(answer) == ["mint", "Lentils", "onion", "salt"]
+    assert answer["items"]["2"]["_ingredient_id_label"] == "lentil"
+    with Session(loaded_kitchen) as plain:
+        recipe = plain.scalars(select(Recipe).filter_by(name="My soup")).one()
+        assert [line.position for line in recipe.ingredients] == [0, 1, 2, 3]
+
+
+def test_a_week_of_meals_is_edited_by_position(call: Call, loaded_kitchen: Engine) -> None:
+    """It is JSON in the user's preferences, in which a recipe is named by its mark."""
+    call("db_read", table="recipes", filters=[_is("name", "Zopf")], columns=["name"])
+    call("db_read", table="preferences")
+    week = {"table": "preferences", "row": "preferences_1", "list": "settings.week.meals"}
+    days = [
+        {"day": "Monday", "meals": ["<recipe_1>", "soup"]},
+        {"day": "Tuesday", "meals": ["wraps"]},
+    ]
+    edits = [{"action": "add", "path": [n], "data": day} for n, day in enumerate(days, start=1)]
+    call("db_edit_list", **week, edits=edits)
+    edits = [
+        {"action": "move", "path": [1, 1], "to": [2, 2]},
+        {"action": "remove", "path": [1, 2], "expect": "soup"},
+    ]
+    answer = call("db_edit_list", **week, edits=edits)
+    assert answer["items"]["week"] == {
+        "1": {"day": "Monday", "meals": {}},
+        "2": {"day": "Tuesday", "meals": {"1": "wraps", "2": "<recipe_1>"}},
+    }
+    with Session(loaded_kitchen) as plain:
+        zopf = plain.scalars(select(Recipe.id).filter_by(name="Zopf")).one()
+        [settings] = plain.scalars(select(Preferences.settings))
+    assert settings["week"][1]["meals"] == ["wraps", str(zopf)]
+
+
+@pytest.mark.parametrize("name", ["instructions", "ingredients"])
+def test_lists_of_a_shared_recipe_are_not_edited(
+    call: Call, name: str, loaded_kitchen: Engine
+) -> None:
+    """Neither its steps nor its lines, nor are they deleted on the way."""
+    call("db_read", table="recipes", filters=[_is("name", "Zopf")], columns=["name"])
+    with Session(loaded_kitchen) as plain:
+        recipe = plain.scalars(select(Recipe).filter_by(name="Zopf")).one()
+        before = recipe.instructions, [line.id for line in recipe.ingredients]
+    edits = [{"action": "remove", "path": [1]}]
+    answer = call("db_edit_list", table="recipes", row="recipe_1", list=name, edits=edits)
+    assert answer["error"]["code"] == "foreign_row"
+    with Session(loaded_kitchen) as plain:
+        recipe = plain.scalars(select(Recipe).filter_by(name="Zopf")).one()
+        assert (recipe.instructions, [line.id for line in recipe.ingredients]) == before
+        assert all(before)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, select, text
-from sqlalchemy.exc import NoResultFound
+from sqlalchemy import Engine, event, select, text, update
+from sqlalchemy.exc import NoResultFound, OperationalError
 from sqlalchemy.orm import Session
 
 from alfred_refs import Ownership, RefSession
@@ -58,6 +59,39 @@ def test_lists_in_json_are_edited(session: RefSession, week: uuid.UUID, gym: Eng
     session.commit()
     with Session(gym) as plain:
         assert plain.scalar(select(Week.meals)) == {"days": done.after}
+
+
+@pytest.mark.parametrize(
+    ("before", "value", "after"),
+    [
+        (1, True, True),
+        (1, 1.0, 1.0),
+        ({"meals": ["soup"]}, "closed", "closed"),
+        (["a", "b"], ["d"], ["d"]),
+        (["a"], {"name": "Monday"}, {"name": "Monday"}),
+        ({"meals": ["soup"]}, {"name": 1}, {"meals": ["soup"], "name": 1}),
+    ],
+)
+def test_what_a_document_is_given_is_stored(
+    gym: Engine, week: uuid.UUID, before: Any, value: Any, after: Any
+) -> None:
+    """Also what Python holds for equal, and what takes the place of an item with a list."""
+    with Session(gym) as plain:
+        plain.execute(update(Week).values(meals={"days": [before, 2]}))
+        done = MEALS.apply(plain, week, [Modify([1], value)])
+        plain.commit()
+    with Session(gym) as plain:
+        stored = plain.scalars(select(Week.meals["days"])).one()
+    told = [json.dumps(each, sort_keys=True) for each in (stored, done.after, [after, 2])]
+    assert told == [told[-1]] * 3
+
+
+def test_nothing_is_edited_inside_of_what_is_replaced(
+    session: RefSession, week: uuid.UUID
+) -> None:
+    """It would be lost."""
+    with pytest.raises(PositionError, match="is inside of position 1, which is replaced"):
+        MEALS.apply(session, week, [Modify([1], "closed"), Remove([1, 2])])
 
 
 def test_a_list_that_is_not_there_yet_is_empty(
@@ -424,6 +458,56 @@ def test_an_owner_edits_lists_that_are_all_theirs(anns: RefSession, gym: Engine)
         CARDS.apply(anns, shared, [Remove([1])])
     with pytest.raises(NoResultFound):
         CARDS.apply(anns, board(gym, "bob", "bob"), [Remove([1])])
+
+
+@pytest.mark.parametrize("meals", [{"days": "none"}, {"days": {"meals": []}}, "none", 5])
+def test_what_has_no_list_is_told(
+    session: RefSession, week: uuid.UUID, gym: Engine, meals: Any
+) -> None:
+    """Where a document has something else in the place of one."""
+    with Session(gym) as plain:
+        plain.execute(update(Week).values(meals=meals))
+        plain.commit()
+    days = EditableList(Week, "meals.days")
+    with pytest.raises(PositionError, match=r"the value of 'meals\.days' has no list inside"):
+        days.apply(session, week, [Remove([1])])
+
+
+def test_a_row_that_is_gone_is_told(session: RefSession, gym: Engine) -> None:
+    """Though the session has it still."""
+    own = Week(tags=[*"abc"])
+    session.add(own)
+    session.commit()
+    assert own.tags == [*"abc"]
+    with gym.begin() as connection:
+        connection.execute(text("delete from weeks"))
+    for work in (TAGS.preview, TAGS.apply):
+        with pytest.raises(ListError, match="the Week that has the list is not there"):
+            work(session, own, [])
+
+
+def test_a_token_is_of_one_list(session: RefSession, week: uuid.UUID, gym: Engine) -> None:
+    """Another with the same items has another one."""
+    with Session(gym) as plain:
+        other = Week(tags=[*"abcde"], meals={"days": [*"abcde"], "nights": [*"abcde"]})
+        plain.add(other)
+        plain.commit()
+        key = other.id
+    days, nights = EditableList(Week, "meals.days"), EditableList(Week, "meals.nights")
+    lists = [(TAGS, week), (TAGS, key), (days, key), (nights, key), (NOTES, key), (SESSIONS, key)]
+    tokens = {each.preview(session, of, []).token for each, of in lists}
+    assert len(tokens) == len(lists)
+
+
+@pytest.mark.parametrize("table", ["weeks", "workouts", "exercises"])
+def test_a_list_is_locked_at_all_levels(
+    session: RefSession, week: uuid.UUID, gym: Engine, table: str
+) -> None:
+    """So that whoever comes to a part of it by another row waits too, and loses nothing."""
+    SESSIONS.apply(session, week, [])
+    locking = text(f"select 1 from {table} for update nowait")
+    with gym.connect() as other, pytest.raises(OperationalError, match="could not obtain lock"):
+        other.execute(locking)
 
 
 def in_threads(count: int, work: Callable[[int], Any]) -> list[Any]:

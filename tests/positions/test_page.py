@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,31 @@ from sqlalchemy import Engine
 
 from tests import readme
 
-PAGE = Path(__file__).parents[2] / "docs" / "positions.md"
+TESTS = Path(__file__).parents[1]
+PAGE = TESTS.parent / "docs" / "positions.md"
 
 
 def test_the_programs_print_what_the_page_says(engine: Engine) -> None:
     """Run from top to bottom, as a reader would."""
-    names: dict[str, Any] = {"engine": engine, "uuid": uuid, "__name__": "page"}
+    names: dict[str, Any] = {"engine": engine, "__name__": "page"}
     printed, expected = readme.page(PAGE, names)
     names["session"].close()
 
     assert printed == expected
-    assert len([text for text in printed if text]) == 4
+    assert len([text for text in printed if text]) == 8
+
+
+def test_the_tests_that_the_page_names_are_there() -> None:
+    """Each line of the description has some."""
+    page = PAGE.read_text("utf-8")
+    lines = re.findall(r"^\| S2\.(\d+) \|.*\| (.*) \|$", page, re.MULTILINE)
+    sources = [path.read_text("utf-8") for path in TESTS.rglob("test_*.py")]
+    there = {name for each in sources for name in re.findall(r"def (test_\w+)", each)}
+    named = [{*re.findall(r"`(test_\w+)`", shown)} for _, shown in lines]
+
+    assert [int(number) for number, _ in lines] == [*range(1, 28)]
+    assert all(named)
+    assert set().union(*named) - there == set()
+    bold = {*re.findall(r"^(?:## |\*\*)(.*?)\.?(?:\*\*|$)", page, re.MULTILINE)}
+    examples = {each for _, shown in lines for each in re.findall('"(.*?)"', shown)}
+    assert all(any(each in heading for heading in bold) for each in examples)

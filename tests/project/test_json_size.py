@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs.tools import Toolset
 from benchmarks import json_size
+from benchmarks.list_size import ITEMS, list_forms
 from examples.kitchen.models import MealPlan, Recipe, RecipeIngredient
 
 pytestmark = pytest.mark.once
@@ -57,6 +58,26 @@ def test_the_sides_with_keys_have_keys_alone(loaded_kitchen: Engine) -> None:
             assert any(key in json.dumps(form) for key in keys) == name.startswith("keys")
 
 
+def test_each_form_of_a_list_says_the_same(loaded_kitchen: Engine) -> None:
+    """All items are in it, and a call edits the third, the fifth and the twelfth."""
+    shown = {name: [*forms.values()] for name, forms in list_forms(loaded_kitchen).items()}
+
+    for name, forms in shown.items():
+        items = [each if isinstance(each, list) else [*each.values()] for each, _ in forms]
+        assert [len(each) for each in items] == [ITEMS] * len(forms)
+        named = [
+            [each.get("path") or each["ref"] for each in call["edits"]]
+            for _, call in forms
+            if "edits" in call
+        ]
+        assert named[0] == [[3], [5], [12]]
+        assert named[1:3] == [[each[n]["id"] for n in (2, 4, 11)] for each in items[1:3]]
+        assert len({*named[1], *named[2]}) == 6, name
+    steps, anew = shown["instructions"][-1]
+    left = [steps[11], *(text for n, text in enumerate(steps) if n not in (2, 4, 11))]
+    assert anew["data"] == {"instructions": left}
+
+
 def test_tokens_are_counted_if_they_can_be(loaded_kitchen: Engine) -> None:
     """A line has what a tokeniser says, beside the bytes, or nothing."""
     [first, *_] = json_size.measured(loaded_kitchen, 5, lambda text: 10 * text.count('"id"'))
@@ -71,12 +92,14 @@ def test_the_table_is_written(
 ) -> None:
     """The program runs on a server of its own, and writes what it prints."""
     monkeypatch.setattr(json_size, "measured", lambda *_: [("a", "b", "1", "2", "3", "4 x")])
+    monkeypatch.setattr(json_size, "measured_lists", lambda *_: [("c", "d", "e", "1", "2", "x")])
     written = tmp_path / "results" / "table.md"
 
     assert json_size.main(["--rows", "5", "--write", str(written)]) == 0
 
     text = written.read_text("utf-8")
     assert "| a | b | 1 | 2 | 3 | 4 x |" in text
+    assert "| c | d | e | 1 | 2 | x |" in text
     assert "| without it | " in text
     assert "4 x" in capsys.readouterr().out
 

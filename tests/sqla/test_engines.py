@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.util import greenlet_spawn
 
 from alfred_refs import sqla
@@ -121,3 +123,21 @@ def test_what_is_kept_with_a_connection_goes_when_it_is_made_anew(engine: Engine
         detached = sqla.kept_with_connection(connection)
         assert sqla.kept_with_connection(connection) is detached
         assert detached == {}
+
+
+@pytest.mark.parametrize(
+    ("pool", "connections"),
+    [
+        ({"pool_size": 2, "max_overflow": 3}, 5),
+        ({"pool_size": 2, "max_overflow": -1}, None),
+        ({"pool_size": 0}, None),
+        ({"poolclass": NullPool}, None),
+    ],
+)
+def test_it_is_known_how_many_connections_there_are(
+    engine: Engine, pool: dict[str, Any], connections: int | None
+) -> None:
+    """Of synchronous and asynchronous engines; not of those that have as many as are asked for."""
+    assert sqla.connections_of(create_engine(engine.url, **pool)) == connections
+    assert sqla.connections_of(create_async_engine(engine.url, **pool)) == connections
+    assert sqla.connections_of(None) is None

@@ -295,6 +295,9 @@ def test_what_comes_from_elsewhere_is_covered(
     desk.call("chat-7", None, "db_read", SOUP)
     found = {"hit": f"see {dishes['Soup']}", "other": str(dishes["Curry"])}
     assert desk.cover("chat-7", None, found) == {"hit": "see dish_1", "other": "<key>"}
+    assert asyncio.run(desk.cover_async("chat-7", None, found)) == (
+        desk.cover("chat-7", None, found)
+    )
     assert desk.conversation("chat-7", None).resolve("dish_1") == dishes["Soup"]
 
 

@@ -170,7 +170,7 @@ def test_what_cannot_all_be_saved_is_refused(
 
     answer = saved(session, conversation, *contents)
 
-    assert answer.get("error", {}).get("code") == "draft_content", answer
+    assert answer.get("error", {}).get("code") == "invalid_content", answer
     assert [each for each in named if each not in answer["error"]["message"]] == []
     session.commit()
     assert rows(room) == before
@@ -211,7 +211,7 @@ def test_a_row_that_says_another_parent_is_refused(
     )
 
     session.commit()
-    assert answer["error"]["code"] == "draft_content"
+    assert answer["error"]["code"] == "invalid_content"
     assert (
         "'gen_knob_1' in 'gen_chest_1.knobs' and 'gen_knob_1.chest'" in answer["error"]["message"]
     )

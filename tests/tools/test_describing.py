@@ -16,8 +16,7 @@ from tests.tools.models import Cuisine, Dish, Key
 HOW_TO_READ = (
     "Under each table its columns. '*': a new row needs it. '?': may be null. 'dish ref': a text "
     "such as 'dish_1', as rows show it. 'related': where to find related rows, for 'columns' and "
-    "for paths in filters ('name.column'). Filters on a row's own ref take drafts ('gen_dish_1') "
-    "too. 'lists': what db_edit_list edits by position.\n"
+    "for paths in filters ('name.column'). 'lists': what db_edit_list edits by position.\n"
 )
 
 DISHES = """\

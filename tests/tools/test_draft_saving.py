@@ -308,7 +308,7 @@ def test_columns_that_no_model_sees_are_not_saved_by_it(
 
     first = toolset.call(session, "db_create", {"table": "dishes", "from_draft": spicy})
     second = toolset.call(session, "db_create", {"table": "dishes", "from_draft": parted})
-    assert first["error"]["code"] == "draft_content"
+    assert first["error"]["code"] == "invalid_content"
     assert second["error"]["code"] == "read_only_table"
     assert pending(conversation) == [spicy, parted]
 
@@ -374,7 +374,7 @@ def test_a_draft_is_the_owners_when_it_is_saved(owned_engine: Engine, world: Wor
 
     assert answers[fine]["rows"][0]["name"] == "Soup"
     assert answers[copy]["error"]["code"] == "foreign_row"
-    assert answers[stolen]["error"]["code"] == "draft_content"
+    assert answers[stolen]["error"]["code"] == "invalid_content"
     assert pending(chat) == [copy, stolen]
     with Session(owned_engine) as plain:
         saved = plain.scalars(select(owned.Recipe).filter_by(name="Soup")).one()

@@ -118,7 +118,7 @@ def test_drafts_refer_to_each_other(call: Call, drafts: Conversation) -> None:
         ({"parent_id": "gen_cuisine_1"}, "wrong_entity"),
         ({"parts": ["part_9"]}, "unknown_ref"),
         ({"cuisine_id": str(uuid.UUID(int=5))}, "raw_key"),
-        ({"extra": "x" * 300_000}, "draft_content"),
+        ({"extra": "x" * 300_000}, "invalid_content"),
     ],
 )
 def test_what_could_not_be_saved_is_refused(

@@ -75,7 +75,7 @@ def test_rows_that_are_others_than_was_told_are_found(
 ) -> None:
     """Such as come of what was never committed, and such as change without a word."""
     found = Found()
-    SequenceRound(World(tables), registry, "3", found, _careless()).run(40)
+    SequenceRound(World(tables), registry, "9", found, _careless()).run(40)
 
     assert any("rows are not there that were told" in wrong for wrong in found.wrong)
     assert any("rows have changed that no answer told of" in wrong for wrong in found.wrong)
@@ -114,10 +114,11 @@ PLAN, OTHER, TASK = ("f_plans", "1"), ("f_plans", "2"), ("f_tasks", "3")
 MARK, ACCOUNT, ADMIN = ("f_marks", "4"), ("f_accounts", "5"), ("f_accounts", "6")
 AUDIT, TRACE, SEAL = ("f_audits", "7"), ("f_traces", "8"), ("f_seals", "9")
 MEMO, SLIP, LINK = ("f_memos", "10"), ("f_slips", "11"), ("f_labels_of_plans", "12")
-LABEL = ("f_labels", "13")
+LABEL, OURS = ("f_labels", "13"), ("f_tasks", "14")
 BEFORE: rights.Rows = {
     PLAN: {"budget": 1, "name": "a"},
     TASK: {"plan_id": "2"},
+    OURS: {"plan_id": "1", "position": 1, "text": "a"},
     MARK: {"text": "a"},
     ACCOUNT: {"kind": "account", "level": None},
     ADMIN: {"kind": "admin", "level": 1, "name": "a"},
@@ -132,6 +133,7 @@ BEFORE: rights.Rows = {
 NAMED = {f"{place[0]}_{place[1]}": place for place in [*BEFORE, OTHER]}
 ANSWER = {"table": "plans", "rows": ["f_plans_1"]}
 GONE = {"table": "plans", "deleted": ["f_plans_1"], "unlinked": ["f_labels_13"]}
+TASKS = {"table": "plans", "row": "f_plans_1", "list": "tasks", "items": {}}
 READ_ONLY = "that may only be read, or not even that"
 ALONG = {
     PLAN: None,
@@ -219,6 +221,14 @@ ALONG = {
             {("f_labels_of_plans", "0"): {"plan_id": "1"}},
             [f"was inserted {READ_ONLY}: f_labels_of_plans"],
         ),
+        # the list of the tasks of a plan: one of them is another plan's
+        ("db_edit_list", TASKS, {OURS: None}, []),
+        ("db_edit_list", TASKS, {OURS: {"plan_id": "1", "position": 2, "text": "b"}}, []),
+        ("db_edit_list", TASKS, {TASK: None}, ["nothing is told: f_tasks"]),
+        ("db_edit_list", TASKS, {PLAN: {"budget": 1, "name": "b"}}, ["nothing is told: f_plans"]),
+        ("db_edit_list", TASKS, {AUDIT: None}, [f"was deleted {READ_ONLY}: f_audits"]),
+        ("db_edit_list", {**TASKS, "preview": True}, {OURS: None}, ["by a preview: f_tasks"]),
+        ("db_edit_list", {**TASKS, "deleted_with": ["f_tasks_3"]}, {}, ["not done: f_tasks"]),
     ],
 )
 def test_what_a_model_may_not_write_is_found(

@@ -8,15 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import ARRAY, Engine, ForeignKey, Integer, event, select, update
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
 from alfred_refs import RefSession
 from alfred_refs.errors import SetupError
 from alfred_refs.tools import Hooks, Toolset, Writing
-from tests.positions.models import Base as ListBase, Note, Week, Workout
+from tests.positions.models import Base as ListBase, Exercise, Note, Week, Workout
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Cuisine, Dish, Part
+
+
+class SeatBase(DeclarativeBase):
+    """Of some tables alone."""
 
 
 def remove(*path: int, **more: Any) -> dict[str, Any]:
@@ -77,7 +82,7 @@ def test_rows_are_edited_by_position(edit: Editing, korma: str, tables: Engine) 
     cuisine = {"cuisine_id": "cuisine_1"}
     answer = edit("parts", move(2, to=1), add(3, data={"note": "salt"} | cuisine))
 
-    assert answer["table"], answer["row"] == ("dishes", korma)
+    assert (answer["table"], answer["row"]) == ("dishes", korma)
     assert answer["items"] == {
         "1": {"id": "part_2", "note": "sauce", "cuisine_id": None},
         "2": {"id": "part_1", "note": "rice", "cuisine_id": None},
@@ -242,7 +247,7 @@ NO_COLUMN = (
                 (
                     "unexpected_item",
                     [2],
-                    'position 2 is not what is expected, but {"note": "sauce"}',
+                    "position 2 is not what is expected, but {'note': 'sauce'}",
                 ),
             ],
         ),
@@ -278,6 +283,7 @@ def test_all_that_is_wrong_is_told_at_once(
         ({"path": [1], "ref": "part_1"}, "edits.0"),
         ({"path": [1], "to": 1}, "edits.0"),
         ({"path": [1], "action": "move"}, "edits.0"),
+        ({"path": [1], "action": "move", "to": None}, "edits.0"),
         ({"path": [1], "action": "move", "to": 0}, "edits.0.to"),
         ({"path": [1], "action": "move", "to": "1"}, "edits.0.to"),
         ({"path": [1], "action": "add"}, "edits.0"),
@@ -293,6 +299,20 @@ def test_edits_of_another_shape_are_refused(
     error = edit("parts", {"action": "remove", **given})["error"]
     assert error["code"] == "invalid_arguments"
     assert error["field"].startswith(field)
+
+
+def test_what_an_edit_does_not_take_may_be_null(edit: Editing) -> None:
+    """Clients that hold to a strict schema send every field."""
+    empty = {"ref": None, "to": None, "data": None, "expect": None}
+    assert notes(edit("parts", {"action": "remove", "path": [1], **empty})) == ["sauce"]
+
+
+@pytest.mark.parametrize("name", ["alike", "parts"])
+def test_a_preview_refuses_refs_that_name_nothing(edit: Editing, name: str) -> None:
+    """As the edits themselves are refused, and what a model may not do."""
+    data = {"alike": "dish_77", "parts": {"cuisine_id": "cuisine_77"}}[name]
+    refused = edit(name, add(1, data=data), preview=True)
+    assert refused["error"]["code"] == "unknown_ref"
 
 
 def test_too_many_and_too_deep_are_refused(edit: Editing) -> None:
@@ -369,6 +389,8 @@ def permitted(session: RefSession, **given: Any) -> Editing:
             "conflicting_edits",
         ),
         ({"hidden": [Part.note]}, "parts", [modify(1, data={"note": "x"})], "conflicting_edits"),
+        ({"read_only": [Part.dish_id]}, "parts", [add(1, data={})], "unknown_column"),
+        ({"read_only": [Part.dish]}, "parts", [add(1, data={})], "unknown_column"),
     ],
 )
 @pytest.mark.usefixtures("dishes")
@@ -384,6 +406,110 @@ def test_what_a_model_may_not_write_stays(  # noqa: PLR0917  # fixtures
     before = parts(tables)
     assert permitted(session, **given)(name, *edits)["error"]["code"] == code
     assert parts(tables) == before
+
+
+@pytest.mark.usefixtures("dishes")
+def test_a_preview_tells_what_a_model_may_not_do(session: RefSession) -> None:
+    """Instead of showing what comes to nothing."""
+    edit = permitted(session, verbs={Part: ["update"]})
+    for batch in ([remove(1)], [add(1, data={})]):
+        assert edit("parts", *batch, preview=True)["error"]["code"] == "read_only_table"
+
+
+class Seat(SeatBase):
+    """A seat in a hall."""
+
+    __tablename__ = "seats"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    hall_id: Mapped[int] = mapped_column(ForeignKey("halls.id"))
+    position: Mapped[int]
+    kind: Mapped[str]
+
+    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "seat"}  # noqa: RUF012
+
+
+class Box(Seat):
+    """A seat whose place is not for a model to change."""
+
+    __mapper_args__ = {"polymorphic_identity": "box"}  # noqa: RUF012
+
+
+class Hall(SeatBase):
+    """Has seats, and numbers in rows."""
+
+    __tablename__ = "halls"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    kind: Mapped[str]
+    grid: Mapped[Any] = mapped_column(ARRAY(Integer, dimensions=2), nullable=True)
+    bookings: Mapped[Any] = mapped_column(JSONB, nullable=True, info={"ref": {"seat_id": Seat}})
+
+    seats: Mapped[list[Seat]] = relationship(
+        order_by="Seat.position", cascade="all, delete-orphan"
+    )
+
+    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "hall"}  # noqa: RUF012
+
+
+class Arena(Hall):
+    """A hall that a model makes and does not change."""
+
+    __mapper_args__ = {"polymorphic_identity": "arena"}  # noqa: RUF012
+
+
+@pytest.fixture
+def hall(session: RefSession, tables: Engine) -> Callable[..., dict[str, Any]]:
+    """Edit a list of a hall with a seat of key 4711, in which is a booking of it."""
+    SeatBase.metadata.create_all(tables)
+    with Session(tables) as plain:
+        seats = [Seat(id=4711, position=1), Box(position=2)]
+        plain.add(Hall(seats=seats, grid=[[1, 2], [3, 4]], bookings=[{"seat_id": 4711}]))
+        plain.commit()
+    toolset = Toolset(
+        {"halls": Hall, "arenas": Arena, "seats": Seat, "boxes": Box},
+        read_only=[Box.position],
+        verbs={Arena: ["create"]},
+    )
+    toolset.call(session, "db_read", {"table": "halls"})
+
+    def edit(name: str, *edits: Any, **more: Any) -> dict[str, Any]:
+        asked = {"table": "halls", "row": "hall_1", "list": name, "edits": [*edits], **more}
+        return toolset.call(session, "db_edit_list", asked)
+
+    return edit
+
+
+def test_no_key_in_a_document_is_told(hall: Editing) -> None:
+    """Where an item is another than is expected."""
+    shown = hall("bookings", remove(1, expect={"seat_id": "<seat_1>"}), preview=True)
+    assert shown["items"] == {}
+    for expect in ({"seat_id": "<seat_2>"}, {"x": 1}, "x"):
+        assert "4711" not in str(hall("bookings", remove(1, expect=expect)))
+
+
+def test_arrays_in_an_array_are_edited(hall: Editing) -> None:
+    """Where all stay of one length."""
+    answer = hall("grid", modify(1, 2, data="7"), move(2, 1, to=2), remove(1, 1, expect=1))
+    assert answer["error"]["code"] == "invalid_value"
+    answer = hall("grid", modify(1, 2, data="7"), move(2, 1, to=2), modify(1, 1, data=0))
+    assert answer["items"] == {"1": {"1": 0, "2": 7}, "2": {"1": 4, "2": 3}}
+    told = hall("grid", remove(2, 2, expect=9))["error"]["conflicts"][0]["fact"]
+    assert told == "position [2, 2] is not what is expected, but 3"
+
+
+def test_a_draft_of_a_class_that_is_not_changed_stays(hall: Editing, session: RefSession) -> None:
+    """Though those of the class that it inherits from may be."""
+    assert session.conversation is not None
+    for kind, code in (("hall", None), ("arena", "read_only_table")):
+        draft = session.conversation.draft(Hall, {"kind": kind, "grid": [[1], [2]]}).ref
+        answer = hall("grid", row=draft, edits=[remove(1)])
+        assert answer.get("error", {}).get("code") == code
+
+
+def test_a_position_that_is_fixed_in_a_subclass_is_fixed(hall: Editing) -> None:
+    """There is no list with such rows, for they would be numbered anew."""
+    assert hall("seats", move(2, to=1))["error"]["code"] == "unknown_list"
 
 
 @pytest.mark.usefixtures("dishes")
@@ -568,6 +694,41 @@ def test_a_list_in_a_draft_is_edited(call: Call, draft: str, session: RefSession
     assert [part["note"] for part in read.content["parts"]] == ["bean", "salt", "leek"]
     late = call("db_edit_list", list="parts", edits=[remove(1)], token=preview["token"], **asked)
     assert late["error"]["code"] == "list_changed"
+
+
+def test_a_document_in_a_draft_begins_as_that_of_a_row(weeks: RefSession) -> None:
+    """By the name of the list, where the column has nothing yet."""
+    assert weeks.conversation is not None
+    sessions = [{"exercises": [{"name": "a"}, {"name": "b", "sets": {"x": 1}}]}]
+    draft = weeks.conversation.draft(Week, {"sessions": sessions}).ref
+    edits = [add(1, n, 1, data="x") for n in (1, 2)]
+    asked = {"table": "weeks", "row": draft, "list": "sessions.exercises.sets.done"}
+    Toolset([Week, Workout, Exercise]).call(weeks, "db_edit_list", asked | {"edits": edits})
+    [kept] = weeks.conversation.read_drafts([draft])
+    assert [each["sets"] for each in kept.content["sessions"][0]["exercises"]] == [
+        {"done": ["x"]},
+        {"x": 1, "done": ["x"]},
+    ]
+
+
+def test_a_position_in_a_draft_is_not_given(call: Call, draft: str) -> None:
+    """It would be numbered anew."""
+    asked = {"table": "dishes", "row": draft, "list": "parts"}
+    edits = [add(1, data={"position": 9}), modify(1, data={"position": 2})]
+    conflicts = call("db_edit_list", edits=edits, **asked)["error"]["conflicts"]
+    told = "position 1 has 'position' by its place: move it"
+    assert [each["fact"] for each in conflicts] == [told, told]
+
+
+def test_a_token_is_of_one_draft(call: Call, draft: str, session: RefSession) -> None:
+    """Another with the same items has another one."""
+    assert session.conversation is not None
+    [read] = session.conversation.read_drafts([draft])
+    other = session.conversation.draft(Dish, read.content).ref
+    asked = {"table": "dishes", "list": "tags"}
+    token = call("db_edit_list", row=draft, **asked)["token"]
+    wrong = call("db_edit_list", row=other, edits=[remove(1)], token=token, **asked)
+    assert wrong["error"]["code"] == "list_changed"
 
 
 def test_a_draft_is_given_what_a_row_could_have(call: Call, draft: str) -> None:

@@ -17,7 +17,19 @@ from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import Toolset
 from tests import owned
 from tests.fix_owned import World
-from tests.owned import Dog, Ingredient, Line, Plan, Recipe, Remark, Secret, Shelf, User
+from tests.owned import (
+    Animal,
+    Cat,
+    Dog,
+    Ingredient,
+    Line,
+    Plan,
+    Recipe,
+    Remark,
+    Secret,
+    Shelf,
+    User,
+)
 from tests.tools.test_filters import EACH_TIME
 
 MODELS = [Recipe, Line, Remark, Plan, Ingredient, User, Dog, Shelf]
@@ -73,6 +85,27 @@ def everything(engine: Engine, world: World) -> list[Any]:
                 row for row in plain.execute(select(table).order_by(table.c[0])) if ann not in row
             ]
         return rows
+
+
+def test_what_is_counted_is_what_the_owner_reads(anns: RefSession, ownership: Ownership) -> None:
+    """Of every table, by whatever class its rows are read, and in paths of filters."""
+    models = {each.__name__: each for each in [*MODELS, Animal, Cat]}
+    toolset = Toolset(models, owner=ownership)
+
+    def read(name: str, **asked: Any) -> dict[str, Any]:
+        return toolset.call(anns, "db_read", {"table": name, **asked})
+
+    for name in models:
+        count = read(name)["count"]
+        assert read(name, columns=["count(*)"])["totals"] == [{"count(*)": count}]
+    grouped = ["recipe_id", "count(*)"]
+    bobs = {"field": "recipe.name", "op": "=", "value": "bob"}
+    assert read("Line", columns=grouped, filters=[bobs])["totals"] == []
+    counted = {
+        each["recipe_id"]: each["count(*)"] for each in read("Line", columns=grouped)["totals"]
+    }
+    assert counted == {row["recipe_id"]: 1 for row in read("Line")["rows"]}
+    assert "user_id" in read("Dog", columns=["user_id", "count(*)"])["error"]["message"]
 
 
 def test_a_read_is_of_the_owners_rows_and_shared_ones(told: Told) -> None:

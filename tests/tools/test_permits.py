@@ -313,7 +313,7 @@ def test_a_class_may_be_said_to_be_read_only_twice() -> None:
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        ({"models": [Human, Crate]}, "draft_content"),
+        ({"models": [Human, Crate]}, "invalid_content"),
         ({"models": PEOPLE, "read_only": [Chief]}, "read_only_table"),
         ({"models": PEOPLE, "verbs": {Chief: ["update"]}}, "read_only_table"),
     ],

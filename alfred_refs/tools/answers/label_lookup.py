@@ -16,6 +16,7 @@ from sqlalchemy.orm import InstrumentedAttribute, lazyload
 
 from alfred_refs import sqla
 from alfred_refs.mapping.key_column import KeyColumn
+from alfred_refs.mapping.keys import Key
 from alfred_refs.session.session import RefSession
 from alfred_refs.tools.tables.hooks import Row
 from alfred_refs.tools.tables.table import ToolColumn, ToolTable
@@ -139,6 +140,12 @@ def referring(
         target = tables.of_entity(column.key.entity)
         if target is not None and target.keys.label is not None:
             yield column, column.key, target
+
+
+def key_in(target: ToolTable, key: Key) -> Any:
+    """Return the key of a row as its column has it."""
+    held = target.keys.identity[0]
+    return key if held is None or isinstance(key, tuple) else held.from_key(key)
 
 
 def _labels(session: RefSession, found: Iterable[Foreign]) -> Mapping[tuple[str, bool, Any], str]:

@@ -51,7 +51,7 @@ class Relatives:
     ) -> None:
         self._session = session
         self._limits = limits
-        self._options = [each for each in options if _holds_everywhere(each)]
+        self._options = [each for each in options if holds_everywhere(each)]
         # a shape, by its identity, and a row that has what it is of inside -> this
         self._found: dict[tuple[int, InstanceState[Any]], Related] = {}
 
@@ -100,7 +100,7 @@ class Relatives:
             self._found[key] = Related(rows, total)
 
 
-def _holds_everywhere(option: ExecutableOption) -> bool:
+def holds_everywhere(option: ExecutableOption) -> bool:
     """Tell whether an option is of all that is loaded, as that of `with_loader_criteria()` is."""
     is_path = isinstance(option, LoaderOption)
     return not is_path and bool(getattr(option, "propagate_to_loaders", False))

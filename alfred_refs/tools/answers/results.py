@@ -246,7 +246,7 @@ class Rendering:
         path = path or str(ref)
         for column in shape.columns:
             value = getattr(instance, column.name)
-            row[column.name] = None if value is None else self._shown(column, value, path)
+            row[column.name] = None if value is None else self.value(column, value, path)
         self.shown.append((row, instance, shape))
         for name, child in shape.children.items():
             related, is_list = self.related_of(instance, child), shape.table.is_list(name)
@@ -254,7 +254,8 @@ class Rendering:
             row[name] = show(related, child, f"{path}.{name}")
         return row
 
-    def _shown(self, column: ToolColumn, value: Any, path: str) -> Any:
+    def value(self, column: ToolColumn, value: Any, path: str) -> Any:
+        """Return what a row has in a column as JSON, cut where it is too long or too deep."""
         if isinstance(value, (list, dict)):  # a tuple: `list | dict` is made anew for each value
             value = without_depth(value, f"{path}.{column.name}", self.cut)
         shown = column.show(value)

@@ -11,7 +11,7 @@ They are in the conversation and in no table, so what a read does in SQL is done
 | --- | --- |
 | `matching` | decides filters of a draft's content, as SQL decides them of rows |
 | `rows` | a draft to the row that a model is shown |
-| `writing` | changes and discards drafts |
+| `writing` | makes, changes and discards drafts |
 
 A draft is saved as a row by `creating`.
 """

@@ -30,7 +30,7 @@ from alfred_refs.tools.tables.lists import ToolList
 from alfred_refs.tools.wire.arguments import DbEditList
 
 from .rows import DraftRows, draft_records
-from .writing import changed_content
+from .writing import changed_content, check_own
 
 _TOKEN_BYTES = 9
 
@@ -47,11 +47,14 @@ class DraftLists:
     def edit(self, arguments: DbEditList, edits: Sequence[Edit]) -> dict[str, Any]:
         """Edit the list, and return it as it is then; or as it would be, for a preview."""
         table, draft, name = self._list.tables[0], self._draft, self._names[0]
-        root = read(draft.content, self._names)
-        if arguments.token is not None and arguments.token != _token(draft.content.get(name)):
+        last = self._list.levels[-1]
+        within = len(last.names) if isinstance(last, DocumentLevel) else 0
+        root = read(draft.content, self._names, within)
+        if arguments.token is not None and arguments.token != self._token(draft):
             raise DriftError(arguments.name, None)
         outcome = execute(root, edits, arguments.name, _Rules(self._list.levels))
         if edits:
+            check_own(self._call, table, [draft], "update")
             content = written(root, outcome.modified)
             value = _numbered_anew(content.get(name), self._list.levels)
             draft = replace(draft, content=changed_content(draft, {name: value}, table))
@@ -72,14 +75,15 @@ class DraftLists:
             "items": numbered(shown.get(name), self._names[1:]),
             "count": len(root.items or ()),
             **({"preview": True} if arguments.preview else {}),
-            "token": _token(kept.content.get(name)),
+            "token": self._token(kept),
         }
         return self._call.finished(answer, [], rendering, rows.foreign())
 
-
-def _token(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True)
-    return hashlib.blake2s(text.encode(), digest_size=_TOKEN_BYTES).hexdigest()
+    def _token(self, draft: Draft) -> str:
+        """Return a digest of which list it is, and of all that is in it."""
+        given = [draft.ref, self._list.name, draft.content.get(self._names[0])]
+        text = json.dumps(given, sort_keys=True)
+        return hashlib.blake2s(text.encode(), digest_size=_TOKEN_BYTES).hexdigest()
 
 
 def _numbered_anew(value: Any, levels: Sequence[Level]) -> Any:
@@ -110,7 +114,8 @@ class _Rules(Rules):
         self._levels = levels
 
     def unexpected(self, item: Item, depth: int, expect: Any) -> str | None:  # noqa: ARG002
-        return instead_of(item, expect)
+        # not what: it is as the draft keeps it, with the keys in documents
+        return None if instead_of(item, expect) is None else "another item"
 
     def fitted(self, edit: Modify | Add, depth: int) -> Any:
         level = self._levels[min(depth, len(self._levels) - 1)]
@@ -120,6 +125,8 @@ class _Rules(Rules):
             )
             if not is_row:
                 raise UnfitError("is a row: give an object of its fields")
+            if isinstance(edit.value, Mapping) and level.position in edit.value:
+                raise UnfitError(f"has {level.position!r} by its place: move it")
             return edit.value
         why = unfit(self._levels, depth, edit)
         if why is not None:

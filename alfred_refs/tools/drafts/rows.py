@@ -17,12 +17,12 @@ from alfred_refs.conversation.draft_fields import class_of
 from alfred_refs.conversation.entries import Draft
 from alfred_refs.errors import BadRefError
 from alfred_refs.mapping.guard import HIDDEN
-from alfred_refs.mapping.keys import Key, spells_uuid
+from alfred_refs.mapping.keys import spells_uuid
 from alfred_refs.mapping.refs import draft_named, parse_ref
-from alfred_refs.tools.answers.label_lookup import Foreign, bounded, places_of, referring
+from alfred_refs.tools.answers.label_lookup import Foreign, bounded, key_in, places_of, referring
 from alfred_refs.tools.answers.results import Rendering, Shape, shape_of, without_depth
 from alfred_refs.tools.call import Call
-from alfred_refs.tools.errors import draft_content
+from alfred_refs.tools.errors import invalid_content
 from alfred_refs.tools.query.grammar import texts_in
 from alfred_refs.tools.tables.hooks import Row
 from alfred_refs.tools.tables.table import ROW_REF, ToolColumn, ToolTable
@@ -64,7 +64,7 @@ def draft_records(
         table: the table; drafts of other classes of the entity are left out, as their rows are.
         filters: whose refs are to be compared with theirs.
     """
-    of_table = (draft for draft in drafts if _is_of(table, draft))
+    of_table = (draft for draft in drafts if is_of(table, draft))
     listed = sorted(of_table, key=lambda draft: number_of(draft.ref))
     known = {draft.ref: draft for draft in listed}
     others = (each for each in clauses_of(filters) if each.field != table.ref_field)
@@ -81,15 +81,16 @@ def draft_records(
 def check_of(table: ToolTable, drafts: Iterable[Draft], tables: ToolTables) -> None:
     """Check that drafts of an entity become rows of a table: each is saved as what it is."""
     for draft in drafts:
-        if not _is_of(table, draft):
+        if not is_of(table, draft):
             own = tables.of_model(class_of(table.model, draft.content))
-            raise draft_content(
+            raise invalid_content(
                 f"{draft.ref!r} is no draft of a row of {table.name!r}; nothing was changed",
                 "leave it as it is" if own is None else f"save it as a row of {own.name!r}",
             )
 
 
-def _is_of(table: ToolTable, draft: Draft) -> bool:
+def is_of(table: ToolTable, draft: Draft) -> bool:
+    """Tell whether a draft becomes a row of a table, and not of another class of its entity."""
     return issubclass(class_of(table.model, draft.content), table.model)
 
 
@@ -197,7 +198,7 @@ class DraftRows:
             if label is not None:
                 foreign.append(replace(each, label=label))
             elif key is not None:
-                foreign.append(replace(each, key=_as_column(key, each.target)))
+                foreign.append(replace(each, key=key_in(each.target, key)))
         return foreign
 
     def _foreign(self, row: Row, shape: Shape) -> Iterator[Foreign]:
@@ -207,11 +208,6 @@ class DraftRows:
                 yield Foreign(row, column.name, target)
             for place in places_of(shown) if isinstance(shown, list) else ():
                 yield Foreign(row, column.name, target, place=place)
-
-
-def _as_column(key: Key, target: ToolTable) -> Any:
-    held = target.keys.identity[0]
-    return key if held is None or isinstance(key, tuple) else held.from_key(key)
 
 
 def _usable(

@@ -1,4 +1,4 @@
-"""Change and discard drafts for a model: what it wants in, what was done out.
+"""Make, change and discard drafts for a model: what it wants in, what was done out.
 
 Drafts that are to be changed are found by the filters that a read has; then the registry is told,
 once for all of them. No table is touched, and so no hook for writes is asked. What is changed is
@@ -7,34 +7,90 @@ checked as it is for rows, and kept as the model gave it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import and_, true
 
 from alfred_refs import sqla
-from alfred_refs.conversation.draft_fields import class_of
+from alfred_refs.conversation.draft_fields import check_draftable, class_of
 from alfred_refs.conversation.entries import Draft
+from alfred_refs.errors import SetupError
 from alfred_refs.mapping.labels import clean
-from alfred_refs.tools.answers.results import shape_of
+from alfred_refs.tools.answers.results import Room, shape_of
+from alfred_refs.tools.batches import together
 from alfred_refs.tools.call import Call
 from alfred_refs.tools.errors import (
     invalid_arguments,
+    invalid_content,
     mixed_drafts,
     too_many_rows,
     unexpected_row,
 )
 from alfred_refs.tools.payload.expected import values_otherwise
-from alfred_refs.tools.payload.payloads import draft_changes, table_said
+from alfred_refs.tools.payload.payloads import draft_changes, new_contents, table_said
 from alfred_refs.tools.query.filters import Conditions, refs_of
 from alfred_refs.tools.tables.permits import Verb
 from alfred_refs.tools.tables.table import ToolTable
-from alfred_refs.tools.wire.arguments import DbDelete, DbUpdate
+from alfred_refs.tools.wire.arguments import DbDelete, DbUpdate, NewRows
 
 from .matching import Record, matching_records
 from .rows import DraftRows, draft_records
 
 _NOTHING = "no draft matches the filters; nothing was changed"
+
+
+class DraftMaker:
+    """Keeps new rows as drafts for one call: all of them or none."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def create(self, given: Sequence[tuple[NewRows, ToolTable]]) -> dict[str, Any]:
+        """Keep rows of some tables as drafts, and return them as they are then."""
+        conversation, new = self._call.conversation, list[tuple[ToolTable, dict[str, Any]]]()
+        for each, table in given:
+            if each.from_draft is not None:
+                raise invalid_arguments(
+                    "it names drafts, and 'draft' keeps new rows as drafts",
+                    "from_draft",
+                    "give one of the two",
+                )
+            self._check(table)
+            new += [(table, content) for content in new_contents(table, each.rows)]
+        kept = iter(conversation.draft_all((table.model, content) for table, content in new))
+        room = self._call.room()
+        answers = [
+            shown(self._call, table, [next(kept) for _ in each.rows], room)
+            for each, table in given
+        ]
+        return together(answers, {}, [])
+
+    def _check(self, table: ToolTable) -> None:
+        try:
+            check_draftable(table.model, self._call.conversation.entities)
+        except SetupError:
+            raise invalid_content(
+                f"rows of {table.name!r} cannot be drafts of their own",
+                "give them inside of what they belong to, or create them without 'draft'",
+            ) from None
+
+
+def shown(
+    call: Call, table: ToolTable, drafts: Sequence[Draft], room: Room, notes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the answer of a write: drafts of a table as they are then."""
+    found = draft_records(call, drafts, table)
+    rendering = call.rendering([], shape := shape_of(table, None))
+    rows = DraftRows(call, rendering, found.labels, whole=True)
+    told = room.fill(
+        found.records,
+        lambda record: rows.row(record, shape),
+        lambda record: {table.ref_field: record.ref},
+        (rows.shown, rendering.cut),
+    )
+    answer = {"table": table.name, "rows": told, "count": len(told)}
+    return call.finished(answer, notes, rendering, rows.foreign())
 
 
 class DraftWriter:
@@ -53,7 +109,7 @@ class DraftWriter:
     def update(self, arguments: DbUpdate) -> dict[str, Any]:
         """Change drafts, and return them as they are then."""
         hit = self._hit("db_update", arguments)
-        self._check_own(hit, "update")
+        check_own(self._call, self._table, hit, "update")
         if not hit:
             draft_changes(self._table, arguments.data)  # which is refused though nothing is done
         contents = {
@@ -61,39 +117,16 @@ class DraftWriter:
         }
         versions = {draft.ref: draft.version for draft in hit}
         kept = self._call.conversation.edit_drafts(contents, versions=versions)
-        found = draft_records(self._call, kept, self._table)
-        rendering = self._call.rendering([], shape := shape_of(self._table, None))
-        rows = DraftRows(self._call, rendering, found.labels, whole=True)
-        shown = self._call.room().fill(
-            found.records,
-            lambda record: rows.row(record, shape),
-            lambda record: {self._table.ref_field: record.ref},
-            (rows.shown, rendering.cut),
-        )
-        answer = {"table": self._table.name, "rows": shown, "count": len(shown)}
-        notes = [] if hit else [_NOTHING]
-        return self._call.finished(answer, notes, rendering, rows.foreign())
+        return shown(self._call, self._table, kept, self._call.room(), [] if hit else [_NOTHING])
 
     def delete(self, arguments: DbDelete) -> dict[str, Any]:
         """Discard drafts, and return their refs."""
         hit = self._hit("db_delete", arguments)
-        self._check_own(hit, "delete")
+        check_own(self._call, self._table, hit, "delete")
         refs = [draft.ref for draft in hit]
         self._call.conversation.discard_drafts(refs)
         answer = {"table": self._table.name, "deleted": refs, "count": len(refs)}
         return self._call.finished(answer, [] if refs else [_NOTHING])
-
-    def _check_own(self, drafts: Iterable[Draft], verb: Verb) -> None:
-        """Check that a model may do something to rows of the classes that drafts are of.
-
-        Raises:
-            ToolError: it may not, though to those of a class that one inherits from.
-        """
-        for draft in drafts:
-            class_ = class_of(self._table.model, draft.content)
-            own = self._call.setting.tables.of_model(class_)
-            if own is not None:
-                own.check(verb)
 
     def _hit(self, tool: str, arguments: DbUpdate | DbDelete) -> list[Draft]:
         """Return the drafts that meet all filters, once they are what the model expects.
@@ -129,6 +162,18 @@ class DraftWriter:
                 )
             if label not in (expect, clean(expect)):  # kept without keys
                 yield "label", expect, label
+
+
+def check_own(call: Call, table: ToolTable, drafts: Iterable[Draft], verb: Verb) -> None:
+    """Check that a model may do something to rows of the classes that drafts are of.
+
+    Raises:
+        ToolError: it may not, though to those of a class that one inherits from.
+    """
+    for draft in drafts:
+        own = call.setting.tables.of_model(class_of(table.model, draft.content))
+        if own is not None:
+            own.check(verb)
 
 
 def changed_content(draft: Draft, data: Mapping[str, Any], table: ToolTable) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_column import KeyColumn
 from alfred_refs.mapping.keys import Key
 from alfred_refs.session.drafts import Builder, Link
-from alfred_refs.tools.errors import ToolError, draft_content
+from alfred_refs.tools.errors import ToolError, invalid_content
 
 _LOST = "nothing was changed"
 
@@ -55,7 +55,7 @@ def check_claims(builder: Builder, rows: Iterable[tuple[str, Record]], claims: C
             raise _lost(link, builder.links, places)
     for record, instance in builder.made:
         if sqla.state_of(instance).session is None:
-            raise draft_content(
+            raise invalid_content(
                 f"{places[id(instance)]!r} would not be saved with what it is in; {_LOST}",
                 f"save it as a row of {record.model.__name__!r} by itself",
             )
@@ -99,7 +99,7 @@ def _check_class(link: Link, places: Mapping[int, str]) -> None:
     """Check that a relationship leads to a row of its class, and not of one beside it."""
     relationship = sqla.state_of(link.instance).mapper.relationships[link.name]
     if not isinstance(link.other, relationship.mapper.class_):
-        raise draft_content(
+        raise invalid_content(
             f"{_place(link, places)} is a row of another kind than belongs there; {_LOST}",
             "leave it out there",
         )
@@ -111,7 +111,7 @@ def _check_once(links: Iterable[Link], places: Mapping[int, str]) -> None:
     for link in links:
         pair = id(link.instance), link.name, id(link.other)
         if pair in known:
-            raise draft_content(
+            raise invalid_content(
                 f"{_place(link, places)} is said twice; {_LOST}", "leave one of the two out"
             )
         known.add(pair)
@@ -124,7 +124,7 @@ def _check_columns(builder: Builder, places: Mapping[int, str], claims: Claims) 
         columns = claims.get(id(records[id(link.instance)]), {})
         for name, has in _referring(link):
             if has not in columns.get(name, [has]):
-                raise draft_content(
+                raise invalid_content(
                     f"'{places[id(link.instance)]}.{name}' says otherwise than "
                     f"{_place(link, places)}; {_LOST}",
                     "leave one of the two out",
@@ -155,7 +155,7 @@ def _check_parents(links: Sequence[Link], places: Mapping[int, str]) -> None:
             continue
         known, first = parents.setdefault((id(child), frozenset(columns)), (parent, link))
         if known is not parent:
-            raise draft_content(
+            raise invalid_content(
                 f"{_place(first, places)} and {_place(link, places)} say two different rows "
                 f"that one row belongs to, and it can belong to one; {_LOST}",
                 "say it in one of the two places",
@@ -175,11 +175,11 @@ def _lost(link: Link, links: Sequence[Link], places: Mapping[int, str]) -> ToolE
     holder = None if same is None or collection is None else collection.get(same(link.other))
     other = next((each for each in links if each.other is holder), None)
     if other is None:
-        return draft_content(
+        return invalid_content(
             f"a row would not be saved in {_place(link, places)}; {_LOST}",
             "leave it out there, or relate it in another way",
         )
-    return draft_content(
+    return invalid_content(
         f"{_place(link, places)} and {_place(other, places)} have the same value by which rows "
         f"are told apart there, and one of them would be lost; {_LOST}",
         "give one of them another value, or leave it out",

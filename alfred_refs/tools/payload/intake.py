@@ -50,9 +50,19 @@ Leaf = Callable[[str, Any, str | None], Any]
 
 
 def decoded(
-    arguments: Arguments, tables: ToolTables, conversation: SessionConversation
+    arguments: Arguments,
+    tables: ToolTables,
+    conversation: SessionConversation,
+    *,
+    drafts: bool = True,
 ) -> Arguments:
     """Return arguments with what marks stand for in their place: at most one round trip.
+
+    Args:
+        arguments: checked.
+        tables: that a model may use.
+        conversation: in which marks mean something.
+        drafts: whether there are drafts.
 
     Raises:
         ToolError: a text was cut, or has a mark that stands for nothing.
@@ -62,6 +72,9 @@ def decoded(
     _Arguments(tables, found.note).walked(arguments)
     if not found.differs:
         return arguments
+    for ref, field in found.marks.items() if not drafts else ():
+        if draft_named(ref):
+            raise _unknown(field, ref)
     keys = _keys_of(found.marks, conversation)
     return _Arguments(tables, partial(_stored, keys)).walked(arguments)
 

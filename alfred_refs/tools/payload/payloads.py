@@ -9,11 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from alfred_refs.conversation.draft_fields import no_such_class, said_class
+from alfred_refs.conversation.draft_fields import (
+    Record as NewRow,
+    no_such_class,
+    record_of,
+    said_class,
+)
+from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.refs import draft_named
 from alfred_refs.tools.errors import (
     ToolError,
-    draft_content,
+    invalid_content,
     invalid_value,
     missing_value,
 )
@@ -30,6 +36,25 @@ def new_records(table: ToolTable, payloads: Sequence[Mapping[str, Any]]) -> list
     """Return the records of new rows."""
     usable = {column.name: column for column in table.columns.values() if column.creatable}
     return _each(payloads, lambda payload: _record(table, payload, usable))
+
+
+def new_rows(
+    table: ToolTable, payloads: Sequence[Mapping[str, Any]], entities: Entities
+) -> list[NewRow]:
+    """Return new rows, those inside of them by relationship too."""
+    usable = {column.name: column for column in table.columns.values() if column.creatable}
+
+    def row(payload: Mapping[str, Any]) -> NewRow:
+        if table.targets.keys().isdisjoint(payload):
+            return NewRow(table.model, _record(table, payload, usable))
+        return record_of(table.model, draft_changes(table, payload), entities)
+
+    return _each(payloads, row)
+
+
+def new_contents(table: ToolTable, payloads: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what new drafts are to hold."""
+    return _each(payloads, lambda payload: draft_changes(table, payload))
 
 
 def check_complete(table: ToolTable, records: Sequence[Record]) -> None:
@@ -156,7 +181,7 @@ def _check_said_once(table: ToolTable, payload: Mapping[str, Any]) -> None:
 
 def _not_to_write(table: ToolTable, fact: str) -> ToolError:
     """Return the error for what an application has stored, and a model may not know."""
-    return draft_content(
+    return invalid_content(
         f"a draft of {table.name!r} {fact} that is not for you to write; nothing was changed",
         "leave it as it is, or create a row with values of your own",
     )

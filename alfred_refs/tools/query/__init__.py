@@ -10,6 +10,7 @@
 | `budget` | refuses what asks for more than a database answers in a moment |
 | `grammar` | refuses what cannot be decided, and gives what a column is compared with |
 | `filters` | conditions to a SQLAlchemy expression, with keys in the place of refs |
+| `totals` | how many rows there are, and what their columns come to, in place of rows |
 | `statement` | the order of rows, and cursors: what comes after the last one that was shown |
 | `patterns` | ILIKE in Python, for drafts |
 """

@@ -99,7 +99,8 @@ def may_carry(values: Values, value: Any) -> bool:
 
 def question_of(read: DbRead) -> str:
     """Return a digest of what a cursor belongs to: all but how much is shown of it."""
-    return _digest_of(read.model_dump(exclude={"cursor", "limit", "columns"}, mode="json"))
+    shown = {"cursor", "limit", "columns"} | (set() if read.drafts else {"drafts"})
+    return _digest_of(read.model_dump(exclude=shown, mode="json"))
 
 
 def _digest_of(value: Any) -> str:
@@ -244,23 +245,29 @@ class GivenOrder:
         return [case(*((own == key, place) for place, key in enumerate(self.keys)))]
 
 
+def directions_of(read: DbRead) -> list[tuple[str, bool]]:
+    """Return what is to be ordered by, each with whether the greatest comes first."""
+    asked, directions = read.order_by or [], read.order_dir
+    names = [asked] if isinstance(asked, str) else asked
+    if not isinstance(directions, list):
+        directions = [directions] * len(names)
+    elif len(directions) != len(names):
+        raise invalid_arguments("it has not one direction for each of order_by", "order_dir")
+    return [(name, each == "desc") for name, each in zip(names, directions, strict=True)]
+
+
 def order_of(read: Reading, table: ToolTable) -> Order:
     """Return the order that a model asked for.
 
     What comes after a row's own ref orders nothing: no two rows have the same.
     """
-    asked, directions = read.arguments.order_by or [], read.arguments.order_dir
-    names = [asked] if isinstance(asked, str) else asked
-    if not isinstance(directions, list):
-        directions = [directions] * max(len(names), 1)
-    elif len(directions) != len(names):
-        raise invalid_arguments("it has not one direction for each of order_by", "order_dir")
     columns: dict[ToolColumn, bool] = {}
-    for name, direction in zip(names, directions, strict=False):
+    descending = read.arguments.order_dir == "desc"
+    for name, descending in directions_of(read.arguments):
         if name == table.own:
-            return Order(table, columns, direction == "desc")
-        columns.setdefault(_orderable(name, table), direction == "desc")
-    return Order(table, columns, directions[-1:] == ["desc"])
+            return Order(table, columns, descending)
+        columns.setdefault(_orderable(name, table), descending)
+    return Order(table, columns, descending)
 
 
 def _orderable(name: str, table: ToolTable) -> ToolColumn:

@@ -51,7 +51,7 @@ class Querying:
         plan, literals = self._plans.of(arguments.sql, fenced=session.owner is not None)
         asked = self._limits.rows if arguments.limit is None else arguments.limit
         most = min(asked, self._limits.rows)
-        with transaction(session, self._limits.seconds, reads=True):
+        with transaction(session, self._limits.seconds, only_reads=True):
             found = self._rows(plan, literals, most)
             rows = self._shown(plan.values, found[:most])
             answer: dict[str, Any] = {

@@ -30,8 +30,7 @@ _WORDS: Mapping[Family, str] = {"text": "text", "json": "any JSON", "opaque": "r
 _HOW_TO_READ = (
     "Under each table its columns. '*': a new row needs it. '?': may be null. '{entity} ref': a "
     "text such as '{entity}_1', as rows show it. 'related': where to find related rows, for "
-    "'columns' and for paths in filters ('name.column'). Filters on a row's own ref take drafts "
-    "('gen_{entity}_1') too."
+    "'columns' and for paths in filters ('name.column')."
 )
 _HOW_TO_READ_LISTS = " 'lists': what db_edit_list edits by position."
 

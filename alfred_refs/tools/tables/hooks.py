@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from sqlalchemy import ColumnElement
 from sqlalchemy.sql.base import ExecutableOption
@@ -46,6 +46,8 @@ class Reading:
         or_conditions: rows that meet one of these are read though they do not meet the filters.
         notes: what the model is told beside the rows.
         empty: whether the answer is to be empty, without a statement.
+        totals: whether rows are only counted or added up; `after_read` is not asked then, and
+            what is said of loading and including rows is not needed.
     """
 
     session: RefSession
@@ -59,6 +61,7 @@ class Reading:
     or_conditions: list[ColumnElement[bool]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     empty: bool = False
+    totals: bool = False
 
     def clauses(self) -> Iterator[FilterClause]:
         """Yield all conditions of the arguments, those inside groups too."""
@@ -104,7 +107,19 @@ class Writing:
 
 
 class Hooks:
-    """What is done around the verbs on one mapped class; each method does nothing by itself."""
+    """What is done around the verbs on one mapped class; each method does nothing by itself.
+
+    Attributes:
+        totals: whether a model may count rows and add up their columns. A hook that has an
+            `after_read`, which may hide something of rows, has to say so: `totals = True`.
+    """
+
+    totals: ClassVar[bool | None] = None
+
+    def allows_totals(self) -> bool:
+        """Tell whether a model may count rows and add up their columns."""
+        is_silent = type(self).after_read is Hooks.after_read
+        return is_silent if self.totals is None else self.totals
 
     def before_read(self, read: Reading) -> None:
         """Look at a read before it is executed, and change it."""

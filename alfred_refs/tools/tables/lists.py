@@ -95,13 +95,18 @@ def _tables(table: ToolTable, levels: Sequence[Level]) -> Sequence[ToolTable] | 
         target = table.targets.get(level.name)
         if target is None or target.model is not level.model or level.name in table.fixed:
             return None
-        position = target.columns.get(level.position)
-        is_fixed = level.position in target.fixed or not (position is None or position.updatable)
+        is_fixed = any(_is_fixed(each, level.position) for each in target.kinds.values())
         if is_fixed or "update" not in target.verbs:
             return None
         table = target
         tables.append(table)
     return tables
+
+
+def _is_fixed(table: ToolTable, name: str) -> bool:
+    """Tell whether a column is shown and not written; one that is hidden is."""
+    column = table.columns.get(name)
+    return name in table.fixed or not (column is None or column.updatable)
 
 
 def _is_updated(table: ToolTable, column: ToolColumn) -> bool:

@@ -75,7 +75,7 @@ def attribute_of(attribute: Any, said: str) -> tuple[Mapper[Any], str]:
     except AttributeError:
         raise SetupError(
             f"{said} lists {attribute!r}, which is no mapped attribute",
-            f"give attributes of the models: Toolset({said}=[Recipe.embedding])",
+            f"give attributes of the models: Toolset({said}=[Order.note])",
         ) from None
 
 

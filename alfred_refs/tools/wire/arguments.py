@@ -44,6 +44,9 @@ Operator = Literal[
 SEMANTIC = "_semantic"
 """The field of a search by meaning, which a hook answers."""
 
+DRAFTS = "x-drafts"
+"""In a schema: that a field is about drafts alone, or what its description says of them."""
+
 NEGATIONS = ("!=", "neq", "not_in")
 """The operators that say what a column has not."""
 
@@ -153,7 +156,8 @@ class DbRead(_Arguments):
     columns: list[str] | None = Field(
         default=None,
         description="columns to show, and relationships whose rows to include; all columns by "
-        "default",
+        "default; or totals: 'count(*)', 'sum(x)', 'avg(x)', 'min(x)', 'max(x)', grouped by the "
+        "other columns",
     )
     limit: Annotated[int, Field(ge=0), BeforeValidator(_no_boolean)] | None = Field(
         default=None, description="at most this many rows"
@@ -165,6 +169,11 @@ class DbRead(_Arguments):
     cursor: str | None = Field(
         default=None, description="from the last answer, to go on with the same question"
     )
+    drafts: Annotated[bool, Field(strict=True)] = Field(
+        default=False,
+        description="the drafts that are pending, in place of rows",
+        json_schema_extra={DRAFTS: True},
+    )
 
 
 class NewRows(_Arguments):
@@ -173,12 +182,16 @@ class NewRows(_Arguments):
     table: str
     data: dict[str, Any] | Annotated[list[dict[str, Any]], Field(min_length=1)] | None = Field(
         default=None,
-        description="a row, or a list of rows: values by column; with from_draft, what is to be "
-        "changed in the draft, if anything",
+        description="a row, or a list of rows: values by column, and new rows inside by the name "
+        "of their relationship",
+        json_schema_extra={
+            DRAFTS: "; with from_draft, what is to be changed in the draft, if anything"
+        },
     )
     from_draft: str | Annotated[list[str], Field(min_length=1)] | None = Field(
         default=None,
         description="the ref of a draft to save, or a list of them to save as they are",
+        json_schema_extra={DRAFTS: True},
     )
 
     @property
@@ -200,8 +213,15 @@ class DbCreate(NewRows):
 
     also: list[NewRows] = Field(
         default=[],
-        description="more rows in the same call, of other tables too; they may name drafts that "
-        "are saved in it by their refs, in any order",
+        description="more rows in the same call, of other tables too",
+        json_schema_extra={
+            DRAFTS: "; they may name drafts that are saved in it by their refs, in any order"
+        },
+    )
+    draft: Annotated[bool, Field(strict=True)] = Field(
+        default=False,
+        description="keep the rows as drafts, to be saved later with from_draft",
+        json_schema_extra={DRAFTS: True},
     )
 
 
@@ -262,11 +282,12 @@ class ListEdit(_Arguments):
         if (self.path is None) is not by_ref:
             wanted = "path" if self.action == "add" else "path, or ref"
             raise PydanticCustomError("edit", f"'{self.action}' takes {wanted}")
-        if needed is not None and needed not in self.model_fields_set:
+        is_given = needed in self.model_fields_set and (needed != "to" or self.to is not None)
+        if needed is not None and not is_given:
             raise PydanticCustomError("edit", f"'{self.action}' needs {needed!r}")
         for name in ("to", "data", "expect"):
             is_taken = name == needed or (name == "expect" and self.action != "add")
-            if name in self.model_fields_set and not is_taken:
+            if getattr(self, name) is not None and not is_taken:
                 raise PydanticCustomError("edit", f"'{self.action}' takes no {name!r}")
         return self
 
@@ -275,7 +296,10 @@ class DbEditList(_Arguments):
     """Edit a list of one row by position."""
 
     table: str
-    row: str = Field(description="the ref of the row, or draft, that has the list")
+    row: str = Field(
+        description="the ref of the row that has the list",
+        json_schema_extra={DRAFTS: ", or draft"},
+    )
     name: str = Field(
         alias="list",
         description="its name, and with dots between what leads to lists inside of its items",
@@ -289,6 +313,18 @@ class DbEditList(_Arguments):
     token: str | None = Field(
         default=None,
         description="from the last answer: nothing is done if the list has changed since",
+    )
+
+
+class DbQuery(_Arguments):
+    """Answer a question with a SELECT of the model's own."""
+
+    sql: str = Field(
+        description="one SELECT in PostgreSQL's SQL; refs are texts beside columns of refs: "
+        "where recipe_id = 'recipe_1'"
+    )
+    limit: Annotated[int, Field(ge=0), BeforeValidator(_no_boolean)] | None = Field(
+        default=None, description="at most this many rows"
     )
 
 
@@ -316,16 +352,21 @@ _WANTED: Mapping[str, str] = {
     "string_type": "text",
 }
 
+_NO_FIELD = "there is no such field"
+
 _OF_FILTERS = ("field", "op", "value", "and", "or", "not")
 
 
-def validated(tool: Any, given: Any, others: Iterable[str] = ()) -> Arguments:
+def validated(
+    tool: Any, given: Any, others: Iterable[str] = (), *, drafts: bool = True
+) -> Arguments:
     """Return the arguments of a call.
 
     Args:
         tool: its name.
         given: JSON values.
         others: the names of tools that are none of these.
+        drafts: whether there are drafts; without them nothing that is about them is there.
 
     Raises:
         ToolError: there is no such tool, or they have not its shape.
@@ -335,10 +376,23 @@ def validated(tool: Any, given: Any, others: Iterable[str] = ()) -> Arguments:
         raise unknown_tool(str(tool), [*TOOLS, *others])
     if not isinstance(given, dict):
         raise invalid_arguments("they are no object")
+    for place in _of_drafts(given, model) if not drafts else ():
+        raise invalid_arguments(_NO_FIELD, place)
     try:
         return model.model_validate(given)
     except ValidationError as error:
         raise misshapen(tool, error) from None
+
+
+def _of_drafts(given: dict[str, Any], model: type[BaseModel], path: str = "") -> Iterator[str]:
+    """Yield the fields of arguments that are about drafts alone."""
+    for name, field in model.model_fields.items():
+        extra = field.json_schema_extra
+        if isinstance(extra, dict) and extra.get(DRAFTS) is True and name in given:
+            yield f"{path}{name}"
+    also = given.get("also") if model is DbCreate else None
+    for n, each in enumerate(also if isinstance(also, list) else ()):
+        yield from _of_drafts(each, NewRows, f"also.{n}.") if isinstance(each, dict) else ()
 
 
 def misshapen(tool: str, error: ValidationError) -> ToolError:
@@ -357,7 +411,7 @@ def misshapen(tool: str, error: ValidationError) -> ToolError:
         case "missing":
             fact = "it is missing"
         case "extra_forbidden":
-            fact = "there is no such field"
+            fact = _NO_FIELD
         case "dict_type" | "list_type" if "data" in place:
             fact = "a row is an object: its values by column"
         case "too_short":

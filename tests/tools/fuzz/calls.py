@@ -6,9 +6,11 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from alfred_refs.tools.tables.lists import lists_of
 from alfred_refs.tools.tables.table import ROW_REF, ToolColumn, ToolTable
+from tests.tools.fuzz.lists import Lister
 
-TOOLS = ["db_read"] * 5 + ["db_create"] * 2 + ["db_update"] * 2 + ["db_delete"]
+TOOLS = ["db_read"] * 5 + ["db_create"] * 2 + ["db_update"] * 2 + ["db_delete"] + ["db_edit_list"]
 
 Arguments = dict[str, Any]
 
@@ -50,10 +52,14 @@ class Caller:
         self._tables = tables
         self._refs = refs
         self._drafts = drafts
+        self._listed = [each for each in tables if lists_of(each)]
+        self._lister = Lister(chance, self.record, self.value_of)
 
     def call(self) -> tuple[str, Arguments]:
         """Return the name of a tool, and arguments that it may take."""
-        tool = self._chance.choice(TOOLS)
+        tool = self._chance.choice(TOOLS if self._listed else TOOLS[:-1])
+        if tool == "db_edit_list":
+            return self.edit_list()
         table = self._chance.choice(self._tables[:4] if self._often() else self._tables)
         make = {
             "db_read": self._read,
@@ -66,6 +72,19 @@ class Caller:
             self._name_drafts(made, table)
         return tool, {"table": table.name, **made}
 
+    def edit_list(self) -> tuple[str, Arguments]:
+        """Return a call that edits a list, of a row for the most part."""
+        table = self._chance.choice(self._listed)
+        refs = [*self._refs(table.entity)]
+        some = self._drafts(table.entity) if self._chance.random() < 0.1 else ()
+        row = self._chance.choice([*some] or refs or [f"{table.entity}_1"])
+        return "db_edit_list", self._lister.call(table, row)
+
+    def see(self, tool: str, answer: Mapping[str, Any]) -> None:
+        """Take in what a call was answered: later edits are of lists as they were seen."""
+        if tool == "db_edit_list" and "error" not in answer:
+            self._lister.see(answer)
+
     def _name_drafts(self, made: Arguments, table: ToolTable) -> None:
         """Have filters name drafts, alone or among rows, and data what is nested in them."""
         drafts = self._chance.choices(self._drafts(table.entity), k=2)
@@ -77,7 +96,7 @@ class Caller:
         made["filters"] = [{"or": [named, *others]}] if self._seldom() else [named, *others]
         if "data" in made and table.targets and self._often():
             name = self._chance.choice([*table.targets])
-            rows = [self._record(table.targets[name]) for _ in range(2)]
+            rows = [self.record(table.targets[name]) for _ in range(2)]
             made["data"][name] = rows if table.relationship(name).uselist else rows[0]
 
     def _often(self) -> bool:
@@ -102,11 +121,12 @@ class Caller:
         return made
 
     def _create(self, table: ToolTable) -> Arguments:
-        records = [self._record(table) for _ in range(self._chance.randrange(1, 4))]
+        records = [self.record(table) for _ in range(self._chance.randrange(1, 4))]
         return {"data": records[0] if len(records) == 1 else records}
 
-    def _record(self, table: ToolTable) -> Arguments:
-        columns = [c for c in table.columns.values() if c.creatable]
+    def record(self, table: ToolTable, without: Sequence[str] = ()) -> Arguments:
+        """Return a new row of a table, without some of its columns."""
+        columns = [c for c in table.columns.values() if c.creatable and c.name not in without]
         return {
             c.name: self.value(c, null=not c.required)
             for c in columns
@@ -174,10 +194,11 @@ class Caller:
             return None
         values = column.values
         if values.family == "list":
-            return [self._value_of(values.item, column) for _ in range(self._chance.randrange(3))]
-        return self._value_of(values, column)
+            return [self.value_of(values.item, column) for _ in range(self._chance.randrange(3))]
+        return self.value_of(values, column)
 
-    def _value_of(self, values: Any, column: ToolColumn) -> Any:
+    def value_of(self, values: Any, column: ToolColumn) -> Any:
+        """Return one of the values that a column, or its items, may have."""
         if values.family == "ref":
             entity = column.key.entity if column.key is not None else ""
             refs = self._drafts(entity) if self._chance.random() < 0.05 else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import event, select
@@ -14,12 +14,13 @@ from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import Hooks, Limits, Reading, ToolError, Toolset
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.wire.repair import parsed, repaired
+from tests.tools.fuzz import lists
 from tests.tools.fuzz.calls import Caller
 from tests.tools.fuzz.drafts import Drafts, Held, is_touched, meant, told_drafts, wrongs
 from tests.tools.fuzz.found import Found
-from tests.tools.fuzz.judge import Done, Judge, UnsureError
+from tests.tools.fuzz.judge import WITHOUT_FILTERS, Done, Judge, UnsureError
 from tests.tools.fuzz.mutations import Mutator
-from tests.tools.fuzz.world import MODELS, World
+from tests.tools.fuzz.world import MODELS, Place, World
 from tests.tools.models import Cuisine, Dish
 
 ROUND = 150
@@ -209,7 +210,7 @@ class Round:
         name = arguments.get("table") if isinstance(arguments, dict) else None
         table = next((each for each in self._toolset.tables if each.name == name), None)
         yield from wrongs(tool, answer, self._held, held)
-        if "error" not in answer and table is not None and tool != "db_create":
+        if "error" not in answer and table is not None and tool not in WITHOUT_FILTERS:
             self._found.done[f"{tool}: drafts"] += bool(told_drafts(answer))
             if tool != "db_read" and is_touched(table, answer, held, sent):
                 yield "a write of drafts has touched their table"
@@ -245,8 +246,24 @@ class Round:
             yield from self._judge.meant(done)
         except UnsureError:
             self._found.done["(filters not judged)"] += 1
-        if after != self._rows:
-            self._rows, self._instances = after, self._world.instances()
+        now = self._instances if after == self._rows else self._world.instances()
+        if tool == "db_edit_list" and "error" not in answer:
+            yield from self._judged_list(done, now)
+        self._rows, self._instances = after, now
+
+    def _judged_list(self, done: Done, now: Mapping[Place, Any]) -> Iterator[str]:
+        """Hold an edit to what it comes to, and its answer to what another session sees."""
+        self._caller.see(done.tool, done.answer)
+        try:
+            yield from lists.wrongs(done, self._judge, now)
+        except UnsureError:
+            self._found.done["(edits not judged)"] += 1
+        if not done.answer.get("preview"):
+            asked = {name: done.answer[name] for name in ("table", "row", "list")}
+            with self._session() as session:
+                seen = self._toolset.call(session, done.tool, {**asked, "preview": True})
+            if any(seen.get(name) != done.answer[name] for name in ("items", "count", "token")):
+                yield f"another session sees another list: {seen}"
 
     def _count(self, done: Done) -> None:
         self._found.count("", done.tool, done.answer)

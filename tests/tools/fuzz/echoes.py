@@ -18,11 +18,14 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, RefRegistry, RefSession
 from alfred_refs.tools import Limits, Toolset
+from alfred_refs.tools.tables.lists import list_named, lists_of
 from alfred_refs.tools.tables.table import ROW_REF, ToolTable
 from tests.models import Box, RecipeNote
 from tests.tools.fuzz.found import Found
 from tests.tools.fuzz.world import MODELS, World
 from tests.tools.models import Dish, Part, Serving
+
+_LIST = "db_edit_list"
 
 LOOK_ALIKES: Sequence[str] = [
     *["<dish_1>", "<dish_2>", "<key_1>", "<key_99>", "<key>", "<dish_99>", "<gen_dish_1>"],
@@ -73,6 +76,8 @@ class EchoRound:
             if table.model is Dish and rows:
                 self._move(table, rows, cut)
                 self._draft(table)
+            for row in rows if table.own is not None else ():
+                self._list_back(table, row[table.own])
 
     def _call(self, conversation: Conversation, tool: str, arguments: Any) -> dict[str, Any]:
         """Make a call in a session of its own; what it raises is a find, and an error."""
@@ -131,6 +136,47 @@ class EchoRound:
             self._tell(f"what was shown is refused: {answer['error']}", "db_update", arguments)
         elif values[0] != values[1]:
             self._tell("what was moved is another", "db_update", arguments)
+
+    # Lists
+
+    def _list_back(self, table: ToolTable, ref: str) -> None:
+        """Give each item of a list what it is shown to be, or take all out and put them in."""
+        name = self._chance.choice([*lists_of(table), None])
+        asked = {"table": table.name, "row": ref, "list": name}
+        shown = (
+            {} if name is None else self._call(self._reading, _LIST, {**asked, "preview": True})
+        )
+        items = shown.get("items")
+        if not isinstance(items, dict) or not items:
+            return
+        if any(isinstance(each, list) for each in self._stored(table, ref, str(name))):
+            # it is shown with its items by position, which is another thing when it is given
+            self._found.done["(lists in lists not written back)"] += 1
+            return
+        target, before = list_named(table, str(name)).rows_at(0), self._world.rows()
+        data = [_given(target, item) for item in items.values()]
+        numbers = range(1, len(data) + 1)
+        edits = [{"action": "modify", "path": [n]} for n in numbers]
+        if target is None and self._chance.random() < 0.5:
+            edits = [{"action": "remove", "path": [n]} for n in numbers]
+            edits += [{"action": "add", "path": [n]} for n in numbers]
+            data *= 2
+        edits = [
+            {**edit, "expect" if edit["action"] == "remove" else "data": given}
+            for edit, given in zip(edits, data, strict=True)
+        ]
+        arguments = {**asked, "edits": edits, "token": shown["token"]}
+        answer = self._call(self._writing, _LIST, arguments)
+        if self._world.rows() != before:
+            self._tell("a list that was written back is another", _LIST, arguments)
+        if bool(shown.get("cut")) is not ("error" in answer):
+            self._tell(f"a list's answer is {answer}", _LIST, arguments)
+
+    def _stored(self, table: ToolTable, ref: str, name: str) -> Sequence[Any]:
+        """Return what a list has in the database."""
+        with Session(self._world.engine) as plain:
+            row = plain.get_one(table.model, self._reading.resolve(ref))
+            return list(getattr(row, name) or ())
 
     # Drafts
 
@@ -230,6 +276,13 @@ class EchoRound:
     def _entries(self, depth: int) -> Iterator[tuple[str, Any]]:
         for _ in range(self._chance.randrange(4)):
             yield self._chance.choice([self._text(), "order", "url"]), self._document(depth + 1)
+
+
+def _given(target: ToolTable | None, item: Any) -> Any:
+    """Return what of an item may be given."""
+    if target is None:
+        return item
+    return {n: item[n] for n in item if n in target.columns and target.columns[n].updatable}
 
 
 def _conversation(engine: Engine, address: str) -> Conversation:

@@ -37,10 +37,15 @@ def _of(table: str, *, null: bool = True, ondelete: str | None = None) -> Any:
     return mapped_column(Uuid, ForeignKey(f"{table}.id", ondelete=ondelete), nullable=null)
 
 
+Position = Annotated[int, mapped_column(server_default=text("nextval('f_keys')"))]
+"""No two are the same, and the last is behind the others."""
+
+
 class Texted:
-    """What all rows have that are of others."""
+    """What all rows have that are of others, of which there is a list."""
 
     id: Mapped[Key]
+    position: Mapped[Position]
     text: Mapped[str | None]
 
 
@@ -51,23 +56,26 @@ class Plan(Base):
     __ref_label__ = "name"
 
     id: Mapped[Key]
+    position: Mapped[Position]
     name: Mapped[str]
     budget: Mapped[int | None]  # hidden
     account_id: Mapped[Any] = _of("f_accounts")
     parent_id: Mapped[Any] = _of("f_plans")
 
     account: Mapped[Account | None] = relationship(back_populates="plans")
-    tasks: Mapped[list[Task]] = relationship(cascade="all, delete-orphan")
-    loose: Mapped[list[Loose]] = relationship()
-    strict: Mapped[list[Strict]] = relationship()
-    marks: Mapped[list[Mark]] = relationship()
-    stamps: Mapped[list[Stamp]] = relationship(cascade="all")
-    gone: Mapped[list[GoneWith]] = relationship(passive_deletes=True)
-    tickets: Mapped[list[Ticket]] = relationship()
-    audits: Mapped[list[Audit]] = relationship()
-    traces: Mapped[list[Trace]] = relationship(passive_deletes=True)
-    memos: Mapped[list[Memo]] = relationship(cascade="all")
-    slips: Mapped[list[Slip]] = relationship()
+    tasks: Mapped[list[Task]] = relationship(
+        cascade="all, delete-orphan", order_by="Task.position"
+    )
+    loose: Mapped[list[Loose]] = relationship(order_by="Loose.position")
+    strict: Mapped[list[Strict]] = relationship(order_by="Strict.position")
+    marks: Mapped[list[Mark]] = relationship(order_by="Mark.position")
+    stamps: Mapped[list[Stamp]] = relationship(cascade="all", order_by="Stamp.position")
+    gone: Mapped[list[GoneWith]] = relationship(passive_deletes=True, order_by="GoneWith.position")
+    tickets: Mapped[list[Ticket]] = relationship(order_by="Ticket.position")
+    audits: Mapped[list[Audit]] = relationship(order_by="Audit.position")
+    traces: Mapped[list[Trace]] = relationship(passive_deletes=True, order_by="Trace.position")
+    memos: Mapped[list[Memo]] = relationship(cascade="all", order_by="Memo.position")
+    slips: Mapped[list[Slip]] = relationship(order_by="Slip.position")
     labels: Mapped[list[Label]] = relationship(secondary=labels_of_plans)
 
 
@@ -82,7 +90,7 @@ class Account(Base):
     name: Mapped[str | None]
     level: Mapped[int | None]  # hidden
 
-    plans: Mapped[list[Plan]] = relationship(back_populates="account")
+    plans: Mapped[list[Plan]] = relationship(back_populates="account", order_by="Plan.position")
 
 
 class Admin(Account):

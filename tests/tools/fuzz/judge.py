@@ -45,6 +45,9 @@ _DATA: Mapping[str, tuple[type[Any], Callable[[Any], Any] | None]] = {
     "legacy_recipe_id": (str, lambda given: str(uuid.UUID(given))),
 }
 _REFS = {"id", "alike", "favourites", "inside", "last_seen", "instead_of"}
+WITHOUT_FILTERS = ("db_create", "db_edit_list")
+"""Tools that take no filters."""
+
 _DIGITS = re.compile(r"[0-9a-f]{32,}")
 
 
@@ -114,7 +117,7 @@ class Judge:
         if "error" in done.answer or done.tool == "db_read":
             if done.added or done.removed or done.changed:
                 yield "rows changed by a read or an error"
-        elif done.table is not None:
+        elif done.table is not None and done.tool != "db_edit_list":
             yield from self._written(done, done.table)
 
     def _shape(self, done: Done) -> Iterator[str]:
@@ -162,7 +165,7 @@ class Judge:
         Raises:
             UnsureError: what its filters mean cannot be told.
         """
-        if done.table is None or "error" in done.answer or done.tool == "db_create":
+        if done.table is None or "error" in done.answer or done.tool in WITHOUT_FILTERS:
             return
         shown = self._places(done, done.table)
         meant = set(self._meant(done, done.table))
@@ -202,11 +205,11 @@ class Judge:
 
     def place(self, ref: str, table: ToolTable) -> Place:
         """Return which row of a table a ref names, or named."""
-        key = self._key_of(ref)
+        key = self.key_of(ref)
         return (_main(table), spelt(key if isinstance(key, tuple) else (key,)))
 
-    def _key_of(self, ref: str) -> Any:
-        """Return what a ref names or named."""
+    def key_of(self, ref: str) -> Any:
+        """Return the key that a ref names or named."""
         if ref not in self._known:
             entries = self._conversation.entries(keys=True)
             self._known = {entry.ref: plain(entry.key) for entry in entries}
@@ -230,7 +233,7 @@ class Judge:
     def _key(self, name: str, given: Any) -> Any:
         if given == "":
             return None
-        key = self._key_of(given)
+        key = self.key_of(given)
         return (key,) if name == ROW_REF and not isinstance(key, tuple) else key
 
 

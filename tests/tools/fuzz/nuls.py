@@ -14,6 +14,7 @@ from alfred_refs.tools import Toolset
 from alfred_refs.tools.tables.table import ROW_REF, ToolTable
 from tests.tools.fuzz.calls import Arguments, Caller
 from tests.tools.fuzz.found import Found
+from tests.tools.fuzz.judge import WITHOUT_FILTERS
 from tests.tools.fuzz.world import MODELS, World
 
 NUL = "\x00"
@@ -89,7 +90,7 @@ class NulRound:
 
         `None` is for calls that find no rows.
         """
-        if tool == "db_create":
+        if tool in WITHOUT_FILTERS:
             return None
         asked = base if tool == "db_read" else {"table": table.name, "filters": base["filters"]}
         return _refs(self._call("db_read", asked), table.own or ROW_REF)

@@ -78,16 +78,16 @@ class OwnedRound:
         rules = owned.ownership()
         self._owner = rules.of(self._keys["ann"])
         self._toolset = Toolset(MODELS, owner=rules)
+        self._caller = Caller(self._chance, list(self._toolset.tables), self._refs)
         self._meet()
         self._before = self._others()
 
     def run(self, calls: int) -> None:
         """Make calls."""
-        caller = Caller(self._chance, list(self._toolset.tables), self._refs)
         mutator = Mutator(self._chance, self._bad)
         session = RefSession(self._engine, conversation=self._conversation, owner=self._owner)
         for number in range(calls):
-            tool, arguments = caller.call()
+            tool, arguments = self._caller.call()
             if self._chance.random() < 0.4:
                 arguments = mutator.mutated(arguments)
             for wrong in self._wrongs(session, tool, arguments):
@@ -102,6 +102,7 @@ class OwnedRound:
             yield f"raised {type(error).__name__}: {str(error)[:300]}"
             return
         self._found.count("owned", tool, answer)
+        self._caller.see(tool, answer)
         if OTHER in json.dumps(answer, allow_nan=False):
             yield "a row of another owner's is shown"
         if "error" not in answer and "user_id" in json.dumps(answer):

@@ -87,8 +87,10 @@ class PermitRound:
 
     def _next(self) -> tuple[str, Arguments]:
         kind = self._chance.random()
-        if kind < 0.6:
+        if kind < 0.5:
             return self._drafter.call()
+        if kind < 0.6:
+            return self._caller.edit_list()
         if kind < 0.8:
             return self._by_ref()
         tool, arguments = self._caller.call()
@@ -114,6 +116,7 @@ class PermitRound:
                 answer = {"error": {"code": "raised"}}
                 yield f"raised {type(error).__name__}: {str(error)[:300]}"
         self._found.count("permits", tool, answer)
+        self._caller.see(tool, answer)
         before, self._rows = self._rows, self._read()
         named = self._named(before, self._rows)
         yield from wrongs(tool, answer, before, self._rows, named=named, most=self._most)

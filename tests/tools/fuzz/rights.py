@@ -12,7 +12,7 @@ table between two, what it led to is told. What may only be read never changes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 from typing import Any
 
 from sqlalchemy import Table
@@ -54,6 +54,15 @@ _DOES: Mapping[str, Sequence[str]] = {
     "db_create": ("inserted", "changed"),
     "db_update": ("changed",),
     "db_delete": ("changed", "deleted"),
+    "db_edit_list": ("inserted", "changed", "deleted"),
+}
+
+# list -> the table of its rows, and the column that says whose they are
+_LISTS: Mapping[str, tuple[str, str]] = {
+    each.key: (str(each.mapper.local_table), each.local_remote_pairs[0][1].name)
+    for mapper in _MAPPERS
+    for each in mapper.relationships
+    if each.order_by
 }
 
 
@@ -81,29 +90,59 @@ def wrongs(
     for place in sorted(ours - permitted):
         did = _did(place, before, after)
         yield f"a row was {did} that may only be read, or not even that: {place[0]}"
+    placed = _LISTS[answer["list"].split(".")[-1]] if "list" in answer else None
     for place in sorted(permitted):
         for column in _written_unseen(place[0], before.get(place), after.get(place)):
-            yield f"a hidden column was written: {place[0]}.{column}"
-    if len(ours | parted) > most:
-        yield f"more rows than may be written: {_of(ours | parted)}"
+            if (place[0], column) != placed:
+                yield f"a hidden column was written: {place[0]}.{column}"
+    # what only makes room for others is not what a model has asked to be written
+    counted = {p for p in ours if placed is None or not _is_moved(before.get(p), after.get(p))}
+    if len(counted | parted) > most:
+        yield f"more rows than may be written: {_of(counted | parted)}"
     done = {place: _did(place, before, after) for place in permitted}
-    yield from _untold(tool, answer, done | dict.fromkeys(parted, "changed"), named)
+    if "preview" in answer and changed:
+        yield f"rows changed by a preview: {_of(changed)}"
+    had = {*_listed(answer, before, named)}
+    yield from _untold(tool, answer, done | dict.fromkeys(parted, "changed"), named, had)
+
+
+def _is_moved(row: Values | None, now: Values | None) -> bool:
+    """Tell whether nothing of a row is another but its position."""
+    return bool(row and now and {**row, "position": None} == {**now, "position": None})
+
+
+def _listed(answer: Any, before: Rows, named: Mapping[str, Place]) -> Iterator[Place]:
+    """Yield the rows that a list had that was edited, and the lists inside of it."""
+    owners = {named[answer["row"]][1]} if answer.get("row") in named else set()
+    for name in answer["list"].split(".") if owners else ():
+        table, column = _LISTS[name]
+        rows = {p for p, row in before.items() if p[0] == table and row[column] in owners}
+        yield from rows
+        owners = {key for _, key in rows}
 
 
 def _untold(
-    tool: str, answer: Any, done: Mapping[Place, str], named: Mapping[str, Place]
+    tool: str,
+    answer: Any,
+    done: Mapping[Place, str],
+    named: Mapping[str, Place],
+    had: AbstractSet[Place] = frozenset(),
 ) -> Iterator[str]:
-    """Yield where an answer does not tell what was done to rows, or tells what was not."""
-    told = _told(answer, named)
+    """Yield where an answer does not tell what was done to rows, or tells what was not.
+
+    What a list `had` may have been done anything to that is not said: that is what was asked.
+    """
+    # which row has the list is no word on that row
+    told = _told({n: each for n, each in answer.items() if n != "row"}, named)
     if unusable := {place for place in told if place[0] not in _USABLE}:
         yield f"rows are named that no model may use: {_of(unusable)}"
     if tool == "db_read" or "error" in answer:
         return
     if others := {place for place in done if done[place] not in _DOES[tool]}:
         yield f"a write did more than that: {_of(others)}"
-    if tool != "db_create" and (untold := done.keys() - told):
+    if tool != "db_create" and (untold := done.keys() - told - had):
         yield f"rows were written of which nothing is told: {_of(untold)}"
-    if tool == "db_delete":
+    if tool in ("db_delete", "db_edit_list"):
         gone = _told([answer.get("deleted"), answer.get("deleted_with")], named)
         unlinked = _told(answer.get("unlinked"), named)
         said = dict.fromkeys(gone, "deleted") | dict.fromkeys(unlinked, "changed")

@@ -17,13 +17,14 @@ from sqlalchemy import select
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import Toolset
+from alfred_refs.tools.tables.lists import list_named
 from alfred_refs.tools.tables.table import ROW_REF, ToolTable
 from tests.tools.fuzz.calls import Arguments, Caller
 from tests.tools.fuzz.found import Found, brief
 from tests.tools.fuzz.judge import CASCADES, Judge
 from tests.tools.fuzz.late import Late
 from tests.tools.fuzz.mutations import Mutator
-from tests.tools.fuzz.world import MODELS, Place, Rows, World
+from tests.tools.fuzz.world import MODELS, Place, Rows, World, spelt
 from tests.tools.models import Cuisine
 
 Way = Literal["nothing", "begun", "queried", "nested"]
@@ -44,16 +45,26 @@ class Told:
         deleted: the rows that are gone.
         saved: drafts that are rows now, with the refs of these.
         loose: tables whose rows come and go with others, of which they may not tell.
+        lists: what lists were answered to be, where nothing else was written since.
+        edited: the rows that have lists which were edited.
+        past: rows of which something else was told before a list was edited.
     """
 
     rows: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     deleted: set[tuple[str, str]] = field(default_factory=set)
     saved: dict[str, str] = field(default_factory=dict)
     loose: set[str] = field(default_factory=set)
+    lists: dict[tuple[str, str, str], Mapping[str, Any]] = field(default_factory=dict)
+    edited: set[tuple[str, str]] = field(default_factory=set)
+    past: set[tuple[str, str]] = field(default_factory=set)
 
     def take(self, tool: str, answer: Mapping[str, Any], tables: Mapping[str, ToolTable]) -> None:
         """Take in what an answer tells."""
-        if "error" in answer or tool == "db_read":
+        if "error" in answer or tool == "db_read" or answer.get("preview"):
+            return
+        self.lists.clear()
+        if tool == "db_edit_list":
+            self._take_list(answer, tables)
             return
         if "saved" in answer:
             self.saved.update(answer["saved"])
@@ -70,6 +81,21 @@ class Told:
                 [name] = (n for n, other in tables.items() if ref.startswith(f"{other.entity}_"))
                 self.rows.pop((name, ref), None)
                 self.deleted.add((name, ref))
+
+    def _take_list(self, answer: Mapping[str, Any], tables: Mapping[str, ToolTable]) -> None:
+        """Take in a list: what was told before of its rows, or of its column, is the past."""
+        table = tables[answer["table"]]
+        self.lists[table.name, answer["row"], answer["list"]] = answer
+        self.edited.add((table.name, answer["row"]))
+        listed = list_named(table, answer["list"]).rows_at(0)
+        changed = {
+            (name, ref)
+            for name, ref in self.rows
+            if (name, ref) == (table.name, answer["row"]) or (listed and name == listed.name)
+        }
+        self.past |= changed
+        for each in changed:
+            del self.rows[each]
 
     def _take_row(self, table: ToolTable, row: dict[str, Any]) -> None:
         ref = row[table.own or ROW_REF]
@@ -132,6 +158,7 @@ class SequenceRound:
         """Make one sequence, and look what is there then."""
         self._look()
         before, told = self._world.rows(), Told()
+        instances = self._world.instances()
         self._late.saved = self._saved()
         way, keep = self._chance.choice(_WAYS), self._chance.random() < 0.7
         made: list[str] = []
@@ -148,7 +175,8 @@ class SequenceRound:
             session.close()
             self._tell(f"raised {type(error).__name__}: {str(error)[:300]}", way, made)
             return
-        for wrong in self._wrongs(before, told if keep or way == "nothing" else Told()):
+        told = told if keep or way == "nothing" else Told()
+        for wrong in (*self._wrongs(before, told, instances), *self._lists(told)):
             self._tell(wrong, f"{way}, {'kept' if keep else 'undone'}", made)
 
     def _tell(self, wrong: str, way: str, made: list[str]) -> None:
@@ -172,6 +200,7 @@ class SequenceRound:
             call = f"{self._name} #{self._number}"
             self._found.tell(call, "the transaction is not as it was", tool, arguments)
         self._found.count("sequence", tool, answer)
+        self._caller.see(tool, answer)
         if undo:
             session.rollback()
             return told
@@ -187,7 +216,7 @@ class SequenceRound:
 
     # What is there then
 
-    def _wrongs(self, before: Rows, told: Told) -> Iterator[str]:
+    def _wrongs(self, before: Rows, told: Told, instances: Mapping[Place, Any]) -> Iterator[str]:
         after = self._world.rows()
         places = {_place(self._judge.place(ref, self._tables[name])) for name, ref in told.rows}
         gone = {_place(self._judge.place(ref, self._tables[name])) for name, ref in told.deleted}
@@ -198,8 +227,9 @@ class SequenceRound:
             yield "rows are there that were told to be deleted"
         changed = {each for each in before.keys() | after.keys() if _of(before, after, each)}
         others = {each for each in map(_place, changed) if each[0] not in told.loose}
-        if others - places - gone:
-            yield f"rows have changed that no answer told of: {sorted(others - places - gone)[:3]}"
+        others -= places | gone | {*self._edited(told, instances)}
+        if others:
+            yield f"rows have changed that no answer told of: {sorted(others)[:3]}"
         yield from self._values(told, places & there)
         yield from self._drafts(told)
 
@@ -215,6 +245,27 @@ class SequenceRound:
                 rows = self._toolset.call(session, "db_read", asked).get("rows")
                 if [*map(_values, rows or ())] != [_values(row)]:
                     yield f"a row has other values than it was told to have: {ref}"
+
+    def _edited(self, told: Told, instances: Mapping[Place, Any]) -> Iterator[Place]:
+        """Yield the rows that edits of lists may have changed."""
+        for name, ref in told.past:
+            yield _place(self._judge.place(ref, self._tables[name]))
+        now = self._world.instances() if told.edited else {}
+        for name, ref in told.edited:
+            place = self._judge.place(ref, self._tables[name])
+            yield place
+            rows = [each[place] for each in (instances, now) if place in each]
+            parts = [part for row in rows for part in getattr(row, "parts", ())]
+            yield from (("parts", spelt(part._ref)) for part in parts)
+
+    def _lists(self, told: Told) -> Iterator[str]:
+        """Read the lists on a new connection, and compare them with what was told."""
+        with self._session() as session:
+            for (table, row, name), answer in told.lists.items():
+                asked = {"table": table, "row": row, "list": name, "preview": True}
+                seen = self._toolset.call(session, "db_edit_list", asked)
+                if any(seen.get(each) != answer[each] for each in ("items", "count", "token")):
+                    yield f"a list is another than it was told to be: {row}.{name}"
 
     def _drafts(self, told: Told) -> Iterator[str]:
         saved = self._saved()

@@ -1,0 +1,55 @@
+"""Fixtures: the shop in a database of its own, and sessions on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.orm import Session, sessionmaker
+
+from alfred_refs import Ownership, PostgresStore, RefRegistry, RefSession
+from tests.fix_postgres import PreparedDatabases, connected, databases_prepared
+from tests.integrations import shop
+
+
+@pytest.fixture(scope="session")
+def shop_databases(administration: Engine) -> Iterator[PreparedDatabases]:
+    """Databases with the shop's and the registry's tables."""
+
+    def prepare(url: str) -> None:
+        with connected(url) as connection:
+            shop.Base.metadata.create_all(connection)
+            PostgresStore(connection.engine).create_tables()
+
+    with databases_prepared(administration, prepare) as databases:
+        yield databases
+
+
+@pytest.fixture
+def shop_engine(shop_databases: PreparedDatabases) -> Iterator[Engine]:
+    """An engine on a shop with its rows."""
+    with shop_databases.lent() as url:
+        engine = create_engine(url)
+        with Session(engine) as session, session.begin():
+            shop.stock(session)
+        yield engine
+        engine.dispose()
+
+
+@pytest.fixture
+def shop_registry(shop_engine: Engine) -> RefRegistry:
+    """A registry beside the shop's tables."""
+    return RefRegistry(shop_engine)
+
+
+@pytest.fixture
+def shop_sessions(shop_engine: Engine) -> sessionmaker[RefSession]:
+    """A factory of sessions on the shop."""
+    return sessionmaker(shop_engine, class_=RefSession)
+
+
+@pytest.fixture
+def shop_ownership() -> Ownership:
+    """Whose rows are whose."""
+    return shop.ownership()

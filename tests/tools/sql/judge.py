@@ -1,0 +1,124 @@
+"""The text itself as the judge: run on an owner's views, it must give the same rows.
+
+    verdict = judge(world, "select id from products where id = 'product_1'")
+    verdict.outcome      "same", "different", "refused: ...", or "error: ..."
+
+Refs in the text are replaced by the keys, and keys in its rows by refs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from psycopg import errors
+from pydantic_core import to_jsonable_python
+from sqlalchemy.exc import DBAPIError
+
+from .world import ANN, World
+
+_REF = re.compile(r"'((?:product|category|order)_\d+)'")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of a statement.
+
+    Attributes:
+        outcome: in a word: "same", "different", "refused" (by us alone), "wrong" (by both), or
+            "taken" (by us alone).
+        told: what the model was told.
+        expected: the rows that the text gives.
+    """
+
+    outcome: str
+    told: dict[str, Any]
+    expected: Sequence[Any] | str
+
+
+def judge(world: World, sql: str, owner: int = ANN, *, in_order: bool = False) -> Verdict:
+    """Return whether a statement gives the rows that its text gives."""
+    told = world.ask(sql, owner)
+    expected = _expected(world, sql, owner)
+    if "error" in told:
+        outcome = "wrong" if isinstance(expected, str) else "refused"
+        return Verdict(outcome, told, expected)
+    if isinstance(expected, str):
+        return Verdict("taken", told, expected)
+    found = told["rows"]
+    columns, expected = expected[0], _with_refs(expected[1:], found, world, owner)
+    same = found == expected if in_order else _sorted(found) == _sorted(expected)
+    same = same and told["columns"] == columns
+    return Verdict("same" if same else "different", told, [columns, *expected])
+
+
+def _expected(world: World, sql: str, owner: int) -> list[Any] | str:
+    keys = world.keys[owner]
+    text = _REF.sub(lambda found: f"'{keys.get(found[1], found[1])}'", sql)
+    with world.engine.connect() as connection:
+        connection.exec_driver_sql(f"set search_path = seen_{owner}, public")
+        connection.exec_driver_sql("set statement_timeout = '5s'")
+        try:
+            result = connection.exec_driver_sql(text.replace("%", "%%"))
+            return [list(result.keys()), *(list(row) for row in result.all())]
+        except DBAPIError as error:
+            assert not isinstance(error.orig, errors.QueryCanceled)
+            return f"{error.orig}".splitlines()[0]
+        finally:
+            connection.rollback()
+            connection.exec_driver_sql("reset search_path")
+            connection.exec_driver_sql("reset statement_timeout")
+            connection.commit()
+
+
+def _with_refs(
+    rows: Sequence[Any], found: Sequence[Any], world: World, owner: int
+) -> list[list[Any]]:
+    """Return rows as a model is told them: integers are keys where refs were found."""
+    refs = {
+        key if isinstance(key, UUID) else (ref.rpartition("_")[0], key): ref
+        for ref, key in world.keys[owner].items()
+    }
+    columns = range(len(rows[0])) if rows else range(0)
+    entities = [_entity([row[n] for row in found]) for n in columns]
+    return [
+        [_plain(each, refs, entity) for each, entity in zip(row, entities, strict=True)]
+        for row in rows
+    ]
+
+
+def _entity(values: Sequence[Any]) -> str | None:
+    """Return whose refs a column has that was found."""
+    for value in values:
+        for each in value if isinstance(value, list) else [value]:
+            match = re.fullmatch(r"(category|order)_\d+", each) if isinstance(each, str) else None
+            if match:
+                return match[1]
+    return None
+
+
+def _plain(value: Any, refs: Mapping[Any, str], entity: str | None) -> Any:
+    match value:
+        case UUID():
+            return refs.get(value, str(value))
+        case bool() | str() | None:
+            return value
+        case int():
+            return value if entity is None else refs.get((entity, value), value)
+        case Decimal():
+            near = float(value) if value.is_finite() else 0.0
+            return near if Decimal(repr(near)) == value else str(value)
+        case list():
+            return [_plain(each, refs, entity) for each in value]
+        case dict():
+            return {name: _plain(each, refs, None) for name, each in value.items()}
+        case _:
+            return to_jsonable_python(value)
+
+
+def _sorted(rows: Sequence[Any]) -> list[str]:
+    return sorted(map(repr, rows))
