@@ -151,7 +151,8 @@ def parts_of(element: Any) -> Iterable[Any]:
 
 def is_null(element: Any) -> bool:
     """Tell whether an expression is NULL, or left out."""
-    return element is None or isinstance(element, Null)
+    inner = element.element if isinstance(element, Label) else element
+    return inner is None or isinstance(inner, Null)
 
 
 ASK_RAW = (

@@ -11,6 +11,7 @@ be refs, stands there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import (
@@ -47,7 +48,7 @@ _FIELDS = frozenset(
     "century day decade dow doy epoch hour isodow isoyear microseconds millennium milliseconds "
     "minute month quarter second week year".split()
 )
-_NUMBERS = Integer, Numeric, Interval, INTERVAL
+_NUMBERS = Integer, Numeric, Float, Interval, INTERVAL
 _DOCUMENTS = "json", "jsonb"
 
 
@@ -58,7 +59,7 @@ def _call(node: Any, scope: Scope) -> Value:
     if function is None:
         raise unknown_name("function", name, FUNCTIONS)
     nodes, is_distinct, order = _arguments(list(nodes or ()), name)
-    if name == "count" and len(nodes) == 1 and isinstance(nodes[0], exp.Star):
+    if name == "count" and not is_distinct and _is_star(nodes):
         parts(nodes[0])
         return Value(func.count(), name)
     most = None if function.repeats else len(function.takes)
@@ -75,6 +76,10 @@ def _call(node: Any, scope: Scope) -> Value:
     first = next((each for each in values if not each.is_null), values[0] if values else None)
     type_, key = _given(name, first)
     return Value(Function(name, *elements, type_=type_), name, key)
+
+
+def _is_star(nodes: Sequence[Any]) -> bool:
+    return len(nodes) == 1 and isinstance(nodes[0], exp.Star)
 
 
 def _arguments(nodes: list[Any], name: str) -> tuple[list[Any], bool, Sequence[Any] | None]:
@@ -230,11 +235,15 @@ def _window(node: Any, scope: Scope) -> Value:
     value = value_of(this, scope)
     by = [value_of(each, scope) for each in partition or ()]
     nodes = parts(order, "expressions")[0] if order is not None else []
+    frame = _frame(spec, scope)
+    if any(bound for bound in frame.get("range_", ())):
+        for each in nodes:  # it would compute with them
+            data(value_of(each.this, scope), "RANGE")
     made = over(
         value.element,
         partition_by=[element_of(each, scope) for each in by] or None,
         order_by=ordered(nodes, scope) or None,
-        **_frame(spec, scope),
+        **frame,
     )
     return Value(made, value.name, value.key)
 
@@ -274,12 +283,13 @@ def _extract(node: Any, scope: Scope) -> Value:
     return Value(type_coerce(extract(name, value.element), Numeric()), "extract")
 
 
-def _as_call(name: str, *arguments: str) -> Callable[[Any, Scope], Value]:
+def _as_call(called: str, name: str, *arguments: str) -> Callable[[Any, Scope], Value]:
     """Return what builds a function that is written in a way of its own."""
 
     def make(node: Any, scope: Scope) -> Value:
         given = [each for each in parts(node, *arguments) if each is not None]
-        return _call(exp.Anonymous(this=name, expressions=given), scope)
+        made = _call(exp.Anonymous(this=called, expressions=given), scope)
+        return replace(made, name=name)
 
     return make
 
@@ -307,8 +317,8 @@ MAKERS: Mapping[str, Callable[[Any, Scope], Value]] = {
     "CurrentTimestamp": _now,
     "Extract": _extract,
     "Filter": _filter,
-    "StrPosition": _as_call("strpos", "this", "substr"),
-    "Substring": _as_call("substr", "this", "start", "length"),
+    "StrPosition": _as_call("strpos", "position", "this", "substr"),
+    "Substring": _as_call("substr", "substring", "this", "start", "length"),
     "Trim": _trim,
     "Window": _window,
     "WithinGroup": _within,

@@ -12,6 +12,8 @@ from typing import Any
 
 from sqlalchemy import (
     ARRAY,
+    Boolean,
+    String,
     Text,
     Uuid,
     all_,
@@ -34,7 +36,7 @@ from .lexing import number_of, string_number
 from .parsing import named, parts
 from .refusing import refused, unsupported
 from .scopes import Scope
-from .types import NAMES, named_type
+from .types import NAMES, SHORT, named_type
 from .values import UNNAMED, Value, alike, data, item_key, list_key, list_type
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -68,8 +70,15 @@ def values_of(nodes: Sequence[Any], scope: Scope) -> list[Value]:
 
 
 def condition_of(node: Any, scope: Scope) -> Any:
-    """Return a node as a condition."""
-    return data(value_of(node, scope), "a condition").element
+    """Return a node as a condition.
+
+    Raises:
+        ToolError: it is neither true nor false.
+    """
+    value = data(value_of(node, scope), "a condition")
+    if not (value.is_null or isinstance(value.type, Boolean)):
+        raise refused(f"a condition is a value ({value.name!r})", "compare it: = , > or IS NULL")
+    return value.element
 
 
 def element_of(value: Value, scope: Scope) -> Any:
@@ -123,7 +132,7 @@ def _literal(node: Any, scope: Scope) -> Value:
 
 def _constant(node: Any, _: Scope) -> Value:
     (this,) = parts(node, "this")
-    return Value(true() if this else false(), "bool")
+    return Value(true() if this else false())
 
 
 def _null(node: Any, _: Scope) -> Value:
@@ -161,18 +170,28 @@ def _not(node: Any, scope: Scope) -> Value:
 def _compare(node: Any, scope: Scope) -> Value:
     left, right = parts(node, "this", "expression")
     compare = _COMPARISONS[type(node).__name__]
-    if isinstance(right, exp.Any | exp.All):
-        return _compare_each(left, right, compare, scope)
+    quantifier = _quantifier(right)
+    if quantifier is not None:
+        return _compare_each(left, *quantifier, compare, scope)
     pair = alike([value_of(left, scope), value_of(right, scope)], scope.building.literals, _COMPARISON)
     left, right = (element_of(each, scope) for each in pair)
     return Value(compare(left, right))
 
 
-def _compare_each(left: Any, right: Any, compare: Any, scope: Scope) -> Value:
+def _quantifier(node: Any) -> tuple[Any, Any] | None:
+    """Return ANY or ALL and the list behind it, if a node is that."""
+    if isinstance(node, exp.Any):
+        (inside,) = parts(node, "this")
+        return any_, inside.this if isinstance(inside, exp.Paren) else inside
+    if isinstance(node, exp.Anonymous) and node.name in ("any", "some", "all"):
+        nodes = parts(node, "this", "expressions")[1]
+        if len(nodes) == 1:
+            return (all_ if node.name == "all" else any_), nodes[0]
+    return None
+
+
+def _compare_each(left: Any, quantifier: Any, inside: Any, compare: Any, scope: Scope) -> Value:
     """Return that a value compares with one element of a list, or with all."""
-    (inside,) = parts(right, "this")
-    quantifier = any_ if isinstance(right, exp.Any) else all_
-    inside = inside.this if isinstance(inside, exp.Paren) else inside
     if isinstance(inside, exp.Query):
         raise unsupported("ANY or ALL with a subquery", "use IN or NOT IN, or EXISTS")
     many, one = value_of(inside, scope), value_of(left, scope)
@@ -217,7 +236,7 @@ def _between(node: Any, scope: Scope) -> Value:
     found = [value_of(each, scope) for each in parts(node, "this", "low", "high")]
     value, low, high = alike(found, scope.building.literals, _COMPARISON)
     ends = element_of(low, scope), element_of(high, scope)
-    return Value(element_of(value, scope).between(*ends))
+    return Value(_typed(element_of(value, scope).between(*ends), Boolean()))
 
 
 def _like(node: Any, scope: Scope, escape: str | None = None) -> Value:
@@ -261,11 +280,20 @@ def _case(node: Any, scope: Scope) -> Value:
         tests = [first == each for each in rest]
     made = case(*zip(tests, elements[:-1], strict=True), else_=elements[-1])
     typed = next((each for each in chosen if not each.is_null), chosen[0])
-    return Value(_typed(made, typed.type), "case", typed.key)
+    name = _name_after(default, results[-1])
+    return Value(_typed(made, typed.type), name, typed.key)
+
+
+def _name_after(node: Any, value: Value) -> str:
+    """Return what PostgreSQL calls a CASE: as its ELSE, unless that has no name but a type's."""
+    while isinstance(node, exp.Cast | exp.Paren):
+        node = node.this
+    is_named = node is not None and not isinstance(node, exp.Interval | exp.Literal | exp.Binary)
+    return value.name if is_named and value.name != UNNAMED else "case"
 
 
 def _typed(element: Any, type_: TypeEngine[Any]) -> Any:
-    """Have a CASE of the type of its results, though the first of them be NULL."""
+    """Return an element that has a type, where SQLAlchemy knows none or takes the first."""
     element.type = type_
     return element
 
@@ -273,7 +301,7 @@ def _typed(element: Any, type_: TypeEngine[Any]) -> Any:
 def _cast(node: Any, scope: Scope) -> Value:
     this, to = parts(node, "this", "to", "_type")[:2]
     value, type_ = value_of(this, scope), type_of(to, scope)
-    name = value.name if value.name != UNNAMED else str(to.this.name).lower()
+    name = value.name if value.name != UNNAMED else name_of_type(to)
     if value.key is not None:
         if isinstance(type_, Uuid) and isinstance(value.type, Uuid):
             return value
@@ -282,6 +310,12 @@ def _cast(node: Any, scope: Scope) -> Value:
         return value  # a ref, beside refs
     data(value, "a conversion")
     return Value(cast(element_of(value, scope), type_), name)
+
+
+def name_of_type(node: Any) -> str:
+    """Return what PostgreSQL calls a type, and a column that is converted to it."""
+    kind = str(getattr(node.this, "name", node.this))
+    return SHORT.get(kind, kind.lower())
 
 
 def type_of(node: Any, scope: Scope) -> TypeEngine[Any]:
@@ -330,9 +364,13 @@ def _array(node: Any, scope: Scope) -> Value:
         raise unsupported("an empty ARRAY[]", "write '{}'")
     items = alike(values_of(nodes, scope), scope.building.literals, "ARRAY[]")
     elements = [element_of(each, scope) for each in items]
-    first = next((each for each in items if not each.is_null), items[0])
-    made = postgresql.array(elements, type_=list_type(first.type if first.element is not None else Text()).item_type)
-    return Value(made, "array", list_key(first.key))
+    first = next((each for each in items if not each.is_open), None)
+    type_ = ARRAY(Text()) if first is None else list_type(first.type)
+    made: Any = postgresql.array(elements, type_=type_.item_type)
+    # SQLAlchemy sends texts as VARCHAR, and PostgreSQL has no operators of text[] and varchar[]
+    is_text = isinstance(type_.item_type, String)
+    key = None if first is None else list_key(first.key)
+    return Value(cast(made, type_) if is_text and key is None else made, "array", key)
 
 
 def _subquery(node: Any, scope: Scope) -> Any:

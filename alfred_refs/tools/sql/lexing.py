@@ -38,6 +38,15 @@ _TOKEN = re.compile(
 )
 _UNSENDABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")
 
+# words that begin a clause, and those after which something must stand
+_AFTER = frozenset(
+    "from where group order having limit offset fetch union intersect except join on using".split()
+)
+_OPEN = frozenset("select by and or not where having on when then else between like ilike".split())
+_NEVER_EMPTY = ("in", "on", "using", "exists", "any", "all", "filter")
+
+_BEFORE_JOIN = [[each] for each in ("cross", "full", "inner", "left", "natural", "outer", "right")]
+
 # kind of number -> what its marker begins with, and the greatest that is of it
 _NUMBERS = (("1", 2**31), ("2", 2**63))
 _NUMERIC = "3"
@@ -80,6 +89,7 @@ def shape_of(text: str, types: Collection[str]) -> Shape:
     while tokens and tokens[-1] == ("sign", ";"):
         tokens.pop()
     _check_start(tokens)
+    _check_ends(tokens)
     _check_brackets(tokens, types)
     return _marked(tokens)
 
@@ -155,6 +165,21 @@ def _check_start(tokens: Sequence[tuple[str, str]]) -> None:
         )
 
 
+def _check_ends(tokens: Sequence[tuple[str, str]]) -> None:
+    """Check that nothing is left out after a comma or a word: a parser may pass over that."""
+    words = [word.lower() if kind in ("name", "sign") else "" for kind, word in tokens]
+    for before, word, after in zip(["", *words], words, [*words[1:], ")"], strict=False):
+        is_end = after in _AFTER or after in (")", "]")
+        is_open = word == "," or word in _OPEN
+        is_empty = (word, after) == ("(", ")") and before in _NEVER_EMPTY
+        if (is_open and is_end and (word, after) != ("by", "all")) or is_empty:
+            raise refused(f"nothing stands between {word!r} and {after!r}", "write what is there")
+        if word == "over" and after != "(":
+            raise refused("OVER is without parentheses", "write OVER (...)")
+        if word == "[" and (before in ("", "(", ",", "[") or before in _AFTER or before in _OPEN):
+            raise refused("'[' begins a value", "write ARRAY[...]; names are in double quotes")
+
+
 def _check_brackets(tokens: Sequence[tuple[str, str]], types: Collection[str]) -> None:
     """Check how deep brackets are, and that a parser need not try types in them over and over."""
     depth, square = 0, 0
@@ -188,7 +213,10 @@ def _marked(tokens: Sequence[tuple[str, str]]) -> Shape:
             known = literals.setdefault((kind, word), len(literals))
             words.append(f"{_kind_of(word)}{known * 10:05d}")
         else:
-            words.append(word.lower() if kind == "name" else word)
+            word = word.lower() if kind == "name" else word  # noqa: PLW2901
+            # without a word before it, and without ON, a parser would take it for a comma
+            words += ["inner"] if word == "join" and words[-1:] not in _BEFORE_JOIN else []
+            words.append(word)
     return Shape(" ".join(words), [word for _, word in literals])
 
 

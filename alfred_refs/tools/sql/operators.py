@@ -86,7 +86,7 @@ def _result(sign: str, left: TypeEngine[Any], right: TypeEngine[Any]) -> TypeEng
 
 
 def _is_number(type_: TypeEngine[Any]) -> bool:
-    return isinstance(type_, Integer | Numeric)
+    return isinstance(type_, Integer | Numeric | Float)
 
 
 def _is_span(type_: TypeEngine[Any]) -> bool:

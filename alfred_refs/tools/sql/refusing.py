@@ -15,6 +15,13 @@ refused = invalid_sql
 """Return the error: what is in the statement, and what to write in its place."""
 
 
+def raw_key(entity: str) -> ToolError:
+    """Return that a key stands where a ref is needed."""
+    return ToolError(
+        "raw_key", f"a database key cannot be used here; give a ref, such as '{entity}_1'"
+    )
+
+
 def unknown_name(what: str, name: str, known: Iterable[str]) -> ToolError:
     """Return that there is no table, column or function of a name, or none for a model."""
     names = list(dict.fromkeys(known))

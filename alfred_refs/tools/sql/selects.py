@@ -12,7 +12,7 @@ first in GROUP BY, and what is selected in ORDER BY.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import (
@@ -189,7 +189,7 @@ def _around(query: Query, node: Any, scope: Scope) -> Query:
     columns = list(rows.statement.selected_columns)
 
     def by_name(by: Any) -> Any:
-        found = _output(by, rows.values, scope)
+        found = _position(by, rows.values, scope)
         if found is None:
             raise refused("a union is ordered by an expression", "order by a selected column")
         return columns[found]
@@ -205,41 +205,45 @@ def _selected(node: Any, scope: Scope) -> Query:
     scope = _with(node, scope)
     chosen, is_distinct, from_, joins, where, group, having = parts(node, *_SELECT)[:7]
     source = None if from_ is None else joined(from_, joins or [], scope, query_of)
-    values = [value for each in chosen for value in _chosen(each, scope)]
+    columns = [pair for each in chosen for pair in _chosen(each, scope)]
+    nodes, values = [node for node, _ in columns], [value for _, value in columns]
     if not values:
         raise refused("nothing is selected", "name the columns that you want")
-    labels = [element_of(each, scope).label(f"c{n}") for n, each in enumerate(values, start=1)]
-    statement: Any = select(*labels)
+    values = [replace(each, element=element_of(each, scope), literal=None) for each in values]
+    made = _Selected(scope, nodes, values, [v.element.label(f"c{n}") for n, v in enumerate(values, 1)])
+    statement: Any = select(*made.labels)
     if source is not None:
         statement = statement.select_from(source)
     if where is not None:
         statement = statement.where(condition_of(parts(where, "this")[0], scope))
     if group is not None:
-        statement = statement.group_by(*_grouped(group, values, scope))
+        statement = statement.group_by(*made.grouped(group))
     if having is not None:
         statement = statement.having(condition_of(parts(having, "this")[0], scope))
-    statement = _distinct(statement, is_distinct, values, labels, scope)
-    statement = _in_order(statement, node, values, labels, scope)
+    if is_distinct is not None:
+        statement = made.distinct(statement, is_distinct)
+    if node.args.get("order") is not None:
+        statement = made.in_order(statement, parts(node.args["order"], "expressions")[0])
     statement = statement.correlate_except(*(each.from_ for each in scope.sources))
     return _limited(Query(statement, values), node, scope)
 
 
-def _chosen(node: Any, scope: Scope) -> list[Value]:
-    """Return the columns that one expression of a SELECT makes."""
+def _chosen(node: Any, scope: Scope) -> list[tuple[Any, Value]]:
+    """Return the columns that one expression of a SELECT makes, with the nodes of each."""
     if isinstance(node, exp.Star):
         parts(node)
-        return scope.star(None)
+        return [(None, each) for each in scope.star(None)]
     if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
         star, table = parts(node, "this", "table")
         parts(star)
-        return scope.star(name_of(table))
+        return [(None, each) for each in scope.star(name_of(table))]
     if isinstance(node, exp.Alias):
         this, alias = parts(node, "this", "alias")
-        return [replace(value_of(this, scope), name=name_of(alias))]
-    return [value_of(node, scope)]
+        return [(this, replace(value_of(this, scope), name=name_of(alias)))]
+    return [(node, value_of(node, scope))]
 
 
-def _output(node: Any, values: Sequence[Value], scope: Scope) -> int | None:
+def _position(node: Any, values: Sequence[Value], scope: Scope) -> int | None:
     """Return which selected column is meant by its name or position; `None` if by neither."""
     if isinstance(node, exp.Literal):
         place = integer_of(node, scope)
@@ -248,77 +252,88 @@ def _output(node: Any, values: Sequence[Value], scope: Scope) -> int | None:
         return place - 1
     if not isinstance(node, exp.Column) or node.args.get("table") is not None:
         return None
-    name = node.name
-    found = [n for n, each in enumerate(values) if each.name == name]
+    found = [n for n, each in enumerate(values) if each.name == node.name]
     if len({id(values[n].element) for n in found}) > 1:
-        raise refused(f"{name!r} is selected several times", "give each a name of its own")
+        raise refused(f"{node.name!r} is selected several times", "give each a name of its own")
     return found[0] if found else None
 
 
-def _grouped(node: Any, values: Sequence[Value], scope: Scope) -> list[Any]:
-    (nodes,) = parts(node, "expressions")
-    return [_group(each, values, scope) for each in nodes]
+@dataclass(frozen=True, slots=True)
+class _Selected:
+    """What is selected, for the clauses that may name it.
 
+    Attributes:
+        scope: of FROM.
+        nodes: of the tree, `None` for columns of `*`.
+        values: what is selected.
+        labels: the same, with the names c1, c2 and so on.
+    """
 
-def _group(node: Any, values: Sequence[Value], scope: Scope) -> Any:
-    kind = _GROUPINGS.get(type(node).__name__)
-    if kind is not None:
-        (inside,) = parts(node, "expressions")
-        return Function(kind, *(_group(each, values, scope) for each in inside))
-    if isinstance(node, exp.Tuple):
-        inside = parts(node, "expressions")[0] or ()
-        return tuple_(*(_group(each, values, scope) for each in inside))
-    place = None if _is_column(node, scope) else _output(node, values, scope)
-    value = value_of(node, scope) if place is None else values[place]
-    data(value, "GROUP BY") if value.is_sealed else None
-    if value.is_open:
-        raise refused("GROUP BY has a constant", "group by columns")
-    return value.element
+    scope: Scope
+    nodes: Sequence[Any]
+    values: Sequence[Value]
+    labels: Sequence[Any]
 
+    def _place(self, node: Any) -> int | None:
+        """Return which selected column a node means: the same expression is one of them."""
+        place = _position(node, self.values, self.scope)
+        return next((n for n, each in enumerate(self.nodes) if each == node), place)
 
-def _is_column(node: Any, scope: Scope) -> bool:
-    """Tell whether a node names a column of FROM, which goes before what is selected."""
-    if not isinstance(node, exp.Column) or node.args.get("table") is not None:
-        return False
-    return any(v.name == node.name for source in scope.sources for v in source.values)
+    def grouped(self, node: Any) -> list[Any]:
+        """Return what a GROUP BY groups by."""
+        (nodes,) = parts(node, "expressions")
+        if not nodes:
+            raise refused("GROUP BY names nothing", "name columns")
+        return [self._group(each) for each in nodes]
 
+    def _group(self, node: Any) -> Any:
+        kind = _GROUPINGS.get(type(node).__name__)
+        if kind is not None:
+            (inside,) = parts(node, "expressions")
+            return Function(kind, *(self._group(each) for each in inside))
+        if isinstance(node, exp.Tuple):
+            inside = parts(node, "expressions")[0] or ()
+            return tuple_(*(self._group(each) for each in inside))
+        place = None if self._is_column(node) else self._place(node)
+        value = value_of(node, self.scope) if place is None else self.values[place]
+        data(value, "GROUP BY") if value.is_sealed else None
+        if value.is_open:
+            raise refused("GROUP BY has a constant", "group by columns")
+        return value.element
 
-def _distinct(
-    statement: Any, node: Any, values: Sequence[Value], labels: Sequence[Any], scope: Scope
-) -> Any:
-    if node is None:
-        return statement
-    (on,) = parts(node, "on")
-    for value in values:
-        data(value, "DISTINCT") if value.is_sealed else None
-    if on is None:
-        return statement.distinct()
-    inside = parts(on, "expressions")[0] if isinstance(on, exp.Tuple) else [on]
-    elements = []
-    for each in inside:
-        each = each.this if isinstance(each, exp.Paren) else each
-        place = _output(each, values, scope)
-        value = value_of(each, scope) if place is None else values[place]
-        elements.append(element_of(value, scope))
-    return sqla.distinct_on(statement, elements)
+    def _is_column(self, node: Any) -> bool:
+        """Tell whether a node names a column of FROM, which goes before what is selected."""
+        if not isinstance(node, exp.Column) or node.args.get("table") is not None:
+            return False
+        return any(v.name == node.name for source in self.scope.sources for v in source.values)
 
+    def distinct(self, statement: Any, node: Any) -> Any:
+        """Return a statement with its DISTINCT."""
+        (on,) = parts(node, "on")
+        for value in self.values:
+            data(value, "DISTINCT") if value.is_sealed else None
+        if on is None:
+            return statement.distinct()
+        elements = []
+        for each in parts(on, "expressions")[0] if isinstance(on, exp.Tuple) else [on]:
+            inner = each.this if isinstance(each, exp.Paren) else each
+            place = self._place(inner)
+            value = value_of(inner, self.scope) if place is None else self.values[place]
+            elements.append(element_of(value, self.scope))
+        return sqla.distinct_on(statement, elements)
 
-def _in_order(
-    statement: Any, node: Any, values: Sequence[Value], labels: Sequence[Any], scope: Scope
-) -> Any:
-    order = node.args.get("order")
-    if order is None:
-        return statement
+    def in_order(self, statement: Any, nodes: Sequence[Any]) -> Any:
+        """Return a statement with its ORDER BY."""
 
-    def selected(by: Any) -> Any:
-        place = _output(by, values, scope)
-        if place is None:
-            return None
-        data(values[place], "ORDER BY") if values[place].is_sealed else None
-        return labels[place]
+        def selected(by: Any) -> Any:
+            place = self._place(by)
+            if place is None:
+                return None
+            value = self.values[place]
+            data(value, "ORDER BY") if value.is_sealed else None
+            return self.labels[place]
 
-    (nodes,) = parts(order, "expressions")
-    return statement.order_by(*ordered(nodes, scope, selected))
+        return statement.order_by(*ordered(nodes, self.scope, selected))
 
 
 def _limited(query: Query, node: Any, scope: Scope) -> Query:

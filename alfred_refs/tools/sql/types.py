@@ -57,6 +57,17 @@ _NAMED: Mapping[str, tuple[int, Callable[..., _Type]]] = {
     "JSONB": (0, JSONB),
 }
 
+SHORT: Mapping[str, str] = {
+    "BOOLEAN": "bool",
+    "SMALLINT": "int2",
+    "INT": "int4",
+    "BIGINT": "int8",
+    "DECIMAL": "numeric",
+    "FLOAT": "float4",
+    "DOUBLE": "float8",
+}
+"""What PostgreSQL calls types that have another name in SQL."""
+
 NAMES = (
     "boolean, smallint, integer, bigint, numeric, real, double precision, text, varchar, date, "
     "time, timestamp, timestamptz, interval, uuid, json, jsonb, or one of these with []"

@@ -11,6 +11,7 @@ kind. Literals become parameters; a text gets the type of what it stands beside.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -30,12 +31,11 @@ from sqlalchemy import (
 from sqlalchemy.sql.elements import Null
 from sqlalchemy.types import NullType, TypeEngine
 
-from alfred_refs.errors import RawKeyError
 from alfred_refs.mapping.column_types import values_of
 from alfred_refs.mapping.key_column import KeyColumn
 from alfred_refs.tools.tables.table import ToolColumn, accepted
 
-from .refusing import refused
+from .refusing import raw_key, refused
 from .types import plain
 
 UNNAMED = "?column?"
@@ -142,12 +142,15 @@ class Literals:
         cast_to = plain(type_) if type_ is not None else None
         return sent if cast_to is None or isinstance(cast_to, Text) else cast(sent, cast_to)
 
-    def ref(self, value: Value, like: TypeEngine[Any]) -> ColumnElement[Any]:
+    def ref(self, value: Value, like: Value) -> ColumnElement[Any]:
         """Return a text as a ref: the session knows which key it names."""
         if value.literal is None:
             return value.element  # type: ignore[no-any-return]
-        name = f"k{len(self.parameters)}_"
-        return self._sent(name, value.literal, like, _ref, is_key=True)
+        key = like.key
+        # one name wherever it stands beside such keys: PostgreSQL compares expressions by it
+        space = "" if key is None else re.sub(r"\W", "_", key.space)
+        name = f"k_{space}_{type(like.type).__name__}_"
+        return self._sent(name, value.literal, like.type, str, is_key=True)
 
     def _sent(
         self,
@@ -161,10 +164,6 @@ class Literals:
         name = f"{name}{literal}"
         self.parameters[name] = Parameter(literal, convert, is_key)
         return bindparam(name, type_=type_)
-
-
-def _ref(text: str) -> str:
-    return text
 
 
 def data(value: Value, what: str) -> Value:
@@ -199,7 +198,7 @@ def alike(values: Sequence[Value], literals: Literals, what: str) -> list[Value]
         _check_keys(typed, keys[0], what)
         like = keys[0]
         return [
-            replace(each, element=literals.ref(each, like.type), key=like.key, literal=None)
+            replace(each, element=literals.ref(each, like), key=like.key, literal=None)
             if each.literal is not None
             else each
             for each in values
@@ -215,8 +214,8 @@ def alike(values: Sequence[Value], literals: Literals, what: str) -> list[Value]
 
 def _check_keys(typed: Sequence[Value], like: Value, what: str) -> None:
     for each in typed:
-        if each.number is not None:
-            raise RawKeyError(())
+        if each.number is not None and like.key is not None:
+            raise raw_key(like.key.entity)
         if each.key is None:
             raise refused(
                 f"{what} has a ref ({like.name!r}) beside data ({each.name!r})",
@@ -230,8 +229,6 @@ def _check_keys(typed: Sequence[Value], like: Value, what: str) -> None:
                 f"{what} has refs of {like.key.entity!r} beside refs of {each.key.entity!r}",
                 "join tables by the columns that refer to each other",
             )
-        if like.key is not None and like.key.array and what == "a comparison":
-            continue
 
 
 def item_key(key: KeyColumn | None) -> KeyColumn | None:
