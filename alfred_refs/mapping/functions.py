@@ -71,6 +71,11 @@ _MEASURING = (
 )
 
 
+def is_taught(name: str) -> bool:
+    """Tell whether `shape_by` knows a function: the shapes of arguments need not be made else."""
+    return name in _MAKERS
+
+
 def shape_by(name: str, arguments: Sequence[KeyShape]) -> Any:
     """Return what a function's value shows, or `NotImplemented`."""
     maker = _MAKERS.get(name)

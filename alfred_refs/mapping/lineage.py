@@ -59,7 +59,7 @@ from .expressions import (
     untranslatable,
     wrapped_in,
 )
-from .functions import ARRAYS, JSON_MAKERS, RECORDS, shape_by
+from .functions import ARRAYS, JSON_MAKERS, RECORDS, is_taught, shape_by
 from .key_column import KeyColumn
 from .shapes import (
     UNKNOWN,
@@ -196,8 +196,10 @@ class Lineage:
         if name in RECORDS:
             return self._of_record(arguments)
         part = self._of_json_part if name in JSON_MAKERS else self.of
-        if name == "count" or not name:
-            return None if name else self._of_made(element)
+        if name == "count":
+            return None
+        if not is_taught(name):
+            return self._of_made(element)
         known = shape_by(name, [part(argument) for argument in arguments])
         return self._of_made(element) if known is NotImplemented else known
 

@@ -45,8 +45,7 @@ from .scopes import Scope
 from .values import Value, alike, data, item_key, list_key, list_type
 
 _FIELDS = frozenset(
-    "century day decade dow doy epoch hour isodow isoyear microseconds millennium milliseconds "
-    "minute month quarter second week year".split()
+    ["century", "day", "decade", "dow", "doy", "epoch", "hour", "isodow", "isoyear", "microseconds", "millennium", "milliseconds", "minute", "month", "quarter", "second", "week", "year"]
 )
 _NUMBERS = Integer, Numeric, Float, Interval, INTERVAL
 _DOCUMENTS = "json", "jsonb"
@@ -133,7 +132,9 @@ def _check(word: str, value: Value, what: str, *, keys: bool) -> None:
         wanted = "DATE '2026-05-01'" if word == "time" else f"a value of type {word}"
         raise refused(f"{what} is called with a text", f"give {wanted}")
     if word == "number" and not isinstance(value.type, _NUMBERS):
-        raise refused(f"{what} is called on what is no number ({value.name!r})", "convert it first")
+        raise refused(
+            f"{what} is called on what is no number ({value.name!r})", "convert it first"
+        )
     if word in _DOCUMENTS and not isinstance(value.type, JSON):
         raise refused(f"{what} is called on what is no document", "call it on a json column")
 
@@ -170,7 +171,9 @@ def _computed(gives: str, type_: TypeEngine[Any]) -> TypeEngine[Any]:
     return BigInteger() if gives == "sum" and is_small else Numeric()
 
 
-def ordered(nodes: Sequence[Any], scope: Scope, find: Callable[[Any], Any] | None = None) -> list[Any]:
+def ordered(
+    nodes: Sequence[Any], scope: Scope, find: Callable[[Any], Any] | None = None
+) -> list[Any]:
     """Return what rows are ordered by.
 
     Args:

@@ -173,7 +173,9 @@ def _compare(node: Any, scope: Scope) -> Value:
     quantifier = _quantifier(right)
     if quantifier is not None:
         return _compare_each(left, *quantifier, compare, scope)
-    pair = alike([value_of(left, scope), value_of(right, scope)], scope.building.literals, _COMPARISON)
+    pair = alike(
+        [value_of(left, scope), value_of(right, scope)], scope.building.literals, _COMPARISON
+    )
     left, right = (element_of(each, scope) for each in pair)
     return Value(compare(left, right))
 
@@ -226,9 +228,7 @@ def _in(node: Any, scope: Scope) -> Value:
             raise refused("IN has a subquery of several columns", "select one column there")
         value, _ = alike([value, rows.values[0]], scope.building.literals, _COMPARISON)
         return Value(element_of(value, scope).in_(rows.statement))
-    value, *others = alike(
-        [value, *values_of(nodes, scope)], scope.building.literals, _COMPARISON
-    )
+    value, *others = alike([value, *values_of(nodes, scope)], scope.building.literals, _COMPARISON)
     return Value(element_of(value, scope).in_([element_of(each, scope) for each in others]))
 
 
@@ -242,6 +242,9 @@ def _between(node: Any, scope: Scope) -> Value:
 def _like(node: Any, scope: Scope, escape: str | None = None) -> Value:
     this, pattern, negate = parts(node, "this", "expression", "negate")
     left, right = (data(value_of(each, scope), "a pattern") for each in (this, pattern))
+    for each in (left, right):
+        if not (each.is_open or isinstance(each.type, String)):
+            raise refused(f"LIKE is used on what is no text ({each.name!r})", "use CAST(x AS text)")
     element, text = element_of(left, scope), element_of(right, scope)
     if isinstance(node, exp.Like):
         like = element.not_like if negate else element.like
@@ -380,7 +383,9 @@ def _subquery(node: Any, scope: Scope) -> Any:
 def _scalar(node: Any, scope: Scope) -> Value:
     rows = _subquery(node, scope)
     if len(rows.values) != 1:
-        raise refused("a subquery of several columns stands for a value", "select one column there")
+        raise refused(
+            "a subquery of several columns stands for a value", "select one column there"
+        )
     value = rows.values[0]
     return Value(rows.statement.scalar_subquery(), value.name, value.key)
 

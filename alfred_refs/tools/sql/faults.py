@@ -50,7 +50,7 @@ _FACTS: Mapping[str, tuple[str, str]] = {
 _VALUE = "a value does not fit where it is used", "convert or leave out such values"
 _TOO_MUCH = "it is more than the database can do at once", "ask for less"
 
-_SENT = re.compile(r"\b(_[tqn]\d+)\b")
+_SENT = re.compile(r"\b_[tqn]\d+(?:\.c\d+)?\b")
 _LESS = "fewer tables, joins that say ON which rows belong together, or conditions on more columns"
 
 
@@ -80,5 +80,5 @@ def _message(error: DBAPIError, names: Mapping[str, str]) -> str:
     original = error.orig
     text = getattr(getattr(original, "diag", None), "message_primary", None)
     text = str(text or getattr(original, "message", None) or "PostgreSQL refuses it")
-    told = _SENT.sub(lambda found: names.get(found[1], found[1]), text.splitlines()[0])
+    told = _SENT.sub(lambda found: names.get(found[0], "a column"), text.splitlines()[0])
     return told[:_LONGEST]

@@ -110,12 +110,13 @@ def _added(source: Source, scope: Scope) -> FromClause:
     if source.name in (each.name for each in scope.sources):
         raise refused(f"{source.name!r} is twice in FROM", "give each a name: recipes AS r")
     scope.sources.append(source)
-    return source.from_
+    alias: Any = source.from_
+    names = {f"{alias.name}.c{n}": each.name for n, each in enumerate(source.values, start=1)}
+    scope.building.names.update({sent: f"{source.name}.{each}" for sent, each in names.items()})
+    return alias  # type: ignore[no-any-return]
 
 
-def _join(
-    left: FromClause, node: Any, begun: int, scope: Scope, query_of: _QueryOf
-) -> FromClause:
+def _join(left: FromClause, node: Any, begun: int, scope: Scope, query_of: _QueryOf) -> FromClause:
     this, side, kind, method, on, using = parts(
         node, "this", "side", "kind", "method", "on", "using"
     )
@@ -142,7 +143,11 @@ def _join(
         raise refused("a JOIN has no ON", "say ON which rows belong together, or CROSS JOIN")
     if side == "RIGHT":
         return right.outerjoin(left, condition)
-    return left.join(right, condition, isouter=bool(side), full=side == "FULL")
+    return left.join(right, condition, isouter=_is_outer(side), full=side == "FULL")
+
+
+def _is_outer(side: str) -> bool:
+    return side != ""
 
 
 def _in_common(lefts: Sequence[Source], rights: Sequence[Source]) -> list[str]:

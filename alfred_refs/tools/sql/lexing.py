@@ -23,7 +23,7 @@ _DEEPEST_SQUARE = 3
 
 # longest first: `->>` is one operator
 _OPERATORS = frozenset(
-    "+ - * / % ^ < > = <= >= <> != || -> ->> #> #>> @> <@ && ? ~ ~* !~ !~* ~~ !~~ ~~* !~~*".split()
+    ["+", "-", "*", "/", "%", "^", "<", ">", "=", "<=", ">=", "<>", "!=", "||", "->", "->>", "#>", "#>>", "@>", "<@", "&&", "?", "~", "~*", "!~", "!~*", "~~", "!~~", "~~*", "!~~*"]
 )
 
 _TOKEN = re.compile(
@@ -40,9 +40,9 @@ _UNSENDABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")
 
 # words that begin a clause, and those after which something must stand
 _AFTER = frozenset(
-    "from where group order having limit offset fetch union intersect except join on using".split()
+    ["from", "where", "group", "order", "having", "limit", "offset", "fetch", "union", "intersect", "except", "join", "on", "using"]
 )
-_OPEN = frozenset("select by and or not where having on when then else between like ilike".split())
+_OPEN = frozenset(["select", "by", "and", "or", "not", "where", "having", "on", "when", "then", "else", "between", "like", "ilike"])
 _NEVER_EMPTY = ("in", "on", "using", "exists", "any", "all", "filter")
 
 _BEFORE_JOIN = [[each] for each in ("cross", "full", "inner", "left", "natural", "outer", "right")]

@@ -103,14 +103,15 @@ def _wider(left: TypeEngine[Any], right: TypeEngine[Any]) -> TypeEngine[Any]:
 def _negative(node: Any, scope: Scope) -> Value:
     (this,) = parts(node, "this")
     value = data(value_of(this, scope), "a computation")
-    if value.is_open:
-        raise refused("a text is computed with", "write a number without quotes")
+    if not _is_number(value.type):
+        raise refused("'-' stands before what is no number", "write -1, or INTERVAL '-1 day'")
     return Value(-value.element)
 
 
 def _joined(node: Any, scope: Scope) -> Value:
     left, right = (
-        data(value_of(each, scope), "'||'") for each in parts(node, "this", "expression", "safe")[:2]
+        data(value_of(each, scope), "'||'")
+        for each in parts(node, "this", "expression", "safe")[:2]
     )
     types = [each.type for each in (left, right)]
     of_its_own = next((each for each in types if isinstance(each, ARRAY | JSONB)), None)
@@ -166,7 +167,9 @@ def _at_zone(node: Any, scope: Scope) -> Value:
         raise refused("AT TIME ZONE is used on what is no timestamp", "use it on a timestamp")
     name = data(value_of(zone, scope), "a time zone")
     type_ = DateTime(timezone=not value.type.timezone)
-    return Value(Function("timezone", element_of(name, scope), value.element, type_=type_), "timezone")
+    return Value(
+        Function("timezone", element_of(name, scope), value.element, type_=type_), "timezone"
+    )
 
 
 MAKERS: Mapping[str, Callable[[Any, Scope], Value]] = {

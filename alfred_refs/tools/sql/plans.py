@@ -21,7 +21,7 @@ from alfred_refs.tools.tables.tables import ToolTables
 
 from .lexing import Shape, shape_of
 from .parsing import parsed, type_words
-from .refusing import refused
+from .refusing import too_deep
 from .scopes import Building, Scope
 from .selects import MAKERS, query_of
 from .values import Literals, Parameter, Value
@@ -84,9 +84,7 @@ class Plans:
         try:
             plan, literals = _built(shape, self.tables, fenced=fenced)
         except RecursionError:
-            raise refused(
-                "it is nested too deep", "use WITH for parts of the question"
-            ) from None
+            raise too_deep() from None
         with self._lock:
             fixed = tuple(sorted({*literals.fixed, *self._fixed.get(key, ())}))
             if len(self._plans) >= _CAPACITY:
@@ -100,7 +98,9 @@ class Plans:
 def _built(shape: Shape, tables: ToolTables, *, fenced: bool) -> tuple[Plan, Literals]:
     tree = parsed(shape)
     literals = Literals(shape.literals)
-    names = None if _has_star(tree) else {each.name.lower() for each in tree.find_all(exp.Identifier)}
+    names = (
+        None if _has_star(tree) else {each.name.lower() for each in tree.find_all(exp.Identifier)}
+    )
     building = Building(tables, literals, names, fenced, query_of, MAKERS)
     query = query_of(tree, Scope(building))
     statement = query.statement.limit(bindparam(MOST, type_=Integer()))
@@ -110,6 +110,6 @@ def _built(shape: Shape, tables: ToolTables, *, fenced: bool) -> tuple[Plan, Lit
 
 def _has_star(tree: exp.Expression) -> bool:
     """Tell whether columns are wanted that are not named: `count(*)` wants none."""
-    return any(not isinstance(each.parent, exp.Anonymous) for each in tree.find_all(exp.Star)) or any(
-        each.args.get("method") for each in tree.find_all(exp.Join)
-    )
+    return any(
+        not isinstance(each.parent, exp.Anonymous) for each in tree.find_all(exp.Star)
+    ) or any(each.args.get("method") for each in tree.find_all(exp.Join))

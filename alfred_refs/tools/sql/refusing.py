@@ -31,6 +31,11 @@ def unknown_name(what: str, name: str, known: Iterable[str]) -> ToolError:
     return refused(f"there is no {what} {name!r}", remedy)
 
 
+def too_deep() -> ToolError:
+    """Return that a statement is nested deeper than any code goes through."""
+    return refused("it is nested too deep, or too long", "use WITH for parts of the question")
+
+
 def unsupported(what: str, remedy: str = "ask in another way") -> ToolError:
     """Return that a construct of SQL is not known here."""
     return refused(f"{what} is not known here", remedy)

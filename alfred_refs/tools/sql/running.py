@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Sequence
 from decimal import Decimal
 from time import monotonic
@@ -18,21 +17,20 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 from sqlalchemy import Enum
-from sqlalchemy.exc import DBAPIError, StatementError
+from sqlalchemy.exc import DBAPIError
 
-from alfred_refs.errors import SetupError, UntranslatableError
+from alfred_refs.errors import UntranslatableError
 from alfred_refs.mapping.column_types import values_of
 from alfred_refs.tools.answers.label_lookup import Foreign, put_labels
 from alfred_refs.tools.answers.results import size_of
 from alfred_refs.tools.call import Call
-from alfred_refs.tools.errors import ToolError
 from alfred_refs.tools.transactions import transaction
 from alfred_refs.tools.wire.arguments import DbQuery
 from alfred_refs.tools.wire.texts import Cut, Verbatim, shallow, shortened
 
 from .faults import fault_in
 from .plans import MOST, Plan, Plans
-from .refusing import refused
+from .refusing import refused, too_deep
 from .values import Value
 
 
@@ -52,7 +50,10 @@ class Querying:
         asked = self._limits.rows if arguments.limit is None else arguments.limit
         most = min(asked, self._limits.rows)
         with transaction(session, self._limits.seconds, only_reads=True):
-            found = self._rows(plan, literals, most)
+            try:
+                found = self._rows(plan, literals, most)
+            except RecursionError:  # of SQLAlchemy's, which goes through it by itself
+                raise too_deep() from None
             rows = self._shown(plan.values, found[:most])
             answer: dict[str, Any] = {
                 "columns": [each.name for each in plan.values],
@@ -71,7 +72,9 @@ class Querying:
         wanted = most + 1
         if plan.limit is not None:
             wanted = min(wanted, int(literals[plan.limit]))
-        sent = {name: each.convert(literals[each.literal]) for name, each in plan.parameters.items()}
+        sent = {
+            name: each.convert(literals[each.literal]) for name, each in plan.parameters.items()
+        }
         begun = monotonic()
         try:
             return list(self._call.session.execute(plan.statement, {**sent, MOST: wanted}).all())
@@ -150,8 +153,7 @@ class Querying:
             if key is None or target is None or target.keys.label is None:
                 continue
             for row in rows:
-                inside = row[place] if isinstance(row[place], list) else [row[place]]
-                refs |= dict.fromkeys((each for each in inside if each), key.entity)
+                refs |= dict.fromkeys((each for each in _items(row[place]) if each), key.entity)
         if not refs:
             return {}
         few = list(refs.items())[: self._limits.related]
@@ -163,15 +165,16 @@ class Querying:
             if target is not None:
                 found.append(Foreign({"ref": ref}, "ref", target, keys[ref, entity]))
         labels = put_labels(self._call.session, found, "legend")
-        beside = {
-            each for row in rows for each in row if isinstance(each, str) and each in labels
-        }
         return {ref: label for ref, label in labels.items() if not _is_beside(ref, label, rows)}
 
 
 def _is_beside(ref: str, label: str, rows: Sequence[Sequence[Any]]) -> bool:
     """Tell whether each row with a ref has its label too."""
-    return all(label in row for row in rows if ref in row)
+    return all(label in row for row in rows if any(ref in _items(each) for each in row))
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _plain(value: Any) -> Any:

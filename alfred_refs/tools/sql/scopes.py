@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from sqlalchemy import FromClause, select
+from sqlalchemy import FromClause, Select, select
 
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
@@ -87,7 +87,7 @@ class Building:
             getattr(table.model, each.name).label(f"c{n}") for n, each in enumerate(columns, 1)
         ]
         rows = select(*attributes)
-        alias = (rows.offset(0) if self.is_fenced else rows).subquery(self.alias("t", name))
+        alias = (_fenced(rows) if self.is_fenced else rows).subquery(self.alias("t", name))
         values = [
             Value(alias.c[f"c{n}"], each.name, each.key, each)
             for n, each in enumerate(columns, start=1)
@@ -236,8 +236,10 @@ class Scope:
         if name in (each.name for each in sources):
             return refused(f"{name!r} is a whole row", "name the columns that you want")
         names = [value.name for source in sources for value in source.values]
-        if any(name == each.name for table in self.building.tables for each in table.columns.values()):
-            return unknown_name(f"column in FROM by the name", name, names)
+        if any(
+            name == each.name for table in self.building.tables for each in table.columns.values()
+        ):
+            return unknown_name("column in FROM by the name", name, names)
         return unknown_name("column", name, names)
 
     def _unknown_table(self, table: str | None) -> Exception:
@@ -251,6 +253,11 @@ class Scope:
         while scope is not None:
             yield scope
             scope = scope.outer
+
+
+def _fenced(rows: Select[Any]) -> Select[Any]:
+    """Return rows that PostgreSQL makes before it looks at any condition on them."""
+    return rows.offset(0)
 
 
 def _by_name(tables: Mapping[str, ToolTable], name: str) -> ToolTable | None:

@@ -36,8 +36,8 @@ from .expressions import condition_of, element_of, integer_of, literal_of, name_
 from .froms import joined
 from .parsing import named, parts
 from .refusing import refused, unsupported
-from .scopes import Building, Part, Query, Scope
-from .values import UNNAMED, Value, alike, data
+from .scopes import Part, Query, Scope
+from .values import Value, alike, data
 
 MAKERS: Mapping[str, Callable[[Any, Scope], Value]] = {
     **expressions.MAKERS,
@@ -210,7 +210,9 @@ def _selected(node: Any, scope: Scope) -> Query:
     if not values:
         raise refused("nothing is selected", "name the columns that you want")
     values = [replace(each, element=element_of(each, scope), literal=None) for each in values]
-    made = _Selected(scope, nodes, values, [v.element.label(f"c{n}") for n, v in enumerate(values, 1)])
+    made = _Selected(
+        scope, nodes, values, [v.element.label(f"c{n}") for n, v in enumerate(values, 1)]
+    )
     statement: Any = select(*made.labels)
     if source is not None:
         statement = statement.select_from(source)
@@ -277,7 +279,9 @@ class _Selected:
     def _place(self, node: Any) -> int | None:
         """Return which selected column a node means: the same expression is one of them."""
         place = _position(node, self.values, self.scope)
-        return next((n for n, each in enumerate(self.nodes) if each == node), place)
+        if place is not None or isinstance(node, exp.Literal):
+            return place
+        return next((n for n, each in enumerate(self.nodes) if each == node), None)
 
     def grouped(self, node: Any) -> list[Any]:
         """Return what a GROUP BY groups by."""

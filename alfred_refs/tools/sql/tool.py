@@ -46,7 +46,7 @@ class QueryTool:
     name = "db_query"
     reads = True
     arguments: type[DbQuery] = DbQuery
-    own: Mapping[str, type[Any]] = {}  # noqa: RUF012  # never changed
+    own: Mapping[str, type[Any]] = {}  # never changed
 
     def __init__(self, setting: Setting) -> None:
         listed = list(setting.tables)

@@ -207,7 +207,9 @@ def alike(values: Sequence[Value], literals: Literals, what: str) -> list[Value]
         data(each, what) if each.is_sealed else None
     type_ = next((each.type for each in typed if not isinstance(each.type, NullType)), None)
     return [
-        each if each.literal is None else replace(each, element=literals.text(each, type_), literal=None)
+        each
+        if each.literal is None
+        else replace(each, element=literals.text(each, type_), literal=None)
         for each in values
     ]
 

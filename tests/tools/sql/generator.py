@@ -99,7 +99,12 @@ class Generator:
         return f"{prefix}{self._names}"
 
     def _select(
-        self, depth: int, *, ordered: bool = False, types: Sequence[str] = (), outer: Scope | None = None
+        self,
+        depth: int,
+        *,
+        ordered: bool = False,
+        types: Sequence[str] = (),
+        outer: Scope | None = None,
     ) -> tuple[str, bool]:
         from_, scope = self._from(depth)
         seen = {**(outer or {}), **scope}
@@ -111,7 +116,10 @@ class Generator:
         if not types and not outer and self._maybe(0.15, "window"):
             columns.append(self._window(scope))
         distinct = "distinct " if not types and self._maybe(0.1, "distinct") else ""
-        named = [f"{each} as x{n}" if self._dice.random() < 0.7 else each for n, each in enumerate(columns)]
+        named = [
+            f"{each} as x{n}" if self._dice.random() < 0.7 else each
+            for n, each in enumerate(columns)
+        ]
         text = f"select {distinct}{', '.join(named)} from {from_}{where}"
         if not ordered or not self._maybe(0.4, "order by"):
             return text, False
@@ -149,7 +157,9 @@ class Generator:
             else:
                 self.used.add(kind)
                 more = ""
-                if kind in ("join", "inner join", "left join") and self._maybe(0.2, "join on more"):
+                if kind in ("join", "inner join", "left join") and self._maybe(
+                    0.2, "join on more"
+                ):
                     more = f" and {self._condition({**scope, other: theirs}, 0)}"
                 text += f" {kind} {joined} on {self._one(pairs)}{more}"
             scope[other] = theirs
@@ -171,7 +181,9 @@ class Generator:
     # Expressions
 
     def _column(self, type_: str, scope: Scope) -> str | None:
-        found = [f"{a}.{c}" for a, columns in scope.items() for c, t in columns.items() if t == type_]
+        found = [
+            f"{a}.{c}" for a, columns in scope.items() for c, t in columns.items() if t == type_
+        ]
         return self._one(found) if found else None
 
     def _of(self, type_: str, scope: Scope, depth: int) -> str:
@@ -198,7 +210,11 @@ class Generator:
             function = self._one(("coalesce", "coalesce", "nullif"))
             return f"{function}({column}, {self._of(type_, scope, 0)})"
         make = ways.get(type_)
-        return make(scope, depth - 1) if make else (column or self._one(_LITERALS.get(type_, ("null",))))
+        return (
+            make(scope, depth - 1)
+            if make
+            else (column or self._one(_LITERALS.get(type_, ("null",))))
+        )
 
     def _key(self, type_: str, scope: Scope, column: str | None, depth: int) -> str:
         if column is None:
@@ -219,8 +235,22 @@ class Generator:
         a, b = self._of("int", scope, depth), self._of("int", scope, depth)
         text, date = self._of("text", scope, depth), self._of("date", scope, 0)
         way = self._one(
-            ("a + b", "a - b", "a * b", "a / c", "a % c", "- a", "abs", "length", "day", "extract",
-             "array", "count", "cast", "position")
+            (
+                "a + b",
+                "a - b",
+                "a * b",
+                "a / c",
+                "a % c",
+                "- a",
+                "abs",
+                "length",
+                "day",
+                "extract",
+                "array",
+                "count",
+                "cast",
+                "position",
+            )
         )
         self.used.add(f"int {way}")
         match way:
@@ -237,7 +267,11 @@ class Generator:
             case "day":
                 return f"({date} - date '2026-01-01')" if date[0] == "t" else "3"
             case "extract":
-                return f"extract({self._one(('year', 'month', 'day', 'dow'))} from {date})::int" if date[0] == "t" else "5"
+                return (
+                    f"extract({self._one(('year', 'month', 'day', 'dow'))} from {date})::int"
+                    if date[0] == "t"
+                    else "5"
+                )
             case "array":
                 column = self._column("texts", scope)
                 return f"cardinality({column})" if column else "4"
@@ -266,7 +300,9 @@ class Generator:
 
     def _num(self, scope: Scope, depth: int) -> str:
         a, b = self._of("num", scope, depth), self._of("int", scope, depth)
-        way = self._one(("+", "-", "*", "/", "round", "ceil", "floor", "trunc", "greatest", "cast", "mixed"))
+        way = self._one(
+            ("+", "-", "*", "/", "round", "ceil", "floor", "trunc", "greatest", "cast", "mixed")
+        )
         self.used.add(f"num {way}")
         match way:
             case "+" | "-" | "*":
@@ -287,8 +323,24 @@ class Generator:
         a, b = self._of("text", scope, depth), self._of("text", scope, 0)
         n = self._dice.randint(0, 4)
         way = self._one(
-            ("lower", "upper", "trim", "||", "left", "right", "substring", "replace", "concat",
-             "split_part", "to_char", "cast", "initcap", "reverse", "json", "item")
+            (
+                "lower",
+                "upper",
+                "trim",
+                "||",
+                "left",
+                "right",
+                "substring",
+                "replace",
+                "concat",
+                "split_part",
+                "to_char",
+                "cast",
+                "initcap",
+                "reverse",
+                "json",
+                "item",
+            )
         )
         self.used.add(f"text {way}")
         match way:
@@ -297,7 +349,13 @@ class Generator:
             case "left" | "right":
                 return f"{way}({a}, {n})"
             case "substring":
-                return self._one((f"substring({a} from 2 for {n})", f"substring({a}, {n + 1})", f"substr({a}, 1, {n})"))
+                return self._one(
+                    (
+                        f"substring({a} from 2 for {n})",
+                        f"substring({a}, {n + 1})",
+                        f"substr({a}, 1, {n})",
+                    )
+                )
             case "replace":
                 return f"replace({a}, 'e', '3')"
             case "concat":
@@ -308,7 +366,11 @@ class Generator:
                 date = self._column("date", scope)
                 return f"to_char({date}, 'YYYY-MM')" if date else "'x'::text"
             case "cast":
-                return f"{self._of('int', scope, 0)}::text" if n else f"cast({self._of('bool', scope, 0)} as text)"
+                return (
+                    f"{self._of('int', scope, 0)}::text"
+                    if n
+                    else f"cast({self._of('bool', scope, 0)} as text)"
+                )
             case "json":
                 column = self._column("json", scope)
                 return f"({column} ->> 'a')" if column else "'j'::text"
@@ -345,10 +407,31 @@ class Generator:
     def _condition(self, scope: Scope, depth: int) -> str:
         if depth > 0 and self._maybe(0.35, "and or not"):
             a, b = self._condition(scope, depth - 1), self._condition(scope, depth - 1)
-            return self._one((f"{a} and {b}", f"({a} or {b})", f"not ({a})", f"{a} or {b} and {a}", f"not {a} and {b}"))
+            return self._one(
+                (
+                    f"{a} and {b}",
+                    f"({a} or {b})",
+                    f"not ({a})",
+                    f"{a} or {b} and {a}",
+                    f"not {a} and {b}",
+                )
+            )
         way = self._one(
-            ("compare", "compare", "null", "in", "between", "like", "key", "key in", "exists", "bool",
-             "array", "distinct", "any")
+            (
+                "compare",
+                "compare",
+                "null",
+                "in",
+                "between",
+                "like",
+                "key",
+                "key in",
+                "exists",
+                "bool",
+                "array",
+                "distinct",
+                "any",
+            )
         )
         self.used.add(f"where {way}")
         return getattr(self, f"_c_{way.replace(' ', '_')}")(scope, depth)  # type: ignore[no-any-return]
@@ -380,7 +463,11 @@ class Generator:
         type_ = self._one(("int", "num", "date"))
         column = self._column(type_, scope)
         ends = self._one(_LITERALS[type_]), self._one(_LITERALS[type_])
-        return f"{column} {self._one(('', 'not '))}between {ends[0]} and {ends[1]}" if column else "true"
+        return (
+            f"{column} {self._one(('', 'not '))}between {ends[0]} and {ends[1]}"
+            if column
+            else "true"
+        )
 
     def _c_like(self, scope: Scope, depth: int) -> str:
         left = self._of("text", scope, depth)
@@ -410,13 +497,23 @@ class Generator:
 
     def _c_exists(self, scope: Scope, _: int) -> str:
         from_, inner = self._from(0)
-        return f"{self._one(('', 'not '))}exists (select 1 from {from_}{self._related(inner, scope)})"
+        return (
+            f"{self._one(('', 'not '))}exists (select 1 from {from_}{self._related(inner, scope)})"
+        )
 
     def _c_bool(self, scope: Scope, _: int) -> str:
         column = self._column("bool", scope)
         if column is None:
             return "false"
-        return self._one((column, f"not {column}", f"{column} is true", f"{column} is not false", f"{column} = true"))
+        return self._one(
+            (
+                column,
+                f"not {column}",
+                f"{column} is true",
+                f"{column} is not false",
+                f"{column} = true",
+            )
+        )
 
     def _c_array(self, scope: Scope, _: int) -> str:
         column = self._column("texts", scope)
@@ -427,7 +524,11 @@ class Generator:
     def _c_distinct(self, scope: Scope, depth: int) -> str:
         type_ = self._one(("int", "text", "num"))
         left = self._column(type_, scope)
-        return f"{left} is {self._one(('', 'not '))}distinct from {self._of(type_, scope, 0)}" if left else "2 < 3"
+        return (
+            f"{left} is {self._one(('', 'not '))}distinct from {self._of(type_, scope, 0)}"
+            if left
+            else "2 < 3"
+        )
 
     def _c_any(self, scope: Scope, _: int) -> str:
         if self._dice.random() < 0.5:
@@ -439,7 +540,10 @@ class Generator:
     # What is more than one SELECT
 
     def _grouped(self, from_: str, scope: Scope, where: str, depth: int) -> str:
-        types = [self._one(("text", "int", "date", "bool", "key:category", "key:product")) for _ in range(self._dice.randint(0, 2))]
+        types = [
+            self._one(("text", "int", "date", "bool", "key:category", "key:product"))
+            for _ in range(self._dice.randint(0, 2))
+        ]
         by = [self._of(each, scope, 1) for each in types if self._column(each, scope)]
         counted = [self._aggregate(scope) for _ in range(self._dice.randint(1, 3))]
         columns = [f"{each} as g{n}" for n, each in enumerate(by)]
@@ -453,7 +557,9 @@ class Generator:
             listed = ", ".join(named)
             text += f" group by {f'rollup ({listed})' if way == 'rollup' else listed}"
         if self._maybe(0.3, "having"):
-            text += f" having count(*) {self._one(('>', '>=', '<', '<>'))} {self._dice.randint(0, 4)}"
+            text += (
+                f" having count(*) {self._one(('>', '>=', '<', '<>'))} {self._dice.randint(0, 4)}"
+            )
         return text
 
     def _aggregate(self, scope: Scope) -> str:
@@ -461,8 +567,23 @@ class Generator:
         text = self._column("text", scope) or "'x'::text"
         key = self._column(self._one(("key:product", "key:category", "key:order")), scope)
         way = self._one(
-            ("count(*)", "count", "sum", "avg", "min", "max", "string_agg", "array_agg", "bool_and",
-             "filter", "distinct", "key", "percentile", "stddev", "max date")
+            (
+                "count(*)",
+                "count",
+                "sum",
+                "avg",
+                "min",
+                "max",
+                "string_agg",
+                "array_agg",
+                "bool_and",
+                "filter",
+                "distinct",
+                "key",
+                "percentile",
+                "stddev",
+                "max date",
+            )
         )
         self.used.add(f"aggregate {way}")
         match way:
@@ -490,7 +611,13 @@ class Generator:
                 return f"max({date})" if date else "min(7)"
         if key is None:
             return "count(1)"
-        return self._one((f"count({key})", f"count(distinct {key})", f"array_agg(distinct {key} order by {key})"))
+        return self._one(
+            (
+                f"count({key})",
+                f"count(distinct {key})",
+                f"array_agg(distinct {key} order by {key})",
+            )
+        )
 
     def _window(self, scope: Scope) -> str:
         order = ", ".join(f"{alias}.{next(iter(columns))}" for alias, columns in scope.items())
@@ -509,10 +636,17 @@ class Generator:
                 return f"{way}({number}) over ({over}order by {number}{frame})"
             case "count":
                 return f"count(*) over ({over.strip()})"
-        return f"lag({number}) over ({over}order by {number}, {order})" if "lines" not in order else "1"
+        return (
+            f"lag({number}) over ({over}order by {number}, {order})"
+            if "lines" not in order
+            else "1"
+        )
 
     def _union(self) -> str:
-        types = [self._one(("int", "text", "num", "key:product", "date")) for _ in range(self._dice.randint(1, 3))]
+        types = [
+            self._one(("int", "text", "num", "key:product", "date"))
+            for _ in range(self._dice.randint(1, 3))
+        ]
         kinds = ("union", "union all", "intersect", "except", "except all", "intersect all")
         parts = [self._full(types) for _ in range(self._dice.randint(2, 3))]
         text = parts[0]
@@ -534,12 +668,18 @@ class Generator:
 
     def _with(self) -> str:
         self.used.add("with")
-        types = [self._one(("int", "text", "num", "key:product", "key:category")) for _ in range(3)]
+        types = [
+            self._one(("int", "text", "num", "key:product", "key:category")) for _ in range(3)
+        ]
         names = ["a", "b", "c"]
         from_, scope = self._from(1)
-        columns = [f"{self._column(t, scope) or 'null'} as {n}" for t, n in zip(types, names, strict=True)]
+        columns = [
+            f"{self._column(t, scope) or 'null'} as {n}" for t, n in zip(types, names, strict=True)
+        ]
         inner = f"select {', '.join(columns)} from {from_}"
-        known = {"w": {n: t for n, t, c in zip(names, types, columns, strict=True) if "null" not in c}}
+        known = {
+            "w": {n: t for n, t, c in zip(names, types, columns, strict=True) if "null" not in c}
+        }
         if not known["w"]:
             return f"with w as ({inner}) select count(*) from w"
         column = self._one(sorted(known["w"]))

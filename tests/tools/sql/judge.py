@@ -22,6 +22,8 @@ from .world import ANN, World
 
 _REF = re.compile(r"'((?:product|category|order)_\d+)'")
 
+_ANY_REF = re.compile(r"(recipe|ingredient|meal_plan|recipe_ingredient|shopping_item|preferences)_\d+")
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -92,11 +94,28 @@ def _with_refs(
 def _entity(values: Sequence[Any]) -> str | None:
     """Return whose refs a column has that was found."""
     for value in values:
-        for each in value if isinstance(value, list) else [value]:
+        for each in _items(value):
             match = re.fullmatch(r"(category|order)_\d+", each) if isinstance(each, str) else None
             if match:
                 return match[1]
     return None
+
+
+def refs_by_key(conversation: Any, told: Sequence[Any]) -> Mapping[Any, str]:
+    """Return the refs in rows that a model was told, by the UUIDs that they stand for."""
+    values = [each for row in told for value in row for each in _items(value)]
+    found = {each for each in values if isinstance(each, str) and _ANY_REF.fullmatch(each)}
+    refs = sorted(found)
+    return dict(zip(conversation.resolve_all(refs), refs, strict=True))
+
+
+def _items(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def in_json(rows: Sequence[Any], refs: Mapping[Any, str]) -> list[list[Any]]:
+    """Return rows as a model is told them, whose keys are UUIDs."""
+    return [[_plain(each, refs, None) for each in row] for row in rows]
 
 
 def _plain(value: Any, refs: Mapping[Any, str], entity: str | None) -> Any:

@@ -110,9 +110,9 @@ def _fill(session: Session, dice: random.Random) -> None:
         products.append(_product(n, owner, products, dice))
         session.add(products[-1])
         session.flush()
-    session.add(
-        Order(id=99, owner_id=BOB, placed_on=dt.date(2026, 1, 1), note=SECRET)
-    )
+    session.add(Order(id=99, owner_id=BOB, placed_on=dt.date(2026, 1, 1), note=SECRET))
+    session.flush()
+    session.add(Line(order_id=99, place=1, quantity=99))
     for n in range(1, 25):
         owner = (ANN, BOB)[n % 2]
         day = dt.date(2026, 1, 1) + dt.timedelta(days=dice.randrange(330))
@@ -141,7 +141,8 @@ def _product(n: int, owner: int | None, products: list[Product], dice: random.Ra
         owner_id=owner,
         category_id=dice.choice([None, 1, 2, 3, 4, 5, 6, 7]),
         replaces_id=dice.choice(own).id if own and maybe() < 0.5 else None,
-        name=dice.choice(["Tea", "tea", "Rice", "Salt", "Öl", "Soap", "product_1", "x'y"]) + f" {n}",
+        name=dice.choice(["Tea", "tea", "Rice", "Salt", "Öl", "Soap", "product_1", "x'y"])
+        + f" {n}",
         code=dice.choice([None, "", f"C{n % 7}"]),
         price=None if maybe() < 0.1 else Decimal(dice.randrange(0, 10_000)) / 100,
         weight=dice.choice([None, 0.0, 0.5, 1.25, 2.5]),
@@ -149,12 +150,15 @@ def _product(n: int, owner: int | None, products: list[Product], dice: random.Ra
         active=dice.choice([None, True, False]),
         status=dice.choice(list(Status)),
         made_on=None if maybe() < 0.2 else dt.date(2026, 1, 1) + dt.timedelta(dice.randrange(300)),
-        seen_at=None if maybe() < 0.2 else dt.datetime(2026, 3, 1, 12, tzinfo=None)
-        + dt.timedelta(hours=dice.randrange(5_000)),
+        seen_at=None
+        if maybe() < 0.2
+        else dt.datetime(2026, 3, 1, 12, tzinfo=None) + dt.timedelta(hours=dice.randrange(5_000)),
         lasts=dice.choice([None, dt.timedelta(days=3), dt.timedelta(hours=30)]),
         tags=dice.sample(["new", "hot", "eco", "bulk"], dice.randrange(0, 4)),
         goes_with=[each.id for each in dice.sample(own, min(len(own), dice.randrange(3)))],
-        info=dice.choice([None, {"a": n % 4, "b": {"c": f"v{n % 3}"}, "list": [1, 2]}, {"a": "x"}]),
+        info=dice.choice(
+            [None, {"a": n % 4, "b": {"c": f"v{n % 3}"}, "list": [1, 2]}, {"a": "x"}]
+        ),
         device=uuid.UUID(int=n) if maybe() < 0.3 else None,
         secret=f"{SECRET} {n}",
     )

@@ -1,0 +1,238 @@
+"""What a model is told of its statements: columns, rows, labels, caps, and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, event, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session, sessionmaker
+
+from alfred_refs import RefRegistry, RefSession, SetupError
+from alfred_refs.tools import Limits, Toolset
+
+from .models import Category, Line, Order, Product
+from .world import ANN, World
+
+MODELS = [Category, Product, Order, Line]
+
+
+@pytest.fixture
+def session(world: World) -> Iterator[RefSession]:
+    """A session on behalf of ann."""
+    with world.session() as session:
+        yield session
+
+
+def _toolset(world: World, **given: Any) -> Toolset:
+    return Toolset(MODELS, owner=world.ownership, hidden=[Product.secret], sql=True, **given)
+
+
+def _ask(toolset: Toolset, session: RefSession, sql: str, **more: Any) -> Any:
+    return toolset.call(session, "db_query", {"sql": sql, **more})
+
+
+def test_rows_are_lists_under_columns(world: World) -> None:
+    """In which each value is JSON as in db_read."""
+    told = world.ask(
+        "select id, made_on, seen_at, price, weight, active, status, tags, lasts "
+        "from products where id = 'product_1'"
+    )
+
+    with world.session() as session:
+        read = world.toolset.call(
+            session,
+            "db_read",
+            {"table": "products", "filters": [{"field": "id", "op": "=", "value": "product_1"}]},
+        )
+    assert told["columns"] == [
+        *("id", "made_on", "seen_at", "price", "weight", "active", "status", "tags", "lasts")
+    ]
+    assert told["rows"] == [[read["rows"][0][name] for name in told["columns"]]]
+    assert {name: told[name] for name in ("count", "more")} == {"count": 1, "more": False}
+
+
+def test_more_says_that_rows_were_left_out(world: World, session: RefSession) -> None:
+    """By the toolset's limit or the call's, and not by one that the statement has."""
+    toolset = _toolset(world, limits=Limits(rows=3))
+    every = _ask(toolset, session, "select name from products")
+    fewer = _ask(toolset, session, "select name from products", limit=2)
+    own = _ask(toolset, session, "select name from products limit 2")
+    beyond = _ask(toolset, session, "select name from products limit 5")
+    none = _ask(toolset, session, "select name from products", limit=0)
+
+    found = [(each["count"], each["more"]) for each in (every, fewer, own, beyond, none)]
+    assert found == [(3, True), (2, True), (2, False), (3, True), (0, True)]
+
+
+def test_long_texts_and_answers_are_cut(world: World, session: RefSession) -> None:
+    """What is cut is told; one row at least is shown."""
+    toolset = _toolset(world, limits=Limits(characters=10, text=4))
+    told = _ask(toolset, session, "select 'abcdefgh' as a, name from products")
+
+    assert (told["count"], told["more"]) == (1, True)
+    assert told["rows"][0][0] == "abcd…<cut: 4 more characters>"
+    assert "row 1, a: 4 more characters" in told["cut"]
+
+
+def test_labels_are_told_of_refs_that_have_none_beside_them(
+    world: World, session: RefSession
+) -> None:
+    """Once for each ref, in a legend; of a row whose label was selected there is nothing to tell."""
+    toolset = _toolset(world)
+    alone = _ask(toolset, session, "select array_agg(id) from categories where name = 'Kind 1'")
+    beside = _ask(toolset, session, "select id, name from categories")
+    without = _ask(_toolset(world, labels="none"), session, "select id from categories")
+
+    [[[ref]]] = alone["rows"]
+    assert alone["labels"] == {ref: "Kind 1"}
+    assert "labels" not in beside
+    assert "labels" not in without
+
+
+def test_a_statement_that_the_database_refuses_says_why(world: World) -> None:
+    """In its words for mistakes of class 42, with the model's own names; else in ours."""
+    grouped = world.ask("select p.name, max(stock) from products p")["error"]
+    divided = world.ask("select 1 / (stock - stock) from products")["error"]
+    converted = world.ask("select name::int from products")["error"]
+
+    assert grouped["code"] == divided["code"] == converted["code"] == "invalid_sql"
+    assert 'column "p.name" must appear in the GROUP BY' in grouped["message"]
+    assert "division by zero; divide by nullif(x, 0)" in divided["message"]
+    assert "a text cannot be converted to its type" in converted["message"]
+
+
+def test_endless_statements_are_stopped(world: World, session: RefSession) -> None:
+    """A recursion without end, and a product of all rows with all."""
+    toolset = _toolset(world, limits=Limits(seconds=0.2))
+    endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select max(i) from n"
+    product = "select count(*) from products, products b, products c, products d, products e, lines"
+
+    told = [_ask(toolset, session, sql)["error"]["code"] for sql in (endless, product)]
+
+    assert told == ["too_slow", "too_slow"]
+    assert not session.in_transaction()
+
+
+def test_it_reads_only_and_leaves_the_session_as_it_was(
+    world: World, session: RefSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in a transaction of the application's, which may write again after the call."""
+    settings = "current_setting('transaction_read_only'), current_setting('statement_timeout')"
+    ask = text(f"select {settings}")
+    during: list[Any] = []
+
+    def look(opened: RefSession) -> None:
+        with opened.unconfined():
+            options = {"raw_keys": True}
+            during.append(tuple(opened.execute(ask, execution_options=options).one()))
+
+    real = RefSession.execute
+
+    def execute(self: RefSession, statement: Any, *rest: Any, **options: Any) -> Any:
+        found = real(self, statement, *rest, **options)
+        if "_t1" in str(statement):
+            monkeypatch.setattr(RefSession, "execute", real)
+            look(self)
+            monkeypatch.setattr(RefSession, "execute", execute)
+        return found
+
+    monkeypatch.setattr(RefSession, "execute", execute)
+    with session.begin():
+        look(session)
+        _ask(world.toolset, session, "select name from products limit 1")
+        refused = _ask(world.toolset, session, "select 1 / 0")
+        look(session)
+    _ask(world.toolset, session, "select name from products limit 1")
+
+    before, inside, after, alone = during
+    assert before == after == ("off", "0")
+    assert inside == alone == ("on", "10s")
+    assert refused["error"]["code"] == "invalid_sql"
+
+
+def test_a_write_that_came_through_would_be_refused(world: World, session: RefSession) -> None:
+    """By PostgreSQL itself: the transaction of a call reads only."""
+    from alfred_refs.tools.transactions import transaction  # noqa: PLC0415
+
+    with (
+        pytest.raises(DBAPIError, match="read-only transaction"),
+        transaction(session, None, only_reads=True),
+        session.unconfined(),
+    ):
+        session.execute(text("delete from lines"))
+
+
+def test_one_statement_is_sent(world: World, session: RefSession) -> None:
+    """Beside those of the transaction, where all refs are known."""
+    sent: list[str] = []
+
+    def note(*arguments: Any) -> None:
+        sent.append(str(arguments[2]).split()[0])
+
+    world.ask("select id from products")
+    event.listen(world.engine, "before_cursor_execute", note)
+    world.ask("select id from products")
+    event.remove(world.engine, "before_cursor_execute", note)
+
+    assert sent == ["SELECT", "SELECT", "SELECT"]
+
+
+def test_the_tool_is_there_on_request_alone(world: World, session: RefSession) -> None:
+    """With a schema, as one that reads."""
+    without = Toolset(MODELS, owner=world.ownership)
+    named = {each["name"]: each for each in world.toolset.schemas("mcp")}
+
+    assert _ask(without, session, "select 1")["error"]["code"] == "unknown_tool"
+    assert named["db_query"]["annotations"]["readOnlyHint"] is True
+    assert [*named["db_query"]["inputSchema"]["properties"]] == ["sql", "limit"]
+    assert world.toolset.reads("db_query")
+    wrong = world.toolset.call(session, "db_query", {"query": "select 1"})
+    assert wrong["error"]["code"] == "invalid_arguments"
+
+
+def test_it_works_with_other_drivers(world: World) -> None:
+    """psycopg2 sends parameters as literals."""
+    engine = create_engine(world.engine.url.set(drivername="postgresql+psycopg2"))
+    sessions = sessionmaker(engine, class_=RefSession, registry=RefRegistry(world.engine))
+    sql = "select name, price from products where made_on > '2026-02-01' and name like 'T%' order by 1"
+    with sessions(conversation="chat-1", owner=world.ownership.of(ANN)) as session:
+        told = _ask(world.toolset, session, sql)
+    engine.dispose()
+
+    assert told == world.ask(sql)
+
+
+def test_rows_that_went_say_so(world: World) -> None:
+    """A ref that names no row any more is gone, as everywhere."""
+    with Session(world.engine) as plain:
+        plain.add(Category(id=900, name="short-lived"))
+        plain.commit()
+    with world.session() as session:
+        chat = session.conversation
+        assert chat is not None
+        [ref] = chat.refer_all("category", [900])
+    with Session(world.engine) as plain:
+        plain.delete(plain.get_one(Category, 900))
+        plain.commit()
+
+    told = world.ask(f"select name from categories where id = '{ref}'")
+
+    assert told["error"]["code"] == "gone_ref"
+
+
+def test_a_database_of_another_kind_is_a_mistake_of_set_up() -> None:
+    """SQL of PostgreSQL's is sent to PostgreSQL."""
+    from alfred_refs.testing import MemoryStore  # noqa: PLC0415
+
+    toolset = Toolset([Category], sql=True)
+    registry = RefRegistry(store=MemoryStore())
+    engine = create_engine("sqlite://")
+    with (
+        RefSession(engine, conversation=registry.conversation("chat-7")) as session,
+        pytest.raises(SetupError, match="another database"),
+    ):
+        _ask(toolset, session, "select 1")
+    engine.dispose()
