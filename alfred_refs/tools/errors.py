@@ -222,7 +222,10 @@ def too_many_rows(tool: str, most: int, *, along: bool = False) -> ToolError:
     return ToolError("too_many_rows", f"{fact}; nothing was changed; {remedy}", most=most)
 
 
-_LESS = "fewer filters, none by a path or a pattern that begins with '%', or a smaller part of the rows"
+_LESS = (
+    "fewer filters, none by a path or a pattern that begins with '%', or a smaller part of the "
+    "rows"
+)
 
 
 def too_slow(seconds: float, less: str = _LESS) -> ToolError:

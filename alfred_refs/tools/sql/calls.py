@@ -45,10 +45,36 @@ from .scopes import Scope
 from .values import Value, alike, data, item_key, list_key, list_type
 
 _FIELDS = frozenset(
-    ["century", "day", "decade", "dow", "doy", "epoch", "hour", "isodow", "isoyear", "microseconds", "millennium", "milliseconds", "minute", "month", "quarter", "second", "week", "year"]
+    [
+        "century",
+        "day",
+        "decade",
+        "dow",
+        "doy",
+        "epoch",
+        "hour",
+        "isodow",
+        "isoyear",
+        "microseconds",
+        "millennium",
+        "milliseconds",
+        "minute",
+        "month",
+        "quarter",
+        "second",
+        "week",
+        "year",
+    ]
 )
 _NUMBERS = Integer, Numeric, Float, Interval, INTERVAL
-_DOCUMENTS = "json", "jsonb"
+
+# what a function takes -> SQLAlchemy's types of it, what it is called, and what to do instead
+_KINDS: Mapping[str, tuple[Any, str, str]] = {
+    "array": (ARRAY, "list", "call it on a list"),
+    "number": (_NUMBERS, "number", "convert it first"),
+    "json": (JSON, "document", "call it on a json column"),
+    "jsonb": (JSON, "document", "call it on a json column"),
+}
 
 
 def _call(node: Any, scope: Scope) -> Value:
@@ -118,25 +144,16 @@ def _taken(name: str, values: list[Value], scope: Scope) -> list[Value]:
 
 def _check(word: str, value: Value, what: str, *, keys: bool) -> None:
     """Check one argument of a function."""
-    if word == "array":
-        if not isinstance(value.type, ARRAY):
-            raise refused(f"{what} is called on what is no list", "call it on a list")
-        if value.key is not None and what == "array_to_string()":
-            data(value, what)
-        return
-    if value.key is not None and (not keys or word != "any"):
+    if value.key is not None and not (keys and word in ("any", "array")):
         data(value, what)
     if word in ("any", "text"):
         return
-    if value.literal is not None:
+    if value.literal is not None and word != "array":
         wanted = "DATE '2026-05-01'" if word == "time" else f"a value of type {word}"
         raise refused(f"{what} is called with a text", f"give {wanted}")
-    if word == "number" and not isinstance(value.type, _NUMBERS):
-        raise refused(
-            f"{what} is called on what is no number ({value.name!r})", "convert it first"
-        )
-    if word in _DOCUMENTS and not isinstance(value.type, JSON):
-        raise refused(f"{what} is called on what is no document", "call it on a json column")
+    types, called, remedy = _KINDS.get(word, (object, "", ""))
+    if not isinstance(value.type, types):
+        raise refused(f"{what} is called on what is no {called} ({value.name!r})", remedy)
 
 
 def _given(name: str, first: Value | None) -> tuple[TypeEngine[Any], Any]:
@@ -153,16 +170,14 @@ def _given(name: str, first: Value | None) -> tuple[TypeEngine[Any], Any]:
             return (type_.item_type if isinstance(type_, ARRAY) else type_), item_key(key)
         case "array":
             return list_type(type_), list_key(key)
-        case "texts":
-            return ARRAY(Text()), None
-        case "trunc":
-            is_time = isinstance(type_, DateTime | Interval | INTERVAL)
-            return (type_ if is_time else DateTime(timezone=True)), None
     return _computed(gives, type_), None
 
 
 def _computed(gives: str, type_: TypeEngine[Any]) -> TypeEngine[Any]:
     """Return the type of a sum, of an average, or of what is rounded."""
+    if gives == "trunc":
+        is_time = isinstance(type_, DateTime | Interval | INTERVAL)
+        return type_ if is_time else DateTime(timezone=True)
     if isinstance(type_, Interval | INTERVAL):
         return INTERVAL()
     if isinstance(type_, Float) or (gives == "round" and isinstance(type_, Integer)):
@@ -251,7 +266,7 @@ def _window(node: Any, scope: Scope) -> Value:
     return Value(made, value.name, value.key)
 
 
-def _frame(spec: Any, scope: Scope) -> dict[str, tuple[int | None, int | None]]:
+def _frame(spec: Any, scope: Scope) -> dict[str, Any]:
     """Return the rows around each that a window has."""
     if spec is None:
         return {}

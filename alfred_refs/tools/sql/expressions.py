@@ -50,6 +50,7 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "NullSafeNEQ": lambda left, right: left.is_distinct_from(right),
 }
 _COMPARISON = "a comparison"
+_MOST_DIGITS = 1_000  # of a numeric, as PostgreSQL has them
 
 
 def value_of(node: Any, scope: Scope) -> Value:
@@ -244,7 +245,9 @@ def _like(node: Any, scope: Scope, escape: str | None = None) -> Value:
     left, right = (data(value_of(each, scope), "a pattern") for each in (this, pattern))
     for each in (left, right):
         if not (each.is_open or isinstance(each.type, String)):
-            raise refused(f"LIKE is used on what is no text ({each.name!r})", "use CAST(x AS text)")
+            raise refused(
+                f"LIKE is used on what is no text ({each.name!r})", "use CAST(x AS text)"
+            )
     element, text = element_of(left, scope), element_of(right, scope)
     if isinstance(node, exp.Like):
         like = element.not_like if negate else element.like
@@ -335,7 +338,7 @@ def type_of(node: Any, scope: Scope) -> TypeEngine[Any]:
         return ARRAY(type_of(inside[0], scope))
     sizes = [integer_of(parts(each, "this")[0], scope) for each in inside or ()]
     found = named_type(kind, sizes)
-    if found is None or any(size < 1 or size > 1_000 for size in sizes[:1]):
+    if found is None or any(size < 1 or size > _MOST_DIGITS for size in sizes[:1]):
         raise refused("there is no such type to use", f"use {NAMES}")
     return found
 
@@ -368,7 +371,7 @@ def _array(node: Any, scope: Scope) -> Value:
     items = alike(values_of(nodes, scope), scope.building.literals, "ARRAY[]")
     elements = [element_of(each, scope) for each in items]
     first = next((each for each in items if not each.is_open), None)
-    type_ = ARRAY(Text()) if first is None else list_type(first.type)
+    type_: ARRAY[Any] = ARRAY(Text()) if first is None else list_type(first.type)
     made: Any = postgresql.array(elements, type_=type_.item_type)
     # SQLAlchemy sends texts as VARCHAR, and PostgreSQL has no operators of text[] and varchar[]
     is_text = isinstance(type_.item_type, String)

@@ -128,10 +128,7 @@ def _join(left: FromClause, node: Any, begun: int, scope: Scope, query_of: _Quer
     lefts, rights = scope.sources[begun:middle], scope.sources[middle:]
     if method not in ("", "NATURAL"):
         raise unsupported(f"{method} JOIN")
-    if method:
-        names = _in_common(lefts, rights)
-    else:
-        names = [name_of(each) for each in using or ()]
+    names = _in_common(lefts, rights) if method else [name_of(each) for each in using or ()]
     if names:
         condition = and_(*(_same(name, lefts, rights, side, scope) for name in names))
     elif on is not None:

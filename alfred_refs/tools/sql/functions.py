@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
     JSON,
     BigInteger,
     Boolean,
@@ -40,6 +41,7 @@ TYPES: Mapping[str, TypeEngine[Any]] = {
     "interval": INTERVAL(),
     "json": JSON(),
     "jsonb": JSONB(),
+    "texts": ARRAY(Text()),
 }
 """Types by the words of the tables below."""
 
@@ -49,11 +51,11 @@ class Function:
     """A function.
 
     Attributes:
-        takes: of each argument a word: of `TYPES`, "any", "json", "array", or "same" for those that
-            are of one type with each other.
+        takes: of each argument a word: of `TYPES`, "any", "number", "time", "array", or "same" for
+            those that are of one type with each other.
         fewest: how many are needed.
-        gives: a word of `TYPES`, "same", "item" or "array" of the first, "sum" or "avg" of it, or
-            its type in "time".
+        gives: a word of `TYPES`; or of the first argument its type ("same"), that of an item of
+            it, that of a list of it, or that of a sum, a mean or a part of it.
         repeats: whether the last argument may stand any number of times.
         keys: whether it hands keys on, or counts them.
         kind: "plain", "aggregate", "window" or "rows": where it may stand.
@@ -109,8 +111,6 @@ def _table() -> dict[str, Function]:
         "to_number: text text -> numeric",
         "make_date: int int int -> date",
         "now: -> timestamptz",
-        "cardinality: array -> int",
-        "array_length: array int -> int",
         "array_to_string: array text text? -> text",
         "string_to_array: text text -> texts",
         "jsonb_array_length: jsonb -> int",
@@ -124,6 +124,8 @@ def _table() -> dict[str, Function]:
     for line in (
         "coalesce: same... -> same",
         "nullif: same same -> same",
+        "cardinality: array -> int",
+        "array_length: array int -> int",
         "greatest, least: same... -> same",
     ):
         found |= _of(line, keys=True)

@@ -3,8 +3,9 @@
     shape_of("select name from recipes where id = 'recipe_1' limit 5")
     Shape("select name from recipes where id = 'L0' limit 100010", ["recipe_1", "5"])
 
-A text comes in; a text made anew goes out, of known kinds of tokens alone, in which each literal is
-a marker that says which it is; equal literals are one. Texts that differ in literals are one shape.
+A text comes in; a text made anew goes out, of known kinds of tokens alone, in which each literal
+is a marker that says which it is; equal literals are one. Texts that differ in literals have one
+shape.
 Whatever is long, deep or unknown raises here, so that no parser is given it. Pure.
 """
 
@@ -23,7 +24,38 @@ _DEEPEST_SQUARE = 3
 
 # longest first: `->>` is one operator
 _OPERATORS = frozenset(
-    ["+", "-", "*", "/", "%", "^", "<", ">", "=", "<=", ">=", "<>", "!=", "||", "->", "->>", "#>", "#>>", "@>", "<@", "&&", "?", "~", "~*", "!~", "!~*", "~~", "!~~", "~~*", "!~~*"]
+    [
+        "+",
+        "-",
+        "*",
+        "/",
+        "%",
+        "^",
+        "<",
+        ">",
+        "=",
+        "<=",
+        ">=",
+        "<>",
+        "!=",
+        "||",
+        "->",
+        "->>",
+        "#>",
+        "#>>",
+        "@>",
+        "<@",
+        "&&",
+        "?",
+        "~",
+        "~*",
+        "!~",
+        "!~*",
+        "~~",
+        "!~~",
+        "~~*",
+        "!~~*",
+    ]
 )
 
 _TOKEN = re.compile(
@@ -40,9 +72,41 @@ _UNSENDABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")
 
 # words that begin a clause, and those after which something must stand
 _AFTER = frozenset(
-    ["from", "where", "group", "order", "having", "limit", "offset", "fetch", "union", "intersect", "except", "join", "on", "using"]
+    [
+        "from",
+        "where",
+        "group",
+        "order",
+        "having",
+        "limit",
+        "offset",
+        "fetch",
+        "union",
+        "intersect",
+        "except",
+        "join",
+        "on",
+        "using",
+    ]
 )
-_OPEN = frozenset(["select", "by", "and", "or", "not", "where", "having", "on", "when", "then", "else", "between", "like", "ilike"])
+_OPEN = frozenset(
+    [
+        "select",
+        "by",
+        "and",
+        "or",
+        "not",
+        "where",
+        "having",
+        "on",
+        "when",
+        "then",
+        "else",
+        "between",
+        "like",
+        "ilike",
+    ]
+)
 _NEVER_EMPTY = ("in", "on", "using", "exists", "any", "all", "filter")
 
 _BEFORE_JOIN = [[each] for each in ("cross", "full", "inner", "left", "natural", "outer", "right")]

@@ -98,8 +98,9 @@ def parsed(shape: Shape) -> exp.Expression:
         raise refused("it cannot be read as SQL", "check its brackets, commas and words") from None
     if len(trees) != 1 or trees[0] is None:
         raise refused("there is more than one statement", "ask for one at a time")
-    _check(trees[0])
-    return trees[0]
+    tree: exp.Expression = trees[0]
+    _check(tree)
+    return tree
 
 
 def parts(node: exp.Expression, *names: str) -> list[Any]:
@@ -141,7 +142,7 @@ def _check(tree: exp.Expression) -> None:
                 )
 
 
-def _operands(node: exp.Expression) -> Sequence[exp.Expression]:
+def _operands(node: Any) -> Sequence[exp.Expression]:
     if isinstance(node, exp.Escape):  # belongs to what is before it
         return []
     names = ("this", "expression", "low", "high")

@@ -3,8 +3,8 @@
     plan, literals = plans.of("select name from recipes where id = 'recipe_1'", fenced=True)
     plan.statement      with a parameter for each literal, and one for how many rows are read
 
-A text that is met again, or one of its shape, is split into words and looked up; neither parser nor
-builder runs, and SQLAlchemy finds its compiled form.
+A text that is met again, or one of its shape, is split into words and looked up; neither parser
+nor builder runs, and SQLAlchemy finds its compiled form.
 """
 
 from __future__ import annotations

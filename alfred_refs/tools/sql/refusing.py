@@ -31,6 +31,11 @@ def unknown_name(what: str, name: str, known: Iterable[str]) -> ToolError:
     return refused(f"there is no {what} {name!r}", remedy)
 
 
+def no_refs() -> ToolError:
+    """Return that keys would be shown in a form in which no ref can stand for them."""
+    return refused("it shows refs inside of an expression", "select the column of refs itself")
+
+
 def too_deep() -> ToolError:
     """Return that a statement is nested deeper than any code goes through."""
     return refused("it is nested too deep, or too long", "use WITH for parts of the question")

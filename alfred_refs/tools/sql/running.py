@@ -30,7 +30,7 @@ from alfred_refs.tools.wire.texts import Cut, Verbatim, shallow, shortened
 
 from .faults import fault_in
 from .plans import MOST, Plan, Plans
-from .refusing import refused, too_deep
+from .refusing import no_refs, too_deep
 from .values import Value
 
 
@@ -79,9 +79,7 @@ class Querying:
         try:
             return list(self._call.session.execute(plan.statement, {**sent, MOST: wanted}).all())
         except UntranslatableError:
-            raise refused(
-                "it shows refs inside of an expression", "select the column of refs itself"
-            ) from None
+            raise no_refs() from None
         except DBAPIError as error:
             seconds = self._limits.seconds
             slow = seconds if seconds is not None and monotonic() - begun >= seconds else None
@@ -109,6 +107,8 @@ class Querying:
         if given is None:
             return None
         if value.key is not None:
+            if not all(isinstance(each, str | None) for each in _items(given)):
+                raise no_refs()
             return given
         column = value.column
         if column is not None:

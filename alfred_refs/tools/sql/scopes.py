@@ -4,9 +4,9 @@
     scope.relation("recipes")     a table of the toolset, or a part of WITH by that name
 
 A table stands as a subquery of the columns that a model may see; nothing else of it can be named,
-and no name of the model's is sent. Where the session has an owner the subquery is a fence, of whose
-rows no other's is ever looked at by what the model wrote: PostgreSQL is otherwise free to try an
-expression on a row before it leaves it out, and an error would tell of it.
+and no name of the model's is sent. Where the session has an owner the subquery is a fence: what
+the model wrote is tried on the owner's rows alone. PostgreSQL is otherwise free to compute an
+expression on a row before it leaves it out, and an error would tell of the row.
 """
 
 from __future__ import annotations

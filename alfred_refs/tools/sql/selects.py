@@ -4,9 +4,9 @@
     query.statement     select(_t1.c.c2.label("c1"), ...).where(...)
     query.values        what each column is, by the name that the model gave it
 
-Columns are c1, c2 and so on wherever rows go from one SELECT to another; what they are called is in
-the values. Names in GROUP BY and ORDER BY mean what they do in PostgreSQL: a column of FROM goes
-first in GROUP BY, and what is selected in ORDER BY.
+Columns are c1, c2 and so on wherever rows go from one SELECT to another; what they are called is
+in the values. Names in GROUP BY and ORDER BY mean what they do in PostgreSQL: a column of FROM
+goes first in GROUP BY, and what is selected in ORDER BY.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     named_type("numeric", [10, 2])     Numeric(10, 2)
     plain(String(50))                  Text(): a text is compared as it is, and never cut
 
-Names of types come in; SQLAlchemy's types go out. What is in no table here is no type: nothing that
-looks a name up in a catalogue, as `regclass` does. Pure.
+Names of types come in; SQLAlchemy's types go out. What is in no table here is no type: nothing
+that looks a name up in a catalogue, as `regclass` does. Pure.
 """
 
 from __future__ import annotations

@@ -243,6 +243,6 @@ def list_key(key: KeyColumn | None) -> KeyColumn | None:
     return None if key is None else replace(key, array=True)
 
 
-def list_type(type_: TypeEngine[Any]) -> TypeEngine[Any]:
+def list_type(type_: TypeEngine[Any]) -> ARRAY[Any]:
     """Return the type of lists of a type."""
     return ARRAY(type_.item_type) if isinstance(type_, ARRAY) else ARRAY(type_)

@@ -110,7 +110,7 @@ class Generator:
         seen = {**(outer or {}), **scope}
         where = f" where {self._condition(seen, depth)}" if self._maybe(0.6, "where") else ""
         if not types and self._maybe(0.3, "group by"):
-            return self._grouped(from_, scope, where, depth), False
+            return self._grouped(from_, scope, where), False
         wanted = types or [self._any_type(scope) for _ in range(self._dice.randint(1, 4))]
         columns = [self._of(each, seen, depth) for each in wanted]
         if not types and not outer and self._maybe(0.15, "window"):
@@ -205,7 +205,8 @@ class Generator:
         }
         if self._maybe(0.12, "case"):
             results = self._of(type_, scope, depth - 1), self._of(type_, scope, depth - 1)
-            return f"case when {self._condition(scope, depth - 1)} then {results[0]} else {results[1]} end"
+            when = self._condition(scope, depth - 1)
+            return f"case when {when} then {results[0]} else {results[1]} end"
         if column and self._maybe(0.12, "coalesce"):
             function = self._one(("coalesce", "coalesce", "nullif"))
             return f"{function}({column}, {self._of(type_, scope, 0)})"
@@ -231,57 +232,39 @@ class Generator:
             )
         )
 
+    def _chosen(self, kind: str, ways: Mapping[str, str]) -> str:
+        """Return one of several ways to write a value, and note which."""
+        way = self._one(list(ways))
+        self.used.add(f"{kind} {way}")
+        return ways[way]
+
     def _int(self, scope: Scope, depth: int) -> str:
         a, b = self._of("int", scope, depth), self._of("int", scope, depth)
-        text, date = self._of("text", scope, depth), self._of("date", scope, 0)
-        way = self._one(
-            (
-                "a + b",
-                "a - b",
-                "a * b",
-                "a / c",
-                "a % c",
-                "- a",
-                "abs",
-                "length",
-                "day",
-                "extract",
-                "array",
-                "count",
-                "cast",
-                "position",
-            )
+        text, n = self._of("text", scope, depth), self._dice.randint(1, 9)
+        date = self._column("date", scope) or "date '2026-05-05'"
+        texts = self._column("texts", scope) or "array['a']"
+        part = self._one(("year", "month", "day", "dow"))
+        return self._chosen(
+            "int",
+            {
+                "+": f"({a} + {b})",
+                "-": f"({a} - {b})",
+                "*": f"({a} * {b})",
+                "/": f"({a} / {n})",
+                "%": f"({a} % {n})",
+                "negative": f"(- {a})",
+                "abs": f"abs({a})",
+                "length": f"{self._one(('length', 'char_length'))}({text})",
+                "days": f"({date} - date '2026-01-01')",
+                "extract": f"extract({part} from {date})::int",
+                "cardinality": f"cardinality({texts})",
+                "count": f"({self._scalar(scope)})",
+                "position": f"position('e' in {text})",
+                "cast": f"cast({self._of('num', scope, 0)} as int)",
+            },
         )
-        self.used.add(f"int {way}")
-        match way:
-            case "a + b" | "a - b" | "a * b":
-                return f"({a} {way[2]} {b})"
-            case "a / c" | "a % c":
-                return f"({a} {way[2]} {self._dice.randint(1, 9)})"
-            case "- a":
-                return f"(- {a})"
-            case "abs":
-                return f"abs({a})"
-            case "length":
-                return f"{self._one(('length', 'char_length'))}({text})"
-            case "day":
-                return f"({date} - date '2026-01-01')" if date[0] == "t" else "3"
-            case "extract":
-                return (
-                    f"extract({self._one(('year', 'month', 'day', 'dow'))} from {date})::int"
-                    if date[0] == "t"
-                    else "5"
-                )
-            case "array":
-                column = self._column("texts", scope)
-                return f"cardinality({column})" if column else "4"
-            case "count":
-                return f"({self._scalar(scope, depth)})"
-            case "position":
-                return f"position('e' in {text})"
-        return f"cast({self._of('num', scope, 0)} as int)"
 
-    def _scalar(self, scope: Scope, depth: int) -> str:
+    def _scalar(self, scope: Scope) -> str:
         self.used.add("scalar subquery")
         from_, inner = self._from(0)
         where = self._related(inner, scope)
@@ -300,107 +283,79 @@ class Generator:
 
     def _num(self, scope: Scope, depth: int) -> str:
         a, b = self._of("num", scope, depth), self._of("int", scope, depth)
-        way = self._one(
-            ("+", "-", "*", "/", "round", "ceil", "floor", "trunc", "greatest", "cast", "mixed")
+        n = self._dice.randint(0, 3)
+        return self._chosen(
+            "num",
+            {
+                "+": f"({a} + {b})",
+                "-": f"({a} - {b})",
+                "*": f"({a} * {b})",
+                "/": f"({a} / nullif({b}, 0))",
+                "round": f"round({a}::numeric, {n})",
+                "trunc": f"trunc({a}::numeric, {n})",
+                "ceil": f"{self._one(('ceil', 'floor'))}({a})",
+                "greatest": f"{self._one(('greatest', 'least'))}({a}, {b})",
+                "cast": f"cast({a} as numeric(12, 1))",
+                "mixed": f"({b} * 1.0 / 4)",
+            },
         )
-        self.used.add(f"num {way}")
-        match way:
-            case "+" | "-" | "*":
-                return f"({a} {way} {b})"
-            case "/":
-                return f"({a} / nullif({b}, 0))"
-            case "greatest":
-                return f"{self._one(('greatest', 'least'))}({a}, {b})"
-            case "round" | "trunc":
-                return f"{way}({a}::numeric, {self._dice.randint(0, 3)})"
-            case "cast":
-                return f"cast({a} as numeric(12, 1))"
-            case "mixed":
-                return f"({b} * 1.0 / 4)"
-        return f"{way}({a})"
 
     def _text(self, scope: Scope, depth: int) -> str:
         a, b = self._of("text", scope, depth), self._of("text", scope, 0)
         n = self._dice.randint(0, 4)
-        way = self._one(
-            (
-                "lower",
-                "upper",
-                "trim",
-                "||",
-                "left",
-                "right",
-                "substring",
-                "replace",
-                "concat",
-                "split_part",
-                "to_char",
-                "cast",
-                "initcap",
-                "reverse",
-                "json",
-                "item",
-            )
+        date = self._column("date", scope) or "date '2026-05-05'"
+        json, texts = self._column("json", scope), self._column("texts", scope)
+        return self._chosen(
+            "text",
+            {
+                **{
+                    each: f"{each}({a})"
+                    for each in ("lower", "upper", "trim", "initcap", "reverse")
+                },
+                "||": f"({a} || {b})",
+                "left": f"{self._one(('left', 'right'))}({a}, {n})",
+                "substring": f"substring({a} from 2 for {n})",
+                "substr": f"substr({a}, {n + 1})",
+                "replace": f"replace({a}, 'e', '3')",
+                "concat": f"concat({a}, ' ', {b})",
+                "concat_ws": f"concat_ws('-', {a}, {b})",
+                "split_part": f"split_part({a}, ' ', 1)",
+                "to_char": f"to_char({date}, 'YYYY-MM')",
+                "cast": f"{self._of('int', scope, 0)}::text",
+                "cast bool": f"cast({self._of('bool', scope, 0)} as text)",
+                "json": f"({json} ->> 'a')" if json else "'j'::text",
+                "item": f"{texts}[1]" if texts else "'i'::text",
+            },
         )
-        self.used.add(f"text {way}")
-        match way:
-            case "||":
-                return f"({a} || {b})"
-            case "left" | "right":
-                return f"{way}({a}, {n})"
-            case "substring":
-                return self._one(
-                    (
-                        f"substring({a} from 2 for {n})",
-                        f"substring({a}, {n + 1})",
-                        f"substr({a}, 1, {n})",
-                    )
-                )
-            case "replace":
-                return f"replace({a}, 'e', '3')"
-            case "concat":
-                return self._one((f"concat({a}, ' ', {b})", f"concat_ws('-', {a}, {b})"))
-            case "split_part":
-                return f"split_part({a}, ' ', 1)"
-            case "to_char":
-                date = self._column("date", scope)
-                return f"to_char({date}, 'YYYY-MM')" if date else "'x'::text"
-            case "cast":
-                return (
-                    f"{self._of('int', scope, 0)}::text"
-                    if n
-                    else f"cast({self._of('bool', scope, 0)} as text)"
-                )
-            case "json":
-                column = self._column("json", scope)
-                return f"({column} ->> 'a')" if column else "'j'::text"
-            case "item":
-                column = self._column("texts", scope)
-                return f"{column}[1]" if column else "'i'::text"
-        return f"{way}({a})"
 
-    def _date(self, scope: Scope, depth: int) -> str:
+    def _date(self, scope: Scope, _: int) -> str:
         column = self._column("date", scope)
         if column is None:
             return self._one(_LITERALS["date"][1:3])
-        way = self._one(("+", "-", "cast", "make"))
-        self.used.add(f"date {way}")
-        match way:
-            case "+" | "-":
-                return f"({column} {way} {self._dice.randint(0, 40)})"
-            case "cast":
-                return f"date_trunc('{self._one(('month', 'year', 'week'))}', {column})::date"
-        return "make_date(2026, 5, 17)"
+        unit, days = self._one(("month", "year", "week")), self._dice.randint(0, 40)
+        return self._chosen(
+            "date",
+            {
+                "+": f"({column} + {days})",
+                "-": f"({column} - {days})",
+                "trunc": f"date_trunc('{unit}', {column})::date",
+                "make": "make_date(2026, 5, 17)",
+            },
+        )
 
-    def _stamp(self, scope: Scope, depth: int) -> str:
+    def _stamp(self, scope: Scope, _: int) -> str:
         column = self._column("stamp", scope)
         if column is None:
             return self._one(_LITERALS["stamp"][1:])
-        way = self._one(("trunc", "+", "date"))
-        self.used.add(f"stamp {way}")
-        if way == "trunc":
-            return f"date_trunc('{self._one(('day', 'hour', 'month'))}', {column})"
-        return f"({column} {self._one(('+', '-'))} {self._one(_LITERALS['span'])})"
+        unit, span = self._one(("day", "hour", "month")), self._one(_LITERALS["span"])
+        return self._chosen(
+            "stamp",
+            {
+                "trunc": f"date_trunc('{unit}', {column})",
+                "+": f"({column} + {span})",
+                "-": f"({column} - {span})",
+            },
+        )
 
     # Conditions
 
@@ -471,7 +426,8 @@ class Generator:
 
     def _c_like(self, scope: Scope, depth: int) -> str:
         left = self._of("text", scope, depth)
-        return f"{left} {self._one(('', 'not '))}{self._one(('like', 'ilike'))} {self._one(_LITERALS['text'])}"
+        like = f"{self._one(('', 'not '))}{self._one(('like', 'ilike'))}"
+        return f"{left} {like} {self._one(_LITERALS['text'])}"
 
     def _refs(self, entity: str) -> str:
         return f"'{entity}_{self._dice.randint(1, 6)}'"
@@ -488,7 +444,8 @@ class Generator:
         if column is None:
             return "3 >= 2"
         if self._dice.random() < 0.5:
-            return f"{column} {self._one(('', 'not '))}in ({self._refs(entity)}, {self._refs(entity)})"
+            refs = f"{self._refs(entity)}, {self._refs(entity)}"
+            return f"{column} {self._one(('', 'not '))}in ({refs})"
         from_, inner = self._from(0)
         theirs = self._column(f"key:{entity}", inner)
         if theirs is None:
@@ -521,7 +478,7 @@ class Generator:
             return "1 < 2"
         return f"{column} {self._one(('@>', '&&', '<@', '='))} {self._one(_LITERALS['texts'])}"
 
-    def _c_distinct(self, scope: Scope, depth: int) -> str:
+    def _c_distinct(self, scope: Scope, _: int) -> str:
         type_ = self._one(("int", "text", "num"))
         left = self._column(type_, scope)
         return (
@@ -539,7 +496,7 @@ class Generator:
 
     # What is more than one SELECT
 
-    def _grouped(self, from_: str, scope: Scope, where: str, depth: int) -> str:
+    def _grouped(self, from_: str, scope: Scope, where: str) -> str:
         types = [
             self._one(("text", "int", "date", "bool", "key:category", "key:product"))
             for _ in range(self._dice.randint(0, 2))
@@ -565,64 +522,29 @@ class Generator:
     def _aggregate(self, scope: Scope) -> str:
         number = self._column(self._one(("int", "num", "float")), scope) or "1"
         text = self._column("text", scope) or "'x'::text"
-        key = self._column(self._one(("key:product", "key:category", "key:order")), scope)
-        way = self._one(
-            (
-                "count(*)",
-                "count",
-                "sum",
-                "avg",
-                "min",
-                "max",
-                "string_agg",
-                "array_agg",
-                "bool_and",
-                "filter",
-                "distinct",
-                "key",
-                "percentile",
-                "stddev",
-                "max date",
-            )
-        )
-        self.used.add(f"aggregate {way}")
-        match way:
-            case "count(*)":
-                return "count(*)"
-            case "sum" | "avg" | "min" | "max" | "count":
-                return f"{way}({number})"
-            case "stddev":
-                return f"round(stddev({number})::numeric, 3)"
-            case "string_agg":
-                distinct = self._one(("", "distinct "))
-                return f"string_agg({distinct}{text}, ', ' order by {text})"
-            case "array_agg":
-                return f"array_agg({self._one(('', 'distinct '))}{text} order by {text}{self._one(('', ' desc'))})"
-            case "bool_and":
-                return f"{self._one(('bool_and', 'bool_or'))}({number} > 2)"
-            case "filter":
-                return f"sum({number}) filter (where {self._condition(scope, 0)})"
-            case "distinct":
-                return f"{self._one(('count', 'sum'))}(distinct {number})"
-            case "percentile":
-                return f"percentile_cont({self._one(('0.5', '0.9'))}) within group (order by {number})"
-            case "max date":
-                date = self._column("date", scope)
-                return f"max({date})" if date else "min(7)"
-        if key is None:
-            return "count(1)"
-        return self._one(
-            (
-                f"count({key})",
-                f"count(distinct {key})",
-                f"array_agg(distinct {key} order by {key})",
-            )
+        date = self._column("date", scope) or "current_date"
+        key = self._column(self._one(("key:product", "key:category", "key:order")), scope) or "1"
+        distinct = self._one(("", "distinct "))
+        return self._chosen(
+            "aggregate",
+            {
+                "count(*)": "count(*)",
+                **{each: f"{each}({number})" for each in ("count", "sum", "avg", "min", "max")},
+                "stddev": f"round(stddev({number})::numeric, 3)",
+                "string_agg": f"string_agg({distinct}{text}, ', ' order by {text})",
+                "array_agg": f"array_agg({distinct}{text} order by {text} desc)",
+                "bool_and": f"{self._one(('bool_and', 'bool_or'))}({number} > 2)",
+                "filter": f"sum({number}) filter (where {self._condition(scope, 0)})",
+                "distinct": f"{self._one(('count', 'sum'))}(distinct {number})",
+                "percentile": f"percentile_cont(0.5) within group (order by {number})",
+                "max date": f"max({date})",
+                "count key": f"count({distinct}{key})",
+                "array of keys": f"array_agg({distinct}{key} order by {key})",
+            },
         )
 
     def _window(self, scope: Scope) -> str:
         order = ", ".join(f"{alias}.{next(iter(columns))}" for alias, columns in scope.items())
-        if "lines" in order:
-            order += ""
         partition = self._column(self._one(("key:category", "text", "bool")), scope)
         over = f"partition by {partition} " if partition and self._dice.random() < 0.6 else ""
         number = self._column("int", scope) or "1"
@@ -686,9 +608,16 @@ class Generator:
         condition = self._condition(known, 1)
         return self._one(
             (
-                f"with w as ({inner}) select {column}, count(*) from w where {condition} group by {column}",
+                (
+                    f"with w as ({inner}) select {column}, count(*) from w where {condition} "
+                    f"group by {column}"
+                ),
                 f"with w as ({inner}) select * from w where {condition}",
-                f"with w({', '.join(names)}) as ({inner}), v as (select * from w where {condition}) select count(*) from v, w where v.{column} = w.{column}",
+                (
+                    f"with w({', '.join(names)}) as ({inner}), "
+                    f"v as (select * from w where {condition}) "
+                    f"select count(*) from v, w where v.{column} = w.{column}"
+                ),
             )
         )
 
@@ -698,8 +627,10 @@ class Generator:
         extra = self._one(("", " and u.depth < 2", " and c.name <> 'x'"))
         union = self._one(("union all", "union"))
         return (
-            f"with recursive up as (select id, name, 0 as depth from categories where {start} {union} "
-            f"select c.id, c.name, u.depth + 1 from categories c join up u on c.parent_id = u.id{extra}) "
+            "with recursive up as "
+            f"(select id, name, 0 as depth from categories where {start} {union} "
+            "select c.id, c.name, u.depth + 1 from categories c "
+            f"join up u on c.parent_id = u.id{extra}) "
             f"select {self._one(('*', 'id, max(depth)', 'count(*)'))} from up"
         ).replace("id, max(depth) from up", "id, max(depth) from up group by id")
 

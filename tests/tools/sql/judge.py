@@ -22,7 +22,9 @@ from .world import ANN, World
 
 _REF = re.compile(r"'((?:product|category|order)_\d+)'")
 
-_ANY_REF = re.compile(r"(recipe|ingredient|meal_plan|recipe_ingredient|shopping_item|preferences)_\d+")
+_ANY_REF = re.compile(
+    r"(recipe|ingredient|meal_plan|recipe_ingredient|shopping_item|preferences)_\d+"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,22 +121,18 @@ def in_json(rows: Sequence[Any], refs: Mapping[Any, str]) -> list[list[Any]]:
 
 
 def _plain(value: Any, refs: Mapping[Any, str], entity: str | None) -> Any:
-    match value:
-        case UUID():
-            return refs.get(value, str(value))
-        case bool() | str() | None:
-            return value
-        case int():
-            return value if entity is None else refs.get((entity, value), value)
-        case Decimal():
-            near = float(value) if value.is_finite() else 0.0
-            return near if Decimal(repr(near)) == value else str(value)
-        case list():
-            return [_plain(each, refs, entity) for each in value]
-        case dict():
-            return {name: _plain(each, refs, None) for name, each in value.items()}
-        case _:
-            return to_jsonable_python(value)
+    if isinstance(value, Decimal):
+        near = float(value) if value.is_finite() else 0.0
+        return near if Decimal(repr(near)) == value else str(value)
+    if isinstance(value, list):
+        return [_plain(each, refs, entity) for each in value]
+    if isinstance(value, dict):
+        return {name: _plain(each, refs, None) for name, each in value.items()}
+    if isinstance(value, UUID):
+        return refs.get(value, str(value))
+    if type(value) is int and entity is not None:
+        return refs.get((entity, value), value)
+    return value if isinstance(value, bool | int | str) else to_jsonable_python(value)
 
 
 def _sorted(rows: Sequence[Any]) -> list[str]:

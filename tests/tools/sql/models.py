@@ -39,6 +39,7 @@ class Category(Base):
     """Of no owner, with integer keys; each may be in another."""
 
     __tablename__ = "categories"
+    __ref_label__ = "name"
 
     id: Mapped[Any] = mapped_column(Integer, primary_key=True)
     name: Mapped[str]

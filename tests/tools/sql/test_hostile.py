@@ -30,8 +30,11 @@ LONG = {
     "deep CASE": "select " + "case when true then " * 200 + "1" + " end" * 200,
     "deep functions": "select " + "lower(" * 39 + "'x'" + ")" * 39,
     "deep coalesce": "select " + "coalesce(" * 39 + "1" + ")" * 39,
-    "deep lists": "select " + "cardinality(string_to_array(array_to_string(" * 12
-    + "array['x']" + ", ','), ','))" * 0 + ")" * 36,
+    "deep lists": "select "
+    + "cardinality(string_to_array(array_to_string(" * 12
+    + "array['x']"
+    + ", ','), ','))" * 0
+    + ")" * 36,
     "deep ||": "select " + "('a' || " * 39 + "'b'" + ")" * 39,
     "deep arithmetic": "select " + "(1 + " * 39 + "1" + ")" * 39,
     "deep windows": "select " + "sum(" * 30 + "1" + ") over ()" * 30,

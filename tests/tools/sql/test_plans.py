@@ -11,7 +11,9 @@ from alfred_refs.tools.sql.plans import Plans
 from .world import World
 
 FIRST = "select name, stock + 1 from products where id = 'product_1' and stock > 3 limit 2"
-SECOND = "SELECT  name,stock + 2 from Products -- again\nwhere id = 'product_2' and stock>4 LIMIT 3"
+SECOND = (
+    "SELECT  name,stock + 2 from Products -- again\nwhere id = 'product_2' and stock>4 LIMIT 3"
+)
 
 
 def test_texts_that_differ_in_literals_have_one_plan(world: World) -> None:

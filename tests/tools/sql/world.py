@@ -18,7 +18,8 @@ from alfred_refs.tools import Limits, Toolset
 from .models import Base, Category, Line, Order, Product, Status, User, Vault, ownership
 
 ANN, BOB = 1, 2
-SECRET = "sesame"  # in columns and rows that no model may see
+NOON = dt.datetime(2026, 3, 1, 12)  # noqa: DTZ001  # a column without time zone
+SECRET = "sesame"  # noqa: S105  # in columns and rows that no model may see
 
 VIEWS = """
 create schema seen_{owner};
@@ -59,7 +60,7 @@ class World:
         Base.metadata.create_all(engine)
         self.registry.create_tables()
         with Session(engine) as session, session.begin():
-            _fill(session, random.Random(seed))
+            _fill(session, random.Random(seed))  # noqa: S311  # repeatable
         with engine.begin() as connection:
             for owner in (ANN, BOB):
                 connection.execute(text(VIEWS.format(owner=owner)))
@@ -150,9 +151,7 @@ def _product(n: int, owner: int | None, products: list[Product], dice: random.Ra
         active=dice.choice([None, True, False]),
         status=dice.choice(list(Status)),
         made_on=None if maybe() < 0.2 else dt.date(2026, 1, 1) + dt.timedelta(dice.randrange(300)),
-        seen_at=None
-        if maybe() < 0.2
-        else dt.datetime(2026, 3, 1, 12, tzinfo=None) + dt.timedelta(hours=dice.randrange(5_000)),
+        seen_at=None if maybe() < 0.2 else NOON + dt.timedelta(hours=dice.randrange(5_000)),
         lasts=dice.choice([None, dt.timedelta(days=3), dt.timedelta(hours=30)]),
         tags=dice.sample(["new", "hot", "eco", "bulk"], dice.randrange(0, 4)),
         goes_with=[each.id for each in dice.sample(own, min(len(own), dice.randrange(3)))],
