@@ -108,7 +108,7 @@ def _alias(node: Any) -> tuple[str, list[str]]:
 
 def _added(source: Source, scope: Scope) -> FromClause:
     if source.name in (each.name for each in scope.sources):
-        raise refused(f"{source.name!r} is twice in FROM", "give each a name: recipes AS r")
+        raise refused(f"{source.name!r} is twice in FROM", "give each a name, with AS")
     scope.sources.append(source)
     alias: Any = source.from_
     names = {f"{alias.name}.c{n}": each.name for n, each in enumerate(source.values, start=1)}

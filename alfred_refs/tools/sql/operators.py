@@ -150,7 +150,7 @@ def _of_lists(node: Any, scope: Scope) -> Value:
     if any(each.key is not None and each.literal is None and not each.key.array for each in pair):
         raise refused(f"{sign!r} is used on a ref", "use = or IN (...)")
     if any(each.key for each in pair) and any(each.literal is not None for each in pair):
-        raise refused("refs are written as one text", "write ARRAY['recipe_1', 'recipe_2']")
+        raise refused("refs are written as one text", "write ARRAY[...] with a text for each")
     left, right = alike(_with_refs(pair), scope.building.literals, "a comparison")
     made = element_of(left, scope).op(sign, return_type=Boolean(), is_comparison=True)
     return Value(made(element_of(right, scope)))

@@ -92,7 +92,7 @@ class Building:
             Value(alias.c[f"c{n}"], each.name, each.key, each)
             for n, each in enumerate(columns, start=1)
         ]
-        return Source(name, values, alias)
+        return Source(name, values, alias, list(table.columns))
 
     def _is_wanted(self, name: str) -> bool:
         return self.named is None or name.lower() in self.named
@@ -106,11 +106,18 @@ class Source:
         name: that a model knows it by; empty for columns that two have in common.
         values: its columns.
         from_: what SQLAlchemy has of it.
+        others: names of columns that it would have too, if the statement named them.
     """
 
     name: str
     values: Sequence[Value]
     from_: FromClause
+    others: Sequence[str] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """What its columns are called."""
+        return [*self.others] or [value.name for value in self.values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,15 +239,10 @@ class Scope:
             named = [each for each in sources if each.name == table]
             if not named:
                 return self._unknown_table(table)
-            return unknown_name("column", f"{table}.{name}", (v.name for v in named[0].values))
+            return unknown_name("column", f"{table}.{name}", named[0].names)
         if name in (each.name for each in sources):
             return refused(f"{name!r} is a whole row", "name the columns that you want")
-        names = [value.name for source in sources for value in source.values]
-        if any(
-            name == each.name for table in self.building.tables for each in table.columns.values()
-        ):
-            return unknown_name("column in FROM by the name", name, names)
-        return unknown_name("column", name, names)
+        return unknown_name("column", name, (each for source in sources for each in source.names))
 
     def _unknown_table(self, table: str | None) -> Exception:
         if table is None:

@@ -215,13 +215,14 @@ def alike(values: Sequence[Value], literals: Literals, what: str) -> list[Value]
 
 
 def _check_keys(typed: Sequence[Value], like: Value, what: str) -> None:
+    entity = "" if like.key is None else like.key.entity
     for each in typed:
         if each.number is not None and like.key is not None:
             raise raw_key(like.key.entity)
         if each.key is None:
             raise refused(
                 f"{what} has a ref ({like.name!r}) beside data ({each.name!r})",
-                "compare refs with refs, as 'recipe_1' in quotes, and data with data",
+                f"compare refs with refs, as '{entity}_1' in quotes, and data with data",
             )
         if like.key is not None and (each.key.space, each.key.array) != (
             like.key.space,

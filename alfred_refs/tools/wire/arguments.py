@@ -320,8 +320,7 @@ class DbQuery(_Arguments):
     """Answer a question with a SELECT of the model's own."""
 
     sql: str = Field(
-        description="one SELECT in PostgreSQL's SQL; refs are texts beside columns of refs: "
-        "where recipe_id = 'recipe_1'"
+        description="one SELECT in PostgreSQL's SQL; a ref is a text beside a column of refs"
     )
     limit: Annotated[int, Field(ge=0), BeforeValidator(_no_boolean)] | None = Field(
         default=None, description="at most this many rows"

@@ -1,0 +1,22 @@
+"""The page on SQL promises only what happens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine
+
+from tests import readme
+
+PAGE = Path(__file__).parents[3] / "docs" / "sql.md"
+
+
+def test_the_programs_print_what_the_page_says(engine: Engine) -> None:
+    """Run from top to bottom, as a reader would."""
+    names: dict[str, Any] = {"engine": engine, "__name__": "page"}
+    printed, expected = readme.page(PAGE, names)
+    names["session"].close()
+
+    assert printed == expected
+    assert len(printed) == 4
