@@ -29,7 +29,7 @@ _LIMIT = """SELECT current_setting('statement_timeout'), set_config('statement_t
               BETWEEN interval '1 microsecond' AND interval '{0} milliseconds'
          THEN current_setting('statement_timeout') ELSE '{0}ms' END, true)"""
 _RESTORE = "SELECT set_config('statement_timeout', '{}', true)"
-_READ_ONLY = "SELECT set_config('transaction_read_only', 'on', true)"
+_READ_ONLY = "set_config('transaction_read_only', 'on', true)"
 
 
 @contextmanager
@@ -168,9 +168,10 @@ def _limited(
         connections.append(connection)
         if seconds is not None and connection.dialect.name == "postgresql":
             statement = _LIMIT.format(max(1, round(seconds * 1_000)))
+            statement += f", {_READ_ONLY}" if only_reads else ""
             before.append((connection, _send(session, connection, statement).one()[0]))
-        if only_reads:
-            _send(session, connection, _READ_ONLY)
+        elif only_reads:
+            _send(session, connection, f"SELECT {_READ_ONLY}")
 
     def restore() -> None:
         for connection, was in before:

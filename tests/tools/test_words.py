@@ -266,6 +266,7 @@ OF_DRAFT: list[tuple[str, Named]] = [
 def campaign() -> Iterator[tuple[str, Named]]:
     """Yield bad calls of every kind, and each column with what it does not take."""
     yield from CALLS
+    yield "db_query", {"sql": "select 1; select 2"}
     columns = [
         (name, each.key) for name, model in MODELS.items() for each in inspect(model).column_attrs
     ]
@@ -328,6 +329,7 @@ def told(session: RefSession, calls: Iterator[tuple[str, Named]], **options: Any
         verbs={Customer: ["create", "delete"]},
         max_written=20,
         limits=Limits(seconds=0.5),
+        sql=True,
         **options,
     )
     answers = (toolset.call(session, tool, given) for tool, given in calls)
