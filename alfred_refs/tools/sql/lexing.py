@@ -105,6 +105,8 @@ _OPEN = frozenset(
         "between",
         "like",
         "ilike",
+        "limit",
+        "offset",
     ]
 )
 _NEVER_EMPTY = ("in", "on", "using", "exists", "any", "all", "filter")

@@ -48,6 +48,9 @@ _BINDING: Mapping[str, tuple[int, bool]] = {
     "AtTimeZone": (11, True),
     "Neg": (13, True),
     "Bracket": (14, True),
+    # of SELECTs, which are nobody's operands else
+    **dict.fromkeys(("Union", "Except"), (21, True)),
+    "Intersect": (22, True),
 }
 _PREFIXES = ("Not", "Neg")
 
@@ -78,7 +81,8 @@ def type_words() -> frozenset[str]:
     """Return the words that the parser takes for types."""
     kinds = Postgres.Parser.TYPE_TOKENS
     words = {**Tokenizer.KEYWORDS, **Postgres.Tokenizer.KEYWORDS}
-    return frozenset(word.lower() for word, kind in words.items() if kind in kinds)
+    found = {word.lower() for word, kind in words.items() if kind in kinds}
+    return frozenset(found - {"union"})  # of SELECTs, too
 
 
 def parsed(shape: Shape) -> exp.Expression:

@@ -206,7 +206,7 @@ def test_it_works_with_other_drivers(world: World) -> None:
 
 
 async def test_it_works_with_asynchronous_sessions(world: World) -> None:
-    """asyncpg takes values of the parameters' own types alone."""
+    """The driver asyncpg takes values of the parameters' own types alone."""
     engine = create_async_engine(world.engine.url.set(drivername="postgresql+asyncpg"))
     sessions = async_sessionmaker(engine, class_=AsyncRefSession, registry=world.registry)
     sql = (
