@@ -6,7 +6,9 @@
     python3 run.py mistakes                    a model that errs there, and goes on
     python3 run.py test [pytest arguments]     the tests
     python3 run.py lint                        ruff, mypy, import-linter
-    python3 run.py wheel                       build the wheel and try it in an empty environment
+    python3 run.py wheel                       build sdist and wheel, try it by itself
+    python3 run.py docs                        the site of docs/, in build/site
+    python3 run.py extras                      the same for each adapter, with its extra alone
     python3 run.py benchmarks                  what the package costs, side by side
     python3 run.py faults --minutes 10         processes that share a registry while things fail
     python3 run.py fuzz --calls 100000         calls of the tools, right and wrong
@@ -23,6 +25,7 @@ import argparse
 import hashlib
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -53,6 +56,9 @@ LINTERS = (
     ("mypy",),
     ("lint-imports", "--no-logo"),
 )
+
+# the extras that have a module of `alfred_refs.integrations` each
+ADAPTERS = ("anthropic", "langchain", "mcp", "openai-agents", "pydantic-ai")
 
 # seconds after which an installation says what it is at, and how many characters of that
 SILENCE: float = 5
@@ -123,15 +129,48 @@ def lint(python: Path, _arguments: Sequence[str]) -> int:
 
 
 def wheel(python: Path, arguments: Sequence[str]) -> int:
-    """Build the wheel, install it alone, and run `tests/smoke_wheel.py` on it."""
+    """Build sdist and wheel, look into both, and run `tests/smoke_wheel.py` on the wheel alone."""
     with tempfile.TemporaryDirectory() as directory:
         built, empty = Path(directory, "dist"), Path(directory, "venv")
-        if code := _run([python, "-m", "build", "--wheel", "--outdir", built, *arguments]):
+        # of the sdist: what that lacks, the wheel would lack
+        if code := _run([python, "-m", "build", "--outdir", built, *arguments]):
+            return code
+        check: list[str | Path] = [python, "-m", "twine", "check", "--strict", *built.iterdir()]
+        if code := _run(check) or _run([python, "-m", "tests.distributions", built]):
             return code
         bare = make_environment(empty)
         install(bare, *(f"{found}[cli]" for found in built.glob("*.whl")), "psycopg[binary]")
         # -I: the checkout must not be importable, or it would be what is tried
         return _run([python, "-m", "tests.postgres", bare, "-I", "tests/smoke_wheel.py"])
+
+
+def docs(python: Path, arguments: Sequence[str]) -> int:
+    """Make the site, with warnings as errors, and look whether it holds together."""
+    add_extra(python, "docs")
+    site = Path("build", "site")
+    shutil.rmtree(site, ignore_errors=True)
+    # all of it anew: pages that have not changed may link to what has
+    options = ("-q", "-E", "-W", "--keep-going", "-j", "2", "-d", "build/doctrees")
+    code = _run([python, "-m", "sphinx", *options, *arguments, "docs", site])
+    return code or _run([python, "-m", "tests.site", site])
+
+
+def extras(python: Path, arguments: Sequence[str]) -> int:
+    """Build the wheel, and import each adapter where it and its extra alone are installed."""
+    with tempfile.TemporaryDirectory() as directory:
+        built = Path(directory, "dist")
+        if code := _run([python, "-m", "build", "--wheel", "--outdir", built, *arguments]):
+            return code
+        [found] = built.glob("*.whl")
+        for extra in ADAPTERS:
+            bare = make_environment(Path(directory, extra))
+            install(bare, f"{found}[{extra}]")
+            module = f"alfred_refs.integrations.{extra.replace('-', '_')}"
+            # -I: the checkout must not be importable, or it would be what is tried
+            if code := _run([bare, "-I", "-c", f"import {module}"]):
+                return code
+            _say(f"{module} needs the extra {extra} alone")
+    return 0
 
 
 def benchmarks(python: Path, arguments: Sequence[str]) -> int:
@@ -155,6 +194,8 @@ JOBS = {
     "agent": agent,
     "benchmarks": benchmarks,
     "demo": demo,
+    "docs": docs,
+    "extras": extras,
     "faults": faults,
     "fuzz": fuzz,
     "lint": lint,

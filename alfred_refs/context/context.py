@@ -80,7 +80,7 @@ class Context:
 
     @property
     def aio(self) -> AsyncContext:
-        """The same for those who await: `await context.aio.prompt(step)`."""
+        """The same for those who await, as in `await context.aio.prompt(step)`."""
         return AsyncContext(self, is_async=self.conversation.aio.is_async)
 
     def view(self, audience: Audience = "act") -> ContextView:

@@ -59,7 +59,7 @@ class Conversation(ActivityMap):
 
     @property
     def aio(self) -> AsyncConversation:
-        """The same for those who await: `await chat.aio.resolve("recipe_1")`."""
+        """The same for those who await, as in `await chat.aio.resolve("recipe_1")`."""
         return AsyncConversation(self, is_async=self._store.is_async)
 
     @property

@@ -93,7 +93,7 @@ class RefRegistry(Observed):
 
     @property
     def aio(self) -> AsyncRegistry:
-        """The same for those who await: `await registry.aio.create_tables()`."""
+        """The same for those who await, as in `await registry.aio.create_tables()`."""
         return AsyncRegistry(self, is_async=self._observed.is_async)
 
     @property

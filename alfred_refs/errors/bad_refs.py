@@ -43,7 +43,7 @@ class BadRefError(RefError):
 
     @property
     def entity(self) -> str | None:
-        """The entity the error is about: the expected one, unless a subclass knows better."""
+        """The entity the error is about, the expected one unless a subclass knows better."""
         return self.expected
 
     def offering(self, refs: Container[str]) -> Self:

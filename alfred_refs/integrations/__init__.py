@@ -6,6 +6,9 @@
 | `openai_agents` | those of the OpenAI Agents SDK | `openai-agents` |
 | `langchain` | those of LangChain and LangGraph | `langchain` |
 | `anthropic` | the tool runner of Anthropic's SDK | `anthropic` |
+| `mcp` | hosts of the Model Context Protocol | `mcp` |
+
+`reflect` makes tools of a database of which there are no classes.
 
 Each takes a `BoundToolset` and says in which conversation, and for which owner, a call is:
 

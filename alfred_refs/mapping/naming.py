@@ -97,7 +97,7 @@ class EntityNames:
         mapper = sqla.mapper_of_table(table)
         if mapper is None:
             given = self._given_to(table.fullname)
-            self._take(table, _singular(table) if given is None else given)
+            self._take(table, singular(table.name) if given is None else given)
             return
         before = WeakKeyDictionary(self._names), WeakValueDictionary(self._tables)
         try:
@@ -177,13 +177,17 @@ def _class_name(mapper: Mapper[Any]) -> str:
     return f"{mapper.class_.__module__}.{mapper.class_.__qualname__}"
 
 
-def _singular(table: Table) -> str:
-    """Name a table that no class maps, by the `inflect` library."""
+def singular(name: str) -> str:
+    """Return what one of several is called, by the `inflect` library.
+
+    Raises:
+        EntityNameError: the library is not installed.
+    """
     try:
         import inflect  # noqa: PLC0415  # of an extra, and slow to import
     except ImportError:
         raise EntityNameError(
-            f"table {table.fullname!r} has no mapped class to be named by",
+            f"table {name!r} has no mapped class to be named by",
             "install alfred-refs[tables], or name it by RefPolicy(names={...})",
         ) from None
-    return inflect.engine().singular_noun(table.name) or table.name
+    return inflect.engine().singular_noun(name) or name

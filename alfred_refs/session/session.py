@@ -118,7 +118,7 @@ class RefSession(TranslatedSession):
 
     @property
     def conversation(self) -> Conversation | None:
-        """What the session's refs are valid in: chosen when the session is made."""
+        """What the session's refs are valid in, chosen when the session is made."""
         return self._conversation
 
     @property

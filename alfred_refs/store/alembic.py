@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
     from alembic.script import Script
 
+__all__ = ["downgrade", "hand_over", "include_name", "upgrade"]
+
 _COPY = "SELECT set_config('{}', current_setting('{}'), true)"
 
 

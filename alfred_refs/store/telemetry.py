@@ -31,6 +31,8 @@ from alfred_refs.errors import (
     WrongEntityError,
 )
 
+__all__ = ["Counts", "Refusal", "RegistryEvents", "RoundTrip", "ToolCall"]
+
 _B = TypeVar("_B", bound=BadRefError)
 
 _log = logging.getLogger("alfred_refs")

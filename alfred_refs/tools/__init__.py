@@ -34,6 +34,7 @@ One call goes through these modules, in this order:
 | `payload` | the values of new and changed rows, checked; what a model expects them to be |
 | `answers` | instances to JSON: rows, related rows inside of them, labels |
 | `reach` | what a delete or update changes beside the rows that it names |
+| `lists` | lists that are edited by position |
 | `drafts` | rows that are generated and not saved: made, read, filtered, changed, discarded |
 
 `counting` answers what `db_read` is asked of many rows together, by the question that `reading`

@@ -65,7 +65,7 @@ class ToolAnswer:
 
     @property
     def text(self) -> str:
-        """The same as text: compact, and every letter as it is."""
+        """The same as text, compact and every letter as it is."""
         return json.dumps(self.value, ensure_ascii=False, separators=(",", ":"))
 
     @property

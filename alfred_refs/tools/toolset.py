@@ -57,9 +57,9 @@ from alfred_refs.tools.wire.texts import without_keys
 from .bound import BoundToolset
 from .call import Call, Setting
 from .creating import Creator
-from .editing import ListEditor
 from .faults import fault_of
 from .functions import FunctionTool, function_tool
+from .lists import ListEditor
 from .reading import Reader
 from .schemas import Form, hints_of, schemas_of
 from .seen import seen_in
@@ -223,7 +223,7 @@ class Toolset:
         if session.in_transaction():
             # what the application has left to be flushed is its own, and so are its mistakes
             session.flush()
-        chat = call.conversation
+        chat, tool = call.conversation, str(tool)  # a client hands over anything
         known = tool if tool in TOOLS or tool in self.functions else None
         with chat.telemetry.calling(known, chat.id) as refused:
             with session.activity() as seen, left_as_found(session):

@@ -87,6 +87,8 @@ class WithChildren(Hooks):
 class TotalTime(Hooks):
     """Add up the minutes of a recipe, which models do badly."""
 
+    totals = True  # nothing is hidden
+
     def after_read(self, read: Reading, rows: list[Row]) -> None:  # noqa: ARG002
         """Put the sum beside its parts, where both are shown."""
         for row in rows:
@@ -97,6 +99,8 @@ class TotalTime(Hooks):
 
 class Weekday(Hooks):
     """Say on which day of the week a meal is planned, which models do badly."""
+
+    totals = True
 
     def after_read(self, read: Reading, rows: list[Row]) -> None:  # noqa: ARG002
         """Put the day beside its date."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from sqlalchemy import Engine, create_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
-from alfred_refs import Ownership, PostgresStore, RefRegistry, RefSession
+from alfred_refs import AsyncRefSession, Ownership, PostgresStore, RefRegistry, RefSession
+from alfred_refs.tools import BoundToolset
 from tests.fix_postgres import PreparedDatabases, connected, databases_prepared
 from tests.integrations import shop
+
+# what it finds to be different is shown as in modules of tests
+pytest.register_assert_rewrite("tests.integrations.contract")
 
 
 @pytest.fixture(scope="session")
@@ -53,3 +58,28 @@ def shop_sessions(shop_engine: Engine) -> sessionmaker[RefSession]:
 def shop_ownership() -> Ownership:
     """Whose rows are whose."""
     return shop.ownership()
+
+
+@pytest.fixture
+async def shop_async_engine(shop_engine: Engine) -> AsyncIterator[AsyncEngine]:
+    """An asynchronous engine on the same shop."""
+    engine = create_async_engine(shop_engine.url)
+    yield engine
+    await engine.dispose()
+
+
+@pytest.fixture
+def shop_desk(
+    shop_sessions: sessionmaker[RefSession],
+    shop_registry: RefRegistry,
+    shop_ownership: Ownership,
+) -> BoundToolset:
+    """The shop's tools, with synchronous sessions."""
+    return shop.toolset(shop_ownership).bind(shop_sessions, registry=shop_registry)
+
+
+@pytest.fixture
+def shop_async_desk(shop_async_engine: AsyncEngine, shop_ownership: Ownership) -> BoundToolset:
+    """The same, with asynchronous ones."""
+    sessions = async_sessionmaker(shop_async_engine, class_=AsyncRefSession)
+    return shop.toolset(shop_ownership).bind(sessions, registry=RefRegistry(shop_async_engine))

@@ -55,7 +55,7 @@ def test_every_row_is_measured_and_written_with_its_bound(
     code = program.main([*_TINY, "--write", str(written)])
 
     cells = cells_of(written)
-    value, bounds = r"[\d,]+(\.\d+)?( x| B| MB)?", [row.at_most for row in program.ROWS]
+    value, bounds = r"[\d,]+(\.\d+)?( x| B| MB| ms)?", [row.at_most for row in program.ROWS]
     assert code == 0
     assert [cell[0] for cell in cells] == [row.what for row in program.ROWS]
     assert all(re.fullmatch(value, cell[1]) for cell in cells)

@@ -10,10 +10,18 @@ from typing import Any
 import pytest
 from sqlalchemy import ARRAY, Engine, ForeignKey, Integer, event, select, update
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    Session,
+    mapped_column,
+    relationship,
+    sessionmaker,
+)
 
-from alfred_refs import RefSession
+from alfred_refs import RefRegistry, RefSession
 from alfred_refs.errors import SetupError
+from alfred_refs.testing import MemoryStore
 from alfred_refs.tools import Hooks, Toolset, Writing
 from tests.positions.models import Base as ListBase, Exercise, Note, Week, Workout
 from tests.tools.conftest import MODELS, Call
@@ -493,7 +501,7 @@ def test_arrays_in_an_array_are_edited(hall: Editing) -> None:
     answer = hall("grid", modify(1, 2, data="7"), move(2, 1, to=2), remove(1, 1, expect=1))
     assert answer["error"]["code"] == "invalid_value"
     answer = hall("grid", modify(1, 2, data="7"), move(2, 1, to=2), modify(1, 1, data=0))
-    assert answer["items"] == {"1": {"1": 0, "2": 7}, "2": {"1": 4, "2": 3}}
+    assert answer["items"] == {"1": [0, 7], "2": [4, 3]}
     told = hall("grid", remove(2, 2, expect=9))["error"]["conflicts"][0]["fact"]
     assert told == "position [2, 2] is not what is expected, but 3"
 
@@ -750,3 +758,19 @@ def test_lists_are_in_the_description(toolset: Toolset) -> None:
     offered = {each["name"]: each for each in toolset.schemas("mcp")}
     assert offered["db_edit_list"]["inputSchema"]["properties"]["table"]["enum"] == ["dishes"]
     assert "db_edit_list" not in {each["name"] for each in Toolset([Cuisine]).schemas("mcp")}
+
+
+@pytest.mark.usefixtures("dishes")
+def test_what_is_done_with_items_is_kept_for_prompts(tables: Engine) -> None:
+    """Those that are changed, made and deleted, and those that are shown; of each once."""
+    registry = RefRegistry(store=MemoryStore())
+    desk = Toolset(MODELS).bind(sessionmaker(tables, class_=RefSession), registry=registry)
+    rows = desk.call("chat-7", None, "db_read", {"table": "dishes", "columns": ["name"]}).value
+    korma = next(row["id"] for row in rows["rows"] if row["name"] == "Korma")
+    asked = {"table": "dishes", "row": korma, "list": "parts"}
+    desk.call("chat-7", None, "db_edit_list", asked)
+    edits = [remove(1), modify(2, data={"note": "gravy"}), add(2, data={"note": "salt"})]
+    desk.call("chat-7", None, "db_edit_list", {**asked, "edits": edits})
+    entries = desk.conversation("chat-7", None).activity().entries
+    kept = {str(each.ref): each.action for each in entries if each.ref.entity == "part"}
+    assert kept == {"part_1": "deleted", "part_2": "updated", "part_3": "created"}

@@ -311,6 +311,13 @@ def test_what_groups_have_not_is_told(call: Call, asked: Named, code: str, said:
     assert said in answer["error"]["message"]
 
 
+def test_an_order_of_one_total_is_not_ignored(call: Call) -> None:
+    """It is checked as that of groups is."""
+    asked = {"table": "dishes", "columns": ["count(*)"]}
+    assert call("db_read", **asked, order_by="nope")["error"]["code"] == "invalid_order"
+    assert call("db_read", **asked, order_by="count(*)")["totals"] == [{"count(*)": 0}]
+
+
 @pytest.mark.parametrize(("column", "said"), [("price", "only the application adds")])
 def test_what_a_type_keeps_in_its_own_way_is_not_added_up(
     runs: Call, column: str, said: str

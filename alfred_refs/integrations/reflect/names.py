@@ -16,6 +16,8 @@ from typing import Any
 
 from sqlalchemy import Column, Enum, ForeignKeyConstraint, String
 
+from alfred_refs.mapping.naming import singular
+
 # columns with what people call a row, the best first; `{}` is the entity
 _LABELS = (
     *("name", "title", "label", "display_name", "full_name", "{}_name", "{}_title"),
@@ -30,23 +32,6 @@ _FIRST_AND_LAST = (
 
 # a column of a foreign key -> what the row that it names is called
 _NAMES_A_ROW = re.compile(r"(.+?)_?(?:id|ID|Id|uuid|UUID|fk)")
-
-# how several are called -> how one is, the first that fits; a library takes a second to load
-_PLURALS = (
-    (re.compile(r"(?<=[^aeiou])ies$"), "y"),
-    (re.compile(r"(?<=ss|sh|ch|.x)es$"), ""),
-    (re.compile(r"(?<=[^siu])s$"), ""),
-)
-_IRREGULAR = {
-    "people": "person",
-    "children": "child",
-    "statuses": "status",
-    "news": "news",
-    "movies": "movie",
-    "cookies": "cookie",
-    "series": "series",
-    "species": "species",
-}
 
 
 def label_columns(columns: Iterable[Column[Any]], entity: str) -> list[str]:
@@ -77,16 +62,7 @@ def entity_names(table: str) -> list[str]:
     """Return what the rows of a table may be called in refs, the best first."""
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", table).lower()
     plain = re.sub(r"[^a-z0-9]+", "_", plain).strip("_").removeprefix("gen_") or "row"
-    return [_singular(plain), plain, f"{plain}_row", f"table_{plain}_row"]
-
-
-def _singular(name: str) -> str:
-    """Return what one is called of several; a name that is wrong so is a name all the same."""
-    before, _, word = name.rpartition("_")
-    one = _IRREGULAR.get(word)
-    if one is None:
-        one = next((p.sub(end, word) for p, end in _PLURALS if p.search(word)), word)
-    return f"{before}_{one}" if before else one
+    return [singular(plain), plain, f"{plain}_row", f"table_{plain}_row"]
 
 
 def row_names(key: ForeignKeyConstraint, entity: str) -> list[str]:

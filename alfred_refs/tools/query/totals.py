@@ -129,8 +129,6 @@ class Totals:
 
     def _order(self, read: DbRead) -> Iterator[ColumnElement[Any]]:
         """Yield what groups are ordered by: unless that is said, most of the first total first."""
-        if not self.groups:
-            return
         names = [*(column.name for column in self.groups), *(each.name for each in self.totals)]
         refs = [each.name for each in self.groups if each.values.family == "ref"]
         usable = [name for name in names if name not in refs]

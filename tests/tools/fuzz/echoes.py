@@ -149,10 +149,6 @@ class EchoRound:
         items = shown.get("items")
         if not isinstance(items, dict) or not items:
             return
-        if any(isinstance(each, list) for each in self._stored(table, ref, str(name))):
-            # it is shown with its items by position, which is another thing when it is given
-            self._found.done["(lists in lists not written back)"] += 1
-            return
         target, before = list_named(table, str(name)).rows_at(0), self._world.rows()
         data = [_given(target, item) for item in items.values()]
         numbers = range(1, len(data) + 1)

@@ -17,35 +17,29 @@ from sqlalchemy import inspect, select
 
 from alfred_refs import sqla
 from alfred_refs.errors import ListError, SetupError
-from alfred_refs.positions.documents import read
-from alfred_refs.positions.editing import instead_of
 from alfred_refs.positions.edits import Add, Edit, Modify, Move, Remove
 from alfred_refs.positions.executor import execute
-from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, kept, unfit
-from alfred_refs.positions.resolving import Item, Rules, UnfitError
-from alfred_refs.positions.snapshot import Snapshot, document_of
+from alfred_refs.positions.lists import RowLevel
+from alfred_refs.positions.snapshot import Snapshot
 from alfred_refs.positions.writing import NewRow, Plan, RowChange, plan_of, write
-from alfred_refs.tools.answers.numbering import numbered
-from alfred_refs.tools.answers.results import Rendering, Shape, size_of, without_depth
+from alfred_refs.tools.call import Call
+from alfred_refs.tools.changes import Changes, check_create, check_update
+from alfred_refs.tools.deleting import Deleter
 from alfred_refs.tools.drafts.lists import DraftLists
-from alfred_refs.tools.payload.expected import differences
+from alfred_refs.tools.errors import fixed_item, foreign_row, unordered_list
+from alfred_refs.tools.fates import check_there
 from alfred_refs.tools.payload.payloads import (
-    changes,
     check_complete,
-    new_records,
     refs_of_records,
 )
 from alfred_refs.tools.query.filters import Conditions
 from alfred_refs.tools.reach.telling import ReachReport
-from alfred_refs.tools.tables.lists import ToolList, list_named
-from alfred_refs.tools.tables.table import ToolColumn, ToolTable
+from alfred_refs.tools.tables.lists import list_named
+from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.wire.arguments import DbEditList, FilterClause, ListEdit
 
-from .call import Call
-from .changes import Changes, check_create, check_update
-from .deleting import Deleter
-from .errors import ToolError, fixed_item, foreign_row, unordered_list
-from .fates import check_there
+from .answers import ListAnswers
+from .items import ItemRules
 
 _MOST_NAMED = 10  # rows that an error names, of those that cannot be changed
 
@@ -73,9 +67,9 @@ class ListEditor:
         if arguments.token is not None:
             snapshot.check(self._list.name, arguments.token)
         outcome = execute(
-            snapshot.root, edits, self._list.name, _Rules(self._call, self._list, snapshot)
+            snapshot.root, edits, self._list.name, ItemRules(self._call, self._list, snapshot)
         )
-        shown = _Shown(self._call, self._list)
+        shown = ListAnswers(self._call, self._list)
         plan = plan_of(snapshot, outcome)
         self._check(plan)
         if arguments.preview:
@@ -264,188 +258,3 @@ def _by_level(pairs: Iterable[tuple[Any, RowLevel]]) -> Iterator[tuple[RowLevel,
 def _add(told: dict[str, list[str]], more: Mapping[str, Sequence[str]]) -> None:
     for name, refs in more.items():
         told[name] = [*dict.fromkeys([*told.get(name, ()), *refs])]
-
-
-class _Rules(Rules):
-    """What a model may do to items: what it may do to rows and columns."""
-
-    def __init__(self, call: Call, listed: ToolList, snapshot: Snapshot) -> None:
-        self._call = call
-        self._list = listed
-        self._snapshot = snapshot
-
-    def path_of(self, ref: str) -> Sequence[int] | None:
-        found = self._snapshot.path_of(ref)
-        tables = [] if found else [each for each in self._list.tables[1:] if each.own is None]
-        for table in tables:
-            depth = [*self._list.tables].index(table) - 1
-            items = [i for i, place in self._snapshot.places.items() if place.depth == depth]
-            refs = self._call.refs_of([item.value for item in items], table)
-            if ref in refs:
-                return self._snapshot.path(items[refs.index(ref)])
-        return found
-
-    def unexpected(self, item: Item, depth: int, expect: Any) -> str | None:
-        table = self._list.rows_at(depth)
-        if table is not None:
-            if not isinstance(expect, str | Mapping):
-                return "a row"
-            if isinstance(expect, str) and self._has_text(item.value, table, expect):
-                return None
-            if isinstance(expect, str) and table.keys.label is None:
-                return "another row"
-            other = {name: actual for name, _, actual in differences(table, item.value, expect)}
-            return repr(other) if other else None
-        if instead_of(item, expect) is None:
-            return None
-        shown = self._shown(item, depth)
-        return None if shown == expect else repr(shown)
-
-    def _shown(self, item: Item, depth: int) -> Any:
-        """Return an item of an array or a document as JSON, from all that the column shows."""
-        level, column = self._list.levels[-1], self._list.column
-        inside: list[int] = []
-        while depth >= len(self._list.levels) - 1:
-            place = self._snapshot.places[item]
-            inside.insert(0, place.number)
-            item, depth = place.parent, place.depth - 1
-        if column is None or not isinstance(level, DocumentLevel):
-            return None
-        shown = read(column.show(getattr(item.value, column.name)), level.names)
-        for number in inside:
-            shown = (shown.items or [])[number - 1]
-        return shown.value.value
-
-    def kept(self, depth: int) -> str | None:
-        return kept(self._list.levels, depth)
-
-    def _has_text(self, row: Any, table: ToolTable, text: str) -> bool:
-        """Tell whether a text stands in a row: not only as its label."""
-        shown = [column.name for column in table.columns.values() if column.shown]
-        return any(getattr(row, name) == text for name in shown)
-
-    def fitted(self, edit: Modify | Add, depth: int) -> Any:
-        table = self._list.rows_at(depth)
-        try:
-            if table is None:
-                return self._fitted_item(edit, depth)
-            return _fitted_row(edit, table, self._list.levels[depth])
-        except ToolError as error:
-            raise UnfitError(f"cannot be given this: {error.message}") from None
-
-    def _fitted_item(self, edit: Modify | Add, depth: int) -> Any:
-        """Return the value of an item of an array or a document."""
-        why, column = unfit(self._list.levels, depth, edit), self._list.column
-        if why is not None or column is None:
-            raise UnfitError(why)
-        # an array takes arrays alone, of as many dimensions
-        around = depth + 2 - len(self._list.levels) if column.values.item is not None else 0
-        given = edit.value
-        for _ in range(around):
-            given = [given]
-        given = column.accept(given, new=True)
-        for _ in range(around):
-            [given] = given
-        return given
-
-
-def _fitted_row(edit: Modify | Add, table: ToolTable, level: Level) -> Mapping[str, Any]:
-    """Return the values of a row by attribute."""
-    if not isinstance(edit.value, Mapping):
-        raise UnfitError("is a row: give an object of its fields")
-    fixed = [level.position, *level.parents] if isinstance(level, RowLevel) else []
-    for name in edit.value:
-        if name in fixed:
-            raise UnfitError(f"has {name!r} by its place: move it")
-    if isinstance(edit, Modify):
-        return changes(table, edit.value)
-    return new_records(table, [edit.value])[0]
-
-
-class _Shown:
-    """What a model is shown of a list: each item under its position, as text."""
-
-    def __init__(self, call: Call, listed: ToolList) -> None:
-        self._call = call
-        self._list = listed
-        self._room = call.room()
-        self._rendering: Rendering = call.rendering([], Shape(listed.tables[0], []))
-        self._shapes = [
-            Shape(table, [*_columns(table, level)])
-            for table, level in zip(listed.tables[1:], listed.levels, strict=False)
-            if isinstance(level, RowLevel)
-        ]
-
-    def answer(
-        self,
-        arguments: DbEditList,
-        snapshot: Snapshot,
-        modified: Mapping[Item, Any],
-        notes: Sequence[str],
-    ) -> dict[str, Any]:
-        """Return the answer: the list, how long it is, and its token."""
-        root, level = snapshot.root, self._list.levels[0]
-        if isinstance(level, DocumentLevel):
-            items: Any = self._document(root, level, modified, arguments.row)
-        else:
-            items = self._rows(root, 0, modified, arguments.name)
-        answer = {
-            "table": arguments.table,
-            "row": arguments.row,
-            "list": arguments.name,
-            "items": items,
-            "count": len(root.items or ()),
-            **({"preview": True} if arguments.preview else {}),
-            "token": snapshot.token,
-        }
-        return self._call.finished(answer, notes, self._rendering)
-
-    def _rows(
-        self, parent: Item, depth: int, modified: Mapping[Item, Any], path: str
-    ) -> dict[str, Any]:
-        items, shown = parent.items or [], dict[str, Any]()
-        for number, item in enumerate(items, start=1):
-            if number > self._call.setting.limits.rows or self._room.characters < 0:
-                self._rendering.cut.append(f"{path}: items from {number} to {len(items)}")
-                break
-            row = self._row(item, depth, modified)
-            self._room.characters -= size_of(row)
-            inside = self._list.levels[depth + 1 : depth + 2]
-            for level in inside if item.items is not None else ():
-                if isinstance(level, DocumentLevel):
-                    row[level.column] = self._document(item, level, modified, f"{path}[{number}]")
-                else:
-                    where = f"{path}[{number}].{level.name}"
-                    row[level.name] = self._rows(item, depth + 1, modified, where)
-            shown[str(number)] = row
-        return shown
-
-    def _row(self, item: Item, depth: int, modified: Mapping[Item, Any]) -> dict[str, Any]:
-        shape = self._shapes[depth]
-        given = modified.get(item, {})
-        row: dict[str, Any] = {}
-        if isinstance(item.value, shape.table.model):
-            row = self._rendering.row(item.value, shape)
-            if given:
-                self._rendering.shown.pop()  # its labels are those of before
-        else:
-            given = item.value
-        row.update((name, shape.table.columns[name].show(value)) for name, value in given.items())
-        return row  # the same, which labels are put into
-
-    def _document(
-        self, item: Item, level: DocumentLevel, modified: Mapping[Item, Any], path: str
-    ) -> Any:
-        column, cut = self._list.tables[-1].columns[level.column], self._rendering.cut
-        whole = without_depth(document_of(item, level, modified), path, cut)
-        shown = self._rendering.fitting(column.show(whole), column, path)
-        self._room.characters -= size_of(shown)
-        return numbered(shown, level.names)
-
-
-def _columns(table: ToolTable, level: RowLevel) -> Iterator[ToolColumn]:
-    """Yield what is shown of the rows of a list: not what their place says."""
-    placed = {level.position, *level.parents}
-    for name, column in table.columns.items():
-        if name == table.own or (column.shown and name not in placed):
-            yield column

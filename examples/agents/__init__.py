@@ -1,0 +1,1 @@
+"""Agents of four frameworks on one toolset: a module for each, to be copied."""

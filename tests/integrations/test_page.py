@@ -1,0 +1,121 @@
+"""`docs/integrations.md`: its agents are those of `examples/`, and its programs run."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable, Sequence
+from inspect import isawaitable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents import Runner
+from pydantic_ai.models.function import FunctionModel
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session, sessionmaker
+
+from alfred_refs import RefRegistry, RefSession
+from alfred_refs.tools import Toolset
+from tests.integrations import shop, test_anthropic, test_langchain, test_openai_agents
+from tests.integrations.contract import NO_TABLE, ORDERS, READ_ORDERS, Played, Turn
+from tests.integrations.test_anthropic import MODEL
+from tests.integrations.test_pydantic_ai import Script
+
+pytestmark = pytest.mark.once
+
+ROOT = Path(__file__).parents[2]
+SECTIONS = {
+    title: re.findall(r"```(\w+)\n(.*?)```", text, re.DOTALL)
+    for title, text in re.findall(
+        r"^## ([^\n]+)\n(.*?)(?=^## |\Z)",
+        "## set-up\n" + (ROOT / "docs" / "integrations.md").read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+}
+Fake = tuple[dict[str, Any], Callable[[], Played]]
+"""What a program has in the place of a model, and what that was sent."""
+
+
+def fake_pydantic_ai(script: Sequence[Turn]) -> Fake:
+    """Return a function that pydantic-ai takes for a model."""
+    model = Script(script)
+    return {"model": FunctionModel(model)}, lambda: model.played
+
+
+def fake_openai_agents(script: Sequence[Turn]) -> Fake:
+    """Return the SDK's own fake."""
+    model = test_openai_agents.scripted(script)
+    return {"model": model, "Runner": Runner}, lambda: test_openai_agents.sent_to(model)
+
+
+def fake_langchain(script: Sequence[Turn]) -> Fake:
+    """Return LangChain's own fake."""
+    model = test_langchain.FakeModel(messages=test_langchain.answers(script))
+    return {"model": model}, lambda: test_langchain.sent_to(model)
+
+
+def fake_anthropic(script: Sequence[Turn]) -> Fake:
+    """Return a client whose requests go nowhere."""
+    server = test_anthropic.Server(script)
+    return {"model": MODEL, "client": server.client()}, lambda: server.played
+
+
+# section -> module of the example, and what stands in the place of a model
+FRAMEWORKS = {
+    "pydantic-ai": ("pydantic_ai", fake_pydantic_ai),
+    "OpenAI Agents": ("openai_agents", fake_openai_agents),
+    "LangChain": ("langchain", fake_langchain),
+    "Anthropic": ("anthropic", fake_anthropic),
+}
+
+
+async def run(program: str, names: dict[str, Any]) -> None:
+    """Run a program that may await."""
+    code = compile(program, "<page>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    if isawaitable(done := eval(code, names)):  # noqa: S307  # our own text
+        await done
+
+
+@pytest.mark.parametrize("section", FRAMEWORKS)
+def test_the_page_has_the_examples(section: str) -> None:
+    """As they are played by the tests, to the letter, and short."""
+    [(_, shown), _] = SECTIONS[section]
+    module = ROOT / "examples" / "agents" / f"{FRAMEWORKS[section][0]}.py"
+    assert module.read_text("utf-8").endswith(f"from __future__ import annotations\n\n{shown}")
+    docstrings = re.findall(r'^ *""".*"""\n', shown, re.MULTILINE)
+    code = [line for line in shown.splitlines() if line.strip() and "#" not in line.split()[0]]
+    assert len(code) - len(docstrings) <= 25
+
+
+@pytest.mark.parametrize("section", FRAMEWORKS)
+async def test_the_programs_run(section: str, shop_engine: Engine) -> None:
+    """With a fake model each: it calls a tool, and is told what there is."""
+    in_its_place, played = FRAMEWORKS[section][1]([[READ_ORDERS]])
+    names: dict[str, Any] = {
+        **vars(shop),
+        "__name__": __name__,
+        "Toolset": Toolset,
+        "RefSession": RefSession,
+        "sessionmaker": sessionmaker,
+        "engine": shop_engine,
+        "registry": RefRegistry(shop_engine),
+        "ownership": shop.ownership(),
+        "user_id": shop.ADA,
+        **in_its_place,
+    }
+    for kind, program in [*SECTIONS["set-up"], *SECTIONS[section]]:
+        assert kind == "python"
+        await run(program, names)
+
+    assert played().texts() == [[ORDERS]]
+    with Session(shop_engine) as session:
+        assert shop.keys_in(session, played().received) == []
+
+
+def test_the_page_shows_what_a_model_is_told() -> None:
+    """The mistake that every adapter is tried with."""
+    [(kind, shown)] = SECTIONS["What a model is told"]
+    assert kind == "json"
+    assert json.loads(shown) == {"error": NO_TABLE}

@@ -1,0 +1,220 @@
+"""The site says what is so: programs run, other code is well formed, names are there."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlglot
+from sqlalchemy import Engine, select
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.orm import Session
+
+from alfred_refs import RefRegistry, RefSession
+from examples import typed
+from examples.picture import picture
+from tests import readme, reference
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+
+
+@pytest.mark.parametrize("name", ["start", "operations"])
+def test_a_page_prints_what_it_says(name: str, engine: Engine) -> None:
+    """Run from top to bottom, as a reader would."""
+    printed, expected = readme.page(DOCS / f"{name}.md", {"engine": engine, "__name__": "page"})
+
+    assert [text for text in printed if text] == [text for text in expected if text]
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+def test_the_agent_loop_prints_what_it_says(driver: str, engine: Engine) -> None:
+    """A FastAPI application with a scripted model, two turns long, and a stranger's request."""
+    names = {
+        "engine": create_async_engine(engine.url.set(drivername=f"postgresql+{driver}")),
+        "__name__": "page",
+    }
+    printed, expected = readme.page(DOCS / "agent-loop.md", names)
+
+    assert [text for text in printed if text] == [text for text in expected if text]
+
+
+@pytest.mark.once
+def test_the_program_on_types_is_the_one_that_the_linters_check() -> None:
+    """Which mypy does, with an error where it is said to be one; `test_typed` runs it."""
+    [program] = [text for kind, text in _blocks(DOCS / "typing.md") if kind == "python"]
+
+    assert program == Path(typed.__file__).read_text("utf-8")
+
+
+def test_what_is_declared_as_text_is_a_key_in_the_database(engine: Engine) -> None:
+    """Keys that are typed as refs have the columns that they had, and show refs."""
+    registry = RefRegistry(engine)
+    registry.create_tables()
+    typed.Base.metadata.create_all(engine)
+    with Session(engine) as plain:
+        plain.add(typed.Recipe(name="Soup"))
+        plain.commit()
+
+    with RefSession(engine, conversation=registry.conversation("chat-7")) as session:
+        refs = [recipe.id for recipe in session.scalars(select(typed.Recipe))]
+        planned = typed.plan(session, "recipe_1")
+        kept = typed.keep(session, "recipe_1")
+    assert (refs, planned, kept) == (["recipe_1"], "meal_plan_1", "menu_1")
+
+
+# page -> what runs its programs
+RUNNERS = {
+    "README": "project/test_readme.py",
+    "agent-loop": "project/test_docs.py",
+    "context": "context/test_page.py",
+    "drafts": "session/drafts/test_page.py",
+    "integrations": "integrations/test_page.py",
+    "mcp": "integrations/test_mcp_page.py",
+    "neighbours": "neighbours/test_docs.py",
+    "operations": "project/test_docs.py",
+    "owner": "owners/test_page.py",
+    "positions": "positions/test_page.py",
+    "registry": "application.py",
+    "sql": "tools/sql/test_page.py",
+    "start": "project/test_docs.py",
+    "telemetry": "neighbours/test_docs.py",
+    "tools": "tools/test_page.py",
+    "typing": "project/test_docs.py",
+}
+
+
+@pytest.mark.once
+def test_each_page_with_programs_is_run() -> None:
+    """By a module of the tests that names it."""
+    pages = {page.stem for page in PAGES if "```python\n" in page.read_text("utf-8")}
+
+    assert pages <= set(RUNNERS)
+    assert [
+        page
+        for page in pages
+        if page.lower() not in (ROOT / "tests" / RUNNERS[page]).read_text("utf-8").lower()
+    ] == []
+
+
+# what is no program
+
+
+def _blocks(page: Path) -> list[tuple[str, str]]:
+    return BLOCK.findall(page.read_text("utf-8"))
+
+
+def _of(*kinds: str) -> Iterator[Any]:
+    for page in PAGES:
+        for number, (kind, text) in enumerate(_blocks(page), start=1):
+            if kind in kinds:
+                yield pytest.param(kind, text, id=f"{page.stem} {number}: {kind}")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("kind", "text"), list(_of("json", "toml", "sql", "bash", "console")))
+def test_other_code_is_well_formed(kind: str, text: str) -> None:
+    """JSON, TOML and SQL are such; each command is of a program that there is."""
+    match kind:
+        case "json":
+            json.loads(text)
+        case "toml":
+            tomllib.loads(text)
+        case "sql":
+            assert sqlglot.parse(text.replace(":owner", "1"), dialect="postgres")
+        case _:
+            assert {line.split()[0] for line in _commands(kind, text)} <= PROGRAMS
+
+
+PROGRAMS = {"alfred-refs", "pip", "python3", "pytest", "uv", "claude", "psql"}
+
+
+def _commands(kind: str, text: str) -> Iterator[str]:
+    lines = text.replace("\\\n", " ").splitlines()
+    if kind == "console":
+        lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    for line in lines:
+        if words := shlex.split(line, comments=True):
+            yield " ".join(words)
+
+
+@pytest.mark.once
+def test_no_other_kind_of_code_is_there() -> None:
+    """One that nothing looks at would be believed."""
+    kinds = {kind for page in PAGES for kind, _ in _blocks(page)}
+
+    known = {"", "bash", "console", "json", "python", "sql", "text", "toml", "eval-rst"}
+    assert kinds <= known
+
+
+# names
+
+
+@pytest.mark.once
+def test_each_public_name_has_one_entry_in_the_reference() -> None:
+    """And there is no entry of any other."""
+    assert sorted(reference.entries()) == sorted(reference.public())
+
+
+@pytest.mark.once
+def test_security_names_tests_that_there_are() -> None:
+    """Each threat names at least one."""
+    text = (DOCS / "security.md").read_text("utf-8")
+    threats = text.partition("| --- | --- | --- |\n")[2].partition("\n\n")[0].splitlines()
+    named = TEST.findall(text)
+
+    assert [row for row in threats if not TEST.search(row)] == []
+    assert [
+        f"{path}::{name}"
+        for path, name in named
+        if not re.search(rf"def {name}\(", (ROOT / path).read_text("utf-8"))
+    ] == []
+    assert len(named) > 20
+
+
+# the first page
+
+
+def test_the_picture_is_of_what_happens(engine: Engine) -> None:
+    """`python -m examples.picture` draws it again, the same to the letter."""
+    assert picture(engine) == (DOCS / "picture.svg").read_text("utf-8")
+
+
+@pytest.mark.once
+def test_the_readme_is_short() -> None:
+    """At most 120 lines."""
+    assert len(readme.README.read_text("utf-8").splitlines()) <= 120
+
+
+@pytest.mark.once
+def test_the_readmes_figures_were_measured() -> None:
+    """Each is in the file that it is from, where tokens are to the last digit."""
+    forms = ("keys ", "refs ", "refs, labels inline ")
+    exact = [_measured("json-size.md", f"meal plans | {form}", 4) for form in forms]
+    tokens = [f"{round(int(each.replace(',', '')), -2):,}" for each in exact]
+    read = _measured("sqlalchemy-2.1.md", "ORM read of rows with two keys each", 2)
+    by_hand = _measured("sqlalchemy-2.1.md", "refs shown, against a dict remap", 2)
+    figures = [
+        "{} tokens with keys, {} with refs, {} with labels".format(*tokens),
+        f"{read.replace(' x', '')} times a plain session's; ",
+        f"{by_hand.replace(' x', '')} times one with a map by hand",
+    ]
+    text = readme.README.read_text("utf-8")
+
+    assert [figure for figure in figures if figure not in text] == []
+
+
+def _measured(results: str, row: str, column: int) -> str:
+    """Return a figure of the benchmarks, by the beginning of its row."""
+    text = (ROOT / "benchmarks" / "results" / results).read_text("utf-8")
+    [line] = [line for line in text.splitlines() if line.startswith(f"| {row}")]
+    return line.split("|")[column].strip()

@@ -1,0 +1,44 @@
+"""What `docs/reference` tells of: the public names of the package, and no others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+PAGES = Path(__file__).parents[1] / "docs" / "reference"
+
+DOORS = (
+    "alfred_refs",
+    "alfred_refs.context",
+    "alfred_refs.integrations.anthropic",
+    "alfred_refs.integrations.langchain",
+    "alfred_refs.integrations.mcp",
+    "alfred_refs.integrations.openai_agents",
+    "alfred_refs.integrations.pydantic_ai",
+    "alfred_refs.integrations.reflect",
+    "alfred_refs.positions",
+    "alfred_refs.store",
+    "alfred_refs.store.alembic",
+    "alfred_refs.store.telemetry",
+    "alfred_refs.testing",
+    "alfred_refs.tools",
+)
+"""The modules from which applications import."""
+
+_ENTRY = re.compile(r"^\.\. (?:auto\w+|py:data):: ([\w.]+)$", re.MULTILINE)
+
+
+def public() -> Iterator[str]:
+    """Yield each public name, with the module that it is imported from; one is of one module."""
+    names = set(import_module(DOORS[0]).__all__)
+    for door in DOORS:
+        own = import_module(door).__all__
+        yield from (f"{door}.{name}" for name in own if door == DOORS[0] or name not in names)
+
+
+def entries() -> list[str]:
+    """Return the names that the pages have an entry for."""
+    found = [_ENTRY.findall(page.read_text("utf-8")) for page in sorted(PAGES.glob("*.md"))]
+    return [name for names in found for name in names]
