@@ -294,8 +294,10 @@ def _name_after(node: Any, value: Value) -> str:
     """Return what PostgreSQL calls a CASE: as its ELSE, unless that has no name but a type's."""
     while isinstance(node, exp.Cast | exp.Paren):
         node = node.this
-    is_named = node is not None and not isinstance(node, exp.Interval | exp.Literal | exp.Binary)
-    return value.name if is_named and value.name != UNNAMED else "case"
+    is_unnamed = node is None or isinstance(
+        node, exp.Boolean | exp.Interval | exp.Literal | exp.Binary
+    )
+    return "case" if is_unnamed or value.name == UNNAMED else value.name
 
 
 def _typed(element: Any, type_: TypeEngine[Any]) -> Any:
@@ -307,7 +309,9 @@ def _typed(element: Any, type_: TypeEngine[Any]) -> Any:
 def _cast(node: Any, scope: Scope) -> Value:
     this, to = parts(node, "this", "to", "_type")[:2]
     value, type_ = value_of(this, scope), type_of(to, scope)
-    name = value.name if value.name != UNNAMED else name_of_type(to)
+    inner = this.unnest()
+    is_weak = isinstance(inner, exp.Case) and value.name == "case"
+    name = name_of_type(to) if is_weak or value.name == UNNAMED else value.name
     if value.key is not None:
         if isinstance(type_, Uuid) and isinstance(value.type, Uuid):
             return value

@@ -544,24 +544,20 @@ class Generator:
         )
 
     def _window(self, scope: Scope) -> str:
-        order = ", ".join(f"{alias}.{next(iter(columns))}" for alias, columns in scope.items())
+        """Return a window whose values are the same in whatever order equal rows come."""
         partition = self._column(self._one(("key:category", "text", "bool")), scope)
         over = f"partition by {partition} " if partition and self._dice.random() < 0.6 else ""
         number = self._column("int", scope) or "1"
-        way = self._one(("rank", "dense_rank", "sum", "count", "lag", "max"))
-        self.used.add(f"window {way}")
-        match way:
-            case "rank" | "dense_rank":
-                return f"{way}() over ({over}order by {number}{self._way()})"
-            case "sum" | "max":
-                frame = self._one(("", "", " range between unbounded preceding and current row"))
-                return f"{way}({number}) over ({over}order by {number}{frame})"
-            case "count":
-                return f"count(*) over ({over.strip()})"
-        return (
-            f"lag({number}) over ({over}order by {number}, {order})"
-            if "lines" not in order
-            else "1"
+        order = f"{over}order by {number}{self._way()}"
+        frame = self._one(("", " range between unbounded preceding and current row"))
+        return self._chosen(
+            "window",
+            {
+                "rank": f"{self._one(('rank', 'dense_rank'))}() over ({order})",
+                "sum": f"{self._one(('sum', 'max'))}({number}) over ({order}{frame})",
+                "count": f"count(*) over ({over.strip()})",
+                "first_value": f"first_value({number}) over ({order})",
+            },
         )
 
     def _union(self) -> str:
