@@ -106,7 +106,8 @@ class Toolset:
         max_written: how many rows one call may change.
         drafts: whether a model may keep rows as drafts, and use those of the application; without
             them it is never told that there are any.
-        sql: whether a model may ask by SELECT (`db_query`), which needs the extra `sql`.
+        sql: whether a model may ask by SELECT (`db_query`), which needs the extra `sql`; or what
+            immutable functions it may call besides: `{"similarity": "text text -> double"}`.
 
     Attributes:
         tables: what a model may use.
@@ -132,7 +133,7 @@ class Toolset:
         limits: Limits | None = None,
         max_written: int = 100,
         drafts: bool = True,
-        sql: bool = False,
+        sql: bool | Mapping[str, str] = False,
     ) -> None:
         self._policy = policy or RefPolicy()
         self.ownership = owner
@@ -156,8 +157,9 @@ class Toolset:
         self._setting.check()
         self._memos: dict[Hashable, Any] = {}
         self.functions: dict[str, FunctionTool | QueryTool] = {}
-        if sql:
-            self.functions["db_query"] = _query_tool(self._setting)
+        if sql is not False:
+            own = {} if sql is True else sql
+            self.functions["db_query"] = _query_tool(self._setting, own)
 
     def memo(self, name: Hashable, make: Callable[[], _T]) -> _T:
         """Return what is made of these tools, once for all who ask for it by its name."""
@@ -373,14 +375,14 @@ class Toolset:
         return conversation
 
 
-def _query_tool(setting: Setting) -> QueryTool:
+def _query_tool(setting: Setting, functions: Mapping[str, str]) -> QueryTool:
     try:
         from .sql.tool import QueryTool  # noqa: PLC0415  # it is loaded only where it is wanted
     except ModuleNotFoundError as error:
         raise SetupError(
             f"sql=True needs a parser ({error.name})", "install alfred-refs[sql]"
         ) from error
-    return QueryTool(setting)
+    return QueryTool(setting, functions)
 
 
 def _done(call: Call, arguments: Arguments) -> Answer:

@@ -208,7 +208,7 @@ def test_related_rows_are_inside_or_named(chat: Conversation) -> None:
         ({"like": [{}]}, "field 'like' of a draft has related rows; give one object, or refs"),
         ({"lids": [5]}, "field 'lids' of a draft has something else than related rows"),
         ({"lids": [{"handles": [{"number": "x"}]}]}, "field 'lids.handles.number' of a draft"),
-        ({"kind": "pan"}, "field 'kind' of a draft names no class of 'Pot'"),
+        ({"kind": "pan"}, "field 'kind' names no class of 'Pot'"),
         ({f"x{KEY}": 1}, "'x<key>' is no field"),
     ],
 )
@@ -260,7 +260,7 @@ def test_a_draft_of_a_subclass_says_so(chat: Conversation) -> None:
 
     assert draft.content == {"kind": "wok", "rounded": True}
     assert record(chat, draft.content).model is Wok
-    with pytest.raises(DraftContentError, match="'kind' of a draft names no class of 'Wok'"):
+    with pytest.raises(DraftContentError, match="'kind' names no class of 'Wok'"):
         chat.draft(Wok, {"kind": "pot"})
     with pytest.raises(DraftContentError, match="'rounded' is no field of a draft of 'Pot'"):
         chat.draft(Pot, {"rounded": True})

@@ -80,9 +80,9 @@ _KINDS: Mapping[str, tuple[Any, str, str]] = {
 def _call(node: Any, scope: Scope) -> Value:
     this, nodes = parts(node, "this", "expressions")
     name = (this if isinstance(this, str) else this.name).lower()
-    function = FUNCTIONS.get(name)
+    function = scope.building.functions.get(name)
     if function is None:
-        raise unknown_name("function", name, FUNCTIONS)
+        raise unknown_name("function", name, scope.building.functions)
     nodes, is_distinct, order = _arguments(list(nodes or ()), name)
     if name == "count" and not is_distinct and _is_star(nodes):
         parts(nodes[0])
@@ -99,7 +99,7 @@ def _call(node: Any, scope: Scope) -> Value:
     if order is not None:
         elements[-1] = aggregate_order_by(elements[-1], *ordered(order, scope))
     first = next((each for each in values if not each.is_null), values[0] if values else None)
-    type_, key = _given(name, first)
+    type_, key = _given(function.gives, first)
     return Value(Function(name, *elements, type_=type_), name, key)
 
 
@@ -127,7 +127,7 @@ def _taken(name: str, values: list[Value], scope: Scope) -> list[Value]:
     Raises:
         ToolError: one is of another kind, or a key.
     """
-    function, what = FUNCTIONS[name], f"{name}()"
+    function, what = scope.building.functions[name], f"{name}()"
     takes = [function.takes[min(n, len(function.takes) - 1)] for n in range(len(values))]
     same = [n for n, word in enumerate(takes) if word == "same"]
     chosen = alike([values[n] for n in same], scope.building.literals, what) if same else []
@@ -156,9 +156,8 @@ def _check(word: str, value: Value, what: str, *, keys: bool) -> None:
         raise refused(f"{what} is called on what is no {called} ({value.name!r})", remedy)
 
 
-def _given(name: str, first: Value | None) -> tuple[TypeEngine[Any], Any]:
+def _given(gives: str, first: Value | None) -> tuple[TypeEngine[Any], Any]:
     """Return the type that a function gives, and the keys that it hands on."""
-    gives = FUNCTIONS[name].gives
     if gives in TYPES:
         return TYPES[gives], None
     type_ = Text() if first is None or first.element is None else first.type

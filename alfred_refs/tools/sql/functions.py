@@ -9,6 +9,7 @@ makes little of much; what is in no table here is not called. Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import INTERVAL, JSONB
 from sqlalchemy.types import TypeEngine
+
+from alfred_refs.errors import SetupError
 
 TYPES: Mapping[str, TypeEngine[Any]] = {
     "text": Text(),
@@ -157,3 +160,36 @@ def _table() -> dict[str, Function]:
 
 FUNCTIONS: Mapping[str, Function] = _table()
 """The functions, by name."""
+
+_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_TAKEN = {*TYPES, "any", "number", "time", "array"}
+
+
+def with_own(own: Mapping[str, str]) -> Mapping[str, Function]:
+    """Return all functions, those of an application among them.
+
+    They take data, and give data: no key goes in. That each is immutable, and makes little of
+    much, is the application's word.
+
+    >>> with_own({"similarity": "text text -> double"})["similarity"].gives
+    'double'
+
+    Raises:
+        SetupError: a name is taken or is none, or it is not said what it takes and gives.
+    """
+    found = dict(FUNCTIONS)
+    for name, signature in own.items():
+        if not _NAME.fullmatch(name) or name in FUNCTIONS:
+            raise SetupError(
+                f"a function of SQL cannot be called {name!r}",
+                "give the name of a function in the database, in small letters, that is not known",
+            )
+        made = _of(f"{name}: {signature}")[name]
+        if "->" not in signature or made.gives not in TYPES or not {*made.takes} <= _TAKEN:
+            raise SetupError(
+                f"the function {name!r} of SQL is said to be {signature!r}",
+                f"say what it takes and gives, as 'text text -> double': {', '.join(TYPES)}; it "
+                "may take any, number, time and array, too",
+            )
+        found[name] = made
+    return found

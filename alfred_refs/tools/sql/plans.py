@@ -19,6 +19,7 @@ from sqlglot import expressions as exp
 
 from alfred_refs.tools.tables.tables import ToolTables
 
+from .functions import FUNCTIONS, Function
 from .lexing import Shape, shape_of
 from .parsing import parsed, type_words
 from .refusing import too_deep
@@ -57,9 +58,11 @@ class Plans:
 
     Attributes:
         tables: what a model may use.
+        functions: that it may call.
     """
 
     tables: ToolTables
+    functions: Mapping[str, Function] = field(default_factory=lambda: FUNCTIONS)
     _plans: dict[Hashable, Plan] = field(default_factory=dict)
     _fixed: dict[Hashable, tuple[int, ...]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -82,7 +85,7 @@ class Plans:
 
     def _made(self, shape: Shape, key: Hashable, *, fenced: bool) -> Plan:
         try:
-            plan, literals = _built(shape, self.tables, fenced=fenced)
+            plan, literals = _built(shape, self.tables, self.functions, fenced=fenced)
         except RecursionError:
             raise too_deep() from None
         with self._lock:
@@ -95,13 +98,15 @@ class Plans:
         return plan
 
 
-def _built(shape: Shape, tables: ToolTables, *, fenced: bool) -> tuple[Plan, Literals]:
+def _built(
+    shape: Shape, tables: ToolTables, functions: Mapping[str, Function], *, fenced: bool
+) -> tuple[Plan, Literals]:
     tree = parsed(shape)
     literals = Literals(shape.literals)
     names = (
         None if _has_star(tree) else {each.name.lower() for each in tree.find_all(exp.Identifier)}
     )
-    building = Building(tables, literals, names, fenced, query_of, MAKERS)
+    building = Building(tables, literals, names, fenced, query_of, MAKERS, functions)
     query = query_of(tree, Scope(building))
     statement = query.statement.limit(bindparam(MOST, type_=Integer()))
     plan = Plan(statement, query.values, literals.parameters, query.limit, building.names)

@@ -21,6 +21,7 @@ from sqlalchemy import FromClause, Select, select
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
 
+from .functions import Function
 from .refusing import refused, unknown_name
 from .values import Literals, Value
 
@@ -61,6 +62,7 @@ class Building:
         is_fenced: whether rows of others are in the tables.
         query: builds the SELECT that a node is, inside of a scope.
         makers: by the class of a node, what builds an expression of it.
+        functions: that may be called, by name.
         names: what is sent for a name, with the name.
     """
 
@@ -70,6 +72,7 @@ class Building:
     is_fenced: bool
     query: Callable[[Any, Scope], Query]
     makers: Mapping[str, Callable[[Any, Scope], Value]]
+    functions: Mapping[str, Function]
     names: dict[str, str] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 

@@ -19,6 +19,7 @@ from alfred_refs.tools.errors import invalid_arguments
 from alfred_refs.tools.tables.tables import ToolTables
 from alfred_refs.tools.wire.arguments import DbQuery, misshapen
 
+from .functions import with_own
 from .plans import Plans
 from .running import Querying
 
@@ -34,6 +35,10 @@ class QueryTool:
 
     Args:
         setting: what all calls of the toolset share.
+        functions: of the application's own, by name, with what each takes and gives.
+
+    Raises:
+        SetupError: one of these is no such function.
 
     Attributes:
         name: what it is called.
@@ -48,11 +53,11 @@ class QueryTool:
     arguments: type[DbQuery] = DbQuery
     own: Mapping[str, type[Any]] = {}  # never changed
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setting, functions: Mapping[str, str]) -> None:
         listed = list(setting.tables)
         entity = listed[0].entity if listed else "row"
         self.description = _PURPOSE.format(rows=setting.limits.rows, entity=entity)
-        self._plans = Plans(setting.tables)
+        self._plans = Plans(setting.tables, with_own(functions))
 
     def schema(self, _: ToolTables) -> dict[str, Any]:
         """Return the JSON schema of the arguments."""

@@ -107,7 +107,7 @@ def test_an_error_imports_nothing(
     key = recipes[0].id
     with sessions(conversation=conversation) as session:
         assert session.scalars(select(Recipe)).first() is not None
-        monkeypatch.setattr(naming, "_singular", pytest.fail)
+        monkeypatch.setattr(naming, "singular", pytest.fail)
         connection = session.connection()
         connection.execute(insert(devices).values(id=key))
 

@@ -193,6 +193,35 @@ def test_the_tool_is_there_on_request_alone(world: World, session: RefSession) -
     assert wrong["error"]["code"] == "invalid_arguments"
 
 
+def test_functions_of_the_application_may_be_called(world: World, session: RefSession) -> None:
+    """Those that it names, with data alone; others are unknown as before."""
+    own = {"md5": "text -> text", "to_hex": "int -> text"}
+    toolset = Toolset(MODELS, owner=world.ownership, sql=own)
+
+    told = _ask(toolset, session, "select to_hex(255), length(md5('a'))")
+    assert told["rows"] == [["ff", 32]]
+    assert "'md5'" in _ask(world.toolset, session, "select md5('a')")["error"]["message"]
+    for wrong in ("select md5(id) from products", "select md5('a', 'b')", "select md6('a')"):
+        assert _ask(toolset, session, wrong)["error"]["code"] == "invalid_sql"
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"lower": "text -> text"},
+        {"pg_sleep()": "int -> text"},
+        {"public.f": "int -> int"},
+        {"f": "int"},
+        {"f": "int -> uuid"},
+        {"f": "row -> text"},
+    ],
+)
+def test_functions_that_are_none_are_refused(own: dict[str, str]) -> None:
+    """When the toolset is made, with what to say."""
+    with pytest.raises(SetupError, match=r"functions? .*of SQL"):
+        Toolset(MODELS, sql=own)
+
+
 def test_it_works_with_other_drivers(world: World) -> None:
     """psycopg2 sends parameters as literals."""
     engine = create_engine(world.engine.url.set(drivername="postgresql+psycopg2"))
