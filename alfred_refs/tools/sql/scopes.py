@@ -18,6 +18,7 @@ from typing import Any
 
 from sqlalchemy import FromClause, Select, select
 
+from alfred_refs.tools.errors import no_sql
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
 
@@ -57,6 +58,7 @@ class Building:
 
     Attributes:
         tables: what a model may use.
+        closed: names of those of which no SQL is answered.
         literals: of the text.
         named: all names in the text, or `None` where all columns are wanted.
         is_fenced: whether rows of others are in the tables.
@@ -67,6 +69,7 @@ class Building:
     """
 
     tables: ToolTables
+    closed: Collection[str]
     literals: Literals
     named: Collection[str] | None
     is_fenced: bool
@@ -178,10 +181,13 @@ class Scope:
         if part is not None:
             from_ = part.cte.alias(self.building.alias("t", alias))
             return Source(alias, part.query.of(from_, part.names), from_)
-        tables = self.building.tables
-        found = _by_name({each.name: each for each in tables}, name)
+        tables = {each.name: each for each in self.building.tables}
+        found = _by_name(tables, name)
         if found is None:
-            raise unknown_name("table", name, [*self.all_parts(), *tables.names])
+            known = [each for each in tables if each not in self.building.closed]
+            raise unknown_name("table", name, [*self.all_parts(), *known])
+        if found.name in self.building.closed:
+            raise no_sql(found.name)
         return self.building.table(found, alias)
 
     def column(self, table: str | None, name: str) -> Value:
