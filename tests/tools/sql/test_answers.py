@@ -20,6 +20,7 @@ from .models import Category, Line, Order, Product
 from .world import ANN, World
 
 MODELS = [Category, Product, Order, Line]
+ACTIONS = ("read", "linked")
 
 
 @pytest.fixture
@@ -249,6 +250,28 @@ async def test_it_works_with_asynchronous_sessions(world: World) -> None:
 
     assert told["rows"]
     assert told == world.ask(sql)
+
+
+def test_rows_that_are_shown_are_kept_for_prompts(world: World) -> None:
+    """By their own refs as read, by others' columns as linked, and nothing that only looks so."""
+    toolset = _toolset(world, limits=Limits(rows=2))
+    chat = f"prompts-{ANN}"
+    with world.sessions(conversation=chat, owner=world.ownership.of(ANN), by="model") as session:
+        told = _ask(
+            toolset,
+            session,
+            "select p.name, p.id, p.category_id, array[p.id, null] as pair, 'product_3' as text "
+            "from (select * from products) p where p.category_id is not null order by p.name",
+        )
+        orders = _ask(toolset, session, "select array_agg(id) from orders")
+        assert session.conversation is not None
+        entries = session.conversation.activity().entries
+
+    kept = {action: {str(e.ref) for e in entries if e.action == action} for action in ACTIONS}
+    assert told["more"]
+    assert kept["read"] == {row[1] for row in told["rows"]} == {"product_1", "product_2"}
+    assert kept["linked"] == {*(row[2] for row in told["rows"]), *orders["rows"][0][0]}
+    assert {entry.seen_turn for entry in entries} == {None}
 
 
 def test_rows_that_went_say_so(world: World) -> None:
