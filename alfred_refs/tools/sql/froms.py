@@ -1,13 +1,13 @@
 """FROM and its joins: what stands there goes into a scope, and out as one FROM of SQLAlchemy's.
 
-    joined(<From recipes>, [<Join LEFT plans ON ...>], scope, query_of)    _t1 LEFT JOIN _t2 ON ...
+    joined(<From recipes>, [<Join LEFT plans ON ...>], scope)    _t1 LEFT JOIN _t2 ON ...
 
 Each ON sees what is joined up to there. USING and NATURAL go by the columns that a model sees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,60 +17,52 @@ from sqlglot import expressions as exp
 from .expressions import condition_of, name_of
 from .parsing import named, parts
 from .refusing import refused, unsupported
-from .scopes import Query, Scope, Source
+from .scopes import Scope, Source
 from .values import Value, alike
 
-_QueryOf = Callable[[Any, Scope], Query]
 
-
-def joined(from_: Any, joins: Sequence[Any], scope: Scope, query_of: _QueryOf) -> FromClause:
+def joined(from_: Any, joins: Sequence[Any], scope: Scope) -> FromClause:
     """Return a FROM, and take what is in it into a scope.
 
     Raises:
         ToolError: it has what is not known here.
     """
     (first,) = parts(from_, "this")
-    return _chain(first, joins, scope, query_of)
-
-
-def _chain(first: Any, joins: Sequence[Any], scope: Scope, query_of: _QueryOf) -> FromClause:
     groups: list[FromClause] = []
     begun = len(scope.sources)
-    left = _item(first, scope, query_of)
+    left = _item(first, scope)
     for join in joins:
         if not any(join.args.get(each) for each in ("side", "kind", "method", "on", "using")):
             groups.append(left)  # a comma: what is before it is not seen by later ON
             begun = len(scope.sources)
             (item,) = parts(join, "this")
-            left = _item(item, scope, query_of)
+            left = _item(item, scope)
         else:
-            left = _join(left, join, begun, scope, query_of)
+            left = _join(left, join, begun, scope)
     for group in reversed(groups):
         left = group.join(left, true())
     return left
 
 
-def _item(node: Any, scope: Scope, query_of: _QueryOf) -> FromClause:
+def _item(node: Any, scope: Scope) -> FromClause:
     if isinstance(node, exp.Table):
-        return _table(node, scope, query_of)
+        return _table(node, scope)
     if not isinstance(node, exp.Subquery):
         raise unsupported(f"{named(node)} in FROM", "use tables, and subqueries in parentheses")
     this, alias = parts(node, "this", "alias")
     if isinstance(this, exp.Table):
         if alias is not None:
             raise unsupported("a name for several tables", "name each of them")
-        return _table(this, scope, query_of)
+        return _table(this, scope)
     name, names = _alias(alias)
     if not name:
         name = scope.building.alias("n", "a subquery")  # PostgreSQL 16 takes it without
-    query = query_of(this, scope.around())
-    if len(names) > len(query.values):
-        raise refused(f"{name!r} has more names than columns", "give each column one name")
+    query = scope.building.query(this, scope.around())
     from_ = query.statement.subquery(scope.building.alias("t", name))
-    return _added(Source(name, query.of(from_, names), from_), scope)
+    return _added(Source(name, query.called(names, name).of(from_), from_), scope)
 
 
-def _table(node: Any, scope: Scope, query_of: _QueryOf) -> FromClause:
+def _table(node: Any, scope: Scope) -> FromClause:
     this, alias, joins = parts(node, "this", "alias", "joins")
     if not isinstance(this, exp.Identifier):
         raise unsupported("a function in FROM", "call it in SELECT, or use a table")
@@ -78,24 +70,9 @@ def _table(node: Any, scope: Scope, query_of: _QueryOf) -> FromClause:
     source = scope.relation(name_of(this), name or name_of(this))
     if names:
         raise unsupported("names for columns of a table", "give names in SELECT")
-    if joins:
-        outer = scope.sources
-        scope.sources = []
-        _added(source, scope)
-        inside = scope.sources
-        made = _joined_from(source.from_, joins, scope, query_of)
-        scope.sources = outer
-        for each in inside:
-            _added(each, scope)
-        return made
-    return _added(source, scope)
-
-
-def _joined_from(
-    left: FromClause, joins: Sequence[Any], scope: Scope, query_of: _QueryOf
-) -> FromClause:
-    for join in joins:
-        left = _join(left, join, 0, scope, query_of)
+    begun, left = len(scope.sources), _added(source, scope)
+    for join in joins or ():
+        left = _join(left, join, begun, scope)
     return left
 
 
@@ -116,7 +93,7 @@ def _added(source: Source, scope: Scope) -> FromClause:
     return alias  # type: ignore[no-any-return]
 
 
-def _join(left: FromClause, node: Any, begun: int, scope: Scope, query_of: _QueryOf) -> FromClause:
+def _join(left: FromClause, node: Any, begun: int, scope: Scope) -> FromClause:
     this, side, kind, method, on, using = parts(
         node, "this", "side", "kind", "method", "on", "using"
     )
@@ -124,7 +101,7 @@ def _join(left: FromClause, node: Any, begun: int, scope: Scope, query_of: _Quer
     if kind not in ("", "INNER", "OUTER", "CROSS") or side not in ("", "LEFT", "RIGHT", "FULL"):
         raise unsupported(f"{side} {kind} JOIN".strip())
     middle = len(scope.sources)
-    right = _item(this, scope, query_of)
+    right = _item(this, scope)
     lefts, rights = scope.sources[begun:middle], scope.sources[middle:]
     if method not in ("", "NATURAL"):
         raise unsupported(f"{method} JOIN")

@@ -61,7 +61,7 @@ class Function:
             it, that of a list of it, or that of a sum, a mean or a part of it.
         repeats: whether the last argument may stand any number of times.
         keys: whether it hands keys on, or counts them.
-        kind: "plain", "aggregate", "window" or "rows": where it may stand.
+        kind: "plain", "aggregate", "ordered", "window" or "rows": where it may stand.
     """
 
     takes: tuple[str, ...]
@@ -139,10 +139,10 @@ def _table() -> dict[str, Function]:
         "corr: number number -> double",
         "string_agg: text text -> text",
         "bool_and, bool_or, every: bool -> bool",
-        "percentile_cont, percentile_disc: numeric -> ordered",
-        "mode: -> ordered",
     ):
         found |= _of(line, "aggregate")
+    found |= _of("percentile_cont, percentile_disc: numeric -> ordered", "ordered")
+    found |= _of("mode: -> ordered", "ordered")
     for line in ("count: any? -> bigint", "min, max: any -> same", "array_agg: any -> array"):
         found |= _of(line, "aggregate", keys=True)
     for line in ("row_number, rank, dense_rank: -> bigint", "ntile: int -> int"):

@@ -22,40 +22,12 @@ _MOST_TOKENS = 2_000
 _DEEPEST = 40  # brackets
 _DEEPEST_SQUARE = 3
 
-# longest first: `->>` is one operator
 _OPERATORS = frozenset(
-    [
-        "+",
-        "-",
-        "*",
-        "/",
-        "%",
-        "^",
-        "<",
-        ">",
-        "=",
-        "<=",
-        ">=",
-        "<>",
-        "!=",
-        "||",
-        "->",
-        "->>",
-        "#>",
-        "#>>",
-        "@>",
-        "<@",
-        "&&",
-        "?",
-        "~",
-        "~*",
-        "!~",
-        "!~*",
-        "~~",
-        "!~~",
-        "~~*",
-        "!~~*",
-    ]
+    (
+        *("+", "-", "*", "/", "%", "^", "<", ">", "=", "<=", ">=", "<>", "!=", "||", "->"),
+        *("->>", "#>", "#>>", "@>", "<@", "&&", "?", "~", "~*", "!~", "!~*", "~~", "!~~"),
+        *("~~*", "!~~*"),
+    )
 )
 
 _TOKEN = re.compile(
@@ -72,42 +44,16 @@ _UNSENDABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")
 
 # words that begin a clause, and those after which something must stand
 _AFTER = frozenset(
-    [
-        "from",
-        "where",
-        "group",
-        "order",
-        "having",
-        "limit",
-        "offset",
-        "fetch",
-        "union",
-        "intersect",
-        "except",
-        "join",
-        "on",
-        "using",
-    ]
+    (
+        *("from", "where", "group", "order", "having", "limit", "offset", "fetch", "union"),
+        *("intersect", "except", "join", "on", "using"),
+    )
 )
 _OPEN = frozenset(
-    [
-        "select",
-        "by",
-        "and",
-        "or",
-        "not",
-        "where",
-        "having",
-        "on",
-        "when",
-        "then",
-        "else",
-        "between",
-        "like",
-        "ilike",
-        "limit",
-        "offset",
-    ]
+    (
+        *("select", "by", "and", "or", "not", "where", "having", "on", "when", "then", "else"),
+        *("between", "like", "ilike", "limit", "offset"),
+    )
 )
 _NEVER_EMPTY = ("in", "on", "using", "exists", "any", "all", "filter")
 

@@ -43,12 +43,24 @@ class Query:
     is_ended: bool = False
     limit: int | None = None
 
-    def of(self, from_: FromClause, names: Sequence[str] = ()) -> list[Value]:
+    def called(self, names: Sequence[str], name: str) -> Query:
+        """Return the same rows, with other names for the first columns.
+
+        Raises:
+            ToolError: there are more names than columns.
+        """
+        if len(names) > len(self.values):
+            raise refused(f"{name!r} has more names than columns", "give each column one name")
+        first = [
+            replace(value, name=each) for value, each in zip(self.values, names, strict=False)
+        ]
+        return replace(self, values=[*first, *self.values[len(names) :]])
+
+    def of(self, from_: FromClause) -> list[Value]:
         """Return its columns where it stands in a FROM."""
-        called = [*names, *(each.name for each in self.values[len(names) :])]
         return [
-            replace(each, element=from_.c[f"c{n}"], name=name, literal=None, number=None)
-            for n, (each, name) in enumerate(zip(self.values, called, strict=True), start=1)
+            replace(each, element=from_.c[f"c{n}"], literal=None, number=None)
+            for n, each in enumerate(self.values, start=1)
         ]
 
 
@@ -133,12 +145,10 @@ class Part:
     Attributes:
         query: what it is.
         cte: what SQLAlchemy has of it.
-        names: of its columns.
     """
 
     query: Query
     cte: Any
-    names: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -180,7 +190,7 @@ class Scope:
         part = self.all_parts().get(name)
         if part is not None:
             from_ = part.cte.alias(self.building.alias("t", alias))
-            return Source(alias, part.query.of(from_, part.names), from_)
+            return Source(alias, part.query.of(from_), from_)
         tables = {each.name: each for each in self.building.tables}
         found = _by_name(tables, name)
         if found is None:

@@ -178,6 +178,15 @@ def data(value: Value, what: str) -> Value:
             "refs are selected, counted, grouped by and compared with refs of their table; for a "
             "list of them use array_agg",
         )
+    return unsealed(value, what)
+
+
+def unsealed(value: Value, what: str) -> Value:
+    """Return a value that is looked into, if only to compare it.
+
+    Raises:
+        ToolError: it may have keys in it.
+    """
     if value.is_sealed:
         raise refused(
             f"{what} is made of {value.name!r}, which is shown as a whole only",
@@ -204,7 +213,7 @@ def alike(values: Sequence[Value], literals: Literals, what: str) -> list[Value]
             for each in values
         ]
     for each in values:
-        data(each, what) if each.is_sealed else None
+        unsealed(each, what)
     type_ = next((each.type for each in typed if not isinstance(each.type, NullType)), None)
     return [
         each
