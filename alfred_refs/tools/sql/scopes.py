@@ -121,7 +121,7 @@ class Source:
     """What has a name in a FROM.
 
     Attributes:
-        name: that a model knows it by; empty for columns that two have in common.
+        name: that a model knows it by.
         values: its columns.
         from_: what SQLAlchemy has of it.
         others: names of columns that it would have too, if the statement named them.
@@ -160,14 +160,14 @@ class Scope:
         outer: the scope around it.
         parts: of WITH, by name.
         sources: in its FROM, by the order there.
-        common: columns that USING makes one of two.
+        columns: that may be named without their table.
     """
 
     building: Building
     outer: Scope | None = None
     parts: dict[str, Part] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)
-    common: dict[str, Value] = field(default_factory=dict)
+    columns: Sequence[Value] = ()
 
     def inner(self) -> Scope:
         """Return the scope of a SELECT inside of this one."""
@@ -219,24 +219,16 @@ class Scope:
         raise self._unknown(table, name)
 
     def _own(self, table: str | None, name: str) -> list[Value]:
-        if table is None and name in self.common:
-            return [self.common[name]]
-        found = [
-            value
-            for source in self.sources
-            if table in (None, source.name)
-            for value in source.values
-            if value.name == name
-        ]
-        if not found and name == name.lower():
-            found = [
-                value
-                for source in self.sources
-                if table in (None, source.name)
-                for value in source.values
-                if value.name.lower() == name
-            ]
-        return found
+        values = self._columns(table)
+        same = [each for each in values if each.name == name]
+        if same or name != name.lower():
+            return same
+        return [each for each in values if each.name.lower() == name]
+
+    def _columns(self, table: str | None) -> Sequence[Value]:
+        if table is None:
+            return self.columns
+        return [each for s in self.sources if s.name == table for each in s.values]
 
     def star(self, table: str | None) -> list[Value]:
         """Return the columns that `*` means.
@@ -244,13 +236,9 @@ class Scope:
         Raises:
             ToolError: there is no such table in FROM.
         """
-        sources = [each for each in self.sources if table in (None, each.name)]
-        if not sources:
+        if not any(table in (None, each.name) for each in self.sources):
             raise self._unknown_table(table)
-        common = {} if table is not None else self.common
-        values = [each for source in sources for each in source.values]
-        shown = [each for each in values if each.column is None or each.column.shown]
-        return [*common.values(), *(each for each in shown if each.name not in common)]
+        return [e for e in self._columns(table) if e.column is None or e.column.shown]
 
     def _unknown(self, table: str | None, name: str) -> Exception:
         sources = [s for scope in self._scopes() for s in scope.sources]

@@ -159,7 +159,7 @@ class _Selected:
         """Tell whether a node names a column of FROM, which goes before what is selected."""
         if not isinstance(node, exp.Column) or node.args.get("table") is not None:
             return False
-        return any(v.name == node.name for source in self.scope.sources for v in source.values)
+        return any(each.name == node.name for each in self.scope.columns)
 
     def distinct(self, statement: Any, node: Any) -> Any:
         """Return a statement with its DISTINCT."""
