@@ -8,6 +8,7 @@ What has no function here is refused, in words that name it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import (
@@ -32,7 +33,7 @@ from .parsing import named, parts
 from .refusing import refused, unsupported
 from .scopes import Query, Scope
 from .types import NAMES, SHORT, named_type
-from .values import UNNAMED, Value, alike, data, item_key, list_key, list_type
+from .values import Value, alike, data, item_key, list_key, list_type
 
 _MOST_DIGITS = 1_000  # of a numeric, as PostgreSQL has them
 
@@ -139,7 +140,7 @@ def _paren(node: Any, scope: Scope) -> Value:
     value = value_of(this, scope)
     if not isinstance(value.element, BinaryExpression | BooleanClauseList | UnaryExpression):
         return value
-    return Value(Grouping(value.element), value.name, value.key)
+    return replace(value, element=Grouping(value.element))
 
 
 def _case(node: Any, scope: Scope) -> Value:
@@ -159,17 +160,9 @@ def _case(node: Any, scope: Scope) -> Value:
         tests = [first == each for each in rest]
     made = case(*zip(tests, elements, strict=True), else_=last)
     like = next((each for each in chosen if not each.is_null), chosen[0])
-    return Value(typed(made, like.type), _name_after(default, results[-1]), like.key)
-
-
-def _name_after(node: Any, value: Value) -> str:
-    """Return what PostgreSQL calls a CASE: as its ELSE, unless that has no name but a type's."""
-    while isinstance(node, exp.Cast | exp.Paren):
-        node = node.this
-    is_unnamed = node is None or isinstance(
-        node, exp.Boolean | exp.Interval | exp.Literal | exp.Binary
-    )
-    return "case" if is_unnamed or value.name == UNNAMED else value.name
+    is_weak = results[-1].is_weak
+    name = "case" if is_weak else results[-1].name
+    return Value(typed(made, like.type), name, like.key, weak=is_weak)
 
 
 def typed(element: Any, type_: TypeEngine[Any]) -> Any:
@@ -181,16 +174,15 @@ def typed(element: Any, type_: TypeEngine[Any]) -> Any:
 def _cast(node: Any, scope: Scope) -> Value:
     this, to = parts(node, "this", "to", "_type")[:2]
     value, type_ = value_of(this, scope), type_of(to, scope)
-    is_weak = isinstance(this.unnest(), exp.Case) and value.name == "case"
-    name = name_of_type(to) if is_weak or value.name == UNNAMED else value.name
+    name = name_of_type(to) if value.is_weak else value.name
     if value.key is not None:
         if isinstance(type_, Uuid) and isinstance(value.type, Uuid):
             return value
         raise refused(f"the ref {value.name!r} is converted", "refs are texts; leave the cast out")
     if value.literal is not None and isinstance(type_, Uuid):
-        return value  # a ref, beside refs
+        return replace(value, name=name, weak=True)  # a ref, beside refs
     data(value, "a conversion")
-    return Value(cast(element_of(value, scope), type_), name)
+    return Value(cast(element_of(value, scope), type_), name, weak=value.is_weak)
 
 
 def name_of_type(node: Any) -> str:
@@ -224,7 +216,7 @@ def _interval(node: Any, scope: Scope) -> Value:
     if kind is not None:
         raise refused("an interval is made of a number", "write INTERVAL '3 days'")
     made = scope.building.literals.text(Value(None, literal=literal), postgresql.INTERVAL())
-    return Value(made, "interval")
+    return Value(made, "interval", weak=True)
 
 
 def _bracket(node: Any, scope: Scope) -> Value:
@@ -269,7 +261,7 @@ def one_column_of(node: Any, scope: Scope) -> Query:
 def _scalar(node: Any, scope: Scope) -> Value:
     rows = one_column_of(node, scope)
     value = rows.values[0]
-    return Value(rows.statement.scalar_subquery(), value.name, value.key)
+    return Value(rows.statement.scalar_subquery(), value.name, value.key, weak=False)
 
 
 MAKERS: Mapping[str, Callable[[Any, Scope], Value]] = {

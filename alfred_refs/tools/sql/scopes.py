@@ -59,7 +59,7 @@ class Query:
     def of(self, from_: FromClause) -> list[Value]:
         """Return its columns where it stands in a FROM."""
         return [
-            replace(each, element=from_.c[f"c{n}"], literal=None, number=None)
+            replace(each, element=from_.c[f"c{n}"], literal=None, number=None, weak=False)
             for n, each in enumerate(self.values, start=1)
         ]
 

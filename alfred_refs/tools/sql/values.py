@@ -39,6 +39,7 @@ from .refusing import raw_key, refused
 from .types import plain
 
 UNNAMED = "?column?"
+"""What PostgreSQL calls what has no name."""
 
 _NUMBERS: dict[str, tuple[TypeEngine[Any], Callable[[str], Any]]] = {
     "integer": (Integer(), int),
@@ -58,6 +59,8 @@ class Value:
         column: of a table, where it is that and nothing else.
         literal: which text it is, if it is one of no type yet.
         number: which number it is, if it is one.
+        weak: whether a conversion or a CASE around it has a name of its own; `None` for those
+            that have no name.
     """
 
     element: Any
@@ -66,6 +69,12 @@ class Value:
     column: ToolColumn | None = None
     literal: int | None = None
     number: int | None = None
+    weak: bool | None = None
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether a conversion or a CASE around it has a name of its own, as in PostgreSQL."""
+        return self.name == UNNAMED if self.weak is None else self.weak
 
     @property
     def is_null(self) -> bool:
