@@ -14,6 +14,8 @@ from typing import Any
 from sqlalchemy import (
     ARRAY,
     Boolean,
+    Case,
+    Cast,
     String,
     Text,
     Uuid,
@@ -228,6 +230,8 @@ def _bracket(node: Any, scope: Scope) -> Value:
     literal, kind = number_of(int(index.this) + 1)
     place = scope.building.literals.number(literal, kind)
     element: Any = value.element
+    if isinstance(element, Case | Cast):  # SQLAlchemy puts no parentheses around it
+        element = Grouping(element)
     return Value(element[place.element], value.name, item_key(value.key))
 
 

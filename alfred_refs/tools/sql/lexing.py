@@ -55,6 +55,7 @@ _OPEN = frozenset(
         *("between", "like", "ilike", "limit", "offset"),
     )
 )
+_ENDS_OF_TYPES = ("precision", "varying", "zone")
 _NEVER_EMPTY = ("in", "on", "using", "exists", "any", "all", "filter")
 
 _BEFORE_JOIN = [[each] for each in ("cross", "full", "inner", "left", "natural", "outer", "right")]
@@ -103,6 +104,7 @@ def shape_of(text: str, types: Collection[str]) -> Shape:
     _check_start(tokens)
     _check_ends(tokens)
     _check_brackets(tokens, types)
+    _check_conversions(tokens, types)
     return _marked(tokens)
 
 
@@ -211,6 +213,18 @@ def _check_brackets(tokens: Sequence[tuple[str, str]], types: Collection[str]) -
                     f"{before[1]!r} is a type and no function",
                     "convert with CAST(x AS type), or put the name in double quotes",
                 )
+
+
+def _check_conversions(tokens: Sequence[tuple[str, str]], types: Collection[str]) -> None:
+    """Check that no `date '2026-05-01'::text` is there: a parser may convert the text first."""
+    for before, word, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        name = before[1].lower()
+        is_type = name == ")" or name in _ENDS_OF_TYPES or name in types
+        if (word[0], after) == ("string", ("sign", "::")) and is_type and name != "interval":
+            raise refused(
+                f"it is not certain what is converted after {before[1]!r}",
+                "put it in parentheses: (DATE '2026-05-01')::text",
+            )
 
 
 def _marked(tokens: Sequence[tuple[str, str]]) -> Shape:

@@ -138,6 +138,8 @@ def _check(tree: exp.Expression) -> None:
         if own is None:
             continue
         operands = _operands(node)
+        if isinstance(node, exp.Bracket) and isinstance(node.this, exp.Cast):
+            raise refused("'[...]' stands behind a type", "put what is converted in parentheses")
         for place, operand in enumerate(operands):
             if not _binds(operand, own, is_first=place == 0 and not isinstance(node, exp.Unary)):
                 raise refused(
