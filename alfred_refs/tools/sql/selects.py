@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Function, select, tuple_
+from sqlalchemy import func, select, tuple_
 from sqlglot import expressions as exp
 
 from alfred_refs import sqla
@@ -40,10 +40,10 @@ MAKERS: Mapping[str, Callable[[Any, Scope], Value]] = {
 """What builds each expression."""
 
 _SELECT = ("expressions", "distinct", "from_", "joins", "where", "group", "having", *CLAUSES)
-_GROUPINGS: Mapping[str, str] = {
-    "Rollup": "rollup",
-    "Cube": "cube",
-    "GroupingSets": "grouping_sets",
+_GROUPINGS: Mapping[str, Callable[..., Any]] = {
+    "Rollup": func.rollup,
+    "Cube": func.cube,
+    "GroupingSets": func.grouping_sets,
 }
 
 
@@ -141,10 +141,10 @@ class _Selected:
         return [self._group(each) for each in nodes]
 
     def _group(self, node: Any) -> Any:
-        kind = _GROUPINGS.get(type(node).__name__)
-        if kind is not None:
+        sets = _GROUPINGS.get(type(node).__name__)
+        if sets is not None:
             (inside,) = parts(node, "expressions")
-            return Function(kind, *(self._group(each) for each in inside))
+            return sets(*(self._group(each) for each in inside))
         if isinstance(node, exp.Tuple):
             inside = parts(node, "expressions")[0] or ()
             return tuple_(*(self._group(each) for each in inside))
