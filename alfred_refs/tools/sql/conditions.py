@@ -12,13 +12,15 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sqlalchemy import ARRAY, Boolean, String, all_, and_, any_, cast, not_, null, or_
+from sqlalchemy import ARRAY, Boolean, String, all_, and_, any_, not_, or_
 from sqlglot import expressions as exp
 
 from .expressions import (
     compared,
     condition_of,
     element_of,
+    item_of,
+    list_of,
     literal_of,
     one_column_of,
     typed,
@@ -28,7 +30,7 @@ from .expressions import (
 from .parsing import named, parts
 from .refusing import refused, unsupported
 from .scopes import Scope
-from .values import Value, data, item_key
+from .values import Value, data
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "EQ": operator.eq,
@@ -86,13 +88,13 @@ def _compare_each(left: Any, quantifier: Any, inside: Any, compare: Any, scope: 
     """Return that a value compares with one element of a list, or with all."""
     if isinstance(inside, exp.Query):
         raise unsupported("ANY or ALL with a subquery", "use IN or NOT IN, or EXISTS")
-    many, one = value_of(inside, scope), value_of(left, scope)
+    one = value_of(left, scope)
+    many = list_of(inside, scope, [one] if one.key is not None else ())
     if many.literal is not None:
         raise unsupported("a list written as a text", "write ARRAY['a', 'b']")
     if not isinstance(many.type, ARRAY):
         raise refused("ANY or ALL is used on what is no list", "use IN (...)")
-    item = Value(cast(null(), many.type.item_type), many.name, item_key(many.key))
-    return Value(compare(compared([one, item], scope)[0], quantifier(many.element)))
+    return Value(compare(compared([one, item_of(many)], scope)[0], quantifier(many.element)))
 
 
 def _is(node: Any, scope: Scope) -> Value:

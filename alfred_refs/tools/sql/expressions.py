@@ -235,14 +235,26 @@ def _bracket(node: Any, scope: Scope) -> Value:
     return Value(element[place.element], value.name, item_key(value.key))
 
 
-def _array(node: Any, scope: Scope) -> Value:
+def item_of(many: Value) -> Value:
+    """Return a value of the kind that a list has."""
+    return Value(cast(null(), many.type.item_type), many.name, item_key(many.key))  # type: ignore[attr-defined]
+
+
+def list_of(node: Any, scope: Scope, like: Sequence[Value] = ()) -> Value:
+    """Return what a list means, `ARRAY[...]` beside values that its items are compared with.
+
+    Raises:
+        ToolError: they are of several kinds.
+    """
+    if not isinstance(node, exp.Array):
+        return value_of(node, scope)
     (nodes,) = parts(node, "expressions")
     if not nodes:
         raise unsupported("an empty ARRAY[]", "write '{}'")
-    items = alike(values_of(nodes, scope), scope.building.literals, "ARRAY[]")
-    elements = [each.element for each in items]
+    items = alike([*values_of(nodes, scope), *like], scope.building.literals, "ARRAY[]")
     first = next((each for each in items if not each.is_open), None)
     type_: ARRAY[Any] = ARRAY(Text()) if first is None else list_type(first.type)
+    elements = [each.element for each in items[: len(nodes)]]
     made: Any = postgresql.array(elements, type_=type_.item_type)
     # SQLAlchemy sends texts as VARCHAR, and PostgreSQL has no operators of text[] and varchar[]
     is_text = isinstance(type_.item_type, String)
@@ -269,7 +281,7 @@ def _scalar(node: Any, scope: Scope) -> Value:
 
 
 MAKERS: Mapping[str, Callable[[Any, Scope], Value]] = {
-    "Array": _array,
+    "Array": list_of,
     "Boolean": _constant,
     "Bracket": _bracket,
     "Case": _case,

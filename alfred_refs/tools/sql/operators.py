@@ -32,7 +32,7 @@ from sqlalchemy.dialects.postgresql import INTERVAL, JSONB
 from sqlalchemy.types import NullType, TypeEngine
 from sqlglot import expressions as exp
 
-from .expressions import compared, element_of, value_of, values_of
+from .expressions import compared, element_of, item_of, list_of, value_of
 from .lexing import number_of, string_number
 from .parsing import parts
 from .refusing import refused, unsupported
@@ -146,7 +146,10 @@ def _field(node: Any, scope: Scope) -> Value:
 
 def _of_lists(node: Any, scope: Scope) -> Value:
     sign = _OF_LISTS[type(node).__name__]
-    pair = values_of(parts(node, "this", "expression"), scope)
+    nodes = parts(node, "this", "expression")
+    found = [None if isinstance(each, exp.Array) else value_of(each, scope) for each in nodes]
+    like = [item_of(each) for each in found if each and each.key and each.key.array]
+    pair = [each or list_of(n, scope, like) for n, each in zip(nodes, found, strict=True)]
     if any(each.key is not None and each.literal is None and not each.key.array for each in pair):
         raise refused(f"{sign!r} is used on a ref", "use = or IN (...)")
     if any(each.key for each in pair) and any(each.literal is not None for each in pair):

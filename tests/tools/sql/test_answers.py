@@ -229,6 +229,32 @@ def test_functions_that_are_none_are_refused(own: dict[str, str]) -> None:
         Toolset(MODELS, sql=own)
 
 
+@pytest.mark.parametrize(
+    ("condition", "same"),
+    [
+        ("goes_with @> array['{}']", "'{}' = any(goes_with)"),
+        ("array['{}', 'product_1'] <@ goes_with || goes_with", None),
+        ("goes_with && array['{}', null]", "'{}' = any(goes_with)"),
+        ("id = any(array['{}', 'product_2'])", "id in ('{}', 'product_2')"),
+        ("id <> all(array['{}', 'product_2'])", "id not in ('{}', 'product_2')"),
+    ],
+)
+def test_a_list_of_texts_beside_refs_is_of_refs(
+    world: World, condition: str, same: str | None
+) -> None:
+    """As the message says that is told of a list which is one text."""
+    ref = world.ask("select unnest(goes_with) from products order by 1 limit 1")["rows"][0][0]
+    asked = "select count(*), min(name) from products where "
+    told = world.ask(asked + condition.format(ref))
+
+    if same is None:
+        assert told["error"]["code"] == "invalid_sql"
+    else:
+        assert told["rows"] == world.ask(asked + same.format(ref))["rows"]
+    wrong = world.ask(asked + condition.format("order_1"))["error"]["code"]
+    assert wrong in ("wrong_entity", "invalid_sql")
+
+
 def test_it_works_with_other_drivers(world: World) -> None:
     """psycopg2 sends parameters as literals."""
     engine = create_engine(world.engine.url.set(drivername="postgresql+psycopg2"))
