@@ -35,7 +35,7 @@ from sqlalchemy.dialects.postgresql import INTERVAL, aggregate_order_by
 from sqlalchemy.types import TypeEngine
 from sqlglot import expressions as exp
 
-from .expressions import element_of, value_of, values_of
+from .expressions import element_of, literal_of, value_of, values_of
 from .functions import TYPES
 from .parsing import parts
 from .refusing import refused, unknown_name, unsupported
@@ -193,8 +193,9 @@ def ordered(
 
 def _extract(node: Any, scope: Scope) -> Value:
     this, expression = parts(node, "this", "expression")
-    name = str(this.name).lower()
-    if not isinstance(this, exp.Var) or name not in _FIELDS:
+    is_text = isinstance(this, exp.Literal)
+    name = str(scope.building.literals.fix(literal_of(this)[0]) if is_text else this.name).lower()
+    if not isinstance(this, exp.Literal | exp.Var) or name not in _FIELDS:
         raise unknown_name("field of a time", name, sorted(_FIELDS))
     value = data(value_of(expression, scope), "EXTRACT")
     if not isinstance(value.type, Date | DateTime | Interval | INTERVAL):
