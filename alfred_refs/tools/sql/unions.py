@@ -47,9 +47,14 @@ def with_parts(node: Any, scope: Scope) -> Scope:
         name, names = name_of(name_node), [name_of(column) for column in columns or ()]
         if name in scope.parts:
             raise refused(f"WITH has two parts {name!r}", "give them names of their own")
-        is_recursive = recursive and any(t.name == name for t in this.find_all(exp.Table))
-        scope.parts[name] = (_recursive if is_recursive else _part)(this, name, names, scope)
+        make = _recursive if recursive and _names(this, name) else _part
+        scope.parts[name] = make(this, name, names, scope)
     return scope
+
+
+def _names(node: Any, name: str) -> bool:
+    """Tell whether a part of WITH names itself."""
+    return any(each.name == name for each in node.find_all(exp.Table))
 
 
 def _part(node: Any, name: str, names: Sequence[str], scope: Scope) -> Part:
@@ -59,7 +64,8 @@ def _part(node: Any, name: str, names: Sequence[str], scope: Scope) -> Part:
 
 def _recursive(node: Any, name: str, names: Sequence[str], scope: Scope) -> Part:
     """Return a part that goes on from its own rows."""
-    if not isinstance(node, exp.Union) or any(node.args.get(each) for each in CLAUSES):
+    is_union = isinstance(node, exp.Union) and not any(node.args.get(each) for each in CLAUSES)
+    if not is_union or _names(node.this, name):
         raise unsupported(
             f"{name!r}, which names itself,", "write SELECT ... UNION ALL SELECT ... in it"
         )
