@@ -95,6 +95,7 @@ def parsed(shape: Shape) -> exp.Expression:
     parser: Any = dialect.parser()
     # as they are written: sqlglot would make one function of many, by what it knows of dialects
     parser.FUNCTIONS = {}
+    parser.LAMBDAS = {}
     parser.FUNCTION_PARSERS = {name: parser.FUNCTION_PARSERS[name] for name in _OWN_WAYS}
     try:
         trees = parser.parse(dialect.tokenize(shape.text), shape.text)
