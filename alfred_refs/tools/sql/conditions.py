@@ -23,6 +23,7 @@ from .expressions import (
     list_of,
     literal_of,
     one_column_of,
+    operand,
     typed,
     value_of,
     values_of,
@@ -134,7 +135,7 @@ def _like(node: Any, scope: Scope, escape: str | None = None) -> Value:
             raise refused(
                 f"LIKE is used on what is no text ({each.name!r})", "use CAST(x AS text)"
             )
-    element, text = element_of(left, scope), element_of(right, scope)
+    element, text = (operand(element_of(each, scope)) for each in (left, right))
     if isinstance(node, exp.Like):
         like = element.not_like if negate else element.like
     else:

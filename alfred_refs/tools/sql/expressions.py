@@ -26,7 +26,15 @@ from sqlalchemy import (
     true,
 )
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.sql.elements import BinaryExpression, BooleanClauseList, Grouping, UnaryExpression
+from sqlalchemy.sql.elements import (
+    BinaryExpression,
+    BooleanClauseList,
+    False_,
+    Grouping,
+    Null,
+    True_,
+    UnaryExpression,
+)
 from sqlalchemy.types import TypeEngine
 from sqlglot import expressions as exp
 
@@ -80,7 +88,13 @@ def compared(values: Sequence[Value], scope: Scope) -> list[Any]:
     Raises:
         ToolError: they are of several kinds.
     """
-    return [each.element for each in alike(values, scope.building.literals, "a comparison")]
+    found = alike(values, scope.building.literals, "a comparison")
+    return [operand(each.element) for each in found]
+
+
+def operand(element: Any) -> Any:
+    """Return an element that is compared; of a constant by itself SQLAlchemy makes IS."""
+    return Grouping(element) if isinstance(element, False_ | Null | True_) else element
 
 
 def name_of(node: Any) -> str:
