@@ -419,7 +419,10 @@ class Generator:
         return f"{pair[0]} {operator} {pair[1]}"
 
     def _c_null(self, scope: Scope, _: int) -> str:
-        column = self._column(self._any_type(scope), scope) or "null"
+        type_ = self._any_type(scope)
+        column = self._column(type_, scope) or "null"
+        if type_ not in _APART and self._maybe(0.2, "compare with null"):
+            return f"({column} {self._one(('=', '<>', '<'))} null) is not true"
         return f"{column} is {self._one(('', 'not '))}null"
 
     def _c_in(self, scope: Scope, _: int) -> str:
@@ -484,6 +487,8 @@ class Generator:
                 f"not {column}",
                 f"{column} is true",
                 f"{column} is not false",
+                f"{column} = true",
+                f"{column} < true",
                 f"{column} = true",
             )
         )
