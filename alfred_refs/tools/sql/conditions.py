@@ -24,6 +24,7 @@ from .expressions import (
     literal_of,
     one_column_of,
     operand,
+    subquery_of,
     typed,
     value_of,
     values_of,
@@ -156,7 +157,7 @@ def _escape(node: Any, scope: Scope) -> Value:
 
 def _exists(node: Any, scope: Scope) -> Value:
     (this,) = parts(node, "this")
-    return Value(scope.building.query(this, scope.inner()).statement.exists(), "exists")
+    return Value(subquery_of(this, scope).statement.exists(), "exists")
 
 
 MAKERS: Mapping[str, Callable[[Any, Scope], Value]] = {

@@ -276,13 +276,24 @@ def list_of(node: Any, scope: Scope, like: Sequence[Value] = ()) -> Value:
     return Value(cast(made, type_) if is_text and key is None else made, "array", key)
 
 
+def subquery_of(node: Any, scope: Scope) -> Query:
+    """Return a subquery, one for all that are the same: GROUP BY may name what is selected."""
+    while isinstance(node, exp.Paren | exp.Subquery) and not any(
+        value for name, value in node.args.items() if name != "this"
+    ):
+        node = node.this
+    if node not in scope.subqueries:
+        scope.subqueries[node] = scope.building.query(node, scope.inner())
+    return scope.subqueries[node]
+
+
 def one_column_of(node: Any, scope: Scope) -> Query:
     """Return a subquery for its values.
 
     Raises:
         ToolError: it has several columns.
     """
-    rows = scope.building.query(node, scope.inner())
+    rows = subquery_of(node, scope)
     if len(rows.values) != 1:
         raise refused("a subquery for values has several columns", "select one column there")
     return rows

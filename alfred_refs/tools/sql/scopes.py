@@ -161,6 +161,7 @@ class Scope:
         parts: of WITH, by name.
         sources: in its FROM, by the order there.
         columns: that may be named without their table.
+        subqueries: in its expressions, by their nodes.
     """
 
     building: Building
@@ -168,6 +169,7 @@ class Scope:
     parts: dict[str, Part] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)
     columns: Sequence[Value] = ()
+    subqueries: dict[Any, Query] = field(default_factory=dict)
 
     def inner(self) -> Scope:
         """Return the scope of a SELECT inside of this one."""
