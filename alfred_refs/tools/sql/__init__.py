@@ -19,7 +19,8 @@ even a name: what has no function here is in no statement.
 | `plans` | one statement for all texts of a shape |
 | `selects`, `froms`, `unions` | SELECT; FROM and joins; WITH and unions |
 | `calls`, `windows` | functions; windows, and what else stands behind aggregates |
-| `conditions`, `operators`, `expressions` | what is true or not; what is computed; all else |
+| `conditions`, `operators` | what is true or not; what is computed |
+| `conversions`, `expressions` | CAST, and intervals; all else |
 | `scopes` | what names mean; tables as fenced subqueries |
 | `values` | values, keys and literals: what may stand beside what |
 | `functions`, `types` | which functions and types there are |

@@ -1,6 +1,6 @@
 """Expressions: a node of the tree to a `Value`, one function a construct.
 
-    value_of(<Cast this='5' to=date>, scope)    CAST(:t0 AS DATE)
+    value_of(<Case ifs=[<If true=1>] default=2>, scope)    CASE WHEN ... THEN :n0 ELSE :n1 END
 
 What has no function here is refused, in words that name it.
 """
@@ -18,7 +18,6 @@ from sqlalchemy import (
     Cast,
     String,
     Text,
-    Uuid,
     case,
     cast,
     false,
@@ -42,10 +41,7 @@ from .lexing import number_of, string_number
 from .parsing import named, parts
 from .refusing import refused, unsupported
 from .scopes import Query, Scope
-from .types import NAMES, SHORT, named_type
 from .values import Value, alike, data, item_key, list_key, list_type
-
-_MOST_DIGITS = 1_000  # of a numeric, as PostgreSQL has them
 
 
 def value_of(node: Any, scope: Scope) -> Value:
@@ -187,54 +183,6 @@ def typed(element: Any, type_: TypeEngine[Any]) -> Any:
     return element
 
 
-def _cast(node: Any, scope: Scope) -> Value:
-    this, to = parts(node, "this", "to", "_type")[:2]
-    value, type_ = value_of(this, scope), type_of(to, scope)
-    name = name_of_type(to) if value.is_weak else value.name
-    if value.key is not None:
-        if isinstance(type_, Uuid) and isinstance(value.type, Uuid):
-            return value
-        raise refused(f"the ref {value.name!r} is converted", "refs are texts; leave the cast out")
-    if value.literal is not None and isinstance(type_, Uuid):
-        return replace(value, name=name, weak=True)  # a ref, beside refs
-    data(value, "a conversion")
-    return Value(cast(element_of(value, scope), type_), name, weak=value.is_weak)
-
-
-def name_of_type(node: Any) -> str:
-    """Return what PostgreSQL calls a type, and a column that is converted to it."""
-    kind = str(getattr(node.this, "name", node.this))
-    return SHORT.get(kind, kind.lower())
-
-
-def type_of(node: Any, scope: Scope) -> TypeEngine[Any]:
-    """Return the type that a node names.
-
-    Raises:
-        ToolError: there is none to use.
-    """
-    kind = getattr(node.this, "name", "")
-    if not isinstance(node, exp.DataType):
-        raise refused(f"there is no type {str(node.this).lower()!r} to use", f"use {NAMES}")
-    _, inside, _ = parts(node, "this", "expressions", "nested")
-    if kind == "ARRAY" and len(inside) == 1:
-        return ARRAY(type_of(inside[0], scope))
-    sizes = [integer_of(parts(each, "this")[0], scope) for each in inside or ()]
-    found = named_type(kind, sizes)
-    if found is None or any(size < 1 or size > _MOST_DIGITS for size in sizes[:1]):
-        raise refused("there is no such type to use", f"use {NAMES}")
-    return found
-
-
-def _interval(node: Any, scope: Scope) -> Value:
-    (this,) = parts(node, "this")
-    literal, kind = literal_of(this)
-    if kind is not None:
-        raise refused("an interval is made of a number", "write INTERVAL '3 days'")
-    made = scope.building.literals.text(Value(None, literal=literal), postgresql.INTERVAL())
-    return Value(made, "interval", weak=True)
-
-
 def _bracket(node: Any, scope: Scope) -> Value:
     this, [index] = parts(node, "this", "expressions", "offset")[:2]
     value = value_of(this, scope)
@@ -310,9 +258,7 @@ MAKERS: Mapping[str, Callable[[Any, Scope], Value]] = {
     "Boolean": _constant,
     "Bracket": _bracket,
     "Case": _case,
-    "Cast": _cast,
     "Column": _column,
-    "Interval": _interval,
     "Literal": _literal,
     "Null": _null,
     "Paren": _paren,

@@ -20,7 +20,7 @@ from sqlglot import expressions as exp
 
 from alfred_refs import sqla
 
-from . import calls, conditions, expressions, operators, windows
+from . import calls, conditions, conversions, expressions, operators, windows
 from .calls import ordered
 from .expressions import condition_of, element_of, name_of, value_of
 from .froms import joined
@@ -35,6 +35,7 @@ MAKERS: Mapping[str, Callable[[Any, Scope], Value]] = {
     **operators.MAKERS,
     **calls.MAKERS,
     **conditions.MAKERS,
+    **conversions.MAKERS,
     **windows.MAKERS,
 }
 """What builds each expression."""
