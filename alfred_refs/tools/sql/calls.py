@@ -40,7 +40,7 @@ from .functions import TYPES
 from .parsing import parts
 from .refusing import refused, unknown_name, unsupported
 from .scopes import Scope
-from .values import Value, alike, data, item_key, list_key, list_type, unsealed
+from .values import Value, alike, data, item_key, list_key, list_type, unsealed, widest
 
 _FIELDS = frozenset(
     (
@@ -82,6 +82,8 @@ def _call(node: Any, scope: Scope) -> Value:
     if order is not None:
         elements[-1] = aggregate_order_by(elements[-1], *ordered(order, scope))
     first = next((each for each in values if not each.is_null), values[0] if values else None)
+    if function.gives == "common":  # `lag` has a number between the others
+        first = widest(values[::2] if function.kind == "window" else values)
     type_, key = _given(function.gives, first)
     return Value(Function(name, *elements, type_=type_), name, key)
 
@@ -146,7 +148,7 @@ def _given(gives: str, first: Value | None) -> tuple[TypeEngine[Any], Any]:
     type_ = Text() if first is None or first.element is None else first.type
     key = None if first is None else first.key
     match gives:
-        case "same":
+        case "same" | "common":
             return type_, key
         case "item":
             return (type_.item_type if isinstance(type_, ARRAY) else type_), item_key(key)

@@ -41,7 +41,7 @@ from .lexing import number_of, string_number
 from .parsing import named, parts
 from .refusing import refused, unsupported
 from .scopes import Query, Scope
-from .values import Value, alike, data, item_key, list_key, list_type
+from .values import Value, alike, data, item_key, list_key, list_type, widest
 
 
 def value_of(node: Any, scope: Scope) -> Value:
@@ -84,7 +84,7 @@ def compared(values: Sequence[Value], scope: Scope) -> list[Any]:
     Raises:
         ToolError: they are of several kinds.
     """
-    found = alike(values, scope.building.literals, "a comparison")
+    found = alike(values, scope.building.literals, "a comparison", by_first=True)
     return [operand(each.element) for each in found]
 
 
@@ -171,7 +171,7 @@ def _case(node: Any, scope: Scope) -> Value:
         first, *rest = compared(values_of([this, *conditions], scope), scope)
         tests = [first == each for each in rest]
     made = case(*zip(tests, elements, strict=True), else_=last)
-    like = next((each for each in chosen if not each.is_null), chosen[0])
+    like = widest(chosen)
     is_weak = results[-1].is_weak
     name = "case" if is_weak else results[-1].name
     return Value(typed(made, like.type), name, like.key, weak=is_weak)
@@ -214,13 +214,13 @@ def list_of(node: Any, scope: Scope, like: Sequence[Value] = ()) -> Value:
     if not nodes:
         raise unsupported("an empty ARRAY[]", "write '{}'")
     items = alike([*values_of(nodes, scope), *like], scope.building.literals, "ARRAY[]")
-    first = next((each for each in items if not each.is_open), None)
-    type_: ARRAY[Any] = ARRAY(Text()) if first is None else list_type(first.type)
+    first = widest(items)
+    type_: ARRAY[Any] = ARRAY(Text()) if first.is_open else list_type(first.type)
     elements = [each.element for each in items[: len(nodes)]]
     made: Any = postgresql.array(elements, type_=type_.item_type)
     # SQLAlchemy sends texts as VARCHAR, and PostgreSQL has no operators of text[] and varchar[]
     is_text = isinstance(type_.item_type, String)
-    key = None if first is None else list_key(first.key)
+    key = list_key(first.key)
     return Value(cast(made, type_) if is_text and key is None else made, "array", key)
 
 

@@ -57,7 +57,8 @@ class Function:
         takes: of each argument a word: of `TYPES`, "any", "number", "time", "array", or "same" for
             those that are of one type with each other.
         fewest: how many are needed.
-        gives: a word of `TYPES`; or of the first argument its type ("same"), that of an item of
+        gives: a word of `TYPES`; or of all arguments the widest type ("common"); or of the first
+            its type ("same"), that of an item of
             it, that of a list of it, or that of a sum, a mean or a part of it.
         repeats: whether the last argument may stand any number of times.
         keys: whether it hands keys on, or counts them.
@@ -126,11 +127,11 @@ def _table() -> dict[str, Function]:
     ):
         found |= _of(line)
     for line in (
-        "coalesce: same... -> same",
+        "coalesce: same... -> common",
         "nullif: same same -> same",
         "cardinality: array -> int",
         "array_length: array int -> int",
-        "greatest, least: same... -> same",
+        "greatest, least: same... -> common",
     ):
         found |= _of(line, keys=True)
     for line in (
@@ -150,7 +151,7 @@ def _table() -> dict[str, Function]:
         found |= _of(line, "window")
     found |= _of("percent_rank, cume_dist: -> double", "window")
     for line in (
-        "lag, lead: same int? same? -> same",
+        "lag, lead: same int? same? -> common",
         "first_value, last_value: any -> same",
         "nth_value: any int -> same",
     ):

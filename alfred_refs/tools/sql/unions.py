@@ -12,7 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import except_, except_all, intersect, intersect_all, select, union, union_all
+from sqlalchemy import (
+    except_,
+    except_all,
+    intersect,
+    intersect_all,
+    select,
+    type_coerce,
+    union,
+    union_all,
+)
 from sqlglot import expressions as exp
 
 from .calls import ordered
@@ -20,7 +29,8 @@ from .expressions import integer_of, literal_of, name_of
 from .parsing import parts
 from .refusing import refused, unsupported
 from .scopes import Part, Query, Scope
-from .values import Value, alike
+from .types import width
+from .values import Value, alike, widest
 
 CLAUSES = ("with_", "order", "limit", "offset")
 """What SELECTs and unions have alike."""
@@ -89,7 +99,12 @@ def united(node: Any, scope: Scope) -> Query:
     left, right, is_distinct = parts(node, "this", "expression", "distinct", *CLAUSES)[:3]
     both = [_settled(each, scope.inner()) for each in (left, right)]
     unite = _UNITING[type(node).__name__, bool(is_distinct)]
-    rows = Query(unite(*(each.statement for each in both)), _matched(both, scope))
+    values = _matched(both, scope)
+    rows = Query(unite(*(each.statement for each in both)), values)
+    if any(
+        width(new.type) > width(old.type) for new, old in zip(values, both[0].values, strict=True)
+    ):
+        rows = _nested(rows, scope)
     return around(rows, node, scope)
 
 
@@ -102,8 +117,13 @@ def _settled(node: Any, scope: Scope) -> Query:
 def _nested(query: Query, scope: Scope) -> Query:
     """Return the same rows of a SELECT from a query."""
     rows = query.statement.subquery(scope.building.alias("t", "a union"))
-    columns = [rows.c[f"c{n}"].label(f"c{n}") for n in range(1, len(query.values) + 1)]
-    return Query(select(*columns), query.values)
+    columns = [rows.c[f"c{n}"] for n in range(1, len(query.values) + 1)]
+    typed = [
+        type_coerce(column, value.type) if width(value.type) > width(column.type) else column
+        for column, value in zip(columns, query.values, strict=True)
+    ]
+    labels = [each.label(f"c{n}") for n, each in enumerate(typed, start=1)]
+    return Query(select(*labels), query.values)
 
 
 def _matched(queries: Sequence[Query], scope: Scope) -> list[Value]:
@@ -123,7 +143,10 @@ def _matched(queries: Sequence[Query], scope: Scope) -> list[Value]:
             if any(each.is_sealed for each in pair) and column is None:
                 raise refused("a union has documents of several columns", "select one of them")
             key = next((each.key for each in both if each.key), None)
-            first[n] = replace(pair[0], key=key, column=column, literal=None)
+            element, type_ = pair[0].element, widest(both).type
+            if width(type_) > width(pair[0].type) and not pair[0].is_null:
+                element = type_coerce(element, type_)
+            first[n] = replace(pair[0], element=element, key=key, column=column, literal=None)
     return first
 
 

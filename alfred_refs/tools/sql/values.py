@@ -36,7 +36,7 @@ from alfred_refs.mapping.key_column import KeyColumn
 from alfred_refs.tools.tables.table import ToolColumn, accepted
 
 from .refusing import raw_key, refused
-from .types import plain
+from .types import plain, width
 
 UNNAMED = "?column?"
 """What PostgreSQL calls what has no name."""
@@ -204,8 +204,16 @@ def unsealed(value: Value, what: str) -> Value:
     return value
 
 
-def alike(values: Sequence[Value], literals: Literals, what: str) -> list[Value]:
+def alike(
+    values: Sequence[Value], literals: Literals, what: str, *, by_first: bool = False
+) -> list[Value]:
     """Return values that are compared or chosen from: of one type, and keys of one table.
+
+    Args:
+        values: of which texts get the type of the others.
+        literals: of the statement.
+        what: is done with them, for errors.
+        by_first: whether that is the type of the first, which the others are compared with.
 
     Raises:
         ToolError: they are of several.
@@ -223,13 +231,20 @@ def alike(values: Sequence[Value], literals: Literals, what: str) -> list[Value]
         ]
     for each in values:
         unsealed(each, what)
-    type_ = next((each.type for each in typed if not isinstance(each.type, NullType)), None)
+    types = [each.type for each in typed if not isinstance(each.type, NullType)]
+    type_ = (types[0] if by_first else max(types, key=width)) if types else None
     return [
         each
         if each.literal is None
         else replace(each, element=literals.text(each, type_), literal=None)
         for each in values
     ]
+
+
+def widest(values: Sequence[Value]) -> Value:
+    """Return which of several values that are alike has the type that PostgreSQL gives to all."""
+    typed = [each for each in values if not each.is_open]
+    return max(typed or values, key=lambda each: width(each.type))
 
 
 def _check_keys(typed: Sequence[Value], like: Value, what: str) -> None:
