@@ -104,6 +104,14 @@ class Setting:
         """Return what the application adds to a table, in order."""
         return self.hooks.get(table.model, ())
 
+    def without_sql(self) -> frozenset[str]:
+        """Return the names of tables whose hooks have a say in reads, and so in SQL."""
+        return frozenset(
+            table.name
+            for table in self.tables
+            if not all(each.allows_sql() for each in self.hooks_of(table))
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Call:

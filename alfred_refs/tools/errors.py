@@ -473,5 +473,11 @@ def no_totals(table: str) -> ToolError:
     return ToolError("no_totals", message, table=table)
 
 
+def no_sql(table: str) -> ToolError:
+    """Say that hooks look at each read of a table: of SQL they are not told."""
+    message = f"rows of table {table!r} are not there for SQL; read them with db_read"
+    return ToolError("no_sql", message, table=table)
+
+
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names)) or "none"

@@ -7,7 +7,7 @@ there is one copy of each, the newest. What was cut gives way to what is known a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from alfred_refs.conversation.view import SessionConversation
@@ -34,6 +34,11 @@ def seen_in(
         for table, row in _rows_in(part, by_name[part["table"]])
         for each in _of_row(row, table, "read", cut)
     ]
+    return kept(shown, conversation)
+
+
+def kept(shown: Collection[Shown], conversation: SessionConversation) -> list[Activity]:
+    """Return what is kept of what was shown, under the keys of rows; a draft has none."""
     keys = conversation.keys_held(ref for ref, *_ in shown)
     return [
         Activity((parsed.entity, keys[ref]), action, seen, heads, shown=True)

@@ -36,6 +36,8 @@ MOST_NEAR: Final = 3  # names that a name may stand for
 class Meaning(Hooks):
     """Answer a search by meaning: the nearest recipes, nearest first."""
 
+    sql = True  # nothing is hidden
+
     def before_read(self, read: Reading) -> None:
         """Give the keys of what is near to the text."""
         if read.semantic is None:
@@ -49,6 +51,8 @@ class Meaning(Hooks):
 
 class NearlyTheName(Hooks):
     """Take a recipe's name that no recipe has for those that are nearly so."""
+
+    sql = True  # nothing is hidden
 
     def before_read(self, read: Reading) -> None:
         """Put near names in place of a name without a match."""
@@ -74,6 +78,8 @@ class WithChildren(Hooks):
         relationship: to them.
     """
 
+    sql = True
+
     def __init__(self, relationship: str) -> None:
         self._relationship = relationship
 
@@ -87,7 +93,7 @@ class WithChildren(Hooks):
 class TotalTime(Hooks):
     """Add up the minutes of a recipe, which models do badly."""
 
-    totals = True  # nothing is hidden
+    totals = sql = True  # nothing is hidden
 
     def after_read(self, read: Reading, rows: list[Row]) -> None:  # noqa: ARG002
         """Put the sum beside its parts, where both are shown."""
@@ -100,7 +106,7 @@ class TotalTime(Hooks):
 class Weekday(Hooks):
     """Say on which day of the week a meal is planned, which models do badly."""
 
-    totals = True
+    totals = sql = True
 
     def after_read(self, read: Reading, rows: list[Row]) -> None:  # noqa: ARG002
         """Put the day beside its date."""
@@ -122,6 +128,8 @@ class CatalogueWords(Hooks):
     Args:
         field: where a filter names an ingredient, seen from the class that is read.
     """
+
+    sql = True
 
     def __init__(self, field: str) -> None:
         self._field = field
@@ -146,6 +154,8 @@ class CatalogueWords(Hooks):
 class Aliases(Hooks):
     """Answer a question for an ingredient by another of its names with that ingredient too."""
 
+    sql = True  # nothing is hidden
+
     def before_read(self, read: Reading) -> None:
         """Let rows be read that have the name among their aliases."""
         if read.arguments.or_filters or len(read.arguments.filters) != 1:
@@ -156,6 +166,8 @@ class Aliases(Hooks):
 
 class StillToBuy(Hooks):
     """Leave out of the shopping list what is bought, unless a model asks for that."""
+
+    sql = True  # a model may see all of it, and says in SQL itself what it wants
 
     def before_read(self, read: Reading) -> None:
         """Read the rest only, where no filter is on it."""

@@ -8,10 +8,11 @@ user (`settings.week.meals`).
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from alfred_refs import Ownership, RefPolicy
-from alfred_refs.tools import Toolset
+from alfred_refs.tools import Hooks, Toolset
 from examples.kitchen import hooks
 from examples.kitchen.models import (
     Ingredient,
@@ -42,6 +43,27 @@ OWNERSHIP: Final = Ownership(
     open=[Ingredient],
 )
 
+# what the kitchen adds to the verbs
+HOOKS: Final[Mapping[type[Any], Sequence[Hooks]]] = {
+    Recipe: [
+        hooks.Meaning(),
+        hooks.NearlyTheName(),
+        hooks.CatalogueWords("ingredients.ingredient.name"),
+        hooks.WithChildren("ingredients"),
+        hooks.TotalTime(),
+        hooks.SharedIsForAll(),
+        hooks.StillEmpty(),
+    ],
+    RecipeIngredient: [
+        hooks.CatalogueWords("ingredient.name"),
+        hooks.InCatalogue(),
+        hooks.AtTheEnd(),
+    ],
+    Ingredient: [hooks.Aliases()],
+    MealPlan: [hooks.Weekday()],
+    ShoppingItem: [hooks.StillToBuy(), hooks.InCatalogue()],
+}
+
 
 def kitchen_tools() -> Toolset:
     """Return the toolset of the kitchen."""
@@ -52,25 +74,7 @@ def kitchen_tools() -> Toolset:
         read_only=[Ingredient],
         verbs={Preferences: ["update"]},
         hidden=[Recipe.embedding],
-        hooks={
-            Recipe: [
-                hooks.Meaning(),
-                hooks.NearlyTheName(),
-                hooks.CatalogueWords("ingredients.ingredient.name"),
-                hooks.WithChildren("ingredients"),
-                hooks.TotalTime(),
-                hooks.SharedIsForAll(),
-                hooks.StillEmpty(),
-            ],
-            RecipeIngredient: [
-                hooks.CatalogueWords("ingredient.name"),
-                hooks.InCatalogue(),
-                hooks.AtTheEnd(),
-            ],
-            Ingredient: [hooks.Aliases()],
-            MealPlan: [hooks.Weekday()],
-            ShoppingItem: [hooks.StillToBuy(), hooks.InCatalogue()],
-        },
+        hooks=HOOKS,
         deduplicate={RecipeIngredient: ("recipe_id", "ingredient_id")},
         # those who call them here are scripts, which slip in no ref; leave it out for a model
         expect="optional",

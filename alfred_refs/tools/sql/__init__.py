@@ -2,7 +2,7 @@
 
     {"sql": "select name from recipes where id = 'recipe_1'"}
       ──lexing──▶ a shape, and literals ──plans: one for each shape──▶
-          parsing ──▶ a tree ──selects, froms, expressions, calls──▶ SQLAlchemy's select ──▶
+          parsing ──▶ a tree ──selects, froms, expressions──▶ SQLAlchemy's select ──▶
       ──running: parameters, a transaction that reads only──▶ the session ──▶ columns, rows, labels
 
 The session puts keys in place of refs, by the column beside them, keeps to its owner's rows, and
@@ -17,8 +17,10 @@ even a name: what has no function here is in no statement.
 | --- | --- |
 | `running` | a call: parameters, transaction, JSON, labels |
 | `plans` | one statement for all texts of a shape |
-| `selects`, `froms` | SELECT, WITH, unions; FROM and joins |
-| `calls`, `operators`, `expressions` | functions, operators and all other expressions |
+| `selects`, `froms`, `unions` | SELECT; FROM and joins; WITH and unions |
+| `calls`, `windows` | functions; windows, and what else stands behind aggregates |
+| `conditions`, `operators` | what is true or not; what is computed |
+| `conversions`, `expressions` | CAST, and intervals; all else |
 | `scopes` | what names mean; tables as fenced subqueries |
 | `values` | values, keys and literals: what may stand beside what |
 | `functions`, `types` | which functions and types there are |

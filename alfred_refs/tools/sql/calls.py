@@ -1,8 +1,7 @@
-"""Calls of functions: aggregates and windows with all that may stand beside them.
+"""Calls of functions, with what may stand among their arguments.
 
-    <Anonymous this=lower expressions=[name]>         lower(recipes.name)
-    <Filter this=<count> expression=<Where>>          count(*) FILTER (WHERE ...)
-    <Window this=<lag> partition_by=[..] order=..>    lag(...) OVER (PARTITION BY ... ORDER BY ...)
+    <Anonymous this=lower expressions=[name]>              lower(recipes.name)
+    <Anonymous this=count expressions=[<Distinct name>]>    count(DISTINCT recipes.name)
 
 A function is known by its name, in `functions`; how many arguments it takes, and which of them may
 be refs, stands there.
@@ -30,41 +29,25 @@ from sqlalchemy import (
     distinct,
     extract,
     func,
-    over,
     type_coerce,
 )
 from sqlalchemy.dialects.postgresql import INTERVAL, aggregate_order_by
 from sqlalchemy.types import TypeEngine
 from sqlglot import expressions as exp
 
-from .expressions import condition_of, element_of, integer_of, value_of
-from .functions import FUNCTIONS, TYPES
+from .expressions import element_of, literal_of, value_of, values_of
+from .functions import TYPES
 from .parsing import parts
 from .refusing import refused, unknown_name, unsupported
 from .scopes import Scope
-from .values import Value, alike, data, item_key, list_key, list_type
+from .values import Value, alike, data, item_key, list_key, list_type, unsealed, widest
 
 _FIELDS = frozenset(
-    [
-        "century",
-        "day",
-        "decade",
-        "dow",
-        "doy",
-        "epoch",
-        "hour",
-        "isodow",
-        "isoyear",
-        "microseconds",
-        "millennium",
-        "milliseconds",
-        "minute",
-        "month",
-        "quarter",
-        "second",
-        "week",
-        "year",
-    ]
+    (
+        *("century", "day", "decade", "dow", "doy", "epoch", "hour", "isodow", "isoyear"),
+        *("microseconds", "millennium", "milliseconds", "minute", "month", "quarter", "second"),
+        *("week", "year"),
+    )
 )
 _NUMBERS = Integer, Numeric, Float, Interval, INTERVAL
 
@@ -92,13 +75,15 @@ def _call(node: Any, scope: Scope) -> Value:
         raise refused(f"{name}() is called with {len(nodes)} arguments", "look up what it takes")
     if (is_distinct or order) and function.kind != "aggregate":
         raise refused(f"{name}() has DISTINCT or ORDER BY", "use that in aggregates alone")
-    values = _taken(name, [value_of(each, scope) for each in nodes], scope)
+    values = _taken(name, values_of(nodes, scope), scope)
     elements = [element_of(each, scope) for each in values]
     if is_distinct:
         elements[0] = distinct(elements[0])
     if order is not None:
         elements[-1] = aggregate_order_by(elements[-1], *ordered(order, scope))
     first = next((each for each in values if not each.is_null), values[0] if values else None)
+    if function.gives == "common":  # `lag` has a number between the others
+        first = widest(values[::2] if function.kind == "window" else values)
     type_, key = _given(function.gives, first)
     return Value(Function(name, *elements, type_=type_), name, key)
 
@@ -135,8 +120,8 @@ def _taken(name: str, values: list[Value], scope: Scope) -> list[Value]:
     for n, value in zip(same, chosen, strict=True):
         values[n] = value
     for word, value in zip(takes, values, strict=True):
-        if value.is_sealed and name != "count":
-            data(value, what)
+        if name != "count":
+            unsealed(value, what)
         if word != "same":
             _check(word, value, what, keys=function.keys)
     return values
@@ -163,7 +148,7 @@ def _given(gives: str, first: Value | None) -> tuple[TypeEngine[Any], Any]:
     type_ = Text() if first is None or first.element is None else first.type
     key = None if first is None else first.key
     match gives:
-        case "same":
+        case "same" | "common":
             return type_, key
         case "item":
             return (type_.item_type if isinstance(type_, ARRAY) else type_), item_key(key)
@@ -200,9 +185,7 @@ def ordered(
         this, desc, nulls_first = parts(each, "this", "desc", "nulls_first")
         element = None if find is None else find(this)
         if element is None:
-            value = value_of(this, scope)
-            data(value, "ORDER BY") if value.is_sealed else None
-            element = element_of(value, scope)
+            element = element_of(unsealed(value_of(this, scope), "ORDER BY"), scope)
         by = element.desc() if desc else element.asc()
         if bool(nulls_first) is not bool(desc):
             by = by.nulls_first() if nulls_first else by.nulls_last()
@@ -210,89 +193,11 @@ def ordered(
     return found
 
 
-def _filter(node: Any, scope: Scope) -> Value:
-    this, where = parts(node, "this", "expression")
-    value = value_of(this, scope)
-    if not _is_aggregate(this):
-        raise refused("FILTER stands behind what is no aggregate", "use CASE")
-    (condition,) = parts(where, "this")
-    return Value(value.element.filter(condition_of(condition, scope)), value.name, value.key)
-
-
-def _is_aggregate(node: Any) -> bool:
-    name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
-    return name in FUNCTIONS and FUNCTIONS[name].kind == "aggregate"
-
-
-def _within(node: Any, scope: Scope) -> Value:
-    this, order = parts(node, "this", "expression")
-    value = value_of(this, scope)
-    if not isinstance(this, exp.Anonymous) or FUNCTIONS[this.name.lower()].gives != "ordered":
-        raise refused("WITHIN GROUP stands behind another function", "use percentile_cont")
-    (nodes,) = parts(order, "expressions")
-    if len(nodes) != 1:
-        raise unsupported("WITHIN GROUP by several values")
-    by = data(value_of(nodes[0].this, scope), "WITHIN GROUP")
-    type_ = Double() if value.name == "percentile_cont" else by.type
-    if isinstance(by.type, Interval | INTERVAL):
-        type_ = by.type
-    made: Any = value.element.within_group(*ordered(nodes, scope))
-    return Value(type_coerce(made, type_), value.name)
-
-
-def _window(node: Any, scope: Scope) -> Value:
-    names = ("this", "partition_by", "order", "spec", "over")
-    this, partition, order, spec, kind = parts(node, *names)
-    if kind != "OVER":
-        raise unsupported("this kind of window")
-    inner = this.this if isinstance(this, exp.Filter) else this
-    name = inner.name.lower() if isinstance(inner, exp.Anonymous) else ""
-    if name not in FUNCTIONS or FUNCTIONS[name].kind not in ("aggregate", "window"):
-        raise refused("OVER stands behind what is no window function", "leave it out")
-    value = value_of(this, scope)
-    by = [value_of(each, scope) for each in partition or ()]
-    nodes = parts(order, "expressions")[0] if order is not None else []
-    frame = _frame(spec, scope)
-    if any(bound for bound in frame.get("range_", ())):
-        for each in nodes:  # it would compute with them
-            data(value_of(each.this, scope), "RANGE")
-    made = over(
-        value.element,
-        partition_by=[element_of(each, scope) for each in by] or None,
-        order_by=ordered(nodes, scope) or None,
-        **frame,
-    )
-    return Value(made, value.name, value.key)
-
-
-def _frame(spec: Any, scope: Scope) -> dict[str, Any]:
-    """Return the rows around each that a window has."""
-    if spec is None:
-        return {}
-    kind, start, start_side, end, end_side = parts(
-        spec, "kind", "start", "start_side", "end", "end_side"
-    )
-    name = {"ROWS": "rows", "RANGE": "range_", "GROUPS": "groups"}.get(str(kind).upper())
-    if name is None:
-        raise unsupported("this frame of a window", "use ROWS BETWEEN")
-    first = _bound(start, start_side, scope)
-    last = 0 if end is None else _bound(end, end_side, scope)
-    return {name: (first, last)}
-
-
-def _bound(bound: Any, side: Any, scope: Scope) -> int | None:
-    if bound == "CURRENT ROW":
-        return 0
-    if bound == "UNBOUNDED":
-        return None
-    rows = integer_of(bound, scope)
-    return -rows if str(side).upper() == "PRECEDING" else rows
-
-
 def _extract(node: Any, scope: Scope) -> Value:
     this, expression = parts(node, "this", "expression")
-    name = str(this.name).lower()
-    if not isinstance(this, exp.Var) or name not in _FIELDS:
+    is_text = isinstance(this, exp.Literal)
+    name = str(scope.building.literals.fix(literal_of(this)[0]) if is_text else this.name).lower()
+    if not isinstance(this, exp.Literal | exp.Var) or name not in _FIELDS:
         raise unknown_name("field of a time", name, sorted(_FIELDS))
     value = data(value_of(expression, scope), "EXTRACT")
     if not isinstance(value.type, Date | DateTime | Interval | INTERVAL):
@@ -333,11 +238,8 @@ MAKERS: Mapping[str, Callable[[Any, Scope], Value]] = {
     "CurrentDate": _today,
     "CurrentTimestamp": _now,
     "Extract": _extract,
-    "Filter": _filter,
     "StrPosition": _as_call("strpos", "position", "this", "substr"),
     "Substring": _as_call("substr", "substring", "this", "start", "length"),
     "Trim": _trim,
-    "Window": _window,
-    "WithinGroup": _within,
 }
 """What builds each call."""

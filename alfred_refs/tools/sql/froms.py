@@ -1,14 +1,15 @@
 """FROM and its joins: what stands there goes into a scope, and out as one FROM of SQLAlchemy's.
 
-    joined(<From recipes>, [<Join LEFT plans ON ...>], scope, query_of)    _t1 LEFT JOIN _t2 ON ...
+    joined(<From recipes>, [<Join LEFT plans ON ...>], scope)    _t1 LEFT JOIN _t2 ON ...
 
-Each ON sees what is joined up to there. USING and NATURAL go by the columns that a model sees.
+Each ON sees what is joined up to there. USING and NATURAL go by the columns that a model sees, and
+make one of two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import FromClause, and_, func, true
@@ -17,60 +18,77 @@ from sqlglot import expressions as exp
 from .expressions import condition_of, name_of
 from .parsing import named, parts
 from .refusing import refused, unsupported
-from .scopes import Query, Scope, Source
+from .scopes import Scope, Source
 from .values import Value, alike
 
-_QueryOf = Callable[[Any, Scope], Query]
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A table, or what has been joined so far.
+
+    Attributes:
+        from_: what SQLAlchemy has of it.
+        sources: whose columns may be named with their table.
+        columns: those that may be named without, in the order of `*`.
+    """
+
+    from_: FromClause
+    sources: Sequence[Source]
+    columns: Sequence[Value]
+
+    def named(self, name: str) -> Value:
+        """Return the column of a name.
+
+        Raises:
+            ToolError: there is none, or there are several.
+        """
+        found = [each for each in self.columns if each.name == name]
+        if len(found) != 1:
+            many = "several tables" if found else "none of the tables"
+            raise refused(f"USING names {name!r}, which is in {many} there", "use ON")
+        return found[0]
 
 
-def joined(from_: Any, joins: Sequence[Any], scope: Scope, query_of: _QueryOf) -> FromClause:
+def joined(from_: Any, joins: Sequence[Any], scope: Scope) -> FromClause:
     """Return a FROM, and take what is in it into a scope.
 
     Raises:
         ToolError: it has what is not known here.
     """
     (first,) = parts(from_, "this")
-    return _chain(first, joins, scope, query_of)
-
-
-def _chain(first: Any, joins: Sequence[Any], scope: Scope, query_of: _QueryOf) -> FromClause:
-    groups: list[FromClause] = []
-    begun = len(scope.sources)
-    left = _item(first, scope, query_of)
+    groups = [_item(first, scope)]
     for join in joins:
-        if not any(join.args.get(each) for each in ("side", "kind", "method", "on", "using")):
-            groups.append(left)  # a comma: what is before it is not seen by later ON
-            begun = len(scope.sources)
+        if any(join.args.get(each) for each in ("side", "kind", "method", "on", "using")):
+            groups[-1] = _join(groups[-1], join, scope)
+        else:  # a comma: what is before it is not seen by later ON
             (item,) = parts(join, "this")
-            left = _item(item, scope, query_of)
-        else:
-            left = _join(left, join, begun, scope, query_of)
-    for group in reversed(groups):
-        left = group.join(left, true())
-    return left
+            groups.append(_item(item, scope))
+    scope.columns = [each for group in groups for each in group.columns]
+    last, *others = (group.from_ for group in reversed(groups))
+    for each in others:
+        last = each.join(last, true())
+    return last
 
 
-def _item(node: Any, scope: Scope, query_of: _QueryOf) -> FromClause:
+def _item(node: Any, scope: Scope) -> _Rows:
     if isinstance(node, exp.Table):
-        return _table(node, scope, query_of)
+        return _table(node, scope)
     if not isinstance(node, exp.Subquery):
         raise unsupported(f"{named(node)} in FROM", "use tables, and subqueries in parentheses")
     this, alias = parts(node, "this", "alias")
     if isinstance(this, exp.Table):
         if alias is not None:
             raise unsupported("a name for several tables", "name each of them")
-        return _table(this, scope, query_of)
+        return _table(this, scope)
     name, names = _alias(alias)
     if not name:
         name = scope.building.alias("n", "a subquery")  # PostgreSQL 16 takes it without
-    query = query_of(this, scope.around())
-    if len(names) > len(query.values):
-        raise refused(f"{name!r} has more names than columns", "give each column one name")
+    query = scope.building.query(this, scope.around())
     from_ = query.statement.subquery(scope.building.alias("t", name))
-    return _added(Source(name, query.of(from_, names), from_), scope)
+    return _added(Source(name, query.called(names, name).of(from_), from_), scope)
 
 
-def _table(node: Any, scope: Scope, query_of: _QueryOf) -> FromClause:
+def _table(node: Any, scope: Scope) -> _Rows:
     this, alias, joins = parts(node, "this", "alias", "joins")
     if not isinstance(this, exp.Identifier):
         raise unsupported("a function in FROM", "call it in SELECT, or use a table")
@@ -78,25 +96,10 @@ def _table(node: Any, scope: Scope, query_of: _QueryOf) -> FromClause:
     source = scope.relation(name_of(this), name or name_of(this))
     if names:
         raise unsupported("names for columns of a table", "give names in SELECT")
-    if joins:
-        outer = scope.sources
-        scope.sources = []
-        _added(source, scope)
-        inside = scope.sources
-        made = _joined_from(source.from_, joins, scope, query_of)
-        scope.sources = outer
-        for each in inside:
-            _added(each, scope)
-        return made
-    return _added(source, scope)
-
-
-def _joined_from(
-    left: FromClause, joins: Sequence[Any], scope: Scope, query_of: _QueryOf
-) -> FromClause:
-    for join in joins:
-        left = _join(left, join, 0, scope, query_of)
-    return left
+    rows = _added(source, scope)
+    for join in joins or ():
+        rows = _join(rows, join, scope)
+    return rows
 
 
 def _alias(node: Any) -> tuple[str, list[str]]:
@@ -106,70 +109,67 @@ def _alias(node: Any) -> tuple[str, list[str]]:
     return ("" if this is None else name_of(this)), [name_of(each) for each in columns or ()]
 
 
-def _added(source: Source, scope: Scope) -> FromClause:
+def _added(source: Source, scope: Scope) -> _Rows:
     if source.name in (each.name for each in scope.sources):
         raise refused(f"{source.name!r} is twice in FROM", "give each a name, with AS")
     scope.sources.append(source)
     alias: Any = source.from_
     names = {f"{alias.name}.c{n}": each.name for n, each in enumerate(source.values, start=1)}
     scope.building.names.update({sent: f"{source.name}.{each}" for sent, each in names.items()})
-    return alias  # type: ignore[no-any-return]
+    return _Rows(alias, [source], source.values)
 
 
-def _join(left: FromClause, node: Any, begun: int, scope: Scope, query_of: _QueryOf) -> FromClause:
+def _join(left: _Rows, node: Any, scope: Scope) -> _Rows:
     this, side, kind, method, on, using = parts(
         node, "this", "side", "kind", "method", "on", "using"
     )
     side, kind, method = (str(each or "").upper() for each in (side, kind, method))
     if kind not in ("", "INNER", "OUTER", "CROSS") or side not in ("", "LEFT", "RIGHT", "FULL"):
         raise unsupported(f"{side} {kind} JOIN".strip())
-    middle = len(scope.sources)
-    right = _item(this, scope, query_of)
-    lefts, rights = scope.sources[begun:middle], scope.sources[middle:]
+    right = _item(this, scope)
     if method not in ("", "NATURAL"):
         raise unsupported(f"{method} JOIN")
-    names = _in_common(lefts, rights) if method else [name_of(each) for each in using or ()]
+    sources, columns = [*left.sources, *right.sources], [*left.columns, *right.columns]
+    names = _in_common(left, right) if method else [name_of(each) for each in using or ()]
     if names:
-        condition = and_(*(_same(name, lefts, rights, side, scope) for name in names))
+        pairs = [_pair(name, left, right, scope) for name in names]
+        condition = and_(*(one.element == other.element for one, other in pairs))
+        rest = [each for each in columns if each.name not in names]
+        columns = [*(_one(one, other, side) for one, other in pairs), *rest]
     elif on is not None:
-        seen = Scope(scope.building, scope.outer, scope.parts, [*lefts, *rights], scope.common)
-        condition = condition_of(on, seen)
+        condition = condition_of(
+            on, Scope(scope.building, scope.outer, scope.parts, sources, columns)
+        )
     elif kind == "CROSS" or method:
         condition = true()
     else:
         raise refused("a JOIN has no ON", "say ON which rows belong together, or CROSS JOIN")
     if side == "RIGHT":
-        return right.outerjoin(left, condition)
-    return left.join(right, condition, isouter=_is_outer(side), full=side == "FULL")
+        from_ = right.from_.outerjoin(left.from_, condition)
+    else:
+        from_ = left.from_.join(
+            right.from_, condition, isouter=_is_outer(side), full=side == "FULL"
+        )
+    return _Rows(from_, sources, columns)
 
 
 def _is_outer(side: str) -> bool:
     return side != ""
 
 
-def _in_common(lefts: Sequence[Source], rights: Sequence[Source]) -> list[str]:
-    theirs = {value.name for source in rights for value in source.values}
-    ours = [value.name for source in lefts for value in source.values]
-    return [name for name in dict.fromkeys(ours) if name in theirs]
+def _in_common(left: _Rows, right: _Rows) -> list[str]:
+    theirs = {each.name for each in right.columns}
+    return [name for name in dict.fromkeys(e.name for e in left.columns) if name in theirs]
 
 
-def _same(
-    name: str, lefts: Sequence[Source], rights: Sequence[Source], side: str, scope: Scope
-) -> Any:
-    """Return that two tables have the same in a column, which is one from then on."""
-    ours = scope.common.get(name) or _only(name, lefts)
-    theirs = _only(name, rights)
-    one, other = alike([ours, theirs], scope.building.literals, f"USING ({name})")
-    common: Value = other if side == "RIGHT" else one
+def _pair(name: str, left: _Rows, right: _Rows, scope: Scope) -> Sequence[Value]:
+    """Return the columns of a name on both sides, which are compared."""
+    both = [left.named(name), right.named(name)]
+    return alike(both, scope.building.literals, f"USING ({name})")
+
+
+def _one(left: Value, right: Value, side: str) -> Value:
+    """Return the column that two are from then on."""
     if side == "FULL":
-        common = replace(one, element=func.coalesce(one.element, other.element), column=None)
-    scope.common[name] = common
-    return one.element == other.element
-
-
-def _only(name: str, sources: Sequence[Source]) -> Value:
-    found = [value for each in sources for value in each.values if value.name == name]
-    if len(found) != 1:
-        many = "several tables" if found else "none of the tables"
-        raise refused(f"USING names {name!r}, which is in {many} there", "use ON")
-    return found[0]
+        return replace(left, element=func.coalesce(left.element, right.element), column=None)
+    return right if side == "RIGHT" else left

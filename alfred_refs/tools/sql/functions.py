@@ -57,11 +57,12 @@ class Function:
         takes: of each argument a word: of `TYPES`, "any", "number", "time", "array", or "same" for
             those that are of one type with each other.
         fewest: how many are needed.
-        gives: a word of `TYPES`; or of the first argument its type ("same"), that of an item of
+        gives: a word of `TYPES`; or of all arguments the widest type ("common"); or of the first
+            its type ("same"), that of an item of
             it, that of a list of it, or that of a sum, a mean or a part of it.
         repeats: whether the last argument may stand any number of times.
         keys: whether it hands keys on, or counts them.
-        kind: "plain", "aggregate", "window" or "rows": where it may stand.
+        kind: "plain", "aggregate", "ordered", "window" or "rows": where it may stand.
     """
 
     takes: tuple[str, ...]
@@ -102,7 +103,8 @@ def _table() -> dict[str, Function]:
         "abs: number -> same",
         "round, trunc: number int? -> round",
         "ceil, ceiling, floor, sign: number -> round",
-        "sqrt, exp, ln, log: number -> round",
+        "sqrt, exp, ln: number -> round",
+        "log: number number? -> round",
         "power, pow: number number -> round",
         "mod: number number -> same",
         "div: number number -> numeric",
@@ -125,11 +127,11 @@ def _table() -> dict[str, Function]:
     ):
         found |= _of(line)
     for line in (
-        "coalesce: same... -> same",
+        "coalesce: same... -> common",
         "nullif: same same -> same",
         "cardinality: array -> int",
         "array_length: array int -> int",
-        "greatest, least: same... -> same",
+        "greatest, least: same... -> common",
     ):
         found |= _of(line, keys=True)
     for line in (
@@ -139,17 +141,17 @@ def _table() -> dict[str, Function]:
         "corr: number number -> double",
         "string_agg: text text -> text",
         "bool_and, bool_or, every: bool -> bool",
-        "percentile_cont, percentile_disc: numeric -> ordered",
-        "mode: -> ordered",
     ):
         found |= _of(line, "aggregate")
+    found |= _of("percentile_cont, percentile_disc: numeric -> ordered", "ordered")
+    found |= _of("mode: -> ordered", "ordered")
     for line in ("count: any? -> bigint", "min, max: any -> same", "array_agg: any -> array"):
         found |= _of(line, "aggregate", keys=True)
     for line in ("row_number, rank, dense_rank: -> bigint", "ntile: int -> int"):
         found |= _of(line, "window")
     found |= _of("percent_rank, cume_dist: -> double", "window")
     for line in (
-        "lag, lead: same int? same? -> same",
+        "lag, lead: same int? same? -> common",
         "first_value, last_value: any -> same",
         "nth_value: any int -> same",
     ):

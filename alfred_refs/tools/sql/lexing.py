@@ -22,40 +22,12 @@ _MOST_TOKENS = 2_000
 _DEEPEST = 40  # brackets
 _DEEPEST_SQUARE = 3
 
-# longest first: `->>` is one operator
 _OPERATORS = frozenset(
-    [
-        "+",
-        "-",
-        "*",
-        "/",
-        "%",
-        "^",
-        "<",
-        ">",
-        "=",
-        "<=",
-        ">=",
-        "<>",
-        "!=",
-        "||",
-        "->",
-        "->>",
-        "#>",
-        "#>>",
-        "@>",
-        "<@",
-        "&&",
-        "?",
-        "~",
-        "~*",
-        "!~",
-        "!~*",
-        "~~",
-        "!~~",
-        "~~*",
-        "!~~*",
-    ]
+    (
+        *("+", "-", "*", "/", "%", "^", "<", ">", "=", "<=", ">=", "<>", "!=", "||", "->"),
+        *("->>", "#>", "#>>", "@>", "<@", "&&", "?", "~", "~*", "!~", "!~*", "~~", "!~~"),
+        *("~~*", "!~~*"),
+    )
 )
 
 _TOKEN = re.compile(
@@ -72,43 +44,18 @@ _UNSENDABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")
 
 # words that begin a clause, and those after which something must stand
 _AFTER = frozenset(
-    [
-        "from",
-        "where",
-        "group",
-        "order",
-        "having",
-        "limit",
-        "offset",
-        "fetch",
-        "union",
-        "intersect",
-        "except",
-        "join",
-        "on",
-        "using",
-    ]
+    (
+        *("from", "where", "group", "order", "having", "limit", "offset", "fetch", "union"),
+        *("intersect", "except", "join", "on", "using"),
+    )
 )
 _OPEN = frozenset(
-    [
-        "select",
-        "by",
-        "and",
-        "or",
-        "not",
-        "where",
-        "having",
-        "on",
-        "when",
-        "then",
-        "else",
-        "between",
-        "like",
-        "ilike",
-        "limit",
-        "offset",
-    ]
+    (
+        *("select", "by", "and", "or", "not", "where", "having", "on", "when", "then", "else"),
+        *("between", "like", "ilike", "limit", "offset"),
+    )
 )
+_ENDS_OF_TYPES = ("precision", "varying", "zone")
 _NEVER_EMPTY = ("in", "on", "using", "exists", "any", "all", "filter")
 
 _BEFORE_JOIN = [[each] for each in ("cross", "full", "inner", "left", "natural", "outer", "right")]
@@ -157,6 +104,7 @@ def shape_of(text: str, types: Collection[str]) -> Shape:
     _check_start(tokens)
     _check_ends(tokens)
     _check_brackets(tokens, types)
+    _check_conversions(tokens, types)
     return _marked(tokens)
 
 
@@ -265,6 +213,18 @@ def _check_brackets(tokens: Sequence[tuple[str, str]], types: Collection[str]) -
                     f"{before[1]!r} is a type and no function",
                     "convert with CAST(x AS type), or put the name in double quotes",
                 )
+
+
+def _check_conversions(tokens: Sequence[tuple[str, str]], types: Collection[str]) -> None:
+    """Check that no `date '2026-05-01'::text` is there: a parser may convert the text first."""
+    for before, word, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        name = before[1].lower()
+        is_type = name == ")" or name in _ENDS_OF_TYPES or name in types
+        if (word[0], after) == ("string", ("sign", "::")) and is_type and name != "interval":
+            raise refused(
+                f"it is not certain what is converted after {before[1]!r}",
+                "put it in parentheses: (DATE '2026-05-01')::text",
+            )
 
 
 def _marked(tokens: Sequence[tuple[str, str]]) -> Shape:

@@ -32,12 +32,12 @@ from sqlalchemy.dialects.postgresql import INTERVAL, JSONB
 from sqlalchemy.types import NullType, TypeEngine
 from sqlglot import expressions as exp
 
-from .expressions import element_of, value_of
+from .expressions import compared, element_of, item_of, list_of, value_of
 from .lexing import number_of, string_number
 from .parsing import parts
 from .refusing import refused, unsupported
 from .scopes import Scope
-from .values import Value, alike, data
+from .values import Value, data
 
 _SIGNS: Mapping[str, str] = {
     "Add": "+",
@@ -146,18 +146,16 @@ def _field(node: Any, scope: Scope) -> Value:
 
 def _of_lists(node: Any, scope: Scope) -> Value:
     sign = _OF_LISTS[type(node).__name__]
-    pair = [value_of(each, scope) for each in parts(node, "this", "expression")]
+    nodes = parts(node, "this", "expression")
+    found = [None if isinstance(each, exp.Array) else value_of(each, scope) for each in nodes]
+    like = [item_of(each) for each in found if each and each.key and each.key.array]
+    pair = [each or list_of(n, scope, like) for n, each in zip(nodes, found, strict=True)]
     if any(each.key is not None and each.literal is None and not each.key.array for each in pair):
         raise refused(f"{sign!r} is used on a ref", "use = or IN (...)")
     if any(each.key for each in pair) and any(each.literal is not None for each in pair):
         raise refused("refs are written as one text", "write ARRAY[...] with a text for each")
-    left, right = alike(_with_refs(pair), scope.building.literals, "a comparison")
-    made = element_of(left, scope).op(sign, return_type=Boolean(), is_comparison=True)
-    return Value(made(element_of(right, scope)))
-
-
-def _with_refs(pair: list[Value]) -> list[Value]:
-    return pair
+    left, right = compared(pair, scope)
+    return Value(left.op(sign, return_type=Boolean(), is_comparison=True)(right))
 
 
 def _at_zone(node: Any, scope: Scope) -> Value:

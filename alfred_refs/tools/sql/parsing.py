@@ -95,6 +95,7 @@ def parsed(shape: Shape) -> exp.Expression:
     parser: Any = dialect.parser()
     # as they are written: sqlglot would make one function of many, by what it knows of dialects
     parser.FUNCTIONS = {}
+    parser.LAMBDAS = {}
     parser.FUNCTION_PARSERS = {name: parser.FUNCTION_PARSERS[name] for name in _OWN_WAYS}
     try:
         trees = parser.parse(dialect.tokenize(shape.text), shape.text)
@@ -138,6 +139,8 @@ def _check(tree: exp.Expression) -> None:
         if own is None:
             continue
         operands = _operands(node)
+        if isinstance(node, exp.Bracket) and isinstance(node.this, exp.Cast):
+            raise refused("'[...]' stands behind a type", "put what is converted in parentheses")
         for place, operand in enumerate(operands):
             if not _binds(operand, own, is_first=place == 0 and not isinstance(node, exp.Unary)):
                 raise refused(

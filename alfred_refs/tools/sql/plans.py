@@ -10,7 +10,7 @@ nor builder runs, and SQLAlchemy finds its compiled form.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,10 +59,12 @@ class Plans:
     Attributes:
         tables: what a model may use.
         functions: that it may call.
+        closed: names of tables that it may not ask for by SQL.
     """
 
     tables: ToolTables
     functions: Mapping[str, Function] = field(default_factory=lambda: FUNCTIONS)
+    closed: Collection[str] = ()
     _plans: dict[Hashable, Plan] = field(default_factory=dict)
     _fixed: dict[Hashable, tuple[int, ...]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -85,7 +87,7 @@ class Plans:
 
     def _made(self, shape: Shape, key: Hashable, *, fenced: bool) -> Plan:
         try:
-            plan, literals = _built(shape, self.tables, self.functions, fenced=fenced)
+            plan, literals = self._built(shape, fenced=fenced)
         except RecursionError:
             raise too_deep() from None
         with self._lock:
@@ -97,20 +99,18 @@ class Plans:
             self._plans[key, *(shape.literals[n] for n in fixed)] = plan
         return plan
 
-
-def _built(
-    shape: Shape, tables: ToolTables, functions: Mapping[str, Function], *, fenced: bool
-) -> tuple[Plan, Literals]:
-    tree = parsed(shape)
-    literals = Literals(shape.literals)
-    names = (
-        None if _has_star(tree) else {each.name.lower() for each in tree.find_all(exp.Identifier)}
-    )
-    building = Building(tables, literals, names, fenced, query_of, MAKERS, functions)
-    query = query_of(tree, Scope(building))
-    statement = query.statement.limit(bindparam(MOST, type_=Integer()))
-    plan = Plan(statement, query.values, literals.parameters, query.limit, building.names)
-    return plan, literals
+    def _built(self, shape: Shape, *, fenced: bool) -> tuple[Plan, Literals]:
+        tree = parsed(shape)
+        literals = Literals(shape.literals)
+        has_star = _has_star(tree)
+        names = None if has_star else {e.name.lower() for e in tree.find_all(exp.Identifier)}
+        building = Building(
+            self.tables, self.closed, literals, names, fenced, query_of, MAKERS, self.functions
+        )
+        query = query_of(tree, Scope(building))
+        statement = query.statement.limit(bindparam(MOST, type_=Integer()))
+        plan = Plan(statement, query.values, literals.parameters, query.limit, building.names)
+        return plan, literals
 
 
 def _has_star(tree: exp.Expression) -> bool:

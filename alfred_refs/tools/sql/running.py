@@ -24,6 +24,7 @@ from alfred_refs.mapping.column_types import values_of
 from alfred_refs.tools.answers.label_lookup import Foreign, put_labels
 from alfred_refs.tools.answers.results import size_of
 from alfred_refs.tools.call import Call
+from alfred_refs.tools.seen import Shown, kept
 from alfred_refs.tools.transactions import transaction
 from alfred_refs.tools.wire.arguments import DbQuery
 from alfred_refs.tools.wire.texts import Cut, Verbatim, shallow, shortened
@@ -62,6 +63,7 @@ class Querying:
                 "more": len(rows) < len(found),
             }
             labels = self._labels(plan.values, rows)
+        self._keep(plan.values, rows)
         if labels:
             answer["labels"] = labels
         if self._cut:
@@ -141,6 +143,22 @@ class Querying:
         if isinstance(value, dict):
             return {name: self._short(each, place) for name, each in value.items()}
         return value
+
+    def _keep(self, values: Sequence[Value], rows: Sequence[Sequence[Any]]) -> None:
+        """Keep for prompts which rows were shown: those of a table, and others beside them."""
+        own = [t.columns[t.own] for t in self._call.setting.tables if t.own is not None]
+        with self._call.session.activity() as seen:
+            if seen is None:
+                return
+            shown: list[Shown] = [
+                (ref, "read" if value.column in own else "linked", None, {})
+                for place, value in enumerate(values)
+                if value.key is not None
+                for row in rows
+                for ref in _items(row[place])
+                if ref is not None
+            ]
+            seen.extend(kept(shown, self._call.conversation))
 
     def _labels(self, values: Sequence[Value], rows: Sequence[Sequence[Any]]) -> dict[str, str]:
         """Return labels of the refs in rows, but of those that have them beside them."""

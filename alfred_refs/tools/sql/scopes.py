@@ -18,6 +18,7 @@ from typing import Any
 
 from sqlalchemy import FromClause, Select, select
 
+from alfred_refs.tools.errors import no_sql
 from alfred_refs.tools.tables.table import ToolTable
 from alfred_refs.tools.tables.tables import ToolTables
 
@@ -42,12 +43,24 @@ class Query:
     is_ended: bool = False
     limit: int | None = None
 
-    def of(self, from_: FromClause, names: Sequence[str] = ()) -> list[Value]:
+    def called(self, names: Sequence[str], name: str) -> Query:
+        """Return the same rows, with other names for the first columns.
+
+        Raises:
+            ToolError: there are more names than columns.
+        """
+        if len(names) > len(self.values):
+            raise refused(f"{name!r} has more names than columns", "give each column one name")
+        first = [
+            replace(value, name=each) for value, each in zip(self.values, names, strict=False)
+        ]
+        return replace(self, values=[*first, *self.values[len(names) :]])
+
+    def of(self, from_: FromClause) -> list[Value]:
         """Return its columns where it stands in a FROM."""
-        called = [*names, *(each.name for each in self.values[len(names) :])]
         return [
-            replace(each, element=from_.c[f"c{n}"], name=name, literal=None, number=None)
-            for n, (each, name) in enumerate(zip(self.values, called, strict=True), start=1)
+            replace(each, element=from_.c[f"c{n}"], literal=None, number=None, weak=False)
+            for n, each in enumerate(self.values, start=1)
         ]
 
 
@@ -57,6 +70,7 @@ class Building:
 
     Attributes:
         tables: what a model may use.
+        closed: names of those of which no SQL is answered.
         literals: of the text.
         named: all names in the text, or `None` where all columns are wanted.
         is_fenced: whether rows of others are in the tables.
@@ -67,6 +81,7 @@ class Building:
     """
 
     tables: ToolTables
+    closed: Collection[str]
     literals: Literals
     named: Collection[str] | None
     is_fenced: bool
@@ -106,7 +121,7 @@ class Source:
     """What has a name in a FROM.
 
     Attributes:
-        name: that a model knows it by; empty for columns that two have in common.
+        name: that a model knows it by.
         values: its columns.
         from_: what SQLAlchemy has of it.
         others: names of columns that it would have too, if the statement named them.
@@ -130,12 +145,10 @@ class Part:
     Attributes:
         query: what it is.
         cte: what SQLAlchemy has of it.
-        names: of its columns.
     """
 
     query: Query
     cte: Any
-    names: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -147,14 +160,16 @@ class Scope:
         outer: the scope around it.
         parts: of WITH, by name.
         sources: in its FROM, by the order there.
-        common: columns that USING makes one of two.
+        columns: that may be named without their table.
+        subqueries: in its expressions, by their nodes.
     """
 
     building: Building
     outer: Scope | None = None
     parts: dict[str, Part] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)
-    common: dict[str, Value] = field(default_factory=dict)
+    columns: Sequence[Value] = ()
+    subqueries: dict[Any, Query] = field(default_factory=dict)
 
     def inner(self) -> Scope:
         """Return the scope of a SELECT inside of this one."""
@@ -177,11 +192,14 @@ class Scope:
         part = self.all_parts().get(name)
         if part is not None:
             from_ = part.cte.alias(self.building.alias("t", alias))
-            return Source(alias, part.query.of(from_, part.names), from_)
-        tables = self.building.tables
-        found = _by_name({each.name: each for each in tables}, name)
+            return Source(alias, part.query.of(from_), from_)
+        tables = {each.name: each for each in self.building.tables}
+        found = _by_name(tables, name)
         if found is None:
-            raise unknown_name("table", name, [*self.all_parts(), *tables.names])
+            known = [each for each in tables if each not in self.building.closed]
+            raise unknown_name("table", name, [*self.all_parts(), *known])
+        if found.name in self.building.closed:
+            raise no_sql(found.name)
         return self.building.table(found, alias)
 
     def column(self, table: str | None, name: str) -> Value:
@@ -203,24 +221,16 @@ class Scope:
         raise self._unknown(table, name)
 
     def _own(self, table: str | None, name: str) -> list[Value]:
-        if table is None and name in self.common:
-            return [self.common[name]]
-        found = [
-            value
-            for source in self.sources
-            if table in (None, source.name)
-            for value in source.values
-            if value.name == name
-        ]
-        if not found and name == name.lower():
-            found = [
-                value
-                for source in self.sources
-                if table in (None, source.name)
-                for value in source.values
-                if value.name.lower() == name
-            ]
-        return found
+        values = self._columns(table)
+        same = [each for each in values if each.name == name]
+        if same or name != name.lower():
+            return same
+        return [each for each in values if each.name.lower() == name]
+
+    def _columns(self, table: str | None) -> Sequence[Value]:
+        if table is None:
+            return self.columns
+        return [each for s in self.sources if s.name == table for each in s.values]
 
     def star(self, table: str | None) -> list[Value]:
         """Return the columns that `*` means.
@@ -228,13 +238,9 @@ class Scope:
         Raises:
             ToolError: there is no such table in FROM.
         """
-        sources = [each for each in self.sources if table in (None, each.name)]
-        if not sources:
+        if not any(table in (None, each.name) for each in self.sources):
             raise self._unknown_table(table)
-        common = {} if table is not None else self.common
-        values = [each for source in sources for each in source.values]
-        shown = [each for each in values if each.column is None or each.column.shown]
-        return [*common.values(), *(each for each in shown if each.name not in common)]
+        return [e for e in self._columns(table) if e.column is None or e.column.shown]
 
     def _unknown(self, table: str | None, name: str) -> Exception:
         sources = [s for scope in self._scopes() for s in scope.sources]

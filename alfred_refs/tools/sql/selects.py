@@ -1,4 +1,4 @@
-"""SELECTs: FROM, joins, WITH, unions, grouping, order and limits.
+"""SELECTs: what is selected, DISTINCT, WHERE, GROUP BY, HAVING and ORDER BY.
 
     query = built(tree, building)
     query.statement     select(_t1.c.c2.label("c1"), ...).where(...)
@@ -15,53 +15,36 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import (
-    Function,
-    except_,
-    except_all,
-    intersect,
-    intersect_all,
-    select,
-    tuple_,
-    union,
-    union_all,
-)
+from sqlalchemy import func, select, tuple_
 from sqlglot import expressions as exp
 
 from alfred_refs import sqla
 
-from . import calls, expressions, operators
+from . import calls, conditions, conversions, expressions, operators, windows
 from .calls import ordered
-from .expressions import condition_of, element_of, integer_of, literal_of, name_of, value_of
+from .expressions import condition_of, element_of, name_of, value_of
 from .froms import joined
 from .parsing import named, parts
 from .refusing import refused, unsupported
-from .scopes import Part, Query, Scope
-from .values import Value, alike, data
+from .scopes import Query, Scope
+from .unions import CLAUSES, around, limited, position, united, with_parts
+from .values import Value, unsealed
 
 MAKERS: Mapping[str, Callable[[Any, Scope], Value]] = {
     **expressions.MAKERS,
     **operators.MAKERS,
     **calls.MAKERS,
+    **conditions.MAKERS,
+    **conversions.MAKERS,
+    **windows.MAKERS,
 }
 """What builds each expression."""
 
-_CLAUSES = ("with_", "order", "limit", "offset")
-_SELECT = ("expressions", "distinct", "from_", "joins", "where", "group", "having", *_CLAUSES)
-_UNITED = ("this", "expression", "distinct", *_CLAUSES)
-_GROUPINGS: Mapping[str, str] = {
-    "Rollup": "rollup",
-    "Cube": "cube",
-    "GroupingSets": "grouping_sets",
-}
-
-_UNITING: Mapping[tuple[str, bool], Callable[..., Any]] = {
-    ("Union", True): union,
-    ("Union", False): union_all,
-    ("Intersect", True): intersect,
-    ("Intersect", False): intersect_all,
-    ("Except", True): except_,
-    ("Except", False): except_all,
+_SELECT = ("expressions", "distinct", "from_", "joins", "where", "group", "having", *CLAUSES)
+_GROUPINGS: Mapping[str, Callable[..., Any]] = {
+    "Rollup": func.rollup,
+    "Cube": func.cube,
+    "GroupingSets": func.grouping_sets,
 }
 
 
@@ -72,139 +55,22 @@ def query_of(node: Any, scope: Scope) -> Query:
         ToolError: it has what is not known here.
     """
     if isinstance(node, exp.Subquery | exp.Paren):
-        names = [name for name in ("this", *_CLAUSES) if name in node.args]
+        names = [name for name in ("this", *CLAUSES) if name in node.args]
         inner, *clauses = parts(node, *names)
         if not any(clauses):
             return query_of(inner, scope)
-        return _around(query_of(inner, _with(node, scope)), node, scope)
+        return around(query_of(inner, with_parts(node, scope)), node, scope)
     if isinstance(node, exp.SetOperation):
-        return _united(node, scope)
+        return united(node, scope)
     if not isinstance(node, exp.Select):
         raise unsupported(named(node), "write a SELECT")
     return _selected(node, scope)
 
 
-def _with(node: Any, scope: Scope) -> Scope:
-    """Take the parts of a WITH into a scope, and return it."""
-    with_ = node.args.get("with_")
-    if with_ is None:
-        return scope
-    nodes, recursive = parts(with_, "expressions", "recursive")
-    for each in nodes:
-        this, alias = parts(each, "this", "alias")
-        name_node, columns = parts(alias, "this", "columns")
-        name = name_of(name_node)
-        if name in scope.parts:
-            raise refused(f"WITH has two parts {name!r}", "give them names of their own")
-        names = [name_of(column) for column in columns or ()]
-        inner = Scope(scope.building, scope)
-        is_recursive = recursive and _names(this, name)
-        made = (_recursive if is_recursive else _part)(this, name, names, inner)
-        scope.parts[name] = made
-    return scope
-
-
-def _part(node: Any, name: str, names: Sequence[str], scope: Scope) -> Part:
-    query = query_of(node, scope)
-    _check_names(query, names, name)
-    cte = query.statement.cte(scope.building.alias("q", name))
-    return Part(query, cte, names)
-
-
-def _names(node: Any, name: str) -> bool:
-    """Tell whether a part of WITH names itself."""
-    return any(each.name == name for each in node.find_all(exp.Table))
-
-
-def _recursive(node: Any, name: str, names: Sequence[str], scope: Scope) -> Part:
-    """Return a part that goes on from its own rows."""
-    if not isinstance(node, exp.Union) or any(node.args.get(each) for each in _CLAUSES):
-        raise unsupported(
-            f"{name!r}, which names itself,", "write SELECT ... UNION ALL SELECT ... in it"
-        )
-    first, second, is_distinct = parts(node, "this", "expression", "distinct")
-    start = _settled(query_of(first, scope.inner()), scope)
-    _check_names(start, names, name)
-    cte = start.statement.cte(scope.building.alias("q", name), recursive=True)
-    inner = scope.inner()
-    inner.parts[name] = Part(start, cte, names)
-    step = query_of(second, inner)
-    _matched([start, step], scope)
-    whole = cte.union(step.statement) if is_distinct else cte.union_all(step.statement)
-    return Part(start, whole, names)
-
-
-def _check_names(query: Query, names: Sequence[str], name: str) -> None:
-    if len(names) > len(query.values):
-        raise refused(f"{name!r} has more names than columns", "give each column one name")
-
-
-def _united(node: Any, scope: Scope) -> Query:
-    scope = _with(node, scope)
-    left, right, is_distinct = parts(node, *_UNITED)[:3]
-    both = [_settled(query_of(each, scope.inner()), scope) for each in (left, right)]
-    values = _matched(both, scope)
-    unite = _UNITING[type(node).__name__, bool(is_distinct)]
-    return _around(Query(unite(*(each.statement for each in both)), values), node, scope)
-
-
-def _settled(query: Query, scope: Scope) -> Query:
-    """Return a query whose rows may be put together with others: its order ends with it."""
-    return _nested(query, scope) if query.is_ended else query
-
-
-def _nested(query: Query, scope: Scope) -> Query:
-    """Return the same rows of a SELECT from a query."""
-    rows = query.statement.subquery(scope.building.alias("t", "a union"))
-    columns = [rows.c[f"c{n}"].label(f"c{n}") for n in range(1, len(query.values) + 1)]
-    return Query(select(*columns), query.values)
-
-
-def _matched(queries: Sequence[Query], scope: Scope) -> list[Value]:
-    """Return the columns of queries that are put together."""
-    first, *others = ([*each.values] for each in queries)
-    for other in others:
-        if len(other) != len(first):
-            raise refused("parts of a union have other numbers of columns", "select the same")
-        for n, pair in enumerate(zip(first, other, strict=True)):
-            keys = [each.key for each in pair]
-            if any(keys) and not all(keys) and not any(each.is_null for each in pair):
-                raise refused(
-                    f"a union has refs beside data ({pair[0].name!r})", "select refs of one table"
-                )
-            both = alike(pair, scope.building.literals, "a union")
-            column = pair[0].column if pair[0].column is pair[1].column else None
-            if any(each.is_sealed for each in pair) and column is None:
-                raise refused("a union has documents of several columns", "select one of them")
-            key = next((each.key for each in both if each.key), None)
-            first[n] = replace(pair[0], key=key, column=column, literal=None)
-    return first
-
-
-def _around(query: Query, node: Any, scope: Scope) -> Query:
-    """Return a union in an order, or the first rows of it."""
-    if not any(node.args.get(each) for each in _CLAUSES[1:]):
-        return query
-    rows = _nested(query, scope)
-    columns = list(rows.statement.selected_columns)
-
-    def by_name(by: Any) -> Any:
-        found = _position(by, rows.values, scope)
-        if found is None:
-            raise refused("a union is ordered by an expression", "order by a selected column")
-        return columns[found]
-
-    order = node.args.get("order")
-    statement = rows.statement
-    if order is not None:
-        statement = statement.order_by(*ordered(parts(order, "expressions")[0], scope, by_name))
-    return _limited(Query(statement, rows.values), node, scope)
-
-
 def _selected(node: Any, scope: Scope) -> Query:
-    scope = _with(node, scope)
+    scope = with_parts(node, scope)
     chosen, is_distinct, from_, joins, where, group, having = parts(node, *_SELECT)[:7]
-    source = None if from_ is None else joined(from_, joins or [], scope, query_of)
+    source = None if from_ is None else joined(from_, joins or [], scope)
     columns = [pair for each in chosen for pair in _chosen(each, scope)]
     nodes, values = [node for node, _ in columns], [value for _, value in columns]
     if not values:
@@ -227,7 +93,7 @@ def _selected(node: Any, scope: Scope) -> Query:
     if node.args.get("order") is not None:
         statement = made.in_order(statement, parts(node.args["order"], "expressions")[0])
     statement = statement.correlate_except(*(each.from_ for each in scope.sources))
-    return _limited(Query(statement, values), node, scope)
+    return limited(Query(statement, values), node, scope)
 
 
 def _chosen(node: Any, scope: Scope) -> list[tuple[Any, Value]]:
@@ -243,21 +109,6 @@ def _chosen(node: Any, scope: Scope) -> list[tuple[Any, Value]]:
         this, alias = parts(node, "this", "alias")
         return [(this, replace(value_of(this, scope), name=name_of(alias)))]
     return [(node, value_of(node, scope))]
-
-
-def _position(node: Any, values: Sequence[Value], scope: Scope) -> int | None:
-    """Return which selected column is meant by its name or position; `None` if by neither."""
-    if isinstance(node, exp.Literal):
-        place = integer_of(node, scope)
-        if not 1 <= place <= len(values):
-            raise refused(f"there is no column {place} in the SELECT", "name the column")
-        return place - 1
-    if not isinstance(node, exp.Column) or node.args.get("table") is not None:
-        return None
-    found = [n for n, each in enumerate(values) if each.name == node.name]
-    if len({id(values[n].element) for n in found}) > 1:
-        raise refused(f"{node.name!r} is selected several times", "give each a name of its own")
-    return found[0] if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +129,7 @@ class _Selected:
 
     def _place(self, node: Any) -> int | None:
         """Return which selected column a node means: the same expression is one of them."""
-        place = _position(node, self.values, self.scope)
+        place = position(node, self.values, self.scope)
         if place is not None or isinstance(node, exp.Literal):
             return place
         return next((n for n, each in enumerate(self.nodes) if each == node), None)
@@ -291,16 +142,16 @@ class _Selected:
         return [self._group(each) for each in nodes]
 
     def _group(self, node: Any) -> Any:
-        kind = _GROUPINGS.get(type(node).__name__)
-        if kind is not None:
+        sets = _GROUPINGS.get(type(node).__name__)
+        if sets is not None:
             (inside,) = parts(node, "expressions")
-            return Function(kind, *(self._group(each) for each in inside))
+            return sets(*(self._group(each) for each in inside))
         if isinstance(node, exp.Tuple):
             inside = parts(node, "expressions")[0] or ()
             return tuple_(*(self._group(each) for each in inside))
         place = None if self._is_column(node) else self._place(node)
         value = value_of(node, self.scope) if place is None else self.values[place]
-        data(value, "GROUP BY") if value.is_sealed else None
+        unsealed(value, "GROUP BY")
         if value.is_open:
             raise refused("GROUP BY has a constant", "group by columns")
         return value.element
@@ -309,13 +160,13 @@ class _Selected:
         """Tell whether a node names a column of FROM, which goes before what is selected."""
         if not isinstance(node, exp.Column) or node.args.get("table") is not None:
             return False
-        return any(v.name == node.name for source in self.scope.sources for v in source.values)
+        return any(each.name == node.name for each in self.scope.columns)
 
     def distinct(self, statement: Any, node: Any) -> Any:
         """Return a statement with its DISTINCT."""
         (on,) = parts(node, "on")
         for value in self.values:
-            data(value, "DISTINCT") if value.is_sealed else None
+            unsealed(value, "DISTINCT")
         if on is None:
             return statement.distinct()
         elements = []
@@ -333,37 +184,7 @@ class _Selected:
             place = self._place(by)
             if place is None:
                 return None
-            value = self.values[place]
-            data(value, "ORDER BY") if value.is_sealed else None
+            unsealed(self.values[place], "ORDER BY")
             return self.labels[place]
 
         return statement.order_by(*ordered(nodes, self.scope, selected))
-
-
-def _limited(query: Query, node: Any, scope: Scope) -> Query:
-    limit, offset = node.args.get("limit"), node.args.get("offset")
-    statement, rows = query.statement, None
-    if limit is not None:
-        rows = _rows(_limit(limit), scope)
-        statement = statement.limit(rows.element)
-    if offset is not None:
-        statement = statement.offset(_rows(parts(offset, "expression")[0], scope).element)
-    is_ended = any(node.args.get(each) for each in _CLAUSES[1:])
-    return Query(statement, query.values, is_ended, None if rows is None else rows.number)
-
-
-def _limit(node: Any) -> Any:
-    if not isinstance(node, exp.Fetch):
-        return parts(node, "expression")[0]
-    _, count, options = parts(node, "direction", "count", "limit_options")
-    if options is not None:
-        parts(options, "rows")
-    return count
-
-
-def _rows(node: Any, scope: Scope) -> Value:
-    """Return how many rows a LIMIT or OFFSET says."""
-    literal, kind = literal_of(node) if isinstance(node, exp.Literal) else (0, None)
-    if kind != "integer":
-        raise refused("LIMIT or OFFSET is no integer", "write an integer, or leave it out")
-    return scope.building.literals.number(literal, kind)

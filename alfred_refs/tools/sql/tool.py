@@ -25,7 +25,7 @@ from .running import Querying
 
 _PURPOSE = (
     "Answer a question with one SELECT: joins, WITH, windows, aggregates, of the tables that "
-    "db_read describes, at most {rows} rows. Refs are compared as texts ('{entity}_1') with "
+    "db_read describes{but}, at most {rows} rows. Refs are compared as texts ('{entity}_1') with "
     "columns of refs alone. Answers with 'columns' and 'rows', a list of values each."
 )
 
@@ -54,10 +54,11 @@ class QueryTool:
     own: Mapping[str, type[Any]] = {}  # never changed
 
     def __init__(self, setting: Setting, functions: Mapping[str, str]) -> None:
-        listed = list(setting.tables)
-        entity = listed[0].entity if listed else "row"
-        self.description = _PURPOSE.format(rows=setting.limits.rows, entity=entity)
-        self._plans = Plans(setting.tables, with_own(functions))
+        closed = setting.without_sql()
+        entity = next((each.entity for each in setting.tables if each.name not in closed), "row")
+        but = f" but {', '.join(map(repr, sorted(closed)))}" if closed else ""
+        self.description = _PURPOSE.format(but=but, rows=setting.limits.rows, entity=entity)
+        self._plans = Plans(setting.tables, with_own(functions), closed)
 
     def schema(self, _: ToolTables) -> dict[str, Any]:
         """Return the JSON schema of the arguments."""

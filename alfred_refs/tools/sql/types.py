@@ -74,6 +74,9 @@ NAMES = (
 )
 """The types, as a model is told of them."""
 
+# those that take in what is before them, of numbers and of times
+_WIDTHS = (BigInteger, DateTime, Numeric, Float)
+
 # the first that fits -> what a text beside such a column is read as
 _PLAIN: Sequence[tuple[type[_Type], Callable[[Any], _Type]]] = (
     (Enum, lambda type_: type_ if type_.native_enum else Text()),
@@ -91,6 +94,17 @@ def named_type(name: str, sizes: Sequence[int]) -> _Type | None:
     """Return the type of a name, `None` if there is none to use."""
     most, make = _NAMED.get(name, (0, None))
     return None if make is None or len(sizes) > most else make(*sizes)
+
+
+def width(type_: _Type) -> int:
+    """Return how much a type has room for, beside others of its kind that it may stand with.
+
+    PostgreSQL makes of several the widest: of integers and numeric numeric, of dates and
+    timestamps timestamps.
+    """
+    found = (n for n, class_ in enumerate(_WIDTHS, start=1) if isinstance(type_, class_))
+    has_zone = isinstance(type_, DateTime) and type_.timezone
+    return max(found, default=0) + has_zone
 
 
 def plain(type_: _Type) -> _Type:

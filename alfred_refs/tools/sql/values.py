@@ -36,9 +36,10 @@ from alfred_refs.mapping.key_column import KeyColumn
 from alfred_refs.tools.tables.table import ToolColumn, accepted
 
 from .refusing import raw_key, refused
-from .types import plain
+from .types import plain, width
 
 UNNAMED = "?column?"
+"""What PostgreSQL calls what has no name."""
 
 _NUMBERS: dict[str, tuple[TypeEngine[Any], Callable[[str], Any]]] = {
     "integer": (Integer(), int),
@@ -58,6 +59,8 @@ class Value:
         column: of a table, where it is that and nothing else.
         literal: which text it is, if it is one of no type yet.
         number: which number it is, if it is one.
+        weak: whether a conversion or a CASE around it has a name of its own; `None` for those
+            that have no name.
     """
 
     element: Any
@@ -66,6 +69,12 @@ class Value:
     column: ToolColumn | None = None
     literal: int | None = None
     number: int | None = None
+    weak: bool | None = None
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether a conversion or a CASE around it has a name of its own, as in PostgreSQL."""
+        return self.name == UNNAMED if self.weak is None else self.weak
 
     @property
     def is_null(self) -> bool:
@@ -178,6 +187,15 @@ def data(value: Value, what: str) -> Value:
             "refs are selected, counted, grouped by and compared with refs of their table; for a "
             "list of them use array_agg",
         )
+    return unsealed(value, what)
+
+
+def unsealed(value: Value, what: str) -> Value:
+    """Return a value that is looked into, if only to compare it.
+
+    Raises:
+        ToolError: it may have keys in it.
+    """
     if value.is_sealed:
         raise refused(
             f"{what} is made of {value.name!r}, which is shown as a whole only",
@@ -186,8 +204,16 @@ def data(value: Value, what: str) -> Value:
     return value
 
 
-def alike(values: Sequence[Value], literals: Literals, what: str) -> list[Value]:
+def alike(
+    values: Sequence[Value], literals: Literals, what: str, *, by_first: bool = False
+) -> list[Value]:
     """Return values that are compared or chosen from: of one type, and keys of one table.
+
+    Args:
+        values: of which texts get the type of the others.
+        literals: of the statement.
+        what: is done with them, for errors.
+        by_first: whether that is the type of the first, which the others are compared with.
 
     Raises:
         ToolError: they are of several.
@@ -204,14 +230,21 @@ def alike(values: Sequence[Value], literals: Literals, what: str) -> list[Value]
             for each in values
         ]
     for each in values:
-        data(each, what) if each.is_sealed else None
-    type_ = next((each.type for each in typed if not isinstance(each.type, NullType)), None)
+        unsealed(each, what)
+    types = [each.type for each in typed if not isinstance(each.type, NullType)]
+    type_ = (types[0] if by_first else max(types, key=width)) if types else None
     return [
         each
         if each.literal is None
         else replace(each, element=literals.text(each, type_), literal=None)
         for each in values
     ]
+
+
+def widest(values: Sequence[Value]) -> Value:
+    """Return which of several values that are alike has the type that PostgreSQL gives to all."""
+    typed = [each for each in values if not each.is_open]
+    return max(typed or values, key=lambda each: width(each.type))
 
 
 def _check_keys(typed: Sequence[Value], like: Value, what: str) -> None:

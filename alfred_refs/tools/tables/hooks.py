@@ -132,6 +132,8 @@ class Hooks:
     Attributes:
         totals: whether a model may count rows and add up their columns. A hook that has an
             `after_read`, which may hide something of rows, has to say so: `totals = True`.
+        sql: whether a model may ask for rows by SQL, of which no hook is told. One that has a
+            `before_read` or an `after_read` has to say so: `sql = True`.
 
     Example:
         >>> class Vegan(Hooks):
@@ -144,11 +146,18 @@ class Hooks:
     """
 
     totals: ClassVar[bool | None] = None
+    sql: ClassVar[bool | None] = None
 
     def allows_totals(self) -> bool:
         """Tell whether a model may count rows and add up their columns."""
         is_silent = type(self).after_read is Hooks.after_read
         return is_silent if self.totals is None else self.totals
+
+    def allows_sql(self) -> bool:
+        """Tell whether a model may ask for rows by SQL."""
+        own = type(self)
+        is_silent = (own.before_read, own.after_read) == (Hooks.before_read, Hooks.after_read)
+        return is_silent if self.sql is None else self.sql
 
     def before_read(self, read: Reading) -> None:
         """Look at a read before it is executed, and change it."""

@@ -53,6 +53,8 @@ _LITERALS: Mapping[str, Sequence[str]] = {
     "texts": ("'{new,hot}'", "array['eco']", "'{}'"),
 }
 
+_APART = ("json", "float", "texts")  # types that no USING compares here
+
 Scope = Mapping[str, Mapping[str, str]]
 """Columns with their types, by the alias of what has them."""
 
@@ -140,10 +142,17 @@ class Generator:
     def _from(self, depth: int) -> tuple[str, dict[str, Mapping[str, str]]]:
         text, alias, columns = self._relation(depth)
         scope = {alias: columns}
-        for _ in range(2):
+        for n in range(2):
             if not self._maybe(0.35, "join"):
                 break
             joined, other, theirs = self._relation(depth)
+            shared = [
+                name
+                for name, kind in theirs.items()
+                if not kind.endswith(_APART)
+                and [own.get(name) for own in scope.values()].count(kind) == 1
+                if sum(name in own for own in scope.values()) == 1
+            ]
             pairs = [
                 f"{a}.{c} = {other}.{d}"
                 for a, own in scope.items()
@@ -152,7 +161,11 @@ class Generator:
                 if kind == its and kind.startswith("key:")
             ]
             kind = self._one(("join", "inner join", "left join", "right join", "full join"))
-            if not pairs:
+            if n and self._maybe(0.1, "comma"):
+                text += f", {joined}"
+            elif shared and self._maybe(0.2, "using"):
+                text += f" {kind} {joined} using ({self._one(shared)})"
+            elif not pairs:
                 text += f" cross join {joined}"
             else:
                 self.used.add(kind)
@@ -323,6 +336,8 @@ class Generator:
                 "to_char": f"to_char({date}, 'YYYY-MM')",
                 "cast": f"{self._of('int', scope, 0)}::text",
                 "cast bool": f"cast({self._of('bool', scope, 0)} as text)",
+                "cast twice": f"{self._of('int', scope, 0)}::varchar::text",
+                "cast of a case": f"(case when {a} > 'm' then {n} else {n}::int end)::text",
                 "json": f"({json} ->> 'a')" if json else "'j'::text",
                 "item": f"{texts}[1]" if texts else "'i'::text",
             },
@@ -340,6 +355,7 @@ class Generator:
                 "-": f"({column} - {days})",
                 "trunc": f"date_trunc('{unit}', {column})::date",
                 "make": "make_date(2026, 5, 17)",
+                "literal": "(timestamp '2026-05-17 12:30')::date",
             },
         )
 
@@ -403,7 +419,10 @@ class Generator:
         return f"{pair[0]} {operator} {pair[1]}"
 
     def _c_null(self, scope: Scope, _: int) -> str:
-        column = self._column(self._any_type(scope), scope) or "null"
+        type_ = self._any_type(scope)
+        column = self._column(type_, scope) or "null"
+        if type_ not in _APART and self._maybe(0.2, "compare with null"):
+            return f"({column} {self._one(('=', '<>', '<'))} null) is not true"
         return f"{column} is {self._one(('', 'not '))}null"
 
     def _c_in(self, scope: Scope, _: int) -> str:
@@ -469,6 +488,8 @@ class Generator:
                 f"{column} is true",
                 f"{column} is not false",
                 f"{column} = true",
+                f"{column} < true",
+                f"{column} = true",
             )
         )
 
@@ -508,11 +529,17 @@ class Generator:
         if by:
             positions = [str(n) for n in range(1, len(by) + 1)]
             names = [f"g{n}" for n in range(len(by))]
-            way = self._one(("positions", "names", "expressions", "rollup"))
+            way = self._one(("positions", "names", "expressions", "sets"))
+            if way == "sets":
+                way = self._one(("rollup", "cube", "grouping sets"))
             self.used.add(f"group by {way}")
-            named = {"positions": positions, "names": names}.get(way, by)
-            listed = ", ".join(named)
-            text += f" group by {f'rollup ({listed})' if way == 'rollup' else listed}"
+            listed = ", ".join({"positions": positions, "names": names}.get(way, by))
+            sets = {
+                "rollup": f"rollup ({listed})",
+                "cube": f"cube ({listed})",
+                "grouping sets": f"grouping sets (({listed}), {by[0]}, ())",
+            }
+            text += f" group by {sets.get(way, listed)}"
         if self._maybe(0.3, "having"):
             text += (
                 f" having count(*) {self._one(('>', '>=', '<', '<>'))} {self._dice.randint(0, 4)}"

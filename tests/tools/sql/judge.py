@@ -63,8 +63,9 @@ def _expected(world: World, sql: str, owner: int) -> list[Any] | str:
     keys = world.keys[owner]
     text = _REF.sub(lambda found: f"'{keys.get(found[1], found[1])}'", sql)
     with world.engine.connect() as connection:
-        connection.exec_driver_sql(f"set search_path = seen_{owner}, public")
-        connection.exec_driver_sql("set statement_timeout = '5s'")
+        connection.exec_driver_sql(
+            f"set local search_path = seen_{owner}, public; set local statement_timeout = '5s'"
+        )
         try:
             result = connection.exec_driver_sql(text.replace("%", "%%"))
             return [list(result.keys()), *(list(row) for row in result.all())]
@@ -72,9 +73,6 @@ def _expected(world: World, sql: str, owner: int) -> list[Any] | str:
             return f"{error.orig}".splitlines()[0]
         finally:
             connection.rollback()
-            connection.exec_driver_sql("reset search_path")
-            connection.exec_driver_sql("reset statement_timeout")
-            connection.commit()
 
 
 def _with_refs(

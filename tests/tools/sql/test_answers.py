@@ -20,6 +20,7 @@ from .models import Category, Line, Order, Product
 from .world import ANN, World
 
 MODELS = [Category, Product, Order, Line]
+ACTIONS = ("read", "linked")
 
 
 @pytest.fixture
@@ -201,7 +202,13 @@ def test_functions_of_the_application_may_be_called(world: World, session: RefSe
     told = _ask(toolset, session, "select to_hex(255), length(md5('a'))")
     assert told["rows"] == [["ff", 32]]
     assert "'md5'" in _ask(world.toolset, session, "select md5('a')")["error"]["message"]
-    for wrong in ("select md5(id) from products", "select md5('a', 'b')", "select md6('a')"):
+    for wrong in (
+        "select md5(id) from products",
+        "select md5('a', 'b')",
+        "select md6('a')",
+        "select md5('a') within group (order by name) from products",
+        "select md5('a') over () from products",
+    ):
         assert _ask(toolset, session, wrong)["error"]["code"] == "invalid_sql"
 
 
@@ -220,6 +227,32 @@ def test_functions_that_are_none_are_refused(own: dict[str, str]) -> None:
     """When the toolset is made, with what to say."""
     with pytest.raises(SetupError, match=r"functions? .*of SQL"):
         Toolset(MODELS, sql=own)
+
+
+@pytest.mark.parametrize(
+    ("condition", "same"),
+    [
+        ("goes_with @> array['{}']", "'{}' = any(goes_with)"),
+        ("array['{}', 'product_1'] <@ goes_with || goes_with", None),
+        ("goes_with && array['{}', null]", "'{}' = any(goes_with)"),
+        ("id = any(array['{}', 'product_2'])", "id in ('{}', 'product_2')"),
+        ("id <> all(array['{}', 'product_2'])", "id not in ('{}', 'product_2')"),
+    ],
+)
+def test_a_list_of_texts_beside_refs_is_of_refs(
+    world: World, condition: str, same: str | None
+) -> None:
+    """As the message says that is told of a list which is one text."""
+    ref = world.ask("select unnest(goes_with) from products order by 1 limit 1")["rows"][0][0]
+    asked = "select count(*), min(name) from products where "
+    told = world.ask(asked + condition.format(ref))
+
+    if same is None:
+        assert told["error"]["code"] == "invalid_sql"
+    else:
+        assert told["rows"] == world.ask(asked + same.format(ref))["rows"]
+    wrong = world.ask(asked + condition.format("order_1"))["error"]["code"]
+    assert wrong in ("wrong_entity", "invalid_sql")
 
 
 def test_it_works_with_other_drivers(world: World) -> None:
@@ -249,6 +282,28 @@ async def test_it_works_with_asynchronous_sessions(world: World) -> None:
 
     assert told["rows"]
     assert told == world.ask(sql)
+
+
+def test_rows_that_are_shown_are_kept_for_prompts(world: World) -> None:
+    """By their own refs as read, by others' columns as linked, and nothing that only looks so."""
+    toolset = _toolset(world, limits=Limits(rows=2))
+    chat = f"prompts-{ANN}"
+    with world.sessions(conversation=chat, owner=world.ownership.of(ANN), by="model") as session:
+        told = _ask(
+            toolset,
+            session,
+            "select p.name, p.id, p.category_id, array[p.id, null] as pair, 'product_3' as text "
+            "from (select * from products) p where p.category_id is not null order by p.name",
+        )
+        orders = _ask(toolset, session, "select array_agg(id) from orders")
+        assert session.conversation is not None
+        entries = session.conversation.activity().entries
+
+    kept = {action: {str(e.ref) for e in entries if e.action == action} for action in ACTIONS}
+    assert told["more"]
+    assert kept["read"] == {row[1] for row in told["rows"]} == {"product_1", "product_2"}
+    assert kept["linked"] == {*(row[2] for row in told["rows"]), *orders["rows"][0][0]}
+    assert {entry.seen_turn for entry in entries} == {None}
 
 
 def test_rows_that_went_say_so(world: World) -> None:

@@ -22,7 +22,7 @@ from examples.kitchen.models import (
     ShoppingItem,
     User,
 )
-from examples.kitchen.tools import OWNERSHIP, POLICY
+from examples.kitchen.tools import HOOKS, OWNERSHIP, POLICY
 
 from .judge import in_json, refs_by_key
 
@@ -61,6 +61,7 @@ def test_questions_about_the_kitchen_are_answered(loaded_kitchen: Engine) -> Non
         [Recipe, RecipeIngredient, Ingredient, MealPlan, ShoppingItem, Preferences],
         owner=OWNERSHIP,
         policy=POLICY,
+        hooks=HOOKS,
         hidden=[Recipe.embedding],
         limits=Limits(rows=10_000, characters=10_000_000),
         labels="none",

@@ -1,0 +1,110 @@
+"""Hooks have a say in reads, and none in SQL: their tables are not there for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from alfred_refs.tools import Hooks, Reading, Toolset
+
+from .models import Category, Line, Order, Product
+from .world import World
+
+
+class Narrowing(Hooks):
+    """Shows late orders alone."""
+
+    def before_read(self, read: Reading) -> None:
+        """Leave out all others."""
+        read.conditions.append(Order.note == "late")
+
+
+class Masking(Hooks):
+    """Shows no note."""
+
+    def after_read(self, read: Reading, rows: list[dict[str, Any]]) -> None:  # noqa: ARG002
+        """Cover them."""
+        for row in rows:
+            row["note"] = "***"
+
+
+class Harmless(Narrowing, Masking):
+    """Says that a model may see all of it."""
+
+    sql = True
+
+
+class Writes(Hooks):
+    """Has no say in reads."""
+
+    def before_write(self, write: Any) -> None:
+        """Do nothing."""
+
+
+def _toolset(world: World, *hooks: Hooks) -> Toolset:
+    return Toolset(
+        [Category, Product, Order, Line],
+        owner=world.ownership,
+        hooks={Order: hooks},
+        hidden=[Product.secret],
+        sql=True,
+    )
+
+
+@pytest.mark.parametrize("hook", [Narrowing, Masking])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select note from orders",
+        "select 1 from lines l join Orders o on o.id = l.order_id",
+        "select 1 from lines natural join (products p cross join orders)",
+        "select 1 from products, orders",
+        "select (select count(*) from orders)",
+        "select 1 where exists (select * from orders)",
+        "select order_id from lines where order_id in (select id from orders)",
+        "select name from products union all select note from orders",
+        "with lines as (select * from orders) select note from lines",
+        "with recursive a as (select id from orders union select id from a) select 1 from a",
+    ],
+)
+def test_a_table_whose_hooks_look_at_reads_is_in_no_from(
+    world: World, hook: type[Hooks], sql: str
+) -> None:
+    """Wherever it stands; the model is told what to use instead."""
+    with world.session() as session:
+        told = _toolset(world, Writes(), hook()).call(session, "db_query", {"sql": sql})
+
+    assert told == {
+        "error": {
+            "code": "no_sql",
+            "message": "rows of table 'orders' are not there for SQL; read them with db_read",
+            "table": "orders",
+        }
+    }
+
+
+def test_no_other_error_and_no_description_offers_such_a_table(world: World) -> None:
+    """A part of WITH may have its name, and refs to its rows are shown as everywhere."""
+    toolset = _toolset(world, Narrowing())
+    shadow = "with orders as (select order_id from lines) select min(order_id) from orders"
+    with world.session() as session:
+        near = toolset.call(session, "db_query", {"sql": "select 1 from ordres"})
+        part = toolset.call(session, "db_query", {"sql": shadow})
+
+    assert "'orders'" not in near["error"]["message"]
+    assert part["rows"][0][0].startswith("order_")
+    assert (
+        "that db_read describes but 'orders', at most" in toolset.functions["db_query"].description
+    )
+
+
+def test_a_hook_may_say_that_it_hides_nothing(world: World) -> None:
+    """As may one that has no say in reads, without a word."""
+    for hook in (Harmless(), Writes()):
+        toolset = _toolset(world, hook)
+        with world.session() as session:
+            told = toolset.call(session, "db_query", {"sql": "select count(*) from orders"})
+
+        assert told["rows"] == world.ask("select count(*) from orders")["rows"]
+        assert "describes, at most" in toolset.functions["db_query"].description
