@@ -275,6 +275,7 @@ def campaign() -> Iterator[tuple[str, Named]]:
     """Yield bad calls of every kind, and each column with what it does not take."""
     yield from CALLS
     yield "db_query", {"sql": "select 1; select 2"}
+    yield "db_query", {"sql": "select id from orders"}
     columns = [
         (name, each.key) for name, model in MODELS.items() for each in inspect(model).column_attrs
     ]
