@@ -37,6 +37,8 @@ def markdown(
         _SAID.format(_listed(setting)),
         markdown_table(_head(most), [_line(each, most) for each in found]),
         f"![silent wrong writes and tokens, by arm]({plot})" if plot else "",
+        "## Calls and tokens, a task",
+        markdown_table(_WORK, [_work(each) for each in found]),
     ]
     if kinds:
         parts += [
@@ -45,7 +47,7 @@ def markdown(
             markdown_table(("arm", *kinds, "later"), [_by_kind(each, kinds) for each in found]),
         ]
     parts += [
-        "## Tokens read and written, a task",
+        "## Tokens by family, a task",
         markdown_table(*_by_family(trials, arms)),
     ]
     return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
@@ -65,12 +67,6 @@ def _head(most: int) -> list[str]:
         *(f"pass^{k}" for k in range(2, most + 1)),
         "with silent wrong writes",
         "met after a refusal",
-        "refused",
-        "calls",
-        "requests",
-        "tokens read",
-        "once each",
-        "written",
     ]
 
 
@@ -83,6 +79,15 @@ def _line(each: Score, most: int) -> list[str]:
         *["-"] * (most - len(each.passed)),
         str(each.silent),
         str(each.recovered),
+    ]
+
+
+_WORK = ("arm", "refused", "calls", "requests", "tokens read", "once each", "written")
+
+
+def _work(each: Score) -> list[str]:
+    return [
+        each.arm,
         f"{each.refused:.3f}",
         f"{each.calls:.2f}",
         f"{each.requests:.2f}",
