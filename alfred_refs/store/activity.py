@@ -169,7 +169,7 @@ def json_text(value: Any) -> str:
         >>> json_text(float("nan"))
         Traceback (most recent call last):
             ...
-        ValueError: Out of range float values are not JSON compliant
+        ValueError: Out of range float values are not JSON compliant...
     """
     compact = partial(json.dumps, value, allow_nan=False, separators=(",", ":"))
     text = compact(ensure_ascii=False)
