@@ -51,8 +51,10 @@ def test_a_transaction_is_aborted_by_an_error_until_that_is_rolled_back(
         assert not sqla.is_aborted(connection)
     assert not sqla.is_aborted(connection)
     engine.dispose()
-    with create_engine("sqlite://").connect() as connection:
+    lite = create_engine("sqlite://")
+    with lite.connect() as connection:
         assert not sqla.is_aborted(connection)
+    lite.dispose()
 
 
 @pytest.mark.usefixtures("recipes")

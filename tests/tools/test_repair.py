@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import ToolError, Toolset
-from alfred_refs.tools.wire.repair import parsed
+from alfred_refs.tools.wire.repair import parsed, repaired
 from tests.models import Person
 from tests.tools.conftest import Call
 from tests.tools.models import Dish, Part
@@ -282,7 +282,6 @@ def test_a_name_given_twice_in_text_is_refused(text: str) -> None:
     ("text", "words"),
     [
         ("[" * 1_000_000, "values"),
-        ("[" * 49_000, "nested more than 50 levels"),
         ("[" + "1," * 50_000 + "1]", "more than 50,000 values"),
         ("[" + "[]" * 50_001, "more than 50,000 values"),
         ('{"a": ' + "9" * 5_000 + "}", "more than 1024 bits"),
@@ -298,6 +297,12 @@ def test_text_is_refused_for_what_is_wrong_with_it(text: str | bytes, words: str
     with pytest.raises(ToolError, match=words) as caught:
         parsed(text)
     assert caught.value.code == "invalid_arguments"
+
+
+def test_text_that_is_nested_deep_is_refused() -> None:
+    """As it is read or, by a Python that reads it, as it is looked through."""
+    with pytest.raises(ToolError, match="nested more than 50 levels"):
+        repaired(parsed("[" * 24_000 + "]" * 24_000))
 
 
 @pytest.mark.parametrize(
