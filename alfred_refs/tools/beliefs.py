@@ -75,15 +75,14 @@ def held(call: Call, arguments: Arguments) -> Arguments:
     if not is_asked:
         beliefs = [each for each in beliefs if each.said is not None]
     labels = _labels(call, beliefs) if beliefs else {}
-    unsaid = {}
     for each in beliefs:
-        label = labels.get(each.ref)
-        if isinstance(each.said, Mapping):
-            _check_values(call, each, each.said)
-        elif label is not None and each.said is None:
-            unsaid[each.ref] = label, each.field
-        elif label is not None and not _is_said(label, str(each.said), call):
-            raise unexpected_row(each.ref, "label", label, each.said)
+        if each.said is not None:
+            _check_said(call, each, each.said, labels.get(each.ref))
+    unsaid = {
+        each.ref: (labels[each.ref], each.field)
+        for each in beliefs
+        if each.said is None and each.ref in labels
+    }
     if unsaid:
         raise unconfirmed_ref(unsaid)
     if is_asked:
@@ -91,9 +90,17 @@ def held(call: Call, arguments: Arguments) -> Arguments:
     return plain
 
 
-def _check_values(call: Call, belief: Belief, said: Mapping[str, Any]) -> None:
-    """Check that a row has the values that a model says."""
+def _check_said(
+    call: Call, belief: Belief, said: str | Mapping[str, Any], label: str | None
+) -> None:
+    """Check that a row has the label that a model says, or the values."""
+    if isinstance(said, str) and label is not None:
+        if not _is_said(label, said, call):
+            raise unexpected_row(belief.ref, "label", label, said)
+        return
     if draft_named(belief.ref):
+        if isinstance(said, str):  # it may be saved by now, and be called otherwise as a row
+            return
         raise invalid_value(belief.field, "the label of a draft")
     row = call.session.get(belief.table.model, belief.ref)
     # one that is not to be seen, the verbs refuse

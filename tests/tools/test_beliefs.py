@@ -291,3 +291,18 @@ def test_rows_that_other_columns_name_are_asked_for_too(call: Call) -> None:
         delete = {"table": "dishes", "filters": [clause]}
         assert call("db_delete", **delete)["error"]["fields"] == ["expect.cuisine_1"]
     assert call("db_delete", table="dishes", filters=other, expect={"cuisine_1": "Indian"})
+
+
+def test_a_row_without_a_label_is_none_that_has_one(session: RefSession, call: Call) -> None:
+    """A slip to it is told as to any other row, and so is a label where a table has none."""
+    with Session(session.get_bind()) as plain, plain.begin():
+        plain.add(Dish(name=None, servings=77))
+    unnamed = [{"field": "servings", "op": "=", "value": 77}]
+    [row] = call("db_read", table="dishes", filters=unnamed)["rows"]
+    data = {"name": "Thali", "parent_id": row["id"]}
+    error = call("db_create", table="dishes", data={**data, "_parent_id_label": "Soup"})["error"]
+    assert (error["code"], error["ref"], error["actual"]) == ("unexpected_row", row["id"], None)
+    assert call("db_create", table="dishes", data=data)["count"] == 1
+    [part, *_] = call("db_read", table="parts", order_by="position")["rows"]
+    update = {"table": "parts", "filters": these("in", [part["id"]]), "data": {"note": "x"}}
+    assert call("db_update", **update, expect=["rice"])["error"]["code"] == "invalid_arguments"
