@@ -1,4 +1,4 @@
-"""What Alembic runs: from the command line at the root, and from `alfred_refs.store.migrate`.
+"""What Alembic runs: from the command line at the root, and from `alfred_refs.store.schema`.
 
 The database is the first of: `config.attributes["connection"]` (a `Connection`),
 `config.attributes["url"]`, `-x url=URL`, `ALFRED_REFS_DATABASE_URL`, `DATABASE_URL`. Offline
@@ -16,8 +16,8 @@ from alembic.util import CommandError
 from sqlalchemy import URL, Connection, func, select
 
 from alfred_refs.errors import SetupError
-from alfred_refs.store import migrate as schema
-from alfred_refs.store.tables import metadata
+from alfred_refs.store import schema
+from alfred_refs.store.schema import metadata
 
 VARIABLES = ("ALFRED_REFS_DATABASE_URL", "DATABASE_URL")
 

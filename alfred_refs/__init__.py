@@ -8,7 +8,8 @@ statement:
                  │                                                    │
                  └──────────── Conversation ── Store ─────────────────┘
 
-`session/path.py` has this path on one page, and `docs/internals.md` says what is in which folder.
+`session/translation.py` has this path on one page, and `docs/internals.md` says what is in which
+folder.
 A conversation is what a ref is valid in and outlives sessions, processes and machines; a session
 is one unit of work in it.
 
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .conversation.conversation import Conversation as Conversation
-    from .conversation.entries import Draft as Draft, RefEntry as RefEntry
+    from .conversation.refs import Draft as Draft, RefEntry as RefEntry
     from .conversation.registry import RefRegistry as RefRegistry
     from .errors import (
         BadRefError as BadRefError,
@@ -68,10 +69,10 @@ if TYPE_CHECKING:
         UntranslatableError as UntranslatableError,
         WrongEntityError as WrongEntityError,
     )
-    from .mapping.policy import RefPolicy as RefPolicy
+    from .mapping.keys import RefPolicy as RefPolicy
     from .owners import Owner as Owner, Ownership as Ownership
     from .session.asyncio import AsyncRefSession as AsyncRefSession
-    from .session.instances.sqlmodel import RefModel as RefModel
+    from .session.attributes import RefModel as RefModel
     from .session.session import RefSession as RefSession
     from .store import (
         ConversationInfo as ConversationInfo,
@@ -145,13 +146,13 @@ _MODULES = {
     "AsyncRefSession": "session.asyncio",
     "Conversation": "conversation.conversation",
     "ConversationInfo": "store",
-    "Draft": "conversation.entries",
+    "Draft": "conversation.refs",
     "Owner": "owners",
     "Ownership": "owners",
     "PostgresStore": "store.postgres",
-    "RefEntry": "conversation.entries",
-    "RefModel": "session.instances.sqlmodel",
-    "RefPolicy": "mapping.policy",
+    "RefEntry": "conversation.refs",
+    "RefModel": "session.attributes",
+    "RefPolicy": "mapping.keys",
     "RefRegistry": "conversation.registry",
     "RefSession": "session.session",
     "RegistryStats": "store",

@@ -29,9 +29,9 @@ from sqlalchemy import Engine, create_engine, select
 from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, RefRegistry, RefSession
-from alfred_refs.mapping.refs import parse_ref
+from alfred_refs.mapping.keys import parse_ref
 from alfred_refs.tools import Limits, Toolset
-from alfred_refs.tools.answers.label_lookup import Mode
+from alfred_refs.tools.answers import Mode
 from benchmarks import report
 from benchmarks.list_size import ITEMS, list_forms
 from examples.kitchen.load import load

@@ -3,7 +3,7 @@
 The same mappings come to each layout in the order in which a store mints them (`growth`), a part
 of them in one statement, because only the server's work and the disk are compared. Reading is a
 join that does one index look-up for each ref or key. Times are CPU time of the server's process,
-as Linux counts it. Nothing here is part of the package: it is what `store/tables.py` goes by.
+as Linux counts it. Nothing here is part of the package: it is what `store/schema.py` goes by.
 """
 
 from __future__ import annotations

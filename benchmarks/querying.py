@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import RefPolicy, RefRegistry, RefSession
 from alfred_refs.tools import Toolset
-from alfred_refs.tools.sql.plans import Plans
+from alfred_refs.tools.sql.tool import Plans
 from benchmarks.measure import Figure, side_by_side
 from benchmarks.setting import Setting, mapped_tables
 from benchmarks.table import Row

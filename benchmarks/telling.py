@@ -13,7 +13,7 @@ from functools import partial
 
 from alfred_refs import Conversation, RefPolicy, RefRegistry, RefSession
 from alfred_refs.context import Context
-from alfred_refs.mapping.key_search import found_in
+from alfred_refs.mapping.keys import found_in
 from alfred_refs.store import Actor
 from alfred_refs.tools import Toolset
 from benchmarks.measure import Figure, side_by_side

@@ -27,7 +27,7 @@ from sqlalchemy import ForeignKey, create_engine, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Toolset
 
 _GENERATOR = 0x20  # `inspect.CO_GENERATOR`

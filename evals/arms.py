@@ -21,7 +21,7 @@ from functools import cached_property
 from typing import Final
 
 from alfred_refs.tools import Limits, Toolset
-from alfred_refs.tools.answers.label_lookup import Mode
+from alfred_refs.tools.answers import Mode
 from alfred_refs.tools.call import Expecting
 from evals.kitchen import MODELS, OWNERSHIP, POLICY
 from evals.spelling import SPELLINGS

@@ -18,10 +18,9 @@ from abc import ABC, abstractmethod
 from typing import Any, Final
 
 from alfred_refs import Conversation, GoneRefError
-from alfred_refs.mapping.keys import Key
-from alfred_refs.mapping.refs import DRAFT, Ref
+from alfred_refs.mapping.keys import DRAFT, Key, Ref
 from alfred_refs.tools import Toolset
-from alfred_refs.tools.tables.table import ToolTable
+from alfred_refs.tools.tables import ToolTable
 from evals.kitchen import Kitchen
 
 Id = str | int

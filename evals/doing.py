@@ -27,7 +27,7 @@ from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 
 from alfred_refs import RefRegistry
 from alfred_refs.integrations.pydantic_ai import RefToolset
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from evals.arms import Arm
 from evals.boundary import Id, Spelling
 from evals.channel import NONE, Channel

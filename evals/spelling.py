@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from alfred_refs import Conversation
-from alfred_refs.mapping.refs import Ref, parse_ref
+from alfred_refs.mapping.keys import Ref, parse_ref
 from alfred_refs.tools import Toolset
 from evals.boundary import Id, Spelling
 from evals.kitchen import Kitchen

@@ -22,7 +22,7 @@ from sqlalchemy import Dialect, Executable, make_url
 
 from alfred_refs import store
 from alfred_refs.mapping.keys import encode
-from alfred_refs.store.tables import metadata
+from alfred_refs.store.schema import metadata
 
 FILL = """
 insert into alfred_refs_conversation (conversation, id)
@@ -156,7 +156,7 @@ def statements() -> Mapping[str, Executable]:
         for found in pkgutil.iter_modules(store.__path__)
     ]
     return {
-        name: value
+        name.lower(): value
         for module in modules
         for name, value in vars(module).items()
         if isinstance(value, Executable) and not name.startswith("_")

@@ -14,7 +14,7 @@ import sqlalchemy
 from sqlalchemy import Connection, Engine, create_engine, make_url
 
 from alfred_refs import PostgresStore
-from alfred_refs.store import migrate as schema
+from alfred_refs.store import schema
 from tests.explained import client
 from tests.models import Base
 from tests.partitions import partition

@@ -9,8 +9,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import Conversation, PostgresStore, RefRegistry, RefSession, sqla
-from alfred_refs.mapping.keys import EntityKey, Key
-from alfred_refs.mapping.refs import Ref
+from alfred_refs.mapping.keys import EntityKey, Key, Ref
 from alfred_refs.store import NO_LABELS, Address, DraftEntry, Entry, Gone
 from tests.models import Base, Recipe
 

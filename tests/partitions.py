@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from alfred_refs.store.tables import metadata
+from alfred_refs.store.schema import metadata
 from tests.explained import client
 
 # the revision that added tables

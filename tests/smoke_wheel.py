@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.resources
 import json
 import os
@@ -22,7 +21,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, sessionmaker
 
 import alfred_refs
 from alfred_refs import RefRegistry, RefSession
-from alfred_refs.store import migrate as schema
+from alfred_refs.store import schema
 
 
 class Base(DeclarativeBase):

@@ -1,4 +1,6 @@
-"""What `alfred-refs mcp` offers: the toolset of an application, or one made of a bare database.
+"""Toolsets that the server offers: of a program or of a database (loaded when used).
+
+What `alfred-refs mcp` offers: the toolset of an application, or one made of a bare database.
 
 desk = named("app.agent:desk", BoundToolset, "Toolset.bind(...)")
 
@@ -24,8 +26,8 @@ from alfred_refs.conversation.registry import RefRegistry
 from alfred_refs.errors import SetupError
 from alfred_refs.integrations.reflect import Reflection, reflect
 from alfred_refs.session.session import RefSession
-from alfred_refs.store import migrate as schema
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store import schema
+from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import BoundToolset, Toolset
 
 _NAME = re.compile(r"(?P<module>[\w.]+):(?P<object>[\w.]+)")
@@ -44,7 +46,7 @@ _FORGOTTEN = (
 )
 
 
-def named(name: str) -> Any:
+def load_object(name: str) -> Any:
     """Return an object of a program by its name, `module:object`.
 
     What the program raises as it is imported is raised as it is.
@@ -77,7 +79,7 @@ def named(name: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Reflected:
+class ReflectedDesk:
     """What a bare database is served as.
 
     Attributes:
@@ -92,9 +94,9 @@ class Reflected:
 
 
 @contextmanager
-def reflected(
+def reflect_desk(
     url: str, *, write: bool = False, tables: Collection[str] = (), hidden: Collection[str] = ()
-) -> Iterator[Reflected]:
+) -> Iterator[ReflectedDesk]:
     """Make a toolset of the database at a URL, for as long as the `with` lasts.
 
     Refs are kept in the registry's tables if they are there, and in memory otherwise.
@@ -127,14 +129,14 @@ def reflected(
     try:
         desk = toolset.bind(sessions, registry=registry, by=None)
         remarks = _remarks(found, write=write, keeps=keeps)
-        yield Reflected(desk, remarks, None if keeps else _FORGOTTEN)
+        yield ReflectedDesk(desk, remarks, None if keeps else _FORGOTTEN)
     finally:
         engine.dispose()
 
 
 def _keeps(connection: Connection) -> bool:
     """Tell whether the registry's tables are there, of this version, and may be written."""
-    if schema.made(connection) != schema.revisions()[-1].revision:
+    if schema.revision_of_tables(connection) != schema.revisions()[-1].revision:
         return False
     return bool(connection.scalar(text(_MAY_KEEP), {"versions": schema.VERSION_TABLE}))
 

@@ -14,7 +14,7 @@ def main() -> None:
         SystemExit: always; 0 if it worked, 1 if it did not, 2 if it was misused or has no extra.
     """
     try:
-        from .commands import alfred_refs  # the extra is not a dependency
+        from alfred_refs.cli.commands import alfred_refs  # the extra is not a dependency
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0]
         if package not in _EXTRA:

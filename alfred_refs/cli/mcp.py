@@ -1,4 +1,15 @@
-"""`alfred-refs mcp`: serve a toolset by the Model Context Protocol.
+"""alfred-refs mcp: serve a toolset by stdio, TCP or a socket.
+
+What `alfred-refs mcp` serves on: standard input and output, or HTTP.
+
+    address = Address.parsed("127.0.0.1:8000")      # ValueError: it is none
+    with address.bound() as socket:                 # OSError: it is in use
+        over_http(server, socket, address, None)
+
+Without tokens only this machine is served, and no page of a browser: requests must name a host
+that is this machine. With tokens, whoever has one is.
+
+`alfred-refs mcp`: serve a toolset by the Model Context Protocol.
 
     $ alfred-refs mcp app.agent:desk --conversation desk-1 --owner 7
     $ alfred-refs mcp app.agent:desk --http 127.0.0.1:8000 --token-verifier app.auth:verifier
@@ -9,8 +20,12 @@ A flag that would mean nothing beside the others is misuse: whoever writes one r
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import logging
 import os
+import re
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,14 +34,121 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .parameters import VARIABLE, Failure, errors_on_one_line
-from .printing import inert
-from .transports import Address, over_http, over_stdio
+from alfred_refs.cli.parameters import VARIABLE, Failure, errors_on_one_line
+from alfred_refs.cli.printing import inert
 
 if TYPE_CHECKING:
     from mcp.server import Server
+    from mcp.server.auth.provider import TokenVerifier
 
     from alfred_refs.tools import BoundToolset
+
+
+_ADDRESS = re.compile(
+    r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^:\[\]/@\s]+)):(?P<port>[0-9]{1,5})"
+)
+_PORTS = 65_535
+_SECONDS = 5  # that requests have left when the server is to end
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where HTTP is served.
+
+    Attributes:
+        host: a name or an address.
+        port: 0 is any that is free.
+    """
+
+    host: str
+    port: int
+
+    @classmethod
+    def parsed(cls, text: str) -> Address:
+        """Return the address that a text is.
+
+        Raises:
+            ValueError: it is none.
+        """
+        found = _ADDRESS.fullmatch(text)
+        if found is None or int(found["port"]) > _PORTS:
+            raise ValueError(text)
+        return cls(found["v6"] or found["host"], int(found["port"]))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def in_url(self) -> str:
+        """The host as URLs have it."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+    def __str__(self) -> str:
+        return f"{self.in_url}:{self.port}"
+
+    def bound(self) -> socket.socket:
+        """Return a socket that has the address.
+
+        Raises:
+            OSError: somebody else has it, or there is no such host.
+        """
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            self.host, self.port, type=socket.SOCK_STREAM
+        )[0]
+        made = socket.socket(family, kind, protocol)
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind(address)
+            made.listen()  # whoever comes before it is served waits
+        except OSError:
+            made.close()
+            raise
+        return made
+
+
+def over_stdio(server: Server[Any]) -> None:
+    """Serve the one client that has started this process, until it ends its input."""
+    import anyio
+    from mcp.server.stdio import stdio_server
+
+    async def serve() -> None:
+        async with stdio_server() as (requests, answers):
+            await server.run(requests, answers, server.create_initialization_options())
+
+    with contextlib.suppress(KeyboardInterrupt):
+        anyio.run(serve)
+
+
+def over_http(
+    server: Server[Any], bound: socket.socket, address: Address, verifier: TokenVerifier | None
+) -> None:
+    """Serve HTTP at `/mcp` until this process is to end."""
+    import uvicorn
+    from mcp.server.auth.settings import AuthSettings
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    # The issuer is told to nobody, for there is no resource server's URL; the verifier decides.
+    unused: Any = "http://localhost"
+    auth = AuthSettings(issuer_url=unused, resource_server_url=None)
+    hosts = {"127.0.0.1", "localhost", "[::1]", address.in_url}
+    app = server.streamable_http_app(
+        stateless_http=True,
+        auth=auth if verifier else None,
+        token_verifier=verifier,
+        transport_security=TransportSecuritySettings(
+            enable_dns_rebinding_protection=verifier is None,
+            allowed_hosts=[f"{each}:*" for each in hosts],
+            allowed_origins=[f"http://{each}:*" for each in hosts],
+        ),
+    )
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=_SECONDS)
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[bound])
 
 
 def _address(_: click.Context, __: click.Parameter, text: str | None) -> Address | None:
@@ -123,21 +245,20 @@ def mcp(target: str | None, **given: Any) -> None:
 @contextmanager
 def _desk(flags: _Flags) -> Iterator[tuple[BoundToolset, str | None]]:
     """Yield the tools that are to be served, and what models are told of them."""
+    from alfred_refs.cli.desks import load_object, reflect_desk
     from alfred_refs.errors import SetupError
     from alfred_refs.tools import BoundToolset
 
-    from .desks import named, reflected
-
     target = str(flags.target)
     if not flags.reflect:
-        desk = named(target)
+        desk = load_object(target)
         if not isinstance(desk, BoundToolset):
             raise SetupError(
                 f"{target!r} is a {type(desk).__name__}", "name what Toolset.bind(...) returned"
             )
         yield desk, None
         return
-    with reflected(target, write=flags.write, tables=flags.table, hidden=flags.hide) as found:
+    with reflect_desk(target, write=flags.write, tables=flags.table, hidden=flags.hide) as found:
         for remark in found.remarks:
             click.echo(inert(remark), err=True)
         yield found.desk, found.instructions
@@ -176,11 +297,11 @@ def _serve(server: Server[Any], flags: _Flags) -> None:
     if flags.http is None:
         over_stdio(server)
         return
-    from .desks import named
+    from alfred_refs.cli.desks import load_object
 
     verifier: Any = None
     if flags.token_verifier is not None:
-        verifier = named(flags.token_verifier)
+        verifier = load_object(flags.token_verifier)
         if isinstance(verifier, type) or not hasattr(verifier, "verify_token"):
             raise Failure(
                 "SetupError",

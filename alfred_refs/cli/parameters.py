@@ -1,4 +1,6 @@
-"""What commands are given: a registry, a printer, conversations and ages.
+"""Options of the commands, and the registry they open (imports neither rich nor SQLAlchemy).
+
+What commands are given: a registry, a printer, conversations and ages.
 
 An error becomes one line in its own words, less the lines of a driver that quote a statement or a
 row; no password and no key is in it.
@@ -16,12 +18,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from .printing import Printer, inert
+from alfred_refs.cli.printing import Printer, inert
 
 if TYPE_CHECKING:
     from alfred_refs.conversation.conversation import Conversation
     from alfred_refs.conversation.registry import RefRegistry
     from alfred_refs.store import ConversationInfo
+
 
 VARIABLE = "ALFRED_REFS_DATABASE_URL"
 """The environment variable that stands in for a URL which is not given."""
@@ -72,7 +75,7 @@ def at_url(command: Callable[..., object]) -> Callable[..., None]:
         if argument is not None and source is ParameterSource.COMMANDLINE:
             raise click.UsageError("The URL is given twice.")
         with errors_on_one_line(as_json=as_json):
-            command(_checked(argument or url), Printer(as_json=as_json))
+            command(_require_url(argument or url), Printer(as_json=as_json))
 
     return run
 
@@ -84,13 +87,13 @@ def on_registry(command: Callable[..., object]) -> Callable[..., None]:
     @_json
     @functools.wraps(command)
     def run(url: str | None, *, as_json: bool, **parameters: Any) -> None:
-        with errors_on_one_line(as_json=as_json), registry_at(_checked(url)) as registry:
+        with errors_on_one_line(as_json=as_json), registry_at(_require_url(url)) as registry:
             command(registry, Printer(as_json=as_json), **parameters)
 
     return run
 
 
-def _checked(url: str | None) -> str:
+def _require_url(url: str | None) -> str:
     if not url:
         raise click.UsageError(f"Give the database's URL by --url, or set {VARIABLE}.")
     return url
@@ -103,7 +106,7 @@ def registry_at(url: str) -> Iterator[RefRegistry]:
     Tables of another version are told at once, whatever a command reads of them.
     """
     from alfred_refs.conversation.registry import RefRegistry
-    from alfred_refs.store import migrate as schema
+    from alfred_refs.store import schema
     from alfred_refs.store.postgres import PostgresStore
 
     engine = schema.engine_for(url, pool_size=1)
@@ -183,6 +186,6 @@ def _age(_: click.Context, __: click.Parameter, text: str | None) -> timedelta |
     return age
 
 
-def opened(registry: RefRegistry, info: ConversationInfo) -> Conversation:
+def open_conversation(registry: RefRegistry, info: ConversationInfo) -> Conversation:
     """Return a conversation, on behalf of whoever has it."""
     return registry.conversation(info.id, owner=info.owner)

@@ -1,4 +1,6 @@
-"""What commands print: tables for people, JSON for programs, a part at a time.
+"""Output: tables and JSON (rich: loaded when used).
+
+What commands print: tables for people, JSON for programs, a part at a time.
 
 Values come in as they are, an iterator of rows of any length with them. In a table each character
 that acts on a terminal is written as its escape; JSON is ASCII, and escapes them by itself.
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from alfred_refs.mapping.keys import Key
+
 
 _PART = 500  # rows that are laid out together
 _ALIGNED = 24  # up to this width a column of a terminal is as wide in each part
@@ -55,7 +58,7 @@ class Printer:
     def key(self, key: Key) -> Any:
         """Return what is printed of a key: as an export writes it, or plainly for people."""
         if self.as_json:
-            from alfred_refs.conversation.export import key_to_json
+            from alfred_refs.conversation.conversation import key_to_json
 
             return key_to_json(key)
         return tuple(map(self.key, key)) if isinstance(key, tuple) else str(key)

@@ -41,8 +41,12 @@ if TYPE_CHECKING:
         Prompt as Prompt,
         Step as Step,
     )
-    from .views import Audience as Audience, ContextView as ContextView, EntityView as EntityView
-    from .windows import Window as Window
+    from .views import (
+        Audience as Audience,
+        ContextView as ContextView,
+        EntityView as EntityView,
+        Window as Window,
+    )
 
 __all__ = [
     "ActDecision",
@@ -73,7 +77,7 @@ _MODULES = {
     "Prompt": "prompts",
     "ReasonCode": "decisions",
     "Step": "prompts",
-    "Window": "windows",
+    "Window": "views",
     "decision_type": "decisions",
     "find_keys": "auditing",
 }

@@ -1,4 +1,6 @@
-"""Look for keys in what a model was told: prompts, answers of tools, logs of both.
+"""Search for keys in logs.
+
+Look for keys in what a model was told: prompts, answers of tools, logs of both.
 
 Values or lines of a log come in; out comes where there is a key, masked. For tests of an
 application, and for logs of conversations that are over; what is about to be sent is for
@@ -16,7 +18,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from alfred_refs.mapping.key_search import FoundKey, found_in
+from alfred_refs.mapping.keys import FoundKey, found_in
 
 
 class Finding(NamedTuple):
@@ -53,18 +55,18 @@ def find_keys(value: Any) -> list[FoundKey]:
     return [found for text in _texts_in(value) for found in found_in(text)]
 
 
-def audited(lines: Iterable[str]) -> Iterator[Finding]:
+def audit_log(lines: Iterable[str]) -> Iterator[Finding]:
     """Yield the keys in a log, of text or of JSON, line by line.
 
     In JSON a letter may be written as an escape, and a key be in it all the same.
     """
     for number, line in enumerate(lines, start=1):
-        value = _decoded(line) if "\\" in line else None
+        value = _decode_line(line) if "\\" in line else None
         for each in found_in(line) if value is None else find_keys(value):
             yield Finding(number, each)
 
 
-def _decoded(line: str) -> Any:
+def _decode_line(line: str) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError):

@@ -1,4 +1,11 @@
-"""What a conversation remembers, for a model that is asked the next thing.
+"""Context: render a prompt, hear a user, word a reply.
+
+What steps and calls have left, as lines of a prompt.
+
+What was kept of a step comes in, or a call with its answer; a line goes out. Rows of an answer
+that the prompt tells of anyhow stand there as their refs alone: nothing is said twice.
+
+What a conversation remembers, for a model that is asked the next thing.
 
 A `Context` is made for each piece of work in a conversation; it keeps nothing itself. Refs stand
 for keys wherever it tells of rows.
@@ -16,6 +23,8 @@ context.done(step, decision)
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
@@ -23,40 +32,125 @@ from collections.abc import (
     Container,
     Iterable,
     Iterator,
+    Mapping,
     Sequence,
 )
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from alfred_refs.conversation.conversation import Conversation
-from alfred_refs.errors import ContextError
-from alfred_refs.session.session import RefSession
-from alfred_refs.sqla import Awaited, awaited
-from alfred_refs.tools import TOOLS, Toolset
+from pydantic import BaseModel
 
-from .decisions import ActDecision, ToolCall, decision_type
-from .mention_rows import MentionedRows
-from .mentions import mentions_in
-from .prompts import (
+from alfred_refs.context.decisions import ActDecision, ToolCall, decision_type
+from alfred_refs.context.mentions import MentionedRows, Names, mentions_in
+from alfred_refs.context.prompts import (
     Called,
     Exchange,
     Material,
     Prompt,
     Step,
+    Templates,
     forms_of,
     parts_of,
     system_of,
 )
-from .rendering import Count, fitted, rendered, tokens
-from .replies import Names
-from .results import call_of, left_by, result_of
-from .templating import Templates
-from .views import Audience, ContextView, check_audience, name_of, view_of
-from .windows import Window, among, selected
+from alfred_refs.context.views import (
+    Audience,
+    ContextView,
+    Count,
+    Window,
+    among,
+    check_audience,
+    fit_view,
+    name_of,
+    quote_json,
+    render_view,
+    select_entries,
+    tokens,
+    view_of,
+)
+from alfred_refs.conversation.conversation import Conversation
+from alfred_refs.errors import ContextError
+from alfred_refs.session.session import RefSession
+from alfred_refs.sqla import AsyncFacade, async_method
+from alfred_refs.store import StepEntry
+from alfred_refs.tools import TOOLS, Toolset
 
 if TYPE_CHECKING:
     from alfred_refs.session.asyncio import AsyncRefSession
+
+
+_LONGEST = 4_000  # characters of what a step or a call left
+
+_LETTER = re.compile(r"[A-Za-z0-9_]")
+_LAST_WORD = re.compile(r"[A-Za-z0-9_]{1,200}\Z")
+
+_ENDED = {
+    "step_complete": "result_summary",
+    "ask_user": "question",
+    "blocked": "details",
+    "fail": "details",
+}
+
+
+def left_by(step: StepEntry) -> dict[str, Any]:
+    """Return what a step left, by field."""
+    left: dict[str, Any] = json.loads(step.content)
+    return left
+
+
+def result_of(step: StepEntry, name: str, *, whole: bool = False) -> str:
+    """Return what a step left, in a line.
+
+    Args:
+        step: which one.
+        name: what it is called.
+        whole: with its data.
+    """
+    left = left_by(step)
+    action = left.get("action", "")
+    said = left.get(_ENDED.get(action, ""), "")
+    line = f"- {name} ({left.get('type')}, {action.replace('_', ' ')}): {quote_json(said)}"
+    if left.get("drafts"):
+        line += f", drafts {', '.join(left['drafts'])}"
+    if whole and left.get("data") is not None:
+        line += f"\n  {_short(quote_json(left['data']))}"
+    return line
+
+
+def call_of(called: Called, told: Container[str], ref_fields: Mapping[str, str]) -> str:
+    """Return a call of this step and its answer, in two lines.
+
+    Args:
+        called: with what, and what was answered.
+        told: the refs of rows that the prompt tells of with their data.
+        ref_fields: in which the rows of each table show their refs.
+    """
+    params = called.params
+    if isinstance(params, BaseModel):
+        params = params.model_dump(mode="json", exclude_defaults=True, by_alias=True)
+    answer = called.answer
+    if isinstance(answer, dict) and "rows" in answer and answer.get("table") in ref_fields:
+        field = ref_fields[answer["table"]]
+        answer = {**answer, "rows": [_ref_of(row, field, told) or row for row in answer["rows"]]}
+    return f"- {called.tool} {_short(quote_json(params))}\n  answered {_short(quote_json(answer))}"
+
+
+def _ref_of(row: Any, field: str, told: Container[str]) -> str | None:
+    """Return the ref of a row that the prompt tells of."""
+    ref = row.get(field) if isinstance(row, dict) else None
+    return ref if isinstance(ref, str) and ref in told else None
+
+
+def _short(text: str) -> str:
+    """Return as much as there is room for: no part of a ref, which would be another row's."""
+    if len(text) <= _LONGEST:
+        return text
+    kept = text[:_LONGEST]
+    if _LETTER.match(text, _LONGEST):
+        kept = _LAST_WORD.sub("", kept)
+    return f"{kept}… ({len(text) - len(kept)} more characters)"
+
 
 _ONLY_DRAFTS: dict[str, Any] = {"active": [], "retained": [], "others": {}}
 _WITH_DATA: tuple[Audience, ...] = ("act",)
@@ -118,10 +212,10 @@ class Context:
         check_audience(audience)
         record = self.conversation.activity(self.window.active)
         drafts = list(self.conversation.drafts())
-        if self._shown is not None:
-            record = among(record, self._shown)
-            drafts = [draft for draft in drafts if draft.entity in self._shown]
-        return view_of(selected(record, self.window), drafts, data=audience in _WITH_DATA)
+        if self._visible_entities is not None:
+            record = among(record, self._visible_entities)
+            drafts = [draft for draft in drafts if draft.entity in self._visible_entities]
+        return view_of(select_entries(record, self.window), drafts, data=audience in _WITH_DATA)
 
     def render(self, audience: Audience = "act", budget: int | None = None) -> str:
         """Return what an audience is told, as Markdown: two round trips.
@@ -134,7 +228,7 @@ class Context:
             ContextError: there is no such audience, or the budget is too small for what must be
                 said.
         """
-        return rendered(self.view(audience), audience, budget, self._count)
+        return render_view(self.view(audience), audience, budget, self._count)
 
     def heard(self, session: RefSession, text: str) -> str:
         """Return what a user wrote with refs in place of mentions, and note that they were made.
@@ -155,7 +249,7 @@ class Context:
         for mention, ref in zip(found, refs.of(found), strict=True):
             pieces += [text[end : mention.start], ref]
             end = mention.end
-        return str(self._scrubbed("".join([*pieces, text[end:]])))
+        return str(self._scrub("".join([*pieces, text[end:]])))
 
     def prompt(
         self,
@@ -177,7 +271,7 @@ class Context:
             ContextError: the budget is too small for what must be said.
             TemplateError: a text of the application's is broken.
         """
-        step, exchanges, calls = self._covered(step, exchanges, calls)
+        step, exchanges, calls = self._without_keys(step, exchanges, calls)
         view = self.view("act")
         steps = [*self.conversation.steps(2)]
         now = [each for each in steps if each.turn == view.turn]
@@ -187,7 +281,7 @@ class Context:
         apart = step.type == "write"  # which has a part for drafts, with their content
         names = [each.model_copy(update={"data": None}) for each in view.drafts]
         rows = view.model_copy(update={"drafts": [] if apart else names})
-        rows = fitted(rows, "act", budget, self._count)
+        rows = fit_view(rows, "act", budget, self._count)
         told = {each.ref for each in rows.active if each.data is not None}
         material = Material(
             step,
@@ -199,8 +293,8 @@ class Context:
                 *(call_of(each, told, self._ref_fields()) for each in calls),
             ],
             schema=self._schema(step),
-            entities=rendered(rows, "act"),
-            drafts=rendered(view.model_copy(update=_ONLY_DRAFTS), "act") if view.drafts else "",
+            entities=render_view(rows, "act"),
+            drafts=render_view(view.model_copy(update=_ONLY_DRAFTS), "act") if view.drafts else "",
             exchanges=exchanges,
             forms=forms_of(decision),
             templates=self._templates,
@@ -210,12 +304,12 @@ class Context:
         return Prompt(system, "\n\n".join(parts.values()), parts, decision)
 
     @property
-    def _shown(self) -> Container[str] | None:
+    def _visible_entities(self) -> Container[str] | None:
         """Entities that are told of: of others a toolset's model knows nothing."""
         return None if self._toolset is None else self._toolset.tables.shown
 
-    def _scrubbed(self, value: Any) -> Any:
-        return self.conversation.scrub(value, entities=self._shown)
+    def _scrub(self, value: Any) -> Any:
+        return self.conversation.scrub(value, entities=self._visible_entities)
 
     def _ref_fields(self) -> dict[str, str]:
         tables = () if self._toolset is None else self._toolset.tables
@@ -226,7 +320,7 @@ class Context:
             return ""
         return self._toolset.describe(step.tables)
 
-    def _covered(
+    def _without_keys(
         self, step: Step, exchanges: Sequence[Exchange], calls: Sequence[Called]
     ) -> tuple[Step, list[Exchange], list[Called]]:
         """Return a step, the last exchanges and calls without keys: one round trip, or none.
@@ -240,7 +334,7 @@ class Context:
         other = [call for call in calls if call.tool not in ours]
         given = [value for call in other for value in (call.params, call.answer)]
         items = [item.text for item in step.batch]
-        texts = iter(self._scrubbed([*own, *items, *said, *given]))
+        texts = iter(self._scrub([*own, *items, *said, *given]))
         goal, guidance, step_guidance, profile = (next(texts) for _ in own)
         covered = replace(
             step,
@@ -320,13 +414,13 @@ class Context:
         return {ref: name_of(ref, label) for ref, label in found.items()}
 
 
-class AsyncContext(Awaited[Context]):
+class AsyncContext(AsyncFacade[Context]):
     """What a `Context` does, awaited."""
 
-    view = awaited(Context.view)
-    render = awaited(Context.render)
-    prompt = awaited(Context.prompt)
-    done = awaited(Context.done)
+    view = async_method(Context.view)
+    render = async_method(Context.render)
+    prompt = async_method(Context.prompt)
+    done = async_method(Context.done)
 
     async def heard(self, session: AsyncRefSession, text: str) -> str:
         """Return what a user wrote with refs in place of mentions; see `Context.heard`."""

@@ -1,4 +1,6 @@
-"""What a step of an agent may answer: one pydantic type for each type of step.
+"""Decision types for structured output.
+
+What a step of an agent may answer: one pydantic type for each type of step.
 
 A model's JSON comes in, a checked decision goes out. Which actions there are depends on the step:
 one that analyses or generates calls no tools. Each action has exactly its own fields, and a call
@@ -167,13 +169,13 @@ def decision_type(step: StepType, toolset: Toolset | None = None) -> type[ActDec
     """
     check_step_type(step)
     if toolset is None:
-        return _made(step, None)
-    return toolset.memo(("decision", step), lambda: _made(step, toolset))
+        return _make_decision(step, None)
+    return toolset.memo(("decision", step), lambda: _make_decision(step, toolset))
 
 
-def _made(step: StepType, toolset: Toolset | None) -> type[ActDecision]:
+def _make_decision(step: StepType, toolset: Toolset | None) -> type[ActDecision]:
     calls = [] if toolset is None else _calls(step, toolset)
-    done = StepComplete if toolset is None or step != "generate" else _generated(toolset)
+    done = StepComplete if toolset is None or step != "generate" else _completion_type(toolset)
     ends = (done, AskUser, Blocked, Fail)
     made = create_model(
         f"{step.capitalize()}Decision",
@@ -212,7 +214,7 @@ def _tables(toolset: Toolset) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _generated(toolset: Toolset) -> type[StepComplete]:
+def _completion_type(toolset: Toolset) -> type[StepComplete]:
     """Return the type of the end of a step that may make drafts of a toolset's rows."""
     tables = _tables(toolset).get("db_create", ())
     if not tables:

@@ -1,4 +1,6 @@
-"""Mentions: rows that a user points at in a user interface, which writes their keys.
+"""Mentions in user text and replies: names to refs and back.
+
+Mentions: rows that a user points at in a user interface, which writes their keys.
 
 Text with `@[Thai Curry](recipe:a508000d-9b55-40f0-8886-dbdd88bd2de2)` comes in, as a user
 interface makes it of what the user picks from a list. Each mention is found here, and taken apart;
@@ -10,16 +12,55 @@ Pure: nothing is looked up.
 [found] = mentions_in("cook @[Curry [hot]](recipe:1) now", {"recipe"})
 found.label, found.entity  # 'Curry [hot]', 'recipe'
 ```
+
+The rows that a user has mentioned, looked up among those that their session can see.
+
+```python
+MentionedRows(chat, session, toolset).of(mentions_in(text, entities))  # ['recipe_3']
+```
+
+Names in place of refs, for the user who reads what a model has written.
+
+A reply comes in, whole or in chunks cut anywhere; out comes the same with `Thai Curry` where it
+had `recipe_3`. A ref counts where it stands by itself: in prose, lists, code, emphasis and the
+text of links, before a possessive, with its underscores escaped as Markdown has it; not inside a
+longer word, and not inside an address, which a name would break:
+
+- where it is joined to more by one of `/ # ? = & : .`, as in `/recipes/recipe_3`, `app:recipe_3`,
+  `recipe_3.pdf`; what joins ends at white space, brackets, quotes and signs that no URL has;
+- in the target of a Markdown link, from `](` to `)`, and in what is quoted after `=`, as the
+  attributes of HTML are.
+
+However a text is cut, the result is the same: at most the length of the longest ref, and a
+character, is held back until it is clear where a word ends.
+
+```python
+replies = Names(lambda refs: {"recipe_3": "Thai Curry"}, longest=20)
+[*replies.of(["I put reci", "pe_3's sauce", " on the list."])]
+# ['I put ', "Thai Curry's sauce", ' on the list.']
+```
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+import uuid
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, cast
 from urllib.parse import unquote
 
-from alfred_refs.errors import MentionError
+from sqlalchemy import inspect, select
+from sqlalchemy.orm import Mapper, lazyload
+
+from alfred_refs import sqla
+from alfred_refs.conversation.conversation import Conversation
+from alfred_refs.errors import MentionError, SetupError
+from alfred_refs.mapping.key_columns import KeyColumn
+from alfred_refs.mapping.keys import EntityKey, Key, parse_ref
+from alfred_refs.session.session import RefSession
+from alfred_refs.store import Activity
+from alfred_refs.tools import Toolset
 
 _TARGET = re.compile(r"\(\s*(?P<entity>[a-z][a-z0-9_]*)\s*:\s*(?P<key>[^()\s]*)\s*\)")
 _BEGUN = re.compile(r"\(\s*(?P<entity>[a-z][a-z0-9_]*)\s*:")
@@ -90,3 +131,221 @@ def _end_of_label(text: str, start: int) -> int | None:
         if depth == 0:
             return place
     return None
+
+
+# what the key's type is underneath -> how its text is read
+_TYPES: Mapping[str, Callable[[str], Key]] = {"uuid": uuid.UUID, "integer": int, "string": str}
+
+
+class MentionedRows:
+    """The mentioned rows of one text; it also tells which entities there may be mentions of.
+
+    Args:
+        conversation: in which they get refs.
+        session: looks them up.
+        toolset: whose classes are meant by the names of entities; without one, those that have
+            these names in the process.
+    """
+
+    def __init__(
+        self, conversation: Conversation, session: RefSession, toolset: Toolset | None
+    ) -> None:
+        view = session.own_view
+        if view is None or view.id != conversation.id:
+            raise SetupError(
+                "a mention was looked up in a session of another conversation, or of none",
+                "make the session with conversation=context.conversation",
+            )
+        self._view = view
+        self._session = session
+        self._toolset = toolset
+
+    def __contains__(self, entity: object) -> bool:
+        return isinstance(entity, str) and self._mapper(entity) is not None
+
+    def _mapper(self, entity: str) -> Mapper[Any] | None:
+        """Return what maps the rows of an entity, if they have one primary key column."""
+        if self._toolset is not None:
+            table = self._toolset.tables.of_entity(entity)
+            mapper = None if table is None else inspect(table.model).mapper.base_mapper
+        else:
+            primary = self._view.entities.primary_of(entity)
+            mapper = None if primary is None else sqla.mapper_of_table(primary.table)
+        return mapper if mapper is not None and len(mapper.primary_key) == 1 else None
+
+    def of(self, found: Sequence[Mention]) -> list[str]:
+        """Return the ref of each row, and note that it was mentioned: a statement an entity.
+
+        Raises:
+            MentionError: one is not there, or not for this session to see.
+        """
+        labels: dict[EntityKey, str] = {}
+        for entity in dict.fromkeys(each.entity for each in found):
+            labels |= self._labels_of(entity, [each for each in found if each.entity == entity])
+        pairs = [(each.entity, self._key(each)) for each in found]
+        distinct = dict.fromkeys(pairs)
+        done = [Activity(pair, "mentioned", label=labels.get(pair)) for pair in distinct]
+        self._view.note(done, "user")
+        return self._view.refer_pairs(pairs)
+
+    def _column(self, entity: str) -> KeyColumn:
+        [primary] = cast("Mapper[Any]", self._mapper(entity)).primary_key
+        return cast(KeyColumn, self._view.entities.of_column(primary))
+
+    def _key(self, mention: Mention) -> Key:
+        column = self._column(mention.entity)
+        try:
+            return _TYPES[column.key_type](mention.key)
+        except ValueError:
+            raise MentionError(mention.label, mention.entity, "has a malformed key") from None
+
+    def _labels_of(self, entity: str, found: Sequence[Mention]) -> dict[EntityKey, str]:
+        """Return what rows are called that are mentioned, once all are seen.
+
+        Raises:
+            MentionError: one is not.
+        """
+        column = self._column(entity)
+        wanted = {self._key(each): each for each in found}
+        mapper = cast("Mapper[Any]", self._mapper(entity))
+        statement = (
+            select(mapper.class_)
+            .where(mapper.primary_key[0].in_([column.from_key(key) for key in wanted]))
+            .options(lazyload("*"))
+            .execution_options(raw_keys=True)  # they are keys, though some may be text
+        )
+        rows = {
+            column.to_key(mapper.primary_key_from_instance(row)[0]): row
+            for row in self._session.scalars(statement)
+        }
+        for key, mention in wanted.items():
+            if key not in rows:
+                raise MentionError(mention.label, entity, "names no row that can be seen")
+        label = self._view.entities.label_of(entity)
+        called = {
+            (entity, key): None if label is None else label.of(sqla.state_of(row).dict)
+            for key, row in rows.items()
+        }
+        return {pair: text for pair, text in called.items() if text is not None}
+
+
+NamesOf = Callable[[Sequence[str]], Mapping[str, str]]
+"""Returns the name of each ref that is known: one look-up for those of a chunk."""
+
+# a word as far as a ref is concerned, what joins words to an address, and what ends one
+_PIECE = re.compile(
+    r"(?P<word>[A-Za-z0-9_\\]+)|(?P<join>[/#?=&:.])|[\s<>()\[\]\"'`|]|[^\w\x00-\x7f]"
+)
+_UNFINISHED = re.compile(r"([A-Za-z0-9_\\]+)[/#?=&:.]?\Z")
+_GOES_ON = re.compile(r"[/#?=&:.]\w")
+_MARKUP = "_\\"  # emphasis or an escape, at the ends of a word
+# what begins a stretch that is an address whatever stands in it -> what ends it
+_STRETCHES = {"](": ")\n", '="': '"<>\n', "='": "'<>\n"}
+
+
+class Names:
+    """Puts names in the place of refs, chunk by chunk; one object for each reply.
+
+    Args:
+        names_of: looks names up; each ref is asked for once.
+        longest: characters of the longest ref there may be.
+        unknown: what is shown for a ref that nothing is known of; as it is, by default.
+    """
+
+    def __init__(
+        self, names_of: NamesOf, longest: int, unknown: Callable[[str], str] = str
+    ) -> None:
+        self._names_of = names_of
+        self._longest = longest
+        self._unknown = unknown
+        self._known: dict[str, str] = {}
+        self._held = ""
+        self._before = ""  # the last character that was given out
+        self._joined = False  # to what stands before in an address
+        self._until = ""  # what ends the stretch that is one
+        self._in_word = False  # in one that is too long for a ref
+
+    def of(self, chunks: Iterable[str]) -> Iterator[str]:
+        """Yield a reply's chunks with names, as soon as each is clear."""
+        for chunk in chunks:
+            if text := self.add(chunk):
+                yield text
+        if text := self.end():
+            yield text
+
+    def add(self, chunk: str) -> str:
+        """Return what is clear once a chunk has come."""
+        text = self._held + chunk
+        unfinished = _UNFINISHED.search(text)
+        if unfinished is None:
+            self._held = ""
+            return self._named(text)
+        if self._is_long(unfinished[1]):  # no ref: it need not be held
+            self._held, done = "", self._named(text)
+            self._in_word = unfinished.end(1) == len(text)
+            return done
+        self._held = unfinished[0]
+        return self._named(text[: unfinished.start()], unfinished[0])
+
+    def end(self) -> str:
+        """Return the rest."""
+        text, self._held = self._held, ""
+        return self._named(text)
+
+    def _is_long(self, word: str) -> bool:
+        core = word.strip(_MARKUP).replace("\\_", "_")
+        return len(core) > self._longest or len(word) > 2 * self._longest
+
+    def _named(self, text: str, after: str = "") -> str:
+        """Return a text that ends where a word does, with names."""
+        refs = self._refs_in(text, after)
+        self._look_up([ref for _, ref in refs])
+        shown, end = [], 0
+        for place, ref in refs:
+            shown += [text[end : place.start()], self._word(place[0], ref)]
+            end = place.end()
+        return "".join([*shown, text[end:]])
+
+    def _refs_in(self, text: str, after: str) -> list[tuple[re.Match[str], str]]:
+        """Return the refs that stand by themselves, and go past the text."""
+        found, whole = [], text + after
+        for piece in _PIECE.finditer(text):
+            start = piece.start()
+            if not piece["word"]:
+                self._pass(piece, text[start - 1] if start else self._before)
+                continue
+            is_rest = self._in_word and start == 0
+            is_address = self._until or self._joined or _GOES_ON.match(whole, piece.end())
+            ref = None if is_rest or is_address else self._ref_of(piece[0])
+            if ref is not None:
+                found.append((piece, ref))
+        if text:
+            self._before, self._in_word = text[-1], False
+        return found
+
+    def _pass(self, sign: re.Match[str], before: str) -> None:
+        """Go past what is no word."""
+        if not self._until:
+            self._until = _STRETCHES.get(before + sign[0], "")
+        elif sign[0] in self._until:
+            self._until = ""
+        self._joined = sign["join"] is not None
+
+    def _ref_of(self, word: str) -> str | None:
+        """Return the ref that a word spells, be it capitalised, escaped or emphasised."""
+        text = word.strip(_MARKUP).replace("\\_", "_").lower()
+        return None if self._is_long(word) or parse_ref(text) is None else text
+
+    def _look_up(self, refs: Sequence[str]) -> None:
+        new = [ref for ref in dict.fromkeys(refs) if ref not in self._known]
+        if new:
+            found = self._names_of(new)
+            self._known |= {ref: found.get(ref) or self._unknown(ref) for ref in new}
+
+    def _word(self, word: str, ref: str) -> str:
+        name = self._known[ref]
+        if name == ref:
+            return word
+        core = word.strip(_MARKUP)
+        start = word.index(core)
+        return word[:start] + name + word[start + len(core) :]

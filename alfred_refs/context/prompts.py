@@ -1,4 +1,15 @@
-"""The prompt of one step: fifteen parts in a fixed order, each for some types of step.
+"""Prompts: parts, templates (jinja2 when used).
+
+The fixed texts of prompts: Markdown templates, any of which an application may replace.
+
+```python
+Templates("prompts/").text("base")  # prompts/base.md, or ours where there is none
+```
+
+Rendered by Jinja (`pip install alfred_refs[prompts]`); a name that a template is not given is an
+error, not an empty place.
+
+The prompt of one step: fifteen parts in a fixed order, each for some types of step.
 
 A `Step` and what the conversation knows come in, a `Prompt` goes out. The table `PARTS` is the
 whole arrangement: which part comes after which, and for which steps. What never changes comes
@@ -16,15 +27,94 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from alfred_refs.errors import ContextError
-from alfred_refs.mapping import guard
-from alfred_refs.mapping.refs import parse_ref
+from alfred_refs.context.decisions import ActDecision, ReasonCode, StepType, check_step_type
+from alfred_refs.context.views import inert, quote_json
+from alfred_refs.errors import ContextError, TemplateError
+from alfred_refs.mapping import keys
+from alfred_refs.mapping.keys import parse_ref
 
-from .decisions import ActDecision, ReasonCode, StepType, check_step_type
-from .rendering import inert, quoted
-from .templating import Templates
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+NAMES = ("base", "crud", "read", "write", "analyze", "generate", "decision")
+"""All templates that there are, each in a file of this name with `.md`."""
+
+
+class Templates:
+    """The templates of one application.
+
+    Args:
+        directory: whose files replace ours, one by one; `None` for ours alone.
+
+    Raises:
+        ContextError: the directory is not there, or has a file that replaces nothing.
+        TemplateError: one of its files is broken.
+    """
+
+    def __init__(self, directory: str | Path | None = None) -> None:
+        self._directory = None if directory is None else Path(directory)
+        if self._directory is not None:
+            self._check(self._directory)
+
+    def _check(self, directory: Path) -> None:
+        if not directory.is_dir():
+            raise ContextError(
+                f"the directory of templates {str(directory)!r} is not there",
+                "give one with files such as base.md, or none",
+            )
+        for file in sorted(directory.glob("*.md")):
+            if file.stem not in NAMES:
+                known = ", ".join(f"{name}.md" for name in NAMES)
+                raise ContextError(
+                    f"{file.name!r} replaces no template", f"name it one of {known}"
+                )
+            self._template(file.stem)
+
+    @cached_property
+    def _environment(self) -> Environment:
+        try:
+            import jinja2  # noqa: PLC0415  # an extra
+        except ImportError as error:
+            raise ContextError(
+                "prompts are rendered by Jinja, which is not installed",
+                "pip install 'alfred_refs[prompts]'",
+            ) from error
+        own = [] if self._directory is None else [jinja2.FileSystemLoader(self._directory)]
+        ours = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
+        return jinja2.Environment(
+            loader=jinja2.ChoiceLoader([*own, ours]),
+            undefined=jinja2.StrictUndefined,
+            autoescape=False,  # noqa: S701  # Markdown for a model; what users write is quoted
+        )
+
+    def _template(self, name: str) -> Any:
+        from jinja2 import TemplateSyntaxError  # noqa: PLC0415  # an extra
+
+        try:
+            return self._environment.get_template(f"{name}.md")
+        except (TemplateSyntaxError, UnicodeDecodeError) as error:
+            raise TemplateError(name, f"is broken: {error}", "correct it") from error
+
+    def text(self, name: str, **values: Any) -> str:
+        """Return a template with its values.
+
+        Raises:
+            TemplateError: it is broken, or uses what it is not given.
+        """
+        template = self._template(name)
+        from jinja2 import TemplateError as JinjaError  # noqa: PLC0415  # an extra
+
+        try:
+            return str(template.render(**values)).strip()
+        except JinjaError as error:
+            given = ", ".join(values) or "nothing"
+            raise TemplateError(name, f"fails: {error}", f"it is given {given}") from error
+
 
 _SHOWN = 60  # characters of what was given, in an error
 
@@ -56,7 +146,7 @@ class Item:
         """Refuse what is no ref: it stands in a prompt as it is."""
         if self.ref is not None and parse_ref(self.ref) is None:
             raise ContextError(
-                f"an item of a batch was given {guard.scrub(self.ref)[:_SHOWN]!r} as its ref",
+                f"an item of a batch was given {keys.scrub(self.ref)[:_SHOWN]!r} as its ref",
                 "give the ref of its row or draft, or None",
             )
 
@@ -223,7 +313,7 @@ def _status(material: Material) -> str:
 
 def _batch(material: Material) -> str:
     return "\n".join(
-        f"- [{'x' if item.done else ' '}] {quoted(item.text)}"
+        f"- [{'x' if item.done else ' '}] {quote_json(item.text)}"
         + ("" if item.ref is None else f" ({item.ref})")
         for item in material.step.batch
     )
@@ -235,7 +325,7 @@ def _results(material: Material) -> str:
 
 def _conversation(material: Material) -> str:
     said = [
-        f"{who}:\n{_cited(text)}"
+        f"{who}:\n{_quote_block(text)}"
         for exchange in material.exchanges
         for who, text in (("User", exchange.user), ("You", exchange.assistant))
         if text
@@ -243,7 +333,7 @@ def _conversation(material: Material) -> str:
     return "\n".join(said) or "Nothing was said yet."
 
 
-def _cited(text: str) -> str:
+def _quote_block(text: str) -> str:
     """Return a text as a quotation: none of its lines is a heading or a fence of the prompt's."""
     return "\n".join(f"> {inert(line)}" for line in text.splitlines())
 
@@ -275,7 +365,7 @@ PARTS: Final[Sequence[Part]] = (
     Part("header", "RWAG", "", _header),
     Part("guidance", "W", "Guidance", lambda m: m.step.guidance),
     Part("status", "RWAG", "Status", _status),
-    Part("previous note", "RW", "Note of the step before", lambda m: _cited(m.note)),
+    Part("previous note", "RW", "Note of the step before", lambda m: _quote_block(m.note)),
     Part("profile", "AG", "The user", lambda m: m.step.profile),
     Part("guidance", "AG", "Guidance", lambda m: m.step.guidance),
     Part("task", "RWAG", "Task", lambda m: m.step.goal),

@@ -1,4 +1,6 @@
-"""A fixture for the tests of an application: no key may reach a model.
+"""pytest plugin (entry point).
+
+A fixture for the tests of an application: no key may reach a model.
 
 Installed with the package, for pytest finds it by itself.
 
@@ -22,7 +24,7 @@ class NoKeys:
 
     def check(self, *values: Any) -> None:
         """Fail if there is a key in text or JSON values."""
-        from .auditing import find_keys  # noqa: PLC0415  # every run of pytest imports this module
+        from alfred_refs.context.auditing import find_keys  # noqa: PLC0415  # every run of pytest imports this module
 
         found = [each for value in values for each in find_keys(value)]
         if found:

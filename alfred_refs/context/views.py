@@ -1,4 +1,15 @@
-"""What a prompt tells of a conversation, as data: for applications that format it themselves.
+"""Views of the activity: windows, entities, Markdown.
+
+What of a conversation a prompt tells: the rows of the last turns, and what is retained.
+
+What the store has noted comes in; out comes which rows are active, with what the model saw of
+them, which are retained as names alone, and how many there are beside. Pure.
+
+```python
+Window(active=3)  # the current turn and the two before
+```
+
+What a prompt tells of a conversation, as data: for applications that format it themselves.
 
 Plain pydantic models, with a JSON schema of their own; everything in them is in refs.
 
@@ -6,20 +17,144 @@ Plain pydantic models, with a JSON schema of their own; everything in them is in
 view = context.view("act")
 view.active[0].ref, view.active[0].label, view.active[0].status  # 'recipe_1', 'Curry', 'read'
 ```
+
+What a prompt tells of a conversation, as Markdown: one line a row, names and data as JSON.
+
+A `ContextView` comes in, text goes out. What users wrote stands in quotes, with whatever could end
+a line, a fence or a tag escaped: nothing in it can change the structure around it. Within a budget
+the rows of the last turns come first; how many are left out is said. Pure.
+
+```python
+print(rendered(view, "act"))
+# - recipe_1 "Thai Curry" (read in turn 2)
+#   {"minutes": 30}
+```
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set as AbstractSet
+import json
+import re
+import unicodedata
+from collections.abc import (
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set as AbstractSet,
+)
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
-from alfred_refs.conversation.entries import Draft
+from alfred_refs.conversation.refs import Draft
 from alfred_refs.errors import ContextError
-from alfred_refs.store import INSIDE, ActivityEntry
+from alfred_refs.store import INSIDE, KEPT_TURNS, ActivityEntry, ActivityRecord
 
-from .windows import Selection, is_gone
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How far back a prompt looks.
+
+    Attributes:
+        active: turns, with the current one, whose rows are told with their data.
+        exchanges: how many exchanges of the conversation, the last, are repeated.
+        steps: how many steps of the turn before, the last, are told.
+
+    Raises:
+        ContextError: a number is none that a window can have.
+
+    Example:
+        >>> answer = desk.call("chat-7", None, "db_read", {"table": "recipes"})
+        >>> [chat.begin_turn(), chat.begin_turn()]
+        [1, 2]
+        >>> [row.ref for row in Context(chat, Window(active=3)).view().active]
+        ['recipe_1', 'recipe_2']
+        >>> Context(chat, Window(active=1)).view().active
+        []
+    """
+
+    active: int = 3
+    exchanges: int = 3
+    steps: int = 2
+
+    def __post_init__(self) -> None:
+        """Refuse what would show nothing, or what is not kept."""
+        if not 1 <= self.active <= KEPT_TURNS:
+            raise ContextError(
+                f"a window of {self.active!r} active turns",
+                f"give 1 to {KEPT_TURNS}: what models saw is kept for so many",
+            )
+        if self.exchanges < 0 or self.steps < 0:
+            raise ContextError(
+                f"a window of {self.exchanges!r} exchanges and {self.steps!r} steps",
+                "give 0 for none, or how many",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The rows that a prompt tells.
+
+    Attributes:
+        turn: the current one.
+        active: rows of the window, those of earlier turns first; natural order in each turn.
+        retained: older ones that are retained, in the same order.
+        others: how many refs there are beside, by entity.
+        known: all that was noted, by ref: rows that stand inside of others are among them.
+    """
+
+    turn: int
+    active: Sequence[ActivityEntry] = ()
+    retained: Sequence[ActivityEntry] = ()
+    others: Mapping[str, int] = field(default_factory=dict)
+    known: Mapping[str, ActivityEntry] = field(default_factory=dict)
+
+
+def is_gone(entry: ActivityEntry) -> bool:
+    """Tell whether a row is not there: its ref is marked so, or it was deleted last."""
+    return entry.gone is not None or entry.action == "deleted"
+
+
+def among(record: ActivityRecord, entities: Container[str]) -> ActivityRecord:
+    """Return what was noted of the rows of some entities."""
+    entries = [entry for entry in record.entries if entry.ref.entity in entities]
+    refs = {entity: count for entity, count in record.refs.items() if entity in entities}
+    return ActivityRecord(record.turn, entries, refs)
+
+
+def select_entries(record: ActivityRecord, window: Window) -> Selection:
+    """Return what a window shows of what was noted.
+
+    Rows of earlier turns come first and those of this turn last: from step to step a prompt begins
+    alike, and a cache of prompts can be used. A row that only stood beside another is left out,
+    and one that is gone is told in the window alone: it is deleted there, and nothing outside.
+    """
+    since = record.turn - window.active
+    active, retained = [], []
+    for entry in sorted(record.entries, key=lambda entry: (entry.last_turn, entry.ref)):
+        if entry.demoted:
+            continue
+        if entry.last_turn > since and entry.action != "linked":
+            active.append(entry)
+        elif entry.reason is not None and not is_gone(entry):
+            retained.append(entry)
+    shown = [*active, *retained]
+    others = {
+        entity: count - sum(entry.ref.entity == entity for entry in shown)
+        for entity, count in sorted(record.refs.items())
+    }
+    return Selection(
+        record.turn,
+        active,
+        retained,
+        {entity: n for entity, n in others.items() if n > 0},
+        {str(entry.ref): entry for entry in record.entries},
+    )
+
 
 Audience = Literal["act", "think", "reply", "understand"]
 """Who reads: a step that works with rows, one that plans, who words the reply, who curates."""
@@ -36,11 +171,11 @@ def check_audience(audience: str) -> None:
         raise ContextError(f"the audience {audience!r} is not known", f"choose one of {known}")
 
 
-class _Told(BaseModel):
+class _ViewModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class RowView(_Told):
+class RowView(_ViewModel):
     """What a model was shown of one row; a snapshot.
 
     Attributes:
@@ -87,7 +222,7 @@ class EntityView(RowView):
         return name_of(self.ref, self.label)
 
 
-class ContextView(_Told):
+class ContextView(_ViewModel):
     """What is told of a conversation.
 
     Attributes:
@@ -229,3 +364,212 @@ class _Rows:
         if entry is None or entry.seen is None or ref in self._apart or ref in path:
             return RowView(ref=ref)
         return self.view(entry, path)
+
+
+Count = Callable[[str], int]
+"""Returns how many tokens a text has, or characters: whatever a budget is in."""
+
+SNAPSHOT = (
+    "The data below is a snapshot of what was read or written before. It is to tell what there is;"
+    " read a row again before you change it or rely on its values."
+)
+NOTHING = "Nothing yet."
+_RETAINED = "Older, kept as names; read them for data:"
+_DRAFTS = "Generated and not saved:"
+
+# what the text of a user may not bring: `<product_2>` and `<key>` stand for keys, and are ours
+_TAG = re.compile(r"<(?!(?:key|(?:gen_)?[a-z][a-z0-9_]*_[0-9]+)>)")
+_JOINERS = "\u200c\u200d"  # that emoji and some scripts are written with
+
+
+def tokens(text: str) -> int:
+    """Estimate how many tokens a text has: a third of its bytes, which is rather too many."""
+    return -(-len(text.encode()) // 3)
+
+
+def quote_json(value: Any) -> str:
+    """Return a value as JSON in one line, which ends no line, fence or tag around it."""
+    text = _TAG.sub(r"\\u003c", json.dumps(value, ensure_ascii=False))
+    return "".join(_escape_sign(sign) for sign in text)
+
+
+def inert(text: str) -> str:
+    """Return a line as it is, but for characters that nobody sees and that change what is seen."""
+    return "".join(sign if sign in "`\t" else _escape_sign(sign) for sign in text)
+
+
+def _escape_sign(sign: str) -> str:
+    if sign == "`" or (
+        sign not in _JOINERS and unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+    ):
+        return "".join(f"\\u{unit:04x}" for unit in _units(sign))
+    return sign
+
+
+def _units(sign: str) -> Iterable[int]:
+    encoded = sign.encode("utf-16-be", "surrogatepass")
+    return (int.from_bytes(encoded[i : i + 2]) for i in range(0, len(encoded), 2))
+
+
+def render_view(
+    view: ContextView, audience: Audience, budget: int | None = None, count: Count = tokens
+) -> str:
+    """Return what an audience is told; arguments and errors as of `fitted`."""
+    return _text(fit_view(view, audience, budget, count), audience)
+
+
+def fit_view(
+    view: ContextView, audience: Audience, budget: int | None = None, count: Count = tokens
+) -> ContextView:
+    """Return as much as there is room for, the last first; a row without data before none.
+
+    Args:
+        view: of the conversation.
+        audience: who reads it.
+        budget: how long it may be; `None` for as long as it is.
+        count: what the budget is in.
+
+    Raises:
+        ContextError: there is no such audience, or the budget has no room for what must be said.
+    """
+    check_audience(audience)
+    if budget is None or count(_text(view, audience)) <= budget:
+        return view
+    every = [*view.all()]
+    fixed = _paragraphs(
+        SNAPSHOT if view.active else "",
+        _RETAINED if view.retained else "",
+        _DRAFTS if view.drafts else "",
+        _others(view),
+        _omission_note(view.keeping({})),
+    )
+    room = budget - count(fixed + "\n\n")
+    if room < 0:
+        raise ContextError(
+            f"a budget of {budget!r} has no room even for how many rows there are",
+            f"give at least {budget - room}",
+        )
+    kept: dict[str, EntityView] = {}
+    for each in reversed(every):
+        for shown in (each, each.model_copy(update={"data": None, "related": {}})):
+            size = count(_item(shown, audience) + "\n") + 1
+            if size <= room:
+                kept[each.ref] = shown
+                room -= size
+                break
+    return view.keeping(kept)
+
+
+def _text(view: ContextView, audience: Audience) -> str:
+    if audience == "reply":
+        return _paragraphs(
+            _items(view.active, audience), _items(view.drafts, audience), _omission_note(view)
+        )
+    retained = _items(view.retained, audience)
+    drafts = _items(view.drafts, audience)
+    return _paragraphs(
+        SNAPSHOT if audience == "act" and view.active else "",
+        _with_heading(_RETAINED, retained),
+        _items(view.active, audience),
+        _with_heading(_DRAFTS, drafts),
+        "" if view.active or retained or drafts or view.hidden else NOTHING,
+        _others(view),
+        _omission_note(view),
+    )
+
+
+def _paragraphs(*parts: str) -> str:
+    return "\n\n".join(part for part in parts if part)
+
+
+def _with_heading(heading: str, text: str) -> str:
+    return f"{heading}\n{text}" if text else ""
+
+
+def _items(views: Iterable[EntityView], audience: Audience) -> str:
+    return "\n".join(_item(view, audience) for view in views)
+
+
+def _item(view: EntityView, audience: Audience) -> str:
+    if audience == "reply":
+        entity, status = view.entity.replace("_", " "), _describe_status(view.status)
+        return f"- {quote_json(view.name)}: {entity}, {status}"
+    name = "" if view.label is None else f" {quote_json(view.label)}"
+    line = f"- {view.ref}{name}"
+    if view.status != "linked":  # nothing was done with it but to retain it
+        line += f" ({_when(view, audience)})"
+    if view.reason is not None:
+        line += f": {quote_json(view.reason)}"
+    return line if view.data is None else "\n".join([line, *_data(view)])
+
+
+def _when(view: EntityView, audience: Audience) -> str:
+    status = _describe_status(view.status)
+    if audience == "understand" and view.first_turn != view.last_turn:
+        return f"{status}; turns {view.first_turn} to {view.last_turn}"
+    return f"{status} in turn {view.last_turn}"
+
+
+def _describe_status(status: str) -> str:
+    action, _, user = status.partition(":")
+    return f"{action} by the user" if user else action
+
+
+def _data(view: EntityView) -> Iterator[str]:
+    """Yield lines: the row's own values, then each list of rows inside of it, a line a row."""
+    lists = {
+        name: rows
+        for name, rows in view.related.items()
+        if isinstance(rows, list) and any(row.data is not None for row in rows)
+    }
+    label = {name for name, value in (view.data or {}).items() if value == view.label}
+    own = _values(view, without=label | lists.keys())
+    if own:
+        yield f"  {quote_json(own)}"
+    for name, rows in lists.items():
+        yield f"  {name}:"
+        yield from (f"  - {_inside(row, view.ref)}" for row in rows)
+
+
+def _inside(row: RowView, parent: str) -> str:
+    """Return a row inside of another, without what says that it is inside of it."""
+    if row.data is None:
+        return row.ref
+    is_parent = {name for name, value in row.data.items() if value == parent}
+    labels = {f"_{name}_label" for name in is_parent}
+    return f"{row.ref} {quote_json(_values(row, without=is_parent | labels))}"
+
+
+def _values(row: RowView, without: AbstractSet[str] = frozenset()) -> dict[str, Any]:
+    """Return the values of a row but for its ref, which stands before them, and for nulls."""
+    told = {**_own(row), **{name: _nested_values(each) for name, each in row.related.items()}}
+    return {
+        name: value for name, value in told.items() if value is not None and name not in without
+    }
+
+
+def _own(row: RowView) -> dict[str, Any]:
+    """Return the values of a row but for its ref: others may be the same."""
+    data = row.data or {}
+    own = next((name for name, value in data.items() if value == row.ref), None)
+    return {name: value for name, value in data.items() if name != own}
+
+
+def _nested_values(rows: RowView | list[RowView] | None) -> Any:
+    """Return rows inside of another as values: the ref alone where there is nothing else."""
+    if rows is None:
+        return None
+    if isinstance(rows, list):
+        return [_nested_values(row) for row in rows]
+    if rows.data is None:
+        return rows.ref
+    return {**rows.data, **{name: _nested_values(each) for name, each in rows.related.items()}}
+
+
+def _others(view: ContextView) -> str:
+    counts = ", ".join(f"{number} {entity}" for entity, number in view.others.items())
+    return f"Known beside, not listed: {counts}." if counts else ""
+
+
+def _omission_note(view: ContextView) -> str:
+    return f"{view.hidden} more are left out for want of room." if view.hidden else ""

@@ -11,16 +11,13 @@ this process knows, and to the store only for what it does not.
 
 | module | what is in it |
 | --- | --- |
-| `registry` | one for each application: opens conversations, and tells operators about all |
-| `conversation` | a conversation as a whole: turns, branches, export, end |
-| `view` | the same as one session sees it |
-| `refmap`, `drafts` | refs of rows; refs of content that is not saved |
-| `cache` | the mappings that this process knows, and which of their rows are gone |
-| `draft_fields`, `draft_content`, `draft_rows`, `new_keys` | what drafts may hold, and become |
-| `ref_errors` | which error a bad ref raises, and what could be used in its place |
-| `activity` | what was done with rows, and what steps left |
-| `scrubbing` | refs in the place of keys, in whatever is about to reach a model |
-| `entries`, `export`, `imports` | a conversation told, and moved |
+| `refs` | ref map: resolve and refer, with cache and error selection |
+| `draft_fields` | draft content: JSON to column values, keys reserved for new rows |
+| `drafts` | drafts: create, edit, discard |
+| `conversation` | conversation: turns, activity, scrubbing of text, export |
+| `view` | A session's view of its conversation |
+| `imports` | import of exported conversations (pydantic: loaded when used) |
+| `registry` | registry: opens conversations |
 
 Nothing is imported here: an operator's command opens no conversation.
 """

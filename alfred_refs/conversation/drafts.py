@@ -1,4 +1,6 @@
-"""The drafts of a conversation: content that was generated and is not saved, by its `gen_` ref.
+"""Drafts: create, edit, discard.
+
+The drafts of a conversation: content that was generated and is not saved, by its `gen_` ref.
 
 Content comes in and goes out as JSON values, in which rows are named by refs. The registry keeps
 it for the turns and processes to come; no table of the application is touched here. A draft is
@@ -16,17 +18,19 @@ from typing import Any, get_args
 
 from sqlalchemy import Table
 
+from alfred_refs.conversation import draft_fields
+from alfred_refs.conversation.draft_fields import (
+    check_draftable,
+    model_of,
+    record_of,
+    seen_by_labels,
+    with_class,
+)
+from alfred_refs.conversation.refs import Draft, RefMap, bad_draft_error
 from alfred_refs.errors import SavedDraftError, SetupError, StaleDraftError
-from alfred_refs.mapping import labels
-from alfred_refs.mapping.keys import Key
-from alfred_refs.mapping.refs import Ref, draft_named, parse_ref
+from alfred_refs.mapping import key_columns
+from alfred_refs.mapping.keys import Key, Ref, draft_named, parse_ref
 from alfred_refs.store import DraftEdit, DraftEntry, DraftState, NewDraft
-
-from . import draft_content
-from .draft_fields import check_draftable, model_of, record_of, seen_by_labels, with_class
-from .entries import Draft
-from .ref_errors import bad_draft_error
-from .refmap import RefMap
 
 _PENDING: tuple[DraftState, ...] = ("pending",)
 _TOGETHER = 50  # drafts whose rows are looked for at once
@@ -142,7 +146,7 @@ class DraftMap(RefMap):
         texts = list(refs)
         found = self._drafts_of(texts)
         name = None if entity is None else self._entities.name_of(entity)
-        return [self._shown(self._checked(text, found, name), keys=keys) for text in texts]
+        return [self._shown(self._usable_entry(text, found, name), keys=keys) for text in texts]
 
     def edit_draft(
         self,
@@ -243,7 +247,7 @@ class DraftMap(RefMap):
             found = self._store.discard_drafts(self._address, list(parsed.values()))
         for text in texts:
             if text not in parsed or parsed[text] not in found:
-                self._checked(text, found)
+                self._usable_entry(text, found)
             elif found[parsed[text]].state == "saved":
                 self._pending(text, found)
         return [self._shown(found[parsed[text]]) for text in texts]
@@ -269,12 +273,12 @@ class DraftMap(RefMap):
         parsed = {ref: text for text in keys if (ref := draft_named(text)) is not None}
         if len(parsed) < len(keys):
             for text in keys:
-                self._checked(text, self._drafts_of([text]))
+                self._usable_entry(text, self._drafts_of([text]))
         chosen = {ref: keys[text] for ref, text in parsed.items()}
         found = dict(self._store.reserve_keys(self._address, chosen))
         # another key may be of a row that is there: there is nothing left to insert
         found |= self._settled({r: e for r, e in found.items() if e.key != chosen.get(r)})
-        return {text: self._shown(self._checked(text, found), keys=True) for text in keys}
+        return {text: self._shown(self._usable_entry(text, found), keys=True) for text in keys}
 
     def confirm_drafts(self, refs: Iterable[str]) -> None:
         """Note that the rows of drafts are committed, under the keys that were reserved for them.
@@ -311,10 +315,10 @@ class DraftMap(RefMap):
         Raises:
             LabelError: the class's function cannot be used.
         """
-        called = None if label is None else labels.clean(label)
+        called = None if label is None else key_columns.clean(label)
         if model is None or not isinstance(content, Mapping):
-            return draft_content.to_text(content), called
-        text = draft_content.to_text(with_class(model, content))
+            return draft_fields.to_text(content), called
+        text = draft_fields.to_text(with_class(model, content))
         entities = self._entities
         record = record_of(model, content, entities)
         wanted = dict.fromkeys(record.refs(entities))
@@ -322,13 +326,13 @@ class DraftMap(RefMap):
         self._resolve_wanted([want for want in wanted if draft_named(want[0]) is None])
         found = self._drafts_of([text for text, _ in drafts])
         for draft, needed in drafts:
-            self._checked(draft, found, needed)
+            self._usable_entry(draft, found, needed)
         said = entities.of_class(record.model).label
         if label is None and said is not None:
             called = said.of(seen_by_labels(record))
         return text, called
 
-    def _checked(
+    def _usable_entry(
         self, text: str, found: Mapping[Ref, DraftEntry], entity: str | None = None
     ) -> DraftEntry:
         """Return what was found of a draft, if it can be used."""
@@ -340,7 +344,7 @@ class DraftMap(RefMap):
         return entry
 
     def _pending(self, text: str, found: Mapping[Ref, DraftEntry]) -> DraftEntry:
-        entry = self._checked(text, found)
+        entry = self._usable_entry(text, found)
         if entry.state == "saved":
             error = SavedDraftError(text, str(self._shown(entry).saved))
             raise self._telemetry.refused(self.id, error)

@@ -1,4 +1,6 @@
-"""A conversation read back from JSON, as `export` writes it.
+"""Import of exported conversations (pydantic: loaded when used).
+
+A conversation read back from JSON, as `export` writes it.
 
 It may come from anywhere: all of it is checked before any of it is used. An error names fields and
 refs, never keys or what may be one.
@@ -27,10 +29,11 @@ from pydantic import (
     ValidationError,
 )
 
+from alfred_refs.conversation.conversation import FORMAT, VERSION
+from alfred_refs.conversation.draft_fields import to_text
 from alfred_refs.errors import DraftContentError, ExportFormatError
-from alfred_refs.mapping.keys import Key, encode
-from alfred_refs.mapping.labels import clean
-from alfred_refs.mapping.refs import MAX_NUMBER, Ref, is_entity_name, parse_ref
+from alfred_refs.mapping.key_columns import clean
+from alfred_refs.mapping.keys import MAX_NUMBER, Key, Ref, encode, is_entity_name, parse_ref
 from alfred_refs.store import (
     Action,
     ActivityEntry,
@@ -43,9 +46,6 @@ from alfred_refs.store import (
     StepEntry,
     json_text,
 )
-
-from .draft_content import to_text
-from .export import FORMAT, VERSION
 
 _OLDEST = 1
 _REMEDY = "give what Conversation.export() returned, unchanged"
@@ -65,7 +65,7 @@ def from_json(data: Any) -> Exported:
     try:
         read = _Export.model_validate(data)
     except ValidationError as error:
-        raise _malformed(error) from None
+        raise _first_fault(error) from None
     entries = [Entry(each.ref, each.key, each.gone, each.label) for each in read.refs]
     drafts = [each.entry() for each in read.drafts]
     for found, last in ((entries, read.last), (drafts, read.last_drafts)):
@@ -255,10 +255,10 @@ def _check_keys(pairs: Iterable[tuple[Ref, Key]]) -> None:
         refs[token] = ref
 
 
-def _malformed(error: ValidationError) -> ExportFormatError:
+def _first_fault(error: ValidationError) -> ExportFormatError:
     """Return what is said of the first thing wrong: where it is, never what it is."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    place = "".join(map(_named, first["loc"])).removeprefix(".") or "the whole"
+    place = "".join(map(_path_part, first["loc"])).removeprefix(".") or "the whole"
     if first["type"] == "extra_forbidden":
         return ExportFormatError(f"the export has a field that is not known: {place}", _REMEDY)
     if first["type"] == "missing":
@@ -266,7 +266,7 @@ def _malformed(error: ValidationError) -> ExportFormatError:
     return ExportFormatError(f"the export has a value that cannot be read: {place}", _REMEDY)
 
 
-def _named(part: Any) -> str:
+def _path_part(part: Any) -> str:
     """Return a part of a place, unless it is text that nobody knows, which may be a key."""
     if isinstance(part, int):
         return f"[{part}]"

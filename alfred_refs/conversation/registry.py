@@ -1,4 +1,6 @@
-"""The application's registry of refs: one for each application, made from its engine.
+"""Registry: opens conversations.
+
+The application's registry of refs: one for each application, made from its engine.
 
 It opens conversations for the application, and tells operators about all of them.
 """
@@ -17,25 +19,22 @@ from weakref import WeakValueDictionary
 from sqlalchemy import Engine
 
 from alfred_refs import sqla
+from alfred_refs.conversation.refs import CAPACITY, Caches
 from alfred_refs.errors import RetentionError, SetupError
-from alfred_refs.mapping.policy import RefPolicy
+from alfred_refs.mapping.keys import RefPolicy
 from alfred_refs.store import Address, ConversationInfo, RegistryStats, Store, owner_text
-from alfred_refs.store.instrumented import ObservedStore
-from alfred_refs.store.telemetry import Counts, Observed, Telemetry
-
-from .cache import CAPACITY, Caches
+from alfred_refs.store.telemetry import Counts, EventSource, ObservedStore, Telemetry
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData, Table
     from sqlalchemy.ext.asyncio import AsyncEngine
 
+    from alfred_refs.conversation.conversation import Conversation
     from alfred_refs.mapping.entities import Entities
     from alfred_refs.mapping.keys import Key
 
-    from .conversation import Conversation
 
-
-class RefRegistry(Observed):
+class RefRegistry(EventSource):
     """Opens conversations, and holds what they share: store, policy and knowledge of the tables.
 
     What it does is counted in `counts`, and heard by those who `sqlalchemy.event.listen` to it;
@@ -157,7 +156,7 @@ class RefRegistry(Observed):
                 conversation in `data` itself.
             ConversationIdError: the id cannot identify a conversation.
         """
-        from .imports import from_json  # noqa: PLC0415  # loads pydantic
+        from alfred_refs.conversation.imports import from_json  # noqa: PLC0415  # loads pydantic
 
         exported = from_json(data)
         if owner is ...:
@@ -281,7 +280,7 @@ class RefRegistry(Observed):
             KeyTypeError: the class or table has keys of another type.
             RetentionError: `batch` is not positive.
         """
-        from .refmap import pairs_of  # noqa: PLC0415  # as for `_entities`
+        from alfred_refs.conversation.refs import pairs_of  # noqa: PLC0415  # as for `_entities`
 
         _check_batch(batch)
         [pair] = pairs_of(self._entities, entity, [key])
@@ -303,7 +302,7 @@ class RefRegistry(Observed):
         return Entities(self._policy)
 
     def _opened(self, address: Address) -> Conversation:
-        from .conversation import Conversation  # noqa: PLC0415  # as for `_entities`
+        from alfred_refs.conversation.conversation import Conversation  # noqa: PLC0415  # as for `_entities`
 
         with self._opening:
             caches, entities = self._caches.setdefault(address, Caches(CAPACITY)), self._entities
@@ -315,17 +314,17 @@ class RefRegistry(Observed):
         )
 
 
-class AsyncRegistry(sqla.Awaited[RefRegistry]):
+class AsyncRegistry(sqla.AsyncFacade[RefRegistry]):
     """What a `RefRegistry` does, awaited; what it iterates over comes as a list."""
 
-    create_tables = sqla.awaited(RefRegistry.create_tables)
-    import_conversation = sqla.awaited(RefRegistry.import_conversation)
-    conversations = sqla.listed(RefRegistry.conversations)
-    count_conversations = sqla.awaited(RefRegistry.count_conversations)
-    describe = sqla.awaited(RefRegistry.describe)
-    erase = sqla.awaited(RefRegistry.erase)
-    prune = sqla.awaited(RefRegistry.prune)
-    stats = sqla.awaited(RefRegistry.stats)
+    create_tables = sqla.async_method(RefRegistry.create_tables)
+    import_conversation = sqla.async_method(RefRegistry.import_conversation)
+    conversations = sqla.async_list_method(RefRegistry.conversations)
+    count_conversations = sqla.async_method(RefRegistry.count_conversations)
+    describe = sqla.async_method(RefRegistry.describe)
+    erase = sqla.async_method(RefRegistry.erase)
+    prune = sqla.async_method(RefRegistry.prune)
+    stats = sqla.async_method(RefRegistry.stats)
 
 
 def _whose(owner: str | int | uuid.UUID | EllipsisType | None) -> str | EllipsisType | None:

@@ -1,4 +1,6 @@
-"""A conversation as one session sees it, with a cache of the session's own.
+"""A session's view of its conversation.
+
+A conversation as one session sees it, with a cache of the session's own.
 
 What the instances of a session show stays readable for them as long as they live, like the
 identity map of the session: without a round trip, whoever else works in the conversation and
@@ -17,25 +19,20 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, Protocol
 
+from alfred_refs.conversation.conversation import ActivityMap, Conversation
+from alfred_refs.conversation.draft_fields import Rows
+from alfred_refs.conversation.drafts import DraftMap
+from alfred_refs.conversation.refs import Draft, RefCache, Suggestions, Wanted
 from alfred_refs.errors import SavedDraftError, SetupError
-from alfred_refs.mapping.keys import EntityKey, Key
-from alfred_refs.mapping.refs import Ref
+from alfred_refs.mapping.keys import EntityKey, Key, Ref
 from alfred_refs.sqla import Schemas
 from alfred_refs.store import NO_LABELS, Address, DraftEntry, Entry, Gone
-
-from .activity import ActivityMap
-from .cache import RefCache, Wanted
-from .conversation import Conversation
-from .draft_rows import Rows
-from .drafts import DraftMap
-from .entries import Draft
-from .ref_errors import Suggestions
 
 
 class Viewer(Protocol):
     """What keeps views of refs for the instances of a session: its boundary."""
 
-    def look_anew(self) -> None:
+    def invalidate(self) -> None:
         """Keep no view that was taken before."""
         ...
 
@@ -171,7 +168,7 @@ class SessionConversation(ActivityMap):
         taken = [] if viewer is None else viewer.keys_of_instances()
         self._mine = self._caches.after(self._mine, taken)
         if viewer is not None:
-            viewer.look_anew()
+            viewer.invalidate()
         # twice what is taken along, so that it is taken along once for as much that is new
         self._most = max(self._caches.capacity, 2 * len(self._mine))
         return True

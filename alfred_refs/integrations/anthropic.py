@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, overload
 
-from .floors import needs
+from alfred_refs.integrations.adapters import needs
 
 needs("anthropic", "2.12", extra="anthropic")
 
@@ -38,9 +38,8 @@ from anthropic.lib.tools import (
 from anthropic.types.beta import BetaToolUnionParam
 
 from alfred_refs.errors import SetupError
+from alfred_refs.integrations.adapters import Asker, asker_from
 from alfred_refs.tools import BoundToolset, ToolAnswer
-
-from .asker import Asker, asker_from
 
 __all__ = ["tools_of"]
 
@@ -137,7 +136,7 @@ class _Calls:
         return definition
 
     @contextmanager
-    def _covered(self) -> Iterator[None]:
+    def _hide_errors(self) -> Iterator[None]:
         """Let out what the model is to be told, and nothing else: the runner would show it that.
 
         Raises:
@@ -164,18 +163,18 @@ class _Calls:
 class _RefTool(_Calls, BetaBuiltinFunctionTool):
     def call(self, input: object) -> str:  # noqa: A002  # the runner's word
         """Do what the model asks for."""
-        with self._covered():
-            return _told(self._desk.call(*self._call, input))
+        with self._hide_errors():
+            return _text_or_error(self._desk.call(*self._call, input))
 
 
 class _AsyncRefTool(_Calls, BetaAsyncBuiltinFunctionTool):
     async def call(self, input: object) -> str:  # noqa: A002  # the runner's word
         """Do what the model asks for."""
-        with self._covered():
-            return _told(await self._desk.call_async(*self._call, input))
+        with self._hide_errors():
+            return _text_or_error(await self._desk.call_async(*self._call, input))
 
 
-def _told(answer: ToolAnswer) -> str:
+def _text_or_error(answer: ToolAnswer) -> str:
     if answer.failed:
         raise ToolError(answer.text)
     return answer.text

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .floors import needs
+from alfred_refs.integrations.adapters import needs
 
 needs("langchain", "1.4", extra="langchain")
 
@@ -30,9 +30,8 @@ from langchain.tools import BaseTool, ToolRuntime
 from langchain_core.tools import StructuredTool
 
 from alfred_refs.errors import SetupError
+from alfred_refs.integrations.adapters import Whose, asker_from
 from alfred_refs.tools import BoundToolset, ToolAnswer
-
-from .asker import Whose, asker_from
 
 __all__ = ["tools_of"]
 

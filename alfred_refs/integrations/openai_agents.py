@@ -17,16 +17,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from .floors import needs
+from alfred_refs.integrations.adapters import needs
 
 needs("openai-agents", "0.24", extra="openai-agents")
 
 from agents import FunctionTool
 from agents.tool_context import ToolContext
 
+from alfred_refs.integrations.adapters import Whose, asker_from
 from alfred_refs.tools import BoundToolset
-
-from .asker import Whose, asker_from
 
 __all__ = ["tools_of"]
 

@@ -21,7 +21,7 @@ from copy import copy
 from functools import cached_property
 from typing import Any
 
-from .floors import needs
+from alfred_refs.integrations.adapters import needs
 
 needs("pydantic-ai-slim", "2.60", extra="pydantic-ai")
 
@@ -31,9 +31,8 @@ from pydantic_ai.tools import AgentDepsT
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
 from alfred_refs.context import Context, Window
+from alfred_refs.integrations.adapters import Whose, asker_from
 from alfred_refs.tools import BoundToolset
-
-from .asker import Whose, asker_from
 
 __all__ = ["RefToolset"]
 

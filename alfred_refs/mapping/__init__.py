@@ -8,15 +8,13 @@
 Read from SQLAlchemy's metadata once and kept; nothing here asks a database or decides for a row.
 From the words to the tables, each standing on those above it:
 
-| module | what it has |
+| module | what is in it |
 | --- | --- |
-| `refs`, `keys`, `policy` | what a ref, a key and an application's decisions are |
-| `guard`, `marks` | keys inside texts, and what stands for them there |
-| `key_column` | one column that holds keys |
-| `naming`, `foreign_keys`, `labels` | of which entity they are, and what people call its rows |
-| `shapes`, `functions`, `expressions`, `lineage` | the keys in what is computed from columns |
-| `column_types`, `stored_values` | the values of all other columns, as JSON and as stored |
-| `entities` | all of this for one application |
+| `keys` | refs and keys: types, policy, keys in text and the marks that replace them |
+| `columns` | column types: JSON values to Python and stored values |
+| `key_columns` | key columns: which column holds keys of which entity; entity names, foreign |
+| `entities` | entities of one application: look-up by class, table, column, cached |
+| `lineage` | column lineage: which keys a SQL expression returns |
 
 Nothing is imported here: the store needs `keys` alone, and must not load the ORM for it.
 """

@@ -1,4 +1,6 @@
-"""Which columns hold keys, and of which entity: read from SQLAlchemy's metadata, never guessed.
+"""Entities of one application: look-up by class, table, column, cached.
+
+Which columns hold keys, and of which entity: read from SQLAlchemy's metadata, never guessed.
 
 A column of a statement or an attribute of a class comes in; a `KeyColumn`, or `None` for plain
 data, goes out. Primary keys name their own table's entity; a foreign key names what it
@@ -18,22 +20,23 @@ from sqlalchemy.orm import ColumnProperty, CompositeProperty, Mapper
 
 from alfred_refs import sqla
 from alfred_refs.errors import KeyColumnError, UntranslatableError
-
-from .foreign_keys import (
+from alfred_refs.mapping.key_columns import (
+    EntityNames,
+    KeyColumn,
     KeyColumns,
+    Label,
     is_in_table,
+    item_type,
     key_table,
+    key_type_of,
+    label_of,
     names_other_column,
     primary_key,
-    referenced,
+    referenced_column,
+    root_of,
 )
-from .key_column import KeyColumn, item_type, key_type_of
-from .keys import Key
-from .labels import Label, label_of
-from .lineage import Lineage
-from .naming import EntityNames, root_of
-from .policy import KeyType, RefPolicy
-from .shapes import UNKNOWN, columns_in, unknowns_in
+from alfred_refs.mapping.keys import Key, KeyType, RefPolicy
+from alfred_refs.mapping.lineage import UNKNOWN, Lineage, columns_in, unknowns_in
 
 _T = TypeVar("_T")
 
@@ -103,7 +106,7 @@ class Entities:
             KeyColumnError: the table has no primary key.
         """
         if isinstance(entity, str):
-            return self.names.checked(entity)
+            return self.names.check_name(entity)
         table = entity if isinstance(entity, Table) else key_table(inspect(entity).mapper)
         if not primary_key(table):
             raise KeyColumnError(
@@ -223,7 +226,7 @@ class Entities:
         Raises:
             KeyColumnError: the column references a table that is not there.
         """
-        return self.names.has(referenced(column).table)
+        return self.names.has(referenced_column(column).table)
 
     def may_have_alternates(self) -> bool:
         """Tell whether a mapped table may hold alternate keys: it references no primary key.

@@ -5,9 +5,9 @@ by a dialect that adds the criteria as it compiles; `flush` and `writes` look at
 """
 
 from .confinement import Confinement as Confinement
-from .flush import OwnedFlush as OwnedFlush
 from .ownership import Owner as Owner, Ownership as Ownership
 from .writes import (
+    OwnedFlush as OwnedFlush,
     check_sent as check_sent,
     confine_write as confine_write,
     confined_records as confined_records,

@@ -1,4 +1,6 @@
-"""What keeps a session that has an owner to the owner's rows.
+"""Row-level access of one session: criteria for what it reads.
+
+What keeps a session that has an owner to the owner's rows.
 
 The session's connections compile by a dialect that confines every statement (`sqla.dialects`);
 one that the program has given to the session does so while that executes or flushes, and is in
@@ -24,15 +26,13 @@ from sqlalchemy.orm import InstanceState, Mapper, ORMExecuteState, Session
 
 from alfred_refs import sqla
 from alfred_refs.errors import ForeignRowError, UnconfinedError
-
-from .belongings import Belonging, as_column_has
-from .ownership import Owner
+from alfred_refs.owners.ownership import Belonging, Owner, as_column_has
 
 State = InstanceState[Any]
 
 
 @dataclass(slots=True)
-class _Joined:
+class _ConfinedConnection:
     """A connection that a session works on."""
 
     connection: Connection
@@ -72,7 +72,7 @@ class Confinement:
         self.named = named
         self.doubtful = False
         self._parameters: Mapping[str, Any] | None = None
-        self._connections: list[_Joined] = []
+        self._connections: list[_ConfinedConnection] = []
         self._walls: list[_Wall] = []  # the innermost decides
         self._lifts = 0
         self._outliving = WeakSet[State]()
@@ -99,7 +99,7 @@ class Confinement:
         if self._walls:
             self._walls[-1].seen = seen
 
-    def connected(
+    def on_connect(
         self, connection: Connection, check: sqla.Check, *, outermost: bool, is_own: bool
     ) -> None:
         """Note that the session begins to work on a connection.
@@ -116,10 +116,12 @@ class Confinement:
         if outermost and setting is not None:
             connection.execute(select(func.set_config(setting, str(self.owner.value), True)))
         if all(connection is not known.connection for known in self._connections):
-            self._connections.append(_Joined(connection, connection.dialect, is_own, check))
+            self._connections.append(
+                _ConfinedConnection(connection, connection.dialect, is_own, check)
+            )
             self._set()
 
-    def disconnected(self) -> None:
+    def on_disconnect(self) -> None:
         """Note that the session's transaction is over, on all its connections."""
         for joined in self._connections:
             self._put(joined, up=False)
@@ -149,7 +151,7 @@ class Confinement:
         for joined in self._connections:
             self._put(joined, up=self._walls[-1].up if self._walls else joined.is_own)
 
-    def _put(self, joined: _Joined, *, up: bool) -> None:
+    def _put(self, joined: _ConfinedConnection, *, up: bool) -> None:
         if up is joined.is_up:
             return
         joined.is_up = up
@@ -191,7 +193,7 @@ class Confinement:
         return self.walls(up=not self.lifted)
 
     @contextmanager
-    def trusted(self, session: Session) -> Iterator[None]:
+    def suspend(self, session: Session) -> Iterator[None]:
         """Confine nothing inside the `with`; what waits for a flush is the owner's as before."""
         if not self.lifted:
             waits = (*session.new, *session.dirty, *session.deleted)

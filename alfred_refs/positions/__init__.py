@@ -10,16 +10,9 @@ All positions of a batch that say *which* item are of the list as it was, and th
 
 | module | what is in it |
 | --- | --- |
-| `edits` | what can be done with an item |
-| `resolving` | the items that edits name in a list as it was |
-| `conflicts` | what edits cannot do together |
-| `executor` | a batch of edits on any tree of lists; pure, as are the two before |
-| `lists` | which lists a class has, read from its mapping |
-| `documents` | lists in arrays and JSON |
-| `rows` | the lists of a row, read under a lock |
-| `snapshot` | what a list is at one moment, with a token |
-| `writing` | what becomes of rows, planned and written by the unit of work |
-| `editing` | a list with previews, tokens and history |
+| `edits` | edits by position: resolve, check conflicts, execute (pure) |
+| `lists` | ordered lists of a mapping: relationships, arrays, JSON; locked rows |
+| `editing` | editableList: snapshot, preview, apply |
 """
 
 from .editing import EditableList as EditableList, Preview as Preview

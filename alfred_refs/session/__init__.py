@@ -11,18 +11,15 @@
 
 | module | what is in it |
 | --- | --- |
-| `events` | every hook into SQLAlchemy, in a table, and who is asked there |
-| `path` | a statement: prepared, executed, finished |
-| `named_keys` | the keys that the refs in a statement name |
-| `translation` | what a session in a conversation has beside a plain one |
-| `instances/` | what instances show and accept: attributes, pending refs, pickles |
-| `transactions` | what becomes of rows: a ref is durable before its row is |
-| `activity`, `written_rows` | what is kept of it for prompts, where it is said by whom |
-| `drafts/` | drafts as objects, saved with their rows |
-| `redaction/` | errors with refs in place of keys |
-| `alternate_keys` | values of a unique column that stand where others have primary keys |
-| `missing_rows` | whether the row of a ref is there, of which nothing was found |
-| `visible_refs` | which refs an error may name in a session that has an owner |
+| `session` | refSession and its event hooks |
+| `asyncio` | asyncRefSession (needs greenlet) |
+| `translation` | translation of one statement: prepare, execute, finish |
+| `lookups` | look-ups of rows beside the statement: alternate keys, missing rows, suggestions |
+| `attributes` | instrumented key attributes and collections of mapped classes; RefModel for |
+| `instances` | identity of instances: refs shown, refs pending for the flush |
+| `drafts` | drafts as instances: build, add, save with the flush |
+| `redaction` | redaction of keys in exceptions of the driver and the ORM |
+| `transactions` | transaction log: written rows, savepoints, activity on commit |
 
 Others import `session`, `asyncio`, `missing_rows`, `drafts` and `instances.sqlmodel`. Nothing is
 imported here: a class of SQLModel's needs its mixin, and no session.

@@ -1,4 +1,6 @@
-"""`AsyncRefSession`: an `AsyncSession` that accepts refs wherever it accepts keys, and shows refs.
+"""AsyncRefSession (needs greenlet).
+
+`AsyncRefSession`: an `AsyncSession` that accepts refs wherever it accepts keys, and shows refs.
 
 Everything is `RefSession`'s, by `sync_session_class`; what is different is when. Attributes are
 read outside of any `await`, where no I/O can be done: so keys are minted inside the awaited call
@@ -23,9 +25,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.conversation.registry import RefRegistry
 from alfred_refs.owners import Owner
+from alfred_refs.session.session import RefSession
 from alfred_refs.store import Actor
-
-from .session import RefSession
 
 
 class AsyncRefSession(AsyncSession):

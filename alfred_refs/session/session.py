@@ -1,4 +1,35 @@
-"""`RefSession`: a `Session` that accepts refs wherever it accepts keys, and shows refs.
+"""RefSession and its event hooks.
+
+Where the package hooks into SQLAlchemy: what a session tells on its way, and who is asked.
+
+| hook | why | asks |
+| --- | --- | --- |
+| `do_orm_execute` | a statement's refs become keys, keys in its rows become refs | `path` |
+| the same, with an owner | what a statement writes keeps to the owner | `owners.confine_write` |
+| `before_attach` | an instance comes in: its key attributes may have refs | `Boundary.enter_new` |
+| `before_flush` | refs that wait in new objects become keys; drafts get theirs | `DraftSaving` |
+| the same, with an owner | what is about to be written is the owner's | `OwnedFlush` |
+| `after_flush` | labels that have changed are noted; all was in one schema | `Boundary` |
+| `after_flush_postexec` | new keys are minted, where no attribute may do I/O | `Boundary` |
+| `pending_to_persistent`, `persistent_to_deleted` | rows come and go | `Transactions` |
+| `pending_to_transient`, `persistent_to_transient` | instances are of no row, as are those \
+that are deleted | `Boundary.leave` |
+| `after_begin` | its connection hides keys in errors, and confines | `Failures`, `Confinement` |
+| `after_transaction_create`, `_end`, `before_commit`, `after_commit`, `after_rollback` | what is \
+rolled back was never saved | `Transactions` |
+
+Beside these listeners there are: five private steps of `Session`, overridden in
+`sqla.HookedSession`; two methods of the identity map, by which instances are taken in as they are
+loaded (`sqla.watch_loading`) and errors of adding one are seen (`sqla.watch_adding`); and on the
+mapped classes, once an application, attributes that show refs, and pickling
+(`instances.attributes`), and dictionary collections (`instances.collections`). A connection's
+errors are heard by `redaction.errors.hide_keys`; that of an owner compiles by a dialect that
+confines (`sqla.dialects`).
+
+A session without conversation has no translation, one without owner no confinement; each listener
+ends where it asks for them, and nothing that SQLAlchemy does is changed.
+
+`RefSession`: a `Session` that accepts refs wherever it accepts keys, and shows refs.
 
 Its methods are here; what it does on its way is in `events`, hook by hook. A statement's refs
 become keys, SQLAlchemy executes it, and keys in its rows become refs (`path`). Instances belong to
@@ -21,23 +52,258 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
+from weakref import ref
 
-from sqlalchemy import Connection, event, inspect
-from sqlalchemy.orm import InstanceState, Session
+from sqlalchemy import Connection, Result, event, inspect
+from sqlalchemy.orm import (
+    InstanceState,
+    ORMExecuteState,
+    Session,
+    SessionTransaction,
+    UOWTransaction,
+)
 
 from alfred_refs import sqla
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.conversation.registry import RefRegistry
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import OwnershipError, SetupError, UnconfinedError
-from alfred_refs.owners import Confinement, OwnedFlush, Owner, confined_records
+from alfred_refs.owners import (
+    Confinement,
+    OwnedFlush,
+    Owner,
+    check_sent,
+    confine_write,
+    confined_records,
+)
+from alfred_refs.session.instances import Boundary
+from alfred_refs.session.lookups import VisibleRefs
+from alfred_refs.session.translation import (
+    Translation,
+    finish,
+    mint_on_fetch,
+    prepare,
+    put_keys_in_assigned,
+)
+from alfred_refs.sqla import State
 from alfred_refs.store import Activity, Actor
 
-from .events import TranslatedSession, confine
-from .instances.boundary import Boundary
-from .translation import Translation
-from .visible_refs import Offered
+
+class TranslatedSession(sqla.HookedSession):
+    """A `Session` whose events are heard, if it is in a conversation or has an owner."""
+
+    _translation: Translation | None = None
+    _confinement: Confinement | None = None
+    _owned_flush: OwnedFlush | None = None
+
+
+# Statements
+
+
+@event.listens_for(TranslatedSession, "do_orm_execute")
+def translate(execution: ORMExecuteState) -> Result[Any] | None:
+    """Execute a statement with keys in place of its refs, and return rows with refs for keys."""
+    translation = cast(TranslatedSession, execution.session)._translation
+    if translation is None:
+        return None
+    translation.begin(execution)
+    boundary = translation.boundary
+    if (
+        boundary.raw
+        or sqla.loads_by_itself(execution)  # by keys, for the session itself
+        or execution.execution_options.get("raw_keys")
+    ):
+        sqla.load_whole(execution)
+        is_met = boundary.looks_ahead
+        return (
+            mint_on_fetch(execution, sqla.invoke_statement(execution), translation)
+            if is_met
+            else None
+        )
+    prepared = prepare(execution, translation)
+    if prepared is None:
+        return None
+    result = sqla.invoke_statement(execution, watched=boundary.looks_ahead)
+    return finish(execution, result, prepared, translation)
+
+
+def confine(execution: ORMExecuteState) -> Result[Any] | None:
+    """Have what is written keep to the owner, once its refs are keys.
+
+    Which rows a statement reaches is seen to as it is compiled. Of sessions that have an owner
+    only, after `translate`: each listener costs each statement.
+    """
+    confinement = cast(TranslatedSession, execution.session)._confinement
+    if confinement is None or execution.is_select or not confinement.holds(execution):
+        return None
+    given = execution.parameters
+    confine_write(confinement, execution)
+    # other parameters are heeded by SQLAlchemy 2.1 alone
+    return None if execution.parameters is given else sqla.invoke_statement(execution)
+
+
+# Instances
+
+
+@event.listens_for(TranslatedSession, "before_attach", raw=True)
+def _on_attach(session: TranslatedSession, state: State) -> None:
+    if session._confinement is not None and state.key is not None:
+        session._confinement.doubtful = True
+        session._confinement.outlive([state])  # nobody knows who has loaded it
+    if session._translation is not None:
+        boundary = session._translation.boundary
+        held = boundary.enter_new(state, flushing=sqla.is_flushing(session))
+        if held:
+            session._translation.saving.resolved(held)
+
+
+@event.listens_for(TranslatedSession, "pending_to_persistent", raw=True)
+def _on_insert(session: TranslatedSession, state: State) -> None:
+    if session._translation is not None:
+        session._translation.boundary.enter(state)
+        session._translation.transactions.inserted(state)
+
+
+@event.listens_for(TranslatedSession, "pending_to_transient", raw=True)
+@event.listens_for(TranslatedSession, "persistent_to_transient", raw=True)
+def _taken_back(session: TranslatedSession, state: State) -> None:
+    if session._translation is not None:
+        session._translation.boundary.leave(state)
+
+
+@event.listens_for(TranslatedSession, "persistent_to_deleted", raw=True)
+def _on_delete(session: TranslatedSession, state: State) -> None:
+    # else it was not found, or would meet the criteria of a DELETE as it was loaded: both are told
+    # where its ref is used, if the row is gone
+    if session._translation is not None and sqla.is_flushing(session):
+        session._translation.boundary.leave(state)
+        session._translation.transactions.deleted(state)
+
+
+# Flushes
+
+
+@event.listens_for(TranslatedSession, "before_flush")
+def _flushing(session: TranslatedSession, flush: UOWTransaction, _: object) -> None:
+    translation, confinement = session._translation, session._confinement
+    if translation is not None:
+        boundary = translation.boundary
+        if not boundary.raw:
+            changed = map(sqla.state_of, (*session.new, *session.dirty))
+            put_keys_in_assigned(changed, translation)
+        translation.saving.resolve_new(flush)
+        if boundary.looks_ahead:
+            for instance in session.dirty:  # may have new keys
+                boundary.enter(sqla.state_of(instance))
+    session._owned_flush = None  # of a flush that was refused
+    if confinement is not None and (confinement.waiting or not confinement.lifted):
+        only = confinement.waiting if confinement.lifted else None
+        session._owned_flush = OwnedFlush(confinement, session, only)
+        session._owned_flush.begin()
+
+
+@event.listens_for(TranslatedSession, "after_flush")
+def _on_change(session: TranslatedSession, flush: UOWTransaction) -> None:
+    owned, session._owned_flush = session._owned_flush, None
+    if owned is not None:
+        owned.finish(flush)
+    if session._translation is not None:
+        boundary = session._translation.boundary
+        session._translation.check_schemas()
+        if session._translation.transactions.log is not None:
+            changed = [each for each in session.dirty if session.is_modified(each)]
+            session._translation.transactions.updated(map(sqla.state_of, changed))
+        if boundary.labelled:
+            labels = boundary.labelled.changed(session.dirty)
+            session._translation.transactions.labelled(labels)
+
+
+@event.listens_for(TranslatedSession, "after_flush_postexec")
+def _on_flush(session: TranslatedSession, *_: object) -> None:
+    if session._translation is not None and session._translation.boundary.looks_ahead:
+        session._translation.boundary.alternates.forget()
+        session._translation.boundary.look_ahead()
+
+
+# Transactions
+
+
+@event.listens_for(TranslatedSession, "after_transaction_create")
+def _on_begin(session: TranslatedSession, transaction: SessionTransaction) -> None:
+    # a flush begins one inside another, which is neither of these
+    if session._translation is not None and (transaction.nested or transaction.parent is None):
+        session._translation.transactions.begun()
+
+
+@event.listens_for(TranslatedSession, "after_begin")
+def _on_connect(
+    session: TranslatedSession, transaction: SessionTransaction, connection: Connection
+) -> None:
+    translation, nested = session._translation, transaction.nested
+    is_own = sqla.is_own_connection(transaction, connection)
+    if translation is not None:
+        translation.failures.watch(connection)
+        autocommits = sqla.autocommits(connection)
+        translation.transactions.on_connect(is_own=is_own, nested=nested, autocommits=autocommits)
+        options = connection.get_execution_options()
+        if "schema_translate_map" in options or translation.conversation.schemas:
+            translation.conversation.work_under(sqla.schemas_in(options))
+    if session._confinement is not None:
+        session._confinement.on_connect(
+            connection, partial(_check_sent, ref(session)), outermost=not nested, is_own=is_own
+        )
+
+
+def _check_sent(session: ref[TranslatedSession], *sent: Any) -> None:
+    """Look at what is written on the connection of a session."""
+    found = session()
+    if found is not None and found._confinement is not None:
+        check_sent(found._confinement, found, *sent)
+
+
+@event.listens_for(TranslatedSession, "before_commit")
+def _committing(session: TranslatedSession) -> None:
+    if session._translation is not None:
+        translation = session._translation
+        translation.transactions.committing(
+            aborted=translation.failures.heard and translation.failures.aborted()
+        )
+
+
+@event.listens_for(TranslatedSession, "after_rollback")
+def _rolled_back(session: TranslatedSession) -> None:
+    if session._translation is not None:
+        session._translation.transactions.rolled_back()
+
+
+@event.listens_for(TranslatedSession, "after_commit")
+def _on_commit(session: TranslatedSession) -> None:
+    if session._translation is not None:
+        session._translation.boundary.learn_labels()
+        session._translation.transactions.committed()
+
+
+@event.listens_for(TranslatedSession, "after_transaction_end")
+def _on_end(session: TranslatedSession, transaction: SessionTransaction) -> None:
+    is_outermost = transaction.parent is None
+    if session._confinement is not None and is_outermost:
+        session._confinement.on_disconnect()
+        if not session.expire_on_commit:
+            session._confinement.outlive(session.identity_map.all_states())
+    translation = session._translation
+    if translation is None:
+        return
+    if transaction.nested or is_outermost:
+        translation.boundary.learn_labels()
+        translation.transactions.on_end(nested=transaction.nested, cut=translation.failures.cut)
+    translation.boundary.alternates.forget()
+    if is_outermost:
+        translation.failures.unwatch()
+        translation.saving.on_end()
+        translation.boundary.forget_classes()
+
 
 T = TypeVar("T")
 
@@ -116,7 +382,7 @@ class RefSession(TranslatedSession):
                     "registry.conversation(id, owner=...)",
                 )
             self._confinement = Confinement(owner, translation.named)
-            translation.conversation.offers = Offered(self, self._confinement)
+            translation.conversation.offers = VisibleRefs(self, self._confinement)
         event.listen(self, "do_orm_execute", confine)
 
     @property
@@ -188,7 +454,7 @@ class RefSession(TranslatedSession):
             translation.boundary.show_keys(before)
             if not before:
                 # SQLAlchemy tells the error of a flush again, to whoever goes on without rollback
-                sqla.replace_flush_error(self, translation.failures.retold)
+                sqla.replace_flush_error(self, translation.failures.redact_again)
 
     @contextmanager
     def unconfined(self) -> Iterator[None]:
@@ -200,7 +466,7 @@ class RefSession(TranslatedSession):
         if self._confinement is None:
             yield
             return
-        with self._confinement.trusted(self):
+        with self._confinement.suspend(self):
             yield
 
     def connection(self, *args: Any, **options: Any) -> Connection:
@@ -291,7 +557,7 @@ class RefSession(TranslatedSession):
         objects = list(objects)
         if self._translation is not None:
             self._translation.transactions.writing()
-            self._translation.boundary.take_in(map(sqla.state_of, objects))
+            self._translation.boundary.adopt(map(sqla.state_of, objects))
         if self._confinement is not None and not self._confinement.lifted:
             OwnedFlush(self._confinement, self).save(objects)
         super().bulk_save_objects(objects, *args, **options)

@@ -1,4 +1,25 @@
-"""What becomes of the rows that a session inserts, deletes and reads, so that their refs say so.
+"""Transaction log: written rows, savepoints, activity on commit.
+
+What is done in a session that says by whom, kept for prompts: `RefSession(by="model")`.
+
+What tools have shown and what transactions have written comes in; the conversation is told once,
+after a call or a commit and in the way of neither. What was rolled back was never done. A session
+that does not say by whom has none of this.
+
+```python
+with sessions(conversation=chat, by="user") as session:  # a screen of the application's own
+    session.get(Recipe, "recipe_1").minutes = 25
+    session.commit()
+chat.activity().entries[0].action  # 'updated', by the user
+```
+
+Which rows a session writes, to be kept for prompts: by objects, and by statements.
+
+An object that was flushed comes in, or a statement with what it came to; out goes what was done
+with each row, under the key that its ref names. Rows that have no ref of their own in a session,
+as those whose primary key has several columns, are kept where a tool has shown theirs.
+
+What becomes of the rows that a session inserts, deletes and reads, so that their refs say so.
 
 A ref is durable before its row is: a row that is rolled back was never saved, one whose deletion
 is committed was deleted. Session events come in; the conversation is told when the transaction
@@ -13,25 +34,241 @@ and needs no word from the instances, which may be gone by then.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import Column, Result
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import ORMExecuteState
+from sqlalchemy import Column, Result, Table, inspect, select, true
+from sqlalchemy.exc import InvalidRequestError, SQLAlchemyError
+from sqlalchemy.orm import Mapper, ORMExecuteState
 
 from alfred_refs import sqla
 from alfred_refs.conversation.view import SessionConversation
-from alfred_refs.mapping.keys import EntityKey
-from alfred_refs.mapping.naming import root_of
+from alfred_refs.errors import EntityNameError, KeyColumnError
+from alfred_refs.mapping.entities import ClassKeys, Entities
+from alfred_refs.mapping.key_columns import root_of
+from alfred_refs.mapping.keys import EntityKey, Key
 from alfred_refs.sqla import State
-from alfred_refs.store import Action, Activity, Gone
-
-from .activity import ActivityLog, Done, add
-from .written_rows import WrittenRows
+from alfred_refs.store import Action, Activity, Actor, Gone
 
 _log = logging.getLogger("alfred_refs")
+
+Done = dict[EntityKey, Activity]
+"""What was done with rows, by their keys: the last thing that counts, of each."""
+
+MOST = 1_000
+"""Of so many rows a transaction at most: nobody prompts a model with more."""
+
+_WEIGHTS = {"linked": 0, "read": 1}  # what is written weighs more
+
+
+def add(done: Done, more: Iterable[Activity]) -> None:
+    """Add what was done later: what was written counts for more than what was read.
+
+    Of very many rows the first are kept.
+    """
+    for each in more:
+        known = done.get(each.key)
+        if known is None:
+            if len(done) < MOST:
+                done[each.key] = each
+            continue
+        last = each if _WEIGHTS.get(each.action, 2) >= _WEIGHTS.get(known.action, 2) else known
+        seen = {**(known.seen or {}), **(each.seen or {})} or None
+        heads = {**(known.heads or {}), **(each.heads or {})} or None
+        label = each.label or known.label
+        shown = each.shown or known.shown
+        done[each.key] = replace(last, seen=seen, heads=heads, label=label, shown=shown)
+
+
+class ActivityLog:
+    """What is done in one session.
+
+    Args:
+        conversation: which is told.
+        actor: on whose behalf.
+    """
+
+    def __init__(self, conversation: SessionConversation, actor: Actor) -> None:
+        self._conversation = conversation
+        self._actor = actor
+        self._done: Done = {}
+        self._calls = 0
+        conversation.on_deleted = self._note_deleted
+
+    def _note_deleted(self, pairs: Iterable[EntityKey]) -> None:
+        """Keep that rows are gone, to be told with what is done next or when that is over."""
+        add(self._done, [Activity(pair, "deleted") for pair in pairs])
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Tell once of all that is done inside the `with`, when it is over."""
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            self.tell(())
+
+    def tell(self, done: Iterable[Activity]) -> None:
+        """Tell what was done: one round trip, or none where nothing was.
+
+        What has been done is done: where it cannot be noted, that is logged and not raised.
+        """
+        add(self._done, done)
+        if self._calls or not self._done:
+            return
+        told, self._done = self._done, {}
+        try:
+            self._conversation.note([*told.values()], self._actor)
+        except SQLAlchemyError:
+            _log.warning("could not note what was done with the rows of %d refs", len(told))
+
+
+_UPSERTS = "on_conflict_do_nothing"  # a method of those inserts that may meet rows
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRows:
+    """Tells what was done with rows.
+
+    Attributes:
+        entities: which the rows are of.
+    """
+
+    entities: Entities
+
+    def of_states(self, action: Action, states: Iterable[State]) -> list[Activity]:
+        """Return what was done with the rows of objects, which are called by their labels."""
+        done = []
+        for state in states:
+            if state.key is not None:
+                for each in self._done(action, state.class_, [state.key[1]]):
+                    label = self.entities.label_of(each.key[0])
+                    text = None if label is None else label.of(state.dict)
+                    done.append(replace(each, label=text))
+        return done
+
+    def reached(self, execution: ORMExecuteState) -> list[Activity]:
+        """Return the rows that a statement is about to change or delete: one more statement.
+
+        Of very many rows the first.
+        """
+        written = _written_by(execution)
+        if written is None or not (execution.is_update or execution.is_delete):
+            return []
+        given: Any = execution.parameters
+        if isinstance(given, Sequence):  # by primary key
+            found: Sequence[Sequence[Any]] = written.identities(given)
+        else:
+            statement: Any = execution.statement
+            criterion = true() if statement.whereclause is None else statement.whereclause
+            schemas = {"schema_translate_map"} & execution.execution_options.keys()
+            options = {name: execution.execution_options[name] for name in schemas}
+            found = execution.session.execute(
+                select(*written.columns).where(criterion).limit(MOST),
+                given,
+                execution_options={**options, "raw_keys": True},
+                bind_arguments=execution.bind_arguments,
+            ).all()
+        action: Action = "deleted" if execution.is_delete and written.is_whole else "updated"
+        return self._done(action, written.of, found[:MOST])
+
+    def created(self, execution: ORMExecuteState, result: Result[Any]) -> list[Activity]:
+        """Return the rows that a statement has inserted, where it or the database tells which."""
+        written, statement = _written_by(execution), execution.statement
+        if not execution.is_insert or written is None:
+            return []
+        cursor, given = sqla.cursor_result_of(result), execution.parameters
+        rows: Sequence[Any] = ()
+        if cursor is not None:
+            with suppress(InvalidRequestError):  # the database was not asked for them
+                rows = cursor.inserted_primary_key_rows or ()
+        # of the records of an upsert it is not told which have met a row
+        if not rows and isinstance(given, Sequence) and not hasattr(statement, _UPSERTS):
+            rows = written.identities(given)
+        return self._done("created", written.of, rows[:MOST])
+
+    def _done(
+        self, action: Action, of: type[Any] | Table, identities: Iterable[Sequence[Any]]
+    ) -> list[Activity]:
+        """Return what was done with rows, by the values of their primary key."""
+        keys = self._keys_of(of)
+        entity = keys.own or self._name_of(of)
+        if entity is None:
+            return []
+        known = (_key_of(keys, each) for each in identities if None not in each)
+        is_met = keys.own is None  # by a tool, or it has no ref
+        return [Activity((entity, key), action, shown=is_met) for key in known if key is not None]
+
+    def _keys_of(self, of: type[Any] | Table) -> ClassKeys:
+        """Return the keys of rows: those of a table alone are its own if its refs name them."""
+        if not isinstance(of, Table):
+            return self.entities.of_class(root_of(inspect(of).mapper).class_)
+        held = tuple(self.entities.of_column(column) for column in of.primary_key)
+        name = self._name_of(of)
+        is_own = [None if each is None else each.space for each in held] == [name]
+        return ClassKeys({}, {}, {}, held, name if is_own else None, {}, None)
+
+    def _name_of(self, of: type[Any] | Table) -> str | None:
+        try:
+            return self.entities.name_of(of)
+        except (EntityNameError, KeyColumnError):  # no toolset has it
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class _WriteTarget:
+    """What a statement writes to.
+
+    Attributes:
+        of: whose rows: of a class, or of a table without one.
+        columns: their primary key.
+        names: what records call it.
+        is_whole: whether a row goes with what is deleted: from the table of a joined subclass
+            goes a part of it, and the base's stays.
+    """
+
+    of: type[Any] | Table
+    columns: Sequence[Any]
+    names: Sequence[str]
+    is_whole: bool = True
+
+    def identities(self, records: Iterable[Mapping[str, Any]]) -> list[Sequence[Any]]:
+        """Return the primary keys that records have, of those that have one."""
+        names = self.names
+        return [[each[name] for name in names] for each in records if {*names} <= each.keys()]
+
+
+def _written_by(execution: ORMExecuteState) -> _WriteTarget | None:
+    """Return what a statement writes to, be it a class or a table."""
+    table, mapper = getattr(execution.statement, "table", None), execution.bind_mapper
+    names = None if mapper is None else _attributes(mapper)
+    if isinstance(table, Table) and mapper is None:
+        names = [column.key for column in table.primary_key]
+        mapper = sqla.mapper_of_table(table)
+        if mapper is None:
+            return _WriteTarget(table, [*table.primary_key], names)
+    if mapper is None or names is None:
+        return None
+    # of the class, not of its table: which kinds of rows there are is asked too
+    columns = [getattr(mapper.class_, name) for name in _attributes(mapper)]
+    return _WriteTarget(
+        mapper.class_, columns, names, mapper.local_table is root_of(mapper).local_table
+    )
+
+
+def _attributes(mapper: Mapper[Any]) -> list[str]:
+    return [mapper.get_property_by_column(column).key for column in mapper.primary_key]
+
+
+def _key_of(keys: ClassKeys, identity: Sequence[Any]) -> Key | None:
+    """Return the key of a row; `None` where no ref can stand for it."""
+    key = keys.key_of(identity)
+    parts = key if isinstance(key, tuple) else (key,)
+    return key if all(isinstance(part, uuid.UUID | int | str) for part in parts) else None
 
 
 @dataclass(slots=True)
@@ -185,7 +422,7 @@ class Transactions:
                 pair = column.space, column.to_key(value)
                 self._open[-1].note(pair, there=False)
 
-    def connected(self, *, is_own: bool, nested: bool, autocommits: bool) -> None:
+    def on_connect(self, *, is_own: bool, nested: bool, autocommits: bool) -> None:
         """Note that the transaction, or a savepoint in it, goes on on another connection."""
         # one that the session has not taken from an engine may be committed by somebody else
         self._undone = self._undone and (is_own or nested)
@@ -204,7 +441,7 @@ class Transactions:
         if self._open and not self._aborted:
             self._open[-1].committed = True
 
-    def ended(self, *, nested: bool, cut: bool) -> None:
+    def on_end(self, *, nested: bool, cut: bool) -> None:
         """Note that the innermost transaction or savepoint is over, and tell the conversation.
 
         What was not committed by then was rolled back, unless nobody knows, as where the

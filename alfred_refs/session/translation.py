@@ -1,4 +1,6 @@
-"""What a session in a conversation has beside a plain one: refs for its keys, keys for its refs.
+"""Translation of one statement: prepare, execute, finish.
+
+What a session in a conversation has beside a plain one: refs for its keys, keys for its refs.
 
     boundary       what its instances show, and what they accept        (`instances`)
     transactions   what becomes of the rows that it writes              (`transactions`)
@@ -8,33 +10,56 @@
 
 `path` translates its statements, and `events` says when each of these is asked. A plain session
 has none: `session._translation` is `None`.
+
+The keys that the refs in one statement name, and in SQL expressions that are assigned.
+
+Texts come in with the columns that they meet, and are resolved together. Some parameters are read
+late, when SQLAlchemy executes the statement: their refs are resolved then.
+
+A statement on its way through a session: prepared, executed, finished.
+
+    prepare   refs in the statement and in its parameters become keys: at most one round trip
+    execute   is SQLAlchemy's, on keys alone
+    finish    keys in its rows, and in what else it tells, are shown as refs
+
+`plans` says where refs go into statements of one shape and where they come out, `criteria` puts
+keys into one, `rows` puts refs into its rows.
+Where a ref cannot be used, nothing has been changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 from weakref import ref
 
-from sqlalchemy import Column, CursorResult, inspect
+from sqlalchemy import BindParameter, ClauseElement, Column, CursorResult, Result, inspect, update
 from sqlalchemy.exc import CircularDependencyError, IntegrityError
-from sqlalchemy.orm import ORMExecuteState, Session
+from sqlalchemy.orm import InstanceState, ORMExecuteState, Session
 
 from alfred_refs import sqla
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.conversation.view import SessionConversation
-from alfred_refs.mapping.keys import EntityKey, token_of
-from alfred_refs.mapping.naming import root_of
-from alfred_refs.statements import Plans
-from alfred_refs.store import Actor
-
-from .activity import ActivityLog
-from .drafts import DraftObjects, DraftSaving
-from .instances.boundary import Boundary
-from .missing_rows import Fates, Identity
-from .redaction.errors import Failures
-from .transactions import Transactions
+from alfred_refs.mapping.key_columns import KeyColumn, root_of
+from alfred_refs.mapping.keys import DRAFT, EntityKey, Key, token_of
+from alfred_refs.session.drafts import DraftObjects, DraftSaving
+from alfred_refs.session.instances import Boundary, holds_key
+from alfred_refs.session.lookups import Alternates, Identity, MissingRows
+from alfred_refs.session.redaction import ErrorRedaction
+from alfred_refs.session.transactions import ActivityLog, Transactions
+from alfred_refs.statements import (
+    InputTarget,
+    Plan,
+    Plans,
+    check_loaded,
+    plans,
+    results,
+    swap_refs,
+    takes_keys,
+)
+from alfred_refs.store import Activity, Actor
 
 
 class Translation:
@@ -69,7 +94,7 @@ class Translation:
         self.transactions = Transactions(self.conversation, log)
         self.objects = DraftObjects(session, self.conversation)
         self.saving = DraftSaving(session, self.boundary, self.transactions)
-        self.failures = Failures(self.boundary)
+        self.failures = ErrorRedaction(self.boundary)
         self.plans = self.conversation.entities.memo(Plans)
         self.sought: Callable[[], None] | None = None
         # no calls of their own: they are asked for each chunk of rows, and each exception
@@ -177,7 +202,7 @@ class Translation:
         if keys.own is None and len(values) == 1:  # the key of another entity's row
             return
         primary = Identity(cast("Sequence[Column[Any]]", mapper.primary_key), keys.identity)
-        fates = Fates(session, self.conversation, options.get("bind_arguments"))
+        fates = MissingRows(session, self.conversation, options.get("bind_arguments"))
         fates.check(entities.name_of(mapper.class_), primary, {named[0]: primary.key_of(values)})
 
     # Errors
@@ -211,7 +236,7 @@ def _look_for(
 ) -> Mapping[EntityKey, bool]:
     """See `conversation.view.Tables`."""
     found = session()
-    return {} if found is None else Fates(found, conversation).back(pairs)
+    return {} if found is None else MissingRows(found, conversation).back(pairs)
 
 
 def _parts_of(ident: Any) -> list[Any]:
@@ -220,3 +245,311 @@ def _parts_of(ident: Any) -> list[Any]:
         return [*ident.values()]
     is_whole = isinstance(ident, str) or not isinstance(ident, Sequence)
     return [ident] if is_whole else [*ident]
+
+
+Named = Iterable[tuple[KeyColumn, Any]]
+"""The keys that the refs in a statement name, each with the column that it meets."""
+
+
+class NamedKeys:
+    """The keys that the refs of one execution name: of those that are read late, later."""
+
+    def __init__(self, alternates: Alternates) -> None:
+        self._alternates = alternates
+        self._known: dict[tuple[str, KeyColumn], Any] = {}
+
+    def __iter__(self) -> Iterator[tuple[KeyColumn, Any]]:
+        """Yield the keys, each with the column that it meets."""
+        return ((column, value) for (_, column), value in self._known.items())
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def key(self, text: str, column: KeyColumn) -> Any:
+        """Return the key for a text, as the column has it."""
+        return self._known[text, column]
+
+    def resolve(self, texts: Sequence[tuple[str, KeyColumn]]) -> None:
+        """Resolve texts: at most one round trip.
+
+        Raises:
+            BadRefError: one cannot be used.
+        """
+        if texts:
+            keys = self._alternates.resolve_wanted([(text, c.space) for text, c in texts])
+            for (text, column), key in zip(texts, keys, strict=True):
+                self._known[text, column] = column.from_key(key)
+
+    def late(self, parameter: BindParameter[Any], slot: InputTarget) -> sqla.LateKey:
+        """Return what reads a parameter when SQLAlchemy does, and resolves what it is then."""
+
+        def as_key(value: Any) -> Any:
+            if holds_key(parameter):  # an instance's, which was flushed meanwhile
+                return value
+            self.resolve(plans.texts_in(parameter, value, slot))
+            return swap_refs(value, slot, self.key)
+
+        return sqla.LateKey(cast("Callable[[], Any]", parameter.callable), as_key)
+
+
+def put_keys_in_assigned(states: Iterable[InstanceState[Any]], translation: Translation) -> None:
+    """Put keys in place of the refs in SQL expressions that are assigned to attributes.
+
+    They are looked at as an UPDATE with the same values is.
+
+    Raises:
+        BadRefError: a ref cannot be used.
+        UntranslatableError: an expression would show keys, or cannot be translated.
+    """
+    for state in states:
+        # what is not new in a row that is there is not sent
+        for name in [*(state.dict if state.key is None else state.committed_state)]:
+            value = state.dict.get(name)
+            if not (isinstance(value, ClauseElement) or hasattr(value, "__clause_element__")):
+                continue
+            if name in state.mapper.column_attrs:
+                column = state.mapper.column_attrs[name].columns[0]
+                state.dict[name] = _with_keys(column, value, translation)
+
+
+def _with_keys(column: Any, value: Any, translation: Translation) -> Any:
+    """Return an SQL expression for a column with keys in place of its refs."""
+    statement, plan, values = translation.plans.of(update(column.table).values({column: value}))
+    inputs = plan.inputs.without([i for i in plan.inputs.positions if holds_key(values[i])])
+    texts = plans.texts(inputs, statement, values, None)
+    if not texts:
+        return value
+    keys = NamedKeys(translation.boundary.alternates)
+    keys.resolve(texts)
+    statement, _ = plans.with_keys(inputs, statement, values, None, keys.key)
+    return next(expression for _, expression in sqla.values_of(statement))
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedStatement:
+    """A statement with keys in place of its refs, and what is to be done with what it answers.
+
+    Attributes:
+        plan: where refs come out.
+        values: the statement's parameters as they were given.
+        named: the keys that its refs name.
+        reached: what it does with which rows, where that is to be kept.
+    """
+
+    plan: Plan
+    values: Sequence[BindParameter[Any]]
+    named: Named
+    reached: Sequence[Activity] = ()
+
+
+def prepare(execution: ORMExecuteState, translation: Translation) -> PreparedStatement | None:
+    """Put keys in place of the refs of one execution.
+
+    Returns:
+        what `finish` needs; `None` if nothing is to be done once it is executed.
+
+    Raises:
+        BadRefError: a ref cannot be used.
+        UntranslatableError: the statement would show keys in a way that cannot be rewritten.
+    """
+    boundary = translation.boundary
+    execution.statement, plan, values = translation.plans.of(execution.statement)
+    named = None
+    if plan.single is not None and not execution.parameters:
+        named = _put_one(execution, plan.single, values, boundary)
+    if named is None:
+        named = _put_all(execution, plan, values, boundary)
+    if named and not execution.is_insert:
+        translation.sought = partial(_look_for_missing, execution, named, translation)
+    is_write = execution.is_insert or execution.is_update or execution.is_delete
+    # a sequence or DDL loads no instances
+    loads = execution.is_select or isinstance(execution.statement, ClauseElement)
+    is_awaited = is_write or (boundary.looks_ahead and loads)
+    if plan.answers or is_awaited or (named and execution.parameters):
+        return PreparedStatement(plan, values, named, translation.transactions.reached(execution))
+    return None
+
+
+def finish(
+    execution: ORMExecuteState,
+    result: Result[Any],
+    prepared: PreparedStatement,
+    translation: Translation,
+) -> Result[Any]:
+    """Return the result of an execution with refs in place of keys, whoever reads it and when."""
+    if not execution.is_select:
+        translation.transactions.wrote_by(execution, result, prepared.reached)
+        _wrote(execution, result, prepared.named, translation)
+    return mint_on_fetch(
+        execution,
+        _result_with_refs(execution, result, prepared, translation.boundary),
+        translation,
+    )
+
+
+def mint_on_fetch(
+    execution: ORMExecuteState, result: Result[Any], translation: Translation
+) -> Result[Any]:
+    """Have the keys of a result minted as its rows are fetched, if the session wants that."""
+    boundary = translation.boundary
+    if not boundary.looks_ahead or not sqla.yields_chunks(result):
+        return result
+    now = bool(execution.execution_options.get("prebuffer_rows"))
+    look = partial(boundary.met, alternates=_alternates_of(execution, boundary))
+    return sqla.rewrite_rows(result, look, now=now)
+
+
+# Refs in
+
+
+def _put_one(
+    execution: ORMExecuteState, single: plans.Single, values: Sequence[Any], boundary: Boundary
+) -> Named | None:
+    """Put a key in place of the only ref, the common way; `None` if there is more to look at."""
+    statement = execution.statement
+    text = single.text_in(statement, values)
+    if text is None:
+        return None
+    if text.startswith(DRAFT):
+        _flush(execution)
+    column = single.column
+    [key] = boundary.conversation.resolve_wanted([(text, column.entity)])
+    value = column.from_key(key)
+    execution.statement = sqla.with_values_in_where(statement, {values[single.place].key: value})
+    return [(column, value)]
+
+
+def _put_all(
+    execution: ORMExecuteState, plan: Plan, values: Sequence[Any], boundary: Boundary
+) -> Named:
+    """Put keys in place of all refs of one execution, wherever they stand."""
+    if execution.parameters:
+        sqla.check_parameters(execution.parameters)
+    given = execution.statement, values, execution.parameters
+    inputs = plan.inputs.without([i for i in plan.inputs.positions if holds_key(values[i])])
+    late = {i: slot for i, slot in inputs.positions.items() if values[i].callable is not None}
+    inputs = inputs.without(late)
+    texts = plans.texts(inputs, *given)
+    if not texts and not late:
+        return ()
+    if any(column.by or text.startswith(DRAFT) for text, column in texts):
+        _flush(execution)
+    keys = NamedKeys(_alternates_of(execution, boundary))
+    keys.resolve(texts)
+    in_where = plan.in_where and all(map(takes_keys, late.values()))
+    execution.statement, execution.parameters = plans.with_keys(
+        inputs,
+        *given,
+        keys.key,
+        late={values[i].key: keys.late(values[i], slot) for i, slot in late.items()},
+        in_where=in_where,
+    )
+    return keys
+
+
+def _flush(execution: ORMExecuteState) -> None:
+    """Send what waits for a flush, where a ref may name what is among it."""
+    if execution.execution_options.get("autoflush", True):
+        sqla.autoflush(execution.session)
+
+
+def _alternates_of(execution: ORMExecuteState, boundary: Boundary) -> Alternates:
+    """Return the conversation in which a statement's alternate keys are keys like others."""
+    return boundary.alternates.at(execution.bind_arguments)
+
+
+# Refs out
+
+
+def _result_with_refs(
+    execution: ORMExecuteState,
+    result: Result[Any],
+    prepared: PreparedStatement,
+    boundary: Boundary,
+) -> Result[Any]:
+    """Return a result that shows refs in place of keys."""
+    plan, entities = prepared.plan, boundary.conversation.entities
+    if plan.by_text:
+        plans.check_filled_by_text(result, execution.statement, entities)
+        keys = {*plan.outputs.columns, *plan.outputs.made}
+        look = partial(check_loaded, keys=keys, entities=entities)
+        result = sqla.rewrite_rows(result, partial(map, look))
+    if not plan.outputs or not getattr(result, "returns_rows", True):
+        return result
+    alternates = _alternates_of(execution, boundary)
+    outputs = plan.outputs.named(prepared.values)
+    if outputs.unknown:
+        outputs = plans.trace_origins(outputs, result, entities)
+    seen = _MetTogether(alternates, boundary) if boundary.eager else alternates
+    rewrite = partial(results.with_refs, outputs=outputs, conversation=seen)
+    return sqla.rewrite_rows(result, partial(map, rewrite))
+
+
+def _wrote(
+    execution: ORMExecuteState, result: Result[Any], named: Named, translation: Translation
+) -> None:
+    """Cover what a write tells beside its rows, and note which rows it deleted."""
+    boundary = translation.boundary
+    boundary.alternates.forget()
+    entities = boundary.conversation.entities
+    alternates = _alternates_of(execution, boundary)
+    results.cover(result, execution.statement, entities, alternates, now=boundary.eager)
+    cursor = sqla.cursor_result_of(result)
+    if named and execution.is_delete and (cursor is None or cursor.rowcount):
+        _note_deleted(execution, named, translation)
+
+
+def _note_deleted(execution: ORMExecuteState, named: Named, translation: Translation) -> None:
+    """Note which of the rows that a DELETE names by their refs are gone: one more statement.
+
+    Other criteria may have spared some, and a row that was not found may be hidden.
+    """
+    primary = list(cast(Any, execution.statement).table.primary_key)
+    names = [str(column) for column in primary]
+    pairs = [(column, value) for column, value in named if [column.name] == names]
+    if not pairs:
+        return
+    identity = Identity(primary, [pairs[0][0]])
+    fates = MissingRows(execution.session, translation.conversation, execution.bind_arguments)
+    gone = fates.deleted(identity, {column.to_key(value) for column, value in pairs})
+    values = [value for key in gone for value in identity.values_of(key)]
+    translation.transactions.deleted_rows(primary[0], values)
+
+
+def _look_for_missing(execution: ORMExecuteState, named: Named, translation: Translation) -> None:
+    """Look whether the rows are there that a statement names by their refs: it has found none.
+
+    Raises:
+        GoneRefError: one is not.
+    """
+    fates = MissingRows(execution.session, translation.conversation, execution.bind_arguments)
+    fates.check_named(named)
+
+
+@dataclass(frozen=True, slots=True)
+class _MetTogether:
+    """A conversation in which the keys of rows are met with those of the instances before them.
+
+    Attributes:
+        conversation: where the keys have refs.
+        boundary: of the instances.
+    """
+
+    conversation: Alternates
+    boundary: Boundary
+
+    def make_room(self) -> bool:
+        """See `SessionConversation.make_room`."""
+        return self.conversation.make_room()
+
+    def meet(self, pairs: Collection[EntityKey]) -> None:
+        """See `SessionConversation.meet`: one round trip for all."""
+        self.conversation.meet([*self.boundary.new_keys(self.conversation), *pairs])
+
+    def refs_of(self, entity: str) -> Mapping[Any, str]:
+        """See `SessionConversation.refs_of`."""
+        return self.conversation.refs_of(entity)
+
+    def refs_met(self, key: Key) -> Collection[str]:
+        """See `SessionConversation.refs_met`."""
+        return self.conversation.refs_met(key)

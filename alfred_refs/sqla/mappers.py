@@ -1,21 +1,31 @@
-"""What is mapped to what, and how instances and their collections know it."""
+"""Mapper and unit-of-work introspection.
+
+What is mapped to what, and how instances and their collections know it.
+
+What the ORM fills the attributes of instances with, where that is no column of their table.
+
+Values that a column gets where a statement gives none.
+
+In which order a flush saves instances.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import (
-    Table,
-)
+from sqlalchemy import Column, ColumnDefault, Executable, Table, TextClause
+from sqlalchemy.exc import CircularDependencyError
 from sqlalchemy.orm import (
     MANYTOONE,
+    FromStatement,
     InstanceState,
     Mapper,
     RelationshipProperty,
     UOWTransaction,
     registry,
+    unitofwork,
 )
 from sqlalchemy.orm.base import (
     DEFAULT_STATE_ATTR,
@@ -29,10 +39,13 @@ from sqlalchemy.orm.base import (
 from sqlalchemy.orm.collections import collection_adapter
 from sqlalchemy.orm.mapped_collection import _AttrGetter, _PlainColumnGetter
 from sqlalchemy.orm.mapper import _all_registries
+from sqlalchemy.orm.util import AliasedInsp
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.elements import BinaryExpression
-from sqlalchemy.sql.selectable import AliasedReturnsRows
+from sqlalchemy.sql.selectable import Alias, AliasedReturnsRows, FromClause
 from sqlalchemy.util.langhelpers import Missing
+
+from alfred_refs.sqla.statements import options_of
 
 STATE = DEFAULT_STATE_ATTR
 """The attribute of an instance that has its state."""
@@ -245,3 +258,117 @@ def put_related(instance: Any, relationship: str, other: Any) -> None:
     else:
         adapter = collection_adapter(getattr(instance, relationship))
         cast(Any, adapter).append_with_event(other)
+
+
+Filled = tuple[Mapper[Any], str, Any]
+"""A mapper, the name of one of its attributes, and the expression that it is filled with."""
+
+
+def attributes_filled(statement: Executable) -> Iterator[Filled]:
+    """Yield what attributes are filled with by `from_statement()`, and by aliases of subqueries.
+
+    Both go by names, too: an expression called as a column fills its attribute.
+    """
+    if isinstance(statement, FromStatement):
+        yield from _by_name(statement)
+    elements = getattr(statement, "_raw_columns", ())
+    entities = [each for each in elements if isinstance(each, FromClause)]
+    found = [each._annotations.get("parententity") for each in entities]
+    for option in options_of(statement):
+        for load in getattr(option, "context", ()):
+            found += load.path.path
+    for alias in dict.fromkeys(each for each in found if isinstance(each, AliasedInsp)):
+        yield from _by_alias(alias)
+
+
+def loads_by_text(statement: Executable) -> bool:
+    """Tell whether instances are loaded by text that does not say what its columns are."""
+    return isinstance(statement, FromStatement) and isinstance(statement.element, TextClause)
+
+
+def names_filled(statement: Executable) -> Iterator[tuple[Mapper[Any], str, set[str]]]:
+    """Yield the attributes that `from_statement()` fills, with the names that it goes by."""
+    for entity in cast(Any, statement)._raw_columns:
+        inspected: Any = entity._annotations.get("parententity")
+        if inspected is None:
+            continue
+        for mapper in inspected.mapper.self_and_descendants:
+            for attribute in mapper.column_attrs:
+                names = {name for c in attribute.columns for name in (c.key, c.name)}
+                yield mapper, attribute.key, names
+
+
+def _by_name(statement: FromStatement[Any]) -> Iterator[Filled]:
+    element: Any = statement.element
+    columns = list(getattr(element, "exported_columns", ()))
+    for mapper, key, names in names_filled(statement):
+        for column in columns:
+            if not names.isdisjoint((column.key, column.name)):
+                yield mapper, key, column
+
+
+def _by_alias(alias: AliasedInsp[Any]) -> Iterator[Filled]:
+    selectable: Any = alias.selectable
+    if isinstance(selectable, Alias) and isinstance(selectable.element, Table):
+        return
+    for attribute in alias.mapper.column_attrs:
+        column = attribute.columns[0]
+        filled = selectable.corresponding_column(column)
+        if filled is None and alias._adapt_on_names:
+            filled = selectable.exported_columns.get(column.key)
+        if filled is not None:
+            yield alias.mapper, attribute.key, filled
+
+
+def put_default(column: Column[Any], make: Callable[[], Any]) -> None:
+    """Have new rows get what a function makes, of a column that is made already.
+
+    Leans on `SchemaItem._set_parent_with_dispatch`, by which `Column` takes its `default`.
+    """
+    ColumnDefault(make)._set_parent_with_dispatch(column)
+
+
+# 2.1 has underscores before the names of 2.0
+_names: Any = unitofwork
+_SaveAll = getattr(_names, "_SaveUpdateAll", None) or _names.SaveUpdateAll
+_SaveOne = getattr(_names, "_SaveUpdateState", None) or _names.SaveUpdateState
+
+
+class _InOrder:
+    """An action that a flush executes before it sorts its work, once all instances are known."""
+
+    def __init__(self, pairs: Iterable[tuple[State, State]]) -> None:
+        self._pairs = list(pairs)
+
+    def execute(self, flush: UOWTransaction) -> bool:
+        """Add what the work depends on; tell that no more instances are to be looked at."""
+        saved = (False, False)  # neither deleted nor only listed
+        for first, then in self._pairs:
+            if flush.states.get(first) == flush.states.get(then) == saved:
+                before, after = (_SaveAll(flush, s.mapper.base_mapper) for s in (first, then))
+                # what depends on itself is a circle, and so is saved one by one
+                flush.dependencies.update({(before, before), (after, after), (before, after)})
+                flush.dependencies.add((_SaveOne(flush, first), _SaveOne(flush, then)))
+        return False
+
+
+def save_in_order(flush: UOWTransaction, pairs: Iterable[tuple[State, State]]) -> None:
+    """Have instances saved before others that name them by value, without a relationship.
+
+    The unit of work sorts what relationships connect, and nothing else. Leans on its
+    `presort_actions` and `dependencies`, which relationships add to in the same way.
+
+    Args:
+        flush: which has not begun to sort.
+        pairs: what is to be saved first, and what after it; no circle.
+    """
+    flush.presort_actions["alfred_refs", "order"] = _InOrder(pairs)
+
+
+def states_in_circle(error: CircularDependencyError) -> list[State]:
+    """Return the instances of which a flush has found none to be saved first.
+
+    Each is in an action of the unit of work, which has its state.
+    """
+    found = (getattr(action, "state", None) for action in error.cycles)
+    return [state for state in found if state is not None]

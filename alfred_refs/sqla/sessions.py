@@ -1,18 +1,193 @@
-"""What a session takes in, and what it raises."""
+"""Session and result hooks: HookedSession, rewrite_rows, awaited.
+
+Results whose rows, and whatever else they tell, go through a function first.
+
+What a session takes in, and what it raises.
+
+Methods that do I/O, for those who await: one line a method, and nothing written twice.
+
+    class AsyncCounter(Awaited[Counter]):
+        next = awaited(Counter.next)
+
+    await AsyncCounter(counter, is_async=True).next()
+
+On an asynchronous engine a method runs inside what SQLAlchemy's asyncio extension awaits, as that
+of an `AsyncSession` does; on any other in a thread, so that the event loop goes on.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial, wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
-from sqlalchemy import Connection, CursorResult
+from sqlalchemy import Connection, CursorResult, Result, Row
 from sqlalchemy.engine import ChunkedIteratorResult
+from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import Mapper, ORMExecuteState, Session, SessionTransaction
 from sqlalchemy.schema import DefaultGenerator
+from sqlalchemy.util.concurrency import greenlet_spawn
 
-from .results import Rows
+from alfred_refs.errors import UntranslatableError
+
+Rows = Sequence[Any]
+"""A chunk of rows: tuples of one value per result element."""
+
+_SHOW = "alfred_refs"  # the function, in the dictionary of a covered result
+
+
+def row_like(row: Row[Any], values: Sequence[Any]) -> Row[Any]:
+    """Return a row with other values: one inside a row, as a `Bundle` makes it."""
+    inner = cast(Any, row)
+    return type(row)(inner._parent, None, inner._key_to_index, values)
+
+
+class _CoveredCursor(CursorResult[Any]):
+    """A cursor's result whose exits beside its rows go through a function first.
+
+    `inserted_primary_key` takes its row from `inserted_primary_key_rows`.
+    """
+
+    __slots__ = ()
+
+    def _exit(self, name: str) -> Any:
+        return self.__dict__[_SHOW](name, getattr(super(), name))
+
+    inserted_primary_key_rows = property(lambda self: self._exit("inserted_primary_key_rows"))
+    returned_defaults = property(lambda self: self._exit("returned_defaults"))
+    returned_defaults_rows = property(lambda self: self._exit("returned_defaults_rows"))
+    lastrowid = property(lambda self: self._exit("lastrowid"))
+
+    def last_inserted_params(self) -> Any:
+        """See `CursorResult.last_inserted_params`."""
+        return self.__dict__[_SHOW]("last_inserted_params", super().last_inserted_params())
+
+    def last_updated_params(self) -> Any:
+        """See `CursorResult.last_updated_params`."""
+        return self.__dict__[_SHOW]("last_updated_params", super().last_updated_params())
+
+
+def cover_exits(result: CursorResult[Any], show: Callable[[str, Any], Any]) -> None:
+    """Have what a result tells beside its rows go through a function, by the exit's name.
+
+    It stays the same object, of a subclass: others may hold it, as a rewritten result does.
+    """
+    if type(result) is CursorResult:
+        result.__class__ = _CoveredCursor
+        result.__dict__[_SHOW] = show
+
+
+def new_primary_keys(result: CursorResult[Any]) -> None:
+    """Ask a result for the primary keys of the rows that it inserted, if it can tell."""
+    with suppress(InvalidRequestError):
+        _ = result.inserted_primary_key_rows
+
+
+def cursor_result_of(result: Result[Any]) -> CursorResult[Any] | None:
+    """Return the result of the cursor that a result is made from, `None` if there is none."""
+    raw = getattr(result, "raw", None) if isinstance(result, ChunkedIteratorResult) else result
+    return raw if isinstance(raw, CursorResult) else None
+
+
+def origins_of(result: CursorResult[Any]) -> list[tuple[int, int]]:
+    """Return from which table and column, by their numbers, each value of a row is read.
+
+    That is what PostgreSQL sends with the rows: psycopg keeps it in the result of libpq, psycopg2
+    in the description. Zeros stand for what no column holds, and for all columns where the driver
+    does not tell. SQLAlchemy's adapted cursors have that of the driver in `_cursor`.
+    """
+    cursor = getattr(result.context, "cursor", None)
+    cursor = getattr(cursor, "_cursor", cursor)
+    described = getattr(cursor, "pgresult", None)
+    if described is not None:
+        numbers = range(described.nfields)
+        return [(described.ftable(i), described.ftablecol(i)) for i in numbers]
+    return [
+        (getattr(column, "table_oid", None) or 0, getattr(column, "table_column", None) or 0)
+        for column in getattr(cursor, "description", None) or ()
+    ]
+
+
+class RewrittenResult(ChunkedIteratorResult[Any]):
+    """The rewritten rows of a Core result, which answers for everything but its rows.
+
+    Attributes:
+        behind: that result.
+    """
+
+    behind: Result[Any]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("splice_horizontally", "splice_vertically"):
+            raise UntranslatableError(
+                f"{name}() would put together rows with their keys",
+                "put together what all() returns, or use session.raw_keys() or "
+                "execution_options(raw_keys=True) in trusted code",
+            )
+        if name == "behind":  # not set yet
+            raise AttributeError(name)
+        return getattr(self.behind, name)
+
+
+def yields_chunks(result: Result[Any]) -> bool:
+    """Tell whether a result is the ORM's own, or one that `rewrite_rows` made of a Core result."""
+    return isinstance(result, ChunkedIteratorResult)
+
+
+def rewrite_rows(
+    result: Result[Any], rewrite: Callable[[Iterator[Rows]], Iterator[Rows]], *, now: bool = False
+) -> Result[Any]:
+    """Make the chunks of rows that the result yields go through a function first.
+
+    An ORM result keeps its identity, its metadata and its uniqueness rules; a Core result is
+    continued by one with the same keys (as `Result.freeze()` does).
+
+    Args:
+        result: not consumed yet.
+        rewrite: takes chunks, as they are fetched, and yields as many.
+        now: fetch and rewrite all rows before returning, as SQLAlchemy's own `prebuffer_rows`.
+    """
+    if not isinstance(result, ChunkedIteratorResult):
+        result = _of_chunks(result)
+    chunks = result.chunks
+    if result._source_supports_scalars:  # the rows are values, such as a Bundle, without a tuple
+        rewrite = partial(_rewrite_values, rewrite)
+    fetched = list(rewrite(chunks(None))) if now else None
+    result.chunks = lambda size: rewrite(chunks(size)) if fetched is None else iter(fetched)
+    result.iterator = itertools.chain.from_iterable(result.chunks(result._yield_per))
+    return result
+
+
+def _of_chunks(cursor: Result[Any]) -> ChunkedIteratorResult[Any]:
+    rewritten = RewrittenResult(
+        cursor._metadata._for_freeze(),
+        lambda size: _chunks(cursor, size),
+        # none behind what a listener returns; the asyncio extension asks it for its cursor
+        raw=cursor if isinstance(cursor, CursorResult) else getattr(cursor, "raw", None),
+        dynamic_yield_per=True,
+    )
+    rewritten.behind = cursor
+    rewritten._yield_per = cursor._yield_per
+    return rewritten
+
+
+def _rewrite_values(
+    rewrite: Callable[[Iterator[Rows]], Iterator[Rows]], chunks: Iterator[Rows]
+) -> Iterator[Rows]:
+    for rows in rewrite([(value,) for value in chunk] for chunk in chunks):
+        yield [value for (value,) in rows]
+
+
+def _chunks(cursor: Result[Any], size: int | None) -> Iterator[Rows]:
+    if size is None:
+        yield cursor.fetchall()
+        return
+    while chunk := cursor.fetchmany(size):
+        yield chunk
+
 
 See = Callable[[Exception], None]
 """Is given an exception before the program is."""
@@ -186,7 +361,7 @@ def asks(option: str, statement: Any, given: Mapping[str, Any]) -> bool:
     return bool(getattr(statement, "_execution_options", {}).get(option))
 
 
-def lifted(session: Session) -> AbstractContextManager[None]:
+def unconfined_lookup(session: Session) -> AbstractContextManager[None]:
     """Let a look-up of our own see all rows, in a session that keeps to an owner's."""
     confinement = session._confinement if isinstance(session, HookedSession) else None
     return _NO_WALLS if confinement is None else confinement.lift(loads=False)
@@ -224,7 +399,7 @@ def _loads_by_identity(statement: Any) -> bool:
     return isinstance(mapper, Mapper) and hash(criteria[0]) == hash(mapper._get_clause[0])
 
 
-def invoked(execution: ORMExecuteState, *, watched: bool = True) -> Any:
+def invoke_statement(execution: ORMExecuteState, *, watched: bool = True) -> Any:
     """Execute what a listener was told of, as SQLAlchemy does without the listener.
 
     Args:
@@ -385,3 +560,55 @@ def _watch_chunks(result: ChunkedIteratorResult[Any], translation: Translating) 
 
     result.chunks = watched
     result.iterator = itertools.chain.from_iterable(watched(result._yield_per))
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_S = TypeVar("_S")
+_S_co = TypeVar("_S_co", covariant=True)
+
+
+class AsyncFacade(Generic[_S_co]):
+    """The asynchronous side of an object.
+
+    Attributes:
+        sync: the object.
+        is_async: whether what it does is to be awaited; otherwise it is done in a thread.
+    """
+
+    def __init__(self, sync: _S_co, *, is_async: bool) -> None:
+        self.sync = sync
+        self.is_async = is_async
+
+    async def run(self, work: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Do work that waits for the database, without blocking the event loop.
+
+        Leans on `greenlet_spawn`, by which `AsyncSession.run_sync` does it.
+        """
+        if self.is_async:
+            return await greenlet_spawn(partial(work, *args, **kwargs))
+        return await asyncio.to_thread(work, *args, **kwargs)
+
+
+def async_method(
+    method: Callable[Concatenate[_S, _P], _R],
+) -> Callable[Concatenate[AsyncFacade[_S], _P], Coroutine[Any, Any, _R]]:
+    """Return a method of the asynchronous side that does the same."""
+
+    @wraps(method)
+    async def run(self: AsyncFacade[_S], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return await self.run(method, self.sync, *args, **kwargs)
+
+    return run
+
+
+def async_list_method(
+    method: Callable[Concatenate[_S, _P], Iterable[_R]],
+) -> Callable[Concatenate[AsyncFacade[_S], _P], Coroutine[Any, Any, list[_R]]]:
+    """Return a method of the asynchronous side that gives all of what the other iterates over."""
+
+    @wraps(method)
+    async def run(self: AsyncFacade[_S], /, *args: _P.args, **kwargs: _P.kwargs) -> list[_R]:
+        return await self.run(lambda: list(method(self.sync, *args, **kwargs)))
+
+    return run

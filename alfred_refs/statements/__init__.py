@@ -8,20 +8,15 @@
 
 A plan is made once for all statements of a shape, and each execution goes by it:
 
-| step | module |
+| module | what is in it |
 | --- | --- |
-| plan: where refs go in | `inputs`, by `comparisons`, `dataflow` and `targets` |
-| plan: where keys come out | `rows.outputs_of`, by `mapping.lineage` |
-| plan: what would make data of keys | `assignments` refuses it |
-| before: refs become keys | `criteria` |
-| after: keys become refs | `rows.with_refs`, by `rendering`; `write_results` beside the rows |
-| after: text that says nothing of its columns | `origins`: the server knows |
+| `dataflow` | data flow of bind parameters: what each is compared with or assigned to, and |
+| `results` | result rows: keys to refs, in rows and RETURNING |
+| `plans` | statement plans: where refs go in and keys come out, cached per statement shape |
 
 All but `origins` is pure: who resolves and mints is the caller.
 """
 
-from .assignments import check_loaded as check_loaded
-from .criteria import Single as Single
-from .plans import Plan as Plan, Plans as Plans
-from .rendering import Referring as Referring, Show as Show, shower as shower
-from .targets import InputTarget as InputTarget, swapped as swapped, takes_keys as takes_keys
+from .dataflow import InputTarget as InputTarget, swap_refs as swap_refs, takes_keys as takes_keys
+from .plans import Plan as Plan, Plans as Plans, Single as Single, check_loaded as check_loaded
+from .results import Referring as Referring, Show as Show, shower as shower

@@ -23,21 +23,16 @@ that do so themselves, `memory`, and `instrumented`, which counts the calls of a
 A process uses one store: each is imported when it is first asked for.
 """
 
-from .activity import (
+from .protocol import (
     INSIDE as INSIDE,
     KEPT_TURNS as KEPT_TURNS,
+    NO_LABELS as NO_LABELS,
+    NOTED_EVERY as NOTED_EVERY,
     Action as Action,
     Activity as Activity,
     ActivityEntry as ActivityEntry,
     ActivityRecord as ActivityRecord,
     Actor as Actor,
-    StepEntry as StepEntry,
-    json_text as json_text,
-)
-from .protocol import Store as Store
-from .values import (
-    NO_LABELS as NO_LABELS,
-    NOTED_EVERY as NOTED_EVERY,
     Address as Address,
     ConversationInfo as ConversationInfo,
     DraftEdit as DraftEdit,
@@ -48,6 +43,9 @@ from .values import (
     Gone as Gone,
     NewDraft as NewDraft,
     RegistryStats as RegistryStats,
+    StepEntry as StepEntry,
+    Store as Store,
+    json_text as json_text,
     owner_text as owner_text,
 )
 

@@ -1,4 +1,6 @@
-"""What an application's own Alembic environment takes from here: a hook, or calls in revisions.
+"""Alembic integration for applications (public path).
+
+What an application's own Alembic environment takes from here: a hook, or calls in revisions.
 
 Either `alfred-refs migrate` makes the registry's tables, and `include_name` keeps autogenerate
 away from them; or the application lists `registry.metadata` among its `target_metadata`, and its
@@ -27,14 +29,14 @@ from alembic.util import CommandError
 from sqlalchemy import Connection
 
 from alfred_refs.errors import RegistryMigrationError
-
-from .migrate import VERSION_TABLE, made, noted, revisions
+from alfred_refs.store.schema import VERSION_TABLE, current_revision, revision_of_tables, revisions
 
 if TYPE_CHECKING:
     from alembic.autogenerate.api import AutogenContext
     from alembic.script import Script
 
 __all__ = ["downgrade", "hand_over", "include_name", "upgrade"]
+
 
 _COPY = "SELECT set_config('{}', current_setting('{}'), true)"
 
@@ -226,14 +228,14 @@ def _check(context: AutogenContext, _: object, __: object) -> None:
             "not",
         )
     connection = cast(Connection, context.connection)  # offline nothing is compared
-    if noted(connection, schema) is not None:
+    if current_revision(connection, schema) is not None:
         raise RefusedMigrationError(
             "target_metadata has the registry's tables, and `alfred-refs migrate` made them",
             "take registry.metadata out of target_metadata and give "
             "include_name=alfred_refs.store.alembic.include_name; or take the tables over, by a "
             f"revision that calls alfred_refs.store.alembic.upgrade({revisions()[-1].revision!r})",
         )
-    _check_rows(made(connection, schema))
+    _check_rows(revision_of_tables(connection, schema))
 
 
 def _check_rows(current: str | None) -> None:

@@ -1,4 +1,12 @@
-"""Connections of our own beside the application's, and how statements travel on them.
+"""Connections of the PostgreSQL store: pool, driver errors.
+
+What a failure means for the registry.
+
+In: what a driver, a dialect or a pool raised while the registry worked. Out: the error of ours
+that says what to do, and whether the work may be done once more. No key goes out: the driver's own
+error is the cause of ours only where it is about the connection.
+
+Connections of our own beside the application's, and how statements travel on them.
 
 A reading statement goes alone, which is one trip; those that write go together, as a short
 transaction that says what it needs.
@@ -13,22 +21,104 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy import ClauseElement, Compiled, Connection, Dialect, Engine, Executable, event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError, TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from alfred_refs import sqla
-from alfred_refs.errors import SetupError, UnknownConversationError
-
-from .faults import Fault, fault_of
-from .sql_parameters import named, tables_of_refs
-from .values import Address
+from alfred_refs.errors import (
+    RefError,
+    RegistryBusyError,
+    RegistryFailedError,
+    RegistryTablesError,
+    RegistryUnreachableError,
+    SetupError,
+    UnknownConversationError,
+)
+from alfred_refs.store.protocol import Address
+from alfred_refs.store.sql import address_parameters, tables_of_refs
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
+
+
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+_MISSING = ("42P01", "42703")  # undefined_table, undefined_column
+_UNDONE = ("40001", "40P01")  # serialization_failure, deadlock_detected
+_CONNECTION = (
+    "08",  # connection exceptions
+    "28",  # invalid authorization
+    "3D000",  # no such database
+    "53300",  # too many connections
+    "57P",  # the server, or a backend, is shut down or starting
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What went wrong.
+
+    Attributes:
+        error: to be raised.
+        cut: the connection is gone, and nobody knows whether the server committed.
+        undone: the server rolled everything back to let another transaction finish.
+    """
+
+    error: RefError
+    cut: bool = False
+    undone: bool = False
+
+
+def fault_of(error: Exception, database: str, *, connecting: bool = False) -> Fault | None:
+    """Return what an error means; `None` for one that is not of a database.
+
+    While `connecting`, one without a code of PostgreSQL's is of the connection.
+    """
+    if isinstance(error, PoolTimeoutError):
+        return Fault(RegistryBusyError(database))
+    driver_error = error.orig if isinstance(error, DBAPIError) else error
+    sqlstate = _sqlstate(driver_error)
+    if isinstance(error, DBAPIError):
+        cut = error.connection_invalidated
+        # without a code it was the driver that noticed
+        at_driver = cut or connecting or isinstance(error, OperationalError)
+        is_of_connection = sqlstate is None and at_driver
+    elif (
+        sqlstate is not None
+        or isinstance(error, OSError)
+        or (connecting and isinstance(error, ValueError))
+    ):
+        # connecting with asyncpg, whose errors the dialect leaves as they are; or what Python says
+        # of a host such as "db..example", which no driver catches
+        cut, is_of_connection = False, True
+    else:
+        return None
+    if is_of_connection or (sqlstate or "").startswith(_CONNECTION):
+        unreachable = RegistryUnreachableError(database)
+        unreachable.__cause__ = driver_error
+        return Fault(unreachable, cut)
+    if sqlstate in _MISSING:
+        return Fault(RegistryTablesError(database))
+    return Fault(RegistryFailedError(_reason(driver_error), sqlstate), cut, sqlstate in _UNDONE)
+
+
+def _sqlstate(error: BaseException | None) -> str | None:
+    """Return PostgreSQL's error code: `sqlstate` in psycopg and asyncpg, `pgcode` in psycopg2."""
+    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+
+
+def _reason(error: BaseException | None) -> str:
+    """Return the server's message without details; they are where it prints values."""
+    diagnosis = getattr(error, "diag", None)  # of psycopg and psycopg2
+    message = getattr(diagnosis, "message_primary", None)
+    # asyncpg's own error is the cause of the dialect's
+    message = message or getattr(getattr(error, "__cause__", None), "message", None)
+    return message or type(error).__name__
+
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
 UNIQUE_VIOLATION = "23505"
@@ -208,7 +298,7 @@ def _in_one_trip(
     driver_error = connection.dialect.loaded_dbapi.Error
     is_async = connection.dialect.is_async
     come = sqla.wait_for if is_async else (lambda result: result)
-    pipeline = _awaited(driver.pipeline()) if is_async else driver.pipeline()
+    pipeline = _async_pipeline(driver.pipeline()) if is_async else driver.pipeline()
     with _closed_on_failure(connection):
         try:
             with _first_error(pipeline, driver_error):
@@ -228,7 +318,7 @@ def _in_one_trip(
 
 
 @contextmanager
-def _awaited(pipeline: Any) -> Iterator[None]:
+def _async_pipeline(pipeline: Any) -> Iterator[None]:
     """Enter and leave an asynchronous pipeline from inside what the asyncio extension awaits."""
     sqla.wait_for(pipeline.__aenter__())
     try:
@@ -275,7 +365,7 @@ class Sending:
         self, statement: Executable, address: Address, **parameters: Any
     ) -> Sequence[Row[Any]]:
         """Run one reading statement about a conversation."""
-        return self._alone(statement, named(address) | parameters)
+        return self._alone(statement, address_parameters(address) | parameters)
 
     def _check_tables(self, address: Address) -> None:
         """Refuse a conversation of another owner, and refs of other tables than are used here."""

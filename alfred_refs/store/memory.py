@@ -1,22 +1,429 @@
-"""The map in this process's memory: for tests and scripts, gone when the process ends."""
+"""In-memory store.
+
+What the store in memory keeps: conversations, and counters of those that were forgotten.
+
+What was done with rows, and steps, in this process's memory.
+
+Drafts in this process's memory.
+
+The map in this process's memory: for tests and scripts, gone when the process ends.
+"""
 
 from __future__ import annotations
 
+import json
+import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from types import EllipsisType
+from typing import Any
 
-from alfred_refs.errors import UnknownConversationError
-from alfred_refs.mapping.keys import EntityKey, Key
-from alfred_refs.mapping.refs import Ref
+from sqlalchemy import Column
 
-from .memory_activity import ActivityMemory, forget_seen
-from .memory_drafts import DraftMemory
-from .memory_state import ConversationState, now
-from .values import NO_LABELS, Address, ConversationInfo, Entry, Exported, Gone, RegistryStats
+from alfred_refs.errors import ConversationExistsError, DraftKeyError, UnknownConversationError
+from alfred_refs.mapping.keys import EntityKey, Key, Ref
+from alfred_refs.store.protocol import (
+    KEPT_TURNS,
+    LARGEST,
+    NO_LABELS,
+    Activity,
+    ActivityEntry,
+    ActivityRecord,
+    Actor,
+    Address,
+    ConversationInfo,
+    DraftEdit,
+    DraftEntry,
+    DraftState,
+    Entry,
+    Exported,
+    Gone,
+    NewDraft,
+    RegistryStats,
+    StepEntry,
+    is_covered,
+    merge_snapshots,
+)
+
+
+def now() -> datetime:
+    """Return the time, by the clock of this process."""
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True)
+class ConversationState:
+    """One conversation: its refs both ways, its counters and its times."""
+
+    owner: str | None
+    turn: int = 0
+    last: Counter[str] = field(default_factory=Counter)
+    by_ref: dict[Ref, Entry] = field(default_factory=dict)
+    by_key: dict[EntityKey, Ref] = field(default_factory=dict)
+    last_drafts: Counter[str] = field(default_factory=Counter)
+    drafts: dict[Ref, DraftEntry] = field(default_factory=dict)
+    tables: dict[str, str] = field(default_factory=dict)
+    activity: dict[Ref, ActivityEntry] = field(default_factory=dict)
+    steps: list[StepEntry] = field(default_factory=list)
+    begun_at: datetime = field(default_factory=now)
+    used_at: datetime = field(default_factory=now)
+
+    def keep(self, entry: Entry) -> None:
+        """Keep an entry, in place of the one that its ref has."""
+        self.by_ref[entry.ref] = entry
+        self.by_key[entry.ref.entity, entry.key] = entry.ref
+
+    def refer(self, pair: EntityKey, label: str | None) -> Entry:
+        """Return the entry of a key; one that is new gets the next number."""
+        if pair in self.by_key:
+            return self.by_ref[self.by_key[pair]]
+        entity, key = pair
+        self.last[entity] += 1
+        entry = Entry(Ref(entity, self.last[entity]), key, label=label)
+        self.keep(entry)
+        return replace(entry, minted=True)
+
+    def known(self, address: Address, keys: Iterable[EntityKey]) -> dict[EntityKey, Entry]:
+        """Return the entries of keys, but of those that are of another table's rows."""
+        return {
+            key: self.by_ref[self.by_key[key]]
+            for key in keys
+            if key in self.by_key and address.uses(key[0], self.tables.get(key[0]))
+        }
+
+    def erase(self, pair: EntityKey, table: str | None) -> bool:
+        """Keep nothing of a row but its refs; tell whether it is known."""
+        drafts = [d for d in self.drafts.values() if (d.ref.entity, d.key) == pair]
+        is_table = table in (None, self.tables.get(pair[0], table))
+        if not is_table or not (pair in self.by_key or drafts):
+            return False
+        if pair in self.by_key:
+            self.keep(replace(self.by_ref[self.by_key[pair]], label=None))
+        for draft in drafts:
+            if draft.state == "saved":
+                self.drafts[draft.ref] = replace(draft, label=None, content="{}")
+        self.activity.clear()
+        self.steps.clear()
+        return True
+
+    def drafted(self, refs: Iterable[Ref]) -> dict[Ref, DraftEntry]:
+        """Return the drafts that are known, each with the entry of its row."""
+        found = {}
+        for ref in refs:
+            if (draft := self.drafts.get(ref)) is not None:
+                saved = None if draft.key is None else self.by_key.get((ref.entity, draft.key))
+                found[ref] = replace(draft, row=None if saved is None else self.by_ref[saved])
+        return found
+
+    def counts(self) -> dict[str, int]:
+        """Return how many refs there are, by entity, in order."""
+        return dict(sorted(Counter(ref.entity for ref in self.by_ref).items()))
+
+    def numbered(self) -> set[str]:
+        """Return the entities that have counters, of refs or of drafts."""
+        return {*self.last, *self.last_drafts}
+
+
+class Memory:
+    """Conversations by their ids, each for its owner alone; `_lock` is held by who looks.
+
+    Of one that was forgotten the counters are left, as of a conversation begun at that moment.
+    """
+
+    def __init__(self) -> None:
+        self._conversations: dict[str, ConversationState] = {}
+        self._left: dict[str, ConversationState] = {}
+        self._lock = threading.Lock()
+
+    def _begin(self, address: Address, entities: Iterable[str] = ()) -> ConversationState:
+        """Return the conversation, in which these entities are to have refs, as `_open` does.
+
+        It is begun if need be, and used.
+        """
+        conversation = self._open(address, entities)
+        if address.id not in self._conversations:
+            self._make(address.id, conversation)
+        conversation.used_at = now()
+        for entity in entities:
+            if (table := address.table_of(entity)) is not None:
+                conversation.tables.setdefault(entity, table)
+        return conversation
+
+    def _make(self, id_: str, conversation: ConversationState, *, again: bool = False) -> None:
+        """Add a conversation, and the counters that one of its id has left behind.
+
+        Its numbers must not have been given, unless it is there `again`: then they go on.
+        """
+        left = self._left.get(id_, ConversationState(None))
+        taken = left.numbered() & conversation.numbered()
+        if id_ in self._conversations or (taken and not again):
+            raise ConversationExistsError(id_)
+        conversation.last |= left.last  # the higher of both
+        conversation.last_drafts |= left.last_drafts
+        self._left.pop(id_, None)
+        self._conversations[id_] = conversation
+
+    def _existing(self, address: Address) -> ConversationState:
+        """Return the conversation, if it was begun and is of this owner."""
+        if address.id not in self._conversations:
+            raise UnknownConversationError(address.id)
+        return self._open(address)
+
+    def _open(self, address: Address, entities: Iterable[str] = ()) -> ConversationState:
+        """Return the conversation, an empty one if it was not begun; refuse another owner's.
+
+        Raises:
+            EntityTableError: refs of one of these entities are of another table's rows.
+        """
+        conversation = self._conversations.get(address.id) or ConversationState(address.owner)
+        if conversation.owner != address.owner:
+            raise UnknownConversationError(address.id)
+        for entity in entities:
+            address.check_table(entity, conversation.tables.get(entity))
+        return conversation
+
+    def _own(self, address: Address) -> ConversationState:
+        """Return the conversation, an empty one in place of another owner's."""
+        conversation = self._conversations.get(address.id)
+        if conversation is None or conversation.owner != address.owner:
+            return ConversationState(address.owner)
+        return conversation
+
+
+class ActivityMemory(Memory):
+    """The part of `MemoryStore` that is about what was done with rows."""
+
+    def note(
+        self,
+        address: Address,
+        done: Sequence[Activity],
+        actor: Actor,
+        turn: int | None = None,
+    ) -> None:
+        if not done:
+            return
+        with self._lock:
+            minted = [each for each in done if not (each.shown or each.action == "deleted")]
+            conversation = self._begin(address, {each.key[0] for each in minted})
+            for each in minted:
+                conversation.refer(each.key, each.label)
+            now = conversation.turn if turn is None else turn
+            for each in done:
+                ref = conversation.by_key.get(each.key)
+                if ref is not None:
+                    conversation.activity[ref] = _merge_entry(conversation, ref, each, actor, now)
+
+    def activity(self, address: Address, turns: int, turn: int | None = None) -> ActivityRecord:
+        with self._lock:
+            conversation = self._open(address)
+            conversation = self._open(address, conversation.counts())
+            now = conversation.turn if turn is None else turn
+            entries = [
+                replace(entry, gone=row.gone, label=row.label)
+                for ref, entry in sorted(conversation.activity.items())
+                for row in (conversation.by_ref[ref],)
+                if entry.reason is not None or entry.last_turn > now - turns
+            ]
+            return ActivityRecord(now, entries, conversation.counts())
+
+    def retain(self, address: Address, refs: Sequence[Ref], reason: str, actor: Actor) -> None:
+        with self._lock:
+            conversation = self._own(address)
+            for ref in _known_refs(conversation, address, refs):
+                turn = conversation.turn
+                new = ActivityEntry(ref, None, None, "linked", actor, turn, turn)
+                entry = conversation.activity.get(ref, new)
+                conversation.activity[ref] = replace(entry, reason=reason, demoted=False)
+
+    def demote(self, address: Address, refs: Sequence[Ref]) -> None:
+        with self._lock:
+            conversation = self._own(address)
+            for ref in _known_refs(conversation, address, refs):
+                if ref in conversation.activity:
+                    entry = conversation.activity[ref]
+                    conversation.activity[ref] = replace(entry, demoted=True)
+
+    def drop(self, address: Address, refs: Sequence[Ref]) -> None:
+        with self._lock:
+            conversation = self._own(address)
+            for ref in _known_refs(conversation, address, refs):
+                conversation.activity.pop(ref, None)
+
+    def add_step(self, address: Address, content: str, turn: int | None = None) -> StepEntry:
+        with self._lock:
+            conversation = self._begin(address)
+            now = conversation.turn if turn is None else turn
+            number = 1 + max((s.number for s in conversation.steps if s.turn == now), default=0)
+            step = StepEntry(now, number, content)
+            conversation.steps = sorted([*conversation.steps, step], key=_place)
+            return step
+
+    def steps(self, address: Address, turns: int, turn: int | None = None) -> list[StepEntry]:
+        with self._lock:
+            conversation = self._open(address)
+            now = conversation.turn if turn is None else turn
+            return [step for step in conversation.steps if step.turn > now - turns]
+
+
+def forget_seen(conversation: ConversationState) -> None:
+    """Forget what is too old, as the next turn begins."""
+    oldest = conversation.turn - KEPT_TURNS
+    conversation.steps = [step for step in conversation.steps if step.turn > oldest]
+    for ref, entry in conversation.activity.items():
+        if entry.seen_turn is not None and entry.seen_turn <= oldest:
+            conversation.activity[ref] = replace(entry, seen=None)
+
+
+def _place(step: StepEntry) -> tuple[int, int]:
+    return step.turn, step.number
+
+
+def _known_refs(
+    conversation: ConversationState, address: Address, refs: Sequence[Ref]
+) -> list[Ref]:
+    return [
+        ref
+        for ref in refs
+        if ref in conversation.by_ref
+        and address.uses(ref.entity, conversation.tables.get(ref.entity))
+    ]
+
+
+def _merge_entry(
+    conversation: ConversationState, ref: Ref, done: Activity, actor: Actor, turn: int
+) -> ActivityEntry:
+    """Return what is known of a row once something was done with it."""
+    known = conversation.activity.get(ref)
+    first = turn if known is None else known.first_turn
+    entry = ActivityEntry(ref, None, None, done.action, actor, first, turn)
+    if known is not None:
+        if is_covered(known.action, known.last_turn, done.action, turn):
+            entry = replace(
+                entry, action=known.action, actor=known.actor, last_turn=known.last_turn
+            )
+        entry = replace(
+            entry,
+            reason=known.reason,
+            demoted=known.demoted and done.action == "linked",
+            seen_turn=known.seen_turn,
+            seen=None if done.action == "deleted" else known.seen,
+        )
+    if done.seen is None or done.action == "deleted":
+        return entry
+    seen = merge_snapshots(entry.seen, done.seen, done.heads)
+    too_large = len(json.dumps(seen, ensure_ascii=False)) > LARGEST
+    return replace(entry, seen_turn=turn, seen=dict(done.seen) if too_large else seen)
+
+
+class DraftMemory(Memory):
+    """The part of `MemoryStore` that is about drafts."""
+
+    def draft(
+        self, address: Address, new: Sequence[NewDraft], turn: int | None = None
+    ) -> list[DraftEntry]:
+        if not new:
+            return []
+        with self._lock:
+            conversation = self._begin(address, {each.entity for each in new})
+            turn = conversation.turn if turn is None else turn
+            drafts = []
+            for each in new:
+                conversation.last_drafts[each.entity] += 1
+                ref = Ref(each.entity, conversation.last_drafts[each.entity], draft=True)
+                drafts.append(DraftEntry(ref, each.content, each.label, turn, turn))
+            conversation.drafts |= {draft.ref: draft for draft in drafts}
+            return drafts
+
+    def read_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
+        with self._lock:
+            return self._open(address, {ref.entity for ref in refs}).drafted(refs)
+
+    def drafts(
+        self, address: Address, entity: str | None, states: Collection[DraftState]
+    ) -> Iterator[DraftEntry]:
+        with self._lock:
+            refs = sorted(r for r in self._open(address).drafts if entity in (None, r.entity))
+            drafts = self._open(address, {ref.entity for ref in refs}).drafted(refs)
+        return (draft for draft in drafts.values() if draft.state in states)
+
+    def values_there(
+        self,
+        address: Address,  # noqa: ARG002
+        column: Column[Any],  # noqa: ARG002
+        values: Sequence[Any],  # noqa: ARG002
+    ) -> Collection[Any]:
+        return ()  # there are no tables here
+
+    def edit_drafts(
+        self, address: Address, edits: Sequence[DraftEdit], turn: int | None = None
+    ) -> Mapping[Ref, DraftEntry]:
+        with self._lock:
+            conversation = self._own(address)
+            turn = conversation.turn if turn is None else turn
+            drafts = {}
+            for edit in edits:
+                draft = conversation.drafts.get(edit.ref)
+                table = conversation.tables.get(edit.ref.entity)
+                if draft is None or not address.uses(edit.ref.entity, table):
+                    return {}
+                edited = _edit_draft(draft, edit, turn)
+                if edited is None:
+                    return {}
+                drafts[edit.ref] = edited
+            conversation.used_at = now()
+            conversation.drafts |= drafts
+            return drafts
+
+    def discard_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
+        with self._lock:
+            conversation = self._open(address, {ref.entity for ref in refs})
+            conversation.used_at = now()
+            drafts = conversation.drafted(refs)
+            if len(drafts) == len(set(refs)) and all(d.state != "saved" for d in drafts.values()):
+                for ref in drafts:
+                    conversation.drafts[ref] = replace(conversation.drafts[ref], state="discarded")
+            return conversation.drafted(refs)
+
+    def reserve_keys(self, address: Address, keys: Mapping[Ref, Key]) -> Mapping[Ref, DraftEntry]:
+        with self._lock:
+            conversation = self._open(address, {ref.entity for ref in keys})
+            conversation.used_at = now()
+            reserved = dict(conversation.drafts)
+            for ref in keys.keys() & reserved.keys():
+                if reserved[ref].state == "pending" and reserved[ref].key is None:
+                    reserved[ref] = replace(reserved[ref], key=keys[ref])
+            taken = [(d.ref.entity, d.key) for d in reserved.values() if d.key is not None]
+            if len(taken) > len(set(taken)):
+                raise DraftKeyError(*map(str, keys))
+            conversation.drafts = reserved
+            return conversation.drafted(keys)
+
+    def confirm_drafts(self, address: Address, refs: Sequence[Ref]) -> None:
+        with self._lock:
+            conversation = self._own(address)
+            conversation.used_at = now()
+            for ref, draft in conversation.drafted(refs).items():
+                if draft.key is None or not address.uses(
+                    ref.entity, conversation.tables.get(ref.entity)
+                ):
+                    continue
+                conversation.drafts[ref] = replace(conversation.drafts[ref], state="saved")
+                if draft.row is not None and draft.row.gone == "was never saved":
+                    conversation.keep(replace(draft.row, gone=None))
+
+
+def _edit_draft(draft: DraftEntry, edit: DraftEdit, turn: int) -> DraftEntry | None:
+    """Return a draft as it is once edited, `None` if it may not be."""
+    label = draft.label if edit.label is None else edit.label
+    wanted = (edit.version, edit.content, label)
+    is_done = (draft.version - 1, draft.content, draft.label) == wanted
+    if draft.state != "pending" or not (is_done or edit.version in (None, draft.version)):
+        return None
+    version = draft.version + (not is_done)
+    return replace(draft, content=edit.content, label=label, edited=turn, version=version)
 
 
 class MemoryStore(DraftMemory, ActivityMemory):

@@ -1,9 +1,22 @@
-"""What a registry does, for those who watch over it: counts, events and log lines.
+"""Telemetry: events, counters, the instrumented store (public path).
+
+What a registry does, for those who watch over it: counts, events and log lines.
 
 The store's round trips and the refs that are refused come in; numbers, frozen events and lines of
 the logger `alfred_refs` go out. No key is in any of them, at any level: not even as the text of a
 ref that was refused. Nothing here takes part in the work: a listener that raises is logged and
 counted, and the work goes on.
+
+A store in front of any other, which counts its round trips.
+
+Each call is handed on as it is, and so is its answer or error; the registry's telemetry is told
+how long it took and what it was about. A call is a round trip by the promise of `Store`; what
+comes page by page, and what operators ask, is not counted.
+
+```python
+store = ObservedStore(MemoryStore(), telemetry)
+store.refer(address, [("recipe", 1)])  # telemetry.counts.round_trips is 1, and so is minted
+```
 """
 
 from __future__ import annotations
@@ -14,10 +27,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from datetime import timedelta
+from functools import wraps
 from threading import get_ident
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from sqlalchemy import event
 
@@ -30,8 +45,10 @@ from alfred_refs.errors import (
     UnknownRefError,
     WrongEntityError,
 )
+from alfred_refs.store.protocol import Store
 
 __all__ = ["Counts", "Refusal", "RegistryEvents", "RoundTrip", "ToolCall"]
+
 
 _B = TypeVar("_B", bound=BadRefError)
 
@@ -185,13 +202,13 @@ class ToolCall:
     error: str | None
 
 
-class Observed(event.EventTarget):
+class EventSource(event.EventTarget):
     """What can be listened to, one or all: a registry or `RefRegistry`."""
 
-    dispatch: event.dispatcher[Observed]
+    dispatch: event.dispatcher[EventSource]
 
 
-class RegistryEvents(event.Events[Observed]):
+class RegistryEvents(event.Events[EventSource]):
     """What `event.listen(registry, name, listener)` and `event.listens_for` take as a name.
 
     Listeners run in the thread that does the work, after the round trip and outside of locks.
@@ -207,7 +224,7 @@ class RegistryEvents(event.Events[Observed]):
     """
 
     _target_class_doc = "registry"
-    _dispatch_target = Observed
+    _dispatch_target = EventSource
 
     def round_trip(self, trip: RoundTrip) -> None:
         """Hear that the store was called, whether or not it answered."""
@@ -259,7 +276,7 @@ class Telemetry:
         self.count(refusal.reason)
         self._tell("refusal", refusal)
 
-    def travelled(
+    def record_round_trip(
         self,
         operation: str,
         conversation: str,
@@ -346,3 +363,140 @@ class Telemetry:
 
 
 _NAMES = tuple(field.name for field in fields(Counts))
+
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _of_keys(keys: Iterable[tuple[str, Any]]) -> Iterable[str]:
+    return (entity for entity, _ in keys)
+
+
+def _of_refs(refs: Iterable[Any]) -> Iterable[str]:
+    return (each.entity for each in refs)
+
+
+def _of_edits(edits: Iterable[Any]) -> Iterable[str]:
+    return (edit.ref.entity for edit in edits)
+
+
+def _of_none(*_: object) -> Iterable[str]:
+    return ()
+
+
+def _counting_method(
+    method: Callable[Concatenate[Store, _P], _T],
+    entities: Callable[..., Iterable[str]] = _of_none,
+    *,
+    minted: Callable[[_T], int] = lambda _: 0,
+    log: str | None = None,
+) -> Callable[Concatenate[ObservedStore, _P], _T]:
+    """Hand a method on, and tell of each call; its arguments come by position.
+
+    Args:
+        method: of a conversation, whose address is the first argument.
+        entities: returns the entity of each key or ref in the second argument.
+        minted: counts in the answer which of them are new.
+        log: what to write down of the conversation once it is done.
+    """
+    name = method.__name__
+
+    @wraps(method)
+    def counted(self: ObservedStore, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        conversation = cast(Any, args[0]).id
+
+        def about() -> Iterable[str]:
+            return entities(*args[1:2])
+
+        began = perf_counter()
+        try:
+            answer: _T = getattr(self._store, name)(*args, **kwargs)
+        except BaseException as error:
+            self._telemetry.record_round_trip(name, conversation, about, began=began, error=error)
+            raise
+        new = minted(answer)
+        self._telemetry.record_round_trip(name, conversation, about, began=began, minted=new)
+        if log is not None:
+            self._telemetry.log(log, conversation)
+        return answer
+
+    return counted
+
+
+def _handed_on(
+    method: Callable[Concatenate[Store, _P], _T],
+) -> Callable[Concatenate[ObservedStore, _P], _T]:
+    """Hand a method on, and count nothing."""
+
+    @wraps(method)
+    def handed_on(self: ObservedStore, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        answer: _T = getattr(self._store, method.__name__)(*args, **kwargs)
+        return answer
+
+    return handed_on
+
+
+class ObservedStore:
+    """A `Store` in front of another."""
+
+    def __init__(self, store: Store, telemetry: Telemetry) -> None:
+        self._store = store
+        self._telemetry = telemetry
+
+    @property
+    def is_async(self) -> bool:
+        """See `Store.is_async`."""
+        return self._store.is_async
+
+    refer = _counting_method(
+        Store.refer, _of_keys, minted=lambda entries: sum(entry.minted for entry in entries)
+    )
+    resolve = _counting_method(Store.resolve, _of_refs)
+    refs_of = _counting_method(Store.refs_of)
+    known = _counting_method(Store.known)
+    labelled = _counting_method(Store.labelled)
+    namesakes = _counting_method(Store.namesakes)
+    entities = _counting_method(Store.entities)
+    mark = _counting_method(Store.mark, _of_keys)
+    label = _counting_method(Store.label, _of_keys)
+    draft = _counting_method(Store.draft, _of_refs)
+    values_there = _counting_method(Store.values_there)
+    read_drafts = _counting_method(Store.read_drafts, _of_refs)
+    edit_drafts = _counting_method(Store.edit_drafts, _of_edits)
+    discard_drafts = _counting_method(Store.discard_drafts, _of_refs)
+    reserve_keys = _counting_method(Store.reserve_keys, _of_refs)
+    confirm_drafts = _counting_method(Store.confirm_drafts, _of_refs)
+    note = _counting_method(Store.note)
+    activity = _counting_method(Store.activity)
+    retain = _counting_method(Store.retain, _of_refs)
+    demote = _counting_method(Store.demote, _of_refs)
+    drop = _counting_method(Store.drop, _of_refs)
+    add_step = _counting_method(Store.add_step)
+    steps = _counting_method(Store.steps)
+    begin_turn = _counting_method(Store.begin_turn)
+    turn = _counting_method(Store.turn)
+    touch = _counting_method(Store.touch)
+    fork = _counting_method(Store.fork)
+    forget = _counting_method(Store.forget, log="conversation %r was forgotten")
+    export = _counting_method(Store.export)
+    restore = _counting_method(Store.restore, log="conversation %r was imported")
+
+    erase = _handed_on(Store.erase)
+    create_tables = _handed_on(Store.create_tables)
+    drafts = _handed_on(Store.drafts)
+    entries = _handed_on(Store.entries)
+    describe = _handed_on(Store.describe)
+    conversations = _handed_on(Store.conversations)
+    count_conversations = _handed_on(Store.count_conversations)
+    stats = _handed_on(Store.stats)
+
+    def prune(self, unused_for: timedelta, batch: int) -> Iterator[int]:
+        """Forget what is not used, and write down how much was, also if it was stopped."""
+        forgotten = 0
+        try:
+            for number in self._store.prune(unused_for, batch):
+                forgotten += number
+                yield number
+        finally:
+            self._telemetry.log("%d unused conversations were forgotten", forgotten)

@@ -26,16 +26,27 @@ One call goes through these modules, in this order:
 5. `answers`: instances become rows of JSON with labels beside refs; `wire.texts` looks at the
    whole answer last, so that no key is left in a text.
 
-| folder | what is in it |
+| module | what is in it |
 | --- | --- |
-| `wire` | JSON in and out: argument models, repair, checks of shape, keys in texts |
-| `tables` | what a model may use: tables, columns, permits, rules; hooks; text for prompts |
-| `query` | filters, order, cursors and totals as SQL; how much one call may ask for |
-| `payload` | the values of new and changed rows, checked; what a model expects them to be |
-| `answers` | instances to JSON: rows, related rows inside of them, labels |
-| `reach` | what a delete or update changes beside the rows that it names |
-| `lists` | lists that are edited by position |
-| `drafts` | rows that are generated and not saved: made, read, filtered, changed, discarded |
+| `errors` | tool errors: code, data, message |
+| `faults` | translation of exceptions into tool errors; rows that were not found |
+| `arguments` | tool arguments: JSON repair, pydantic models |
+| `serialization` | serialization of answers: JSON, keys replaced, size limits |
+| `tables` | tables offered to a model: columns, names, permits, lists |
+| `rules` | rules of the application: hooks, row conditions, defaults |
+| `filters` | filter language: grammar, limits, SQL criteria |
+| `query` | select statements of db_read: order, cursors, totals, counts |
+| `payload` | values of new and changed rows: marks to keys, types, removals, batches |
+| `preconditions` | preconditions of a write: expect, labels, snapshot of what was seen |
+| `answers` | rows of an answer: JSON of instances, related rows, labels |
+| `call` | one call: transaction, session, resolved refs, activity |
+| `reading` | db_read |
+| `cascades` | cascades: rows that a delete or update changes beside the named ones |
+| `drafts` | drafts in tools: read, filter in memory, change, discard |
+| `writing` | db_create, db_update, db_delete |
+| `lists` | db_edit_list: lists edited by position |
+| `definitions` | definitions of tools for clients: JSON schemas, prompt text, functions of |
+| `toolset` | toolset: dispatch of calls; BoundToolset: a session per call |
 
 `counting` answers what `db_read` is asked of many rows together, by the question that `reading`
 has made. `Hooks` are what the application adds, `schemas` has what clients are told of the tools,
@@ -43,9 +54,8 @@ has made. `Hooks` are what the application adds, `schemas` has what clients are 
 application's functions, and `bound` has a session for each call.
 """
 
-from alfred_refs.tools.answers.results import Limits as Limits
-from alfred_refs.tools.tables.hooks import Hooks as Hooks, Reading as Reading, Writing as Writing
-from alfred_refs.tools.wire.arguments import (
+from alfred_refs.tools.answers import Limits as Limits
+from alfred_refs.tools.arguments import (
     TOOLS as TOOLS,
     DbCreate as DbCreate,
     DbDelete as DbDelete,
@@ -56,11 +66,11 @@ from alfred_refs.tools.wire.arguments import (
     Filter as Filter,
     FilterClause as FilterClause,
 )
+from alfred_refs.tools.rules import Hooks as Hooks, Reading as Reading, Writing as Writing
 
-from .bound import BoundToolset as BoundToolset, ToolAnswer as ToolAnswer
+from .definitions import Ref as Ref
 from .errors import ToolError as ToolError
-from .functions import Ref as Ref
-from .toolset import Toolset as Toolset
+from .toolset import BoundToolset as BoundToolset, ToolAnswer as ToolAnswer, Toolset as Toolset
 
 __all__ = [
     "TOOLS",

@@ -1,38 +1,231 @@
-"""One call of a tool: what all verbs need of the toolset, the session and its conversation."""
+"""One call: transaction, session, resolved refs, activity.
+
+The transaction of a call: what it does is done or undone together, and nothing besides.
+
+A session comes in, in a transaction or in none, and is left as it came whatever happens: a call is
+a savepoint of the application's transaction, or a transaction that is over when the call is. What
+is looked up once it is over, to tell what was wrong, leaves nothing open either.
+
+    with left_as_found(session), transaction(session, seconds=10):
+        ...
+
+One call of a tool: what all verbs need of the toolset, the session and its conversation.
+
+What a model was shown of rows in the answer of a call, to be kept for prompts.
+
+An answer comes in as the model sees it; what it shows of each row goes out, under the row's key.
+A row that stands inside of another is kept by itself, and the other keeps its ref alone, so that
+there is one copy of each, the newest. What was cut gives way to what is known already.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, get_args
 
-from sqlalchemy import ColumnElement, inspect
+from sqlalchemy import ColumnElement, Connection, CursorResult, event, inspect
+from sqlalchemy.exc import InvalidRequestError, PendingRollbackError
+from sqlalchemy.orm import SessionTransaction
 from sqlalchemy.sql.base import ExecutableOption
 
 from alfred_refs import sqla
-from alfred_refs.conversation.entries import Draft
+from alfred_refs.conversation.refs import Draft
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import SetupError
-from alfred_refs.mapping.keys import Key, spells_uuid
-from alfred_refs.mapping.refs import draft_named
+from alfred_refs.mapping.keys import Key, draft_named, parse_ref, spells_uuid
 from alfred_refs.session.session import RefSession
-from alfred_refs.tools.answers.label_lookup import Foreign, Mode, bounded, foreign_of, put_labels
-from alfred_refs.tools.answers.relatives import Relatives
-from alfred_refs.tools.answers.results import (
+from alfred_refs.store import INSIDE, Action, Activity
+from alfred_refs.tools.answers import (
+    Foreign,
     Limits,
+    Mode,
+    Relatives,
     Rendering,
     Room,
     Shape,
+    bounded_refs,
+    foreign_of,
+    put_labels,
     without_depth,
     without_refs,
 )
-from alfred_refs.tools.query.filters import Keys
-from alfred_refs.tools.tables.hooks import Hooks, Row
-from alfred_refs.tools.tables.table import ToolTable
-from alfred_refs.tools.tables.tables import ToolTables
-from alfred_refs.tools.wire.texts import shallow
+from alfred_refs.tools.filters import Keys
+from alfred_refs.tools.rules import Hooks, Row
+from alfred_refs.tools.serialization import limit_depth
+from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables
+
+# What the setting is now, and the lesser of that and ours from now on; 0 is no limit. The list is
+# evaluated from left to right.
+_LIMIT = """SELECT current_setting('statement_timeout'), set_config('statement_timeout',
+    CASE WHEN current_setting('statement_timeout')::interval
+              BETWEEN interval '1 microsecond' AND interval '{0} milliseconds'
+         THEN current_setting('statement_timeout') ELSE '{0}ms' END, true)"""
+_RESTORE = "SELECT set_config('statement_timeout', '{}', true)"
+_READ_ONLY = "set_config('transaction_read_only', 'on', true)"
+
+
+@contextmanager
+def preserve_transaction(session: RefSession) -> Iterator[None]:
+    """Leave a session's transaction as it is found, whatever happens inside the `with`.
+
+    A transaction that is open at the end, and was not at the beginning, is rolled back: what a
+    call has to keep it has committed, and a later call would become a savepoint of the rest.
+    """
+    found = session.in_transaction()
+    try:
+        yield
+    finally:
+        if not found and session.in_transaction():
+            session.rollback()
+
+
+@contextmanager
+def transaction(
+    session: RefSession, seconds: float | None, *, writes: bool = False, only_reads: bool = False
+) -> Iterator[None]:
+    """Have all that is done inside the `with` done or undone together.
+
+    What comes to nothing leaves no new object in the session, which the next flush would save.
+
+    Args:
+        session: if it is in a transaction, or its connection is in one of somebody else's, this is
+            a savepoint of that.
+        seconds: that one statement may take, `None` for as long as the application lets it.
+        writes: whether it matters that all is done or undone.
+        only_reads: whether PostgreSQL is to refuse what writes. A savepoint is rolled back then,
+            because that alone lets a transaction write again.
+
+    Raises:
+        SetupError: something inside has ended the transaction, or there can be none.
+    """
+    with _join_transaction(session):
+        before = session.new
+        try:
+            with _own(session, seconds, writes=writes, only_reads=only_reads):
+                yield
+        except BaseException:
+            for instance in session.new:
+                if instance not in before:
+                    session.expunge(instance)
+            raise
+
+
+@contextmanager
+def _join_transaction(session: RefSession) -> Iterator[None]:
+    """Take part in the transaction that a session's connection is in, if it begins none itself.
+
+    To roll back a session that has joined one rolls back all of it, so nothing but a savepoint is
+    rolled back. To commit it only ends its part:
+    https://docs.sqlalchemy.org/en/20/orm/session_transaction.html, "Joining a Session into an
+    External Transaction".
+    """
+    bind, mode = session.bind, session.join_transaction_mode
+    if (
+        session.in_transaction()
+        or not (isinstance(bind, Connection) and bind.in_transaction())
+        or mode not in ("conditional_savepoint", "rollback_only")
+    ):
+        yield
+        return
+    session.begin()
+    try:
+        yield
+    finally:
+        session.commit()
+
+
+@contextmanager
+def _own(
+    session: RefSession, seconds: float | None, *, writes: bool, only_reads: bool
+) -> Iterator[None]:
+    is_part = session.in_transaction()
+    with session.begin_nested() if is_part else session.begin() as own:
+        limited = _limit_statement_time(
+            session, own, seconds, writes=writes, only_reads=only_reads
+        )
+        with limited as (connections, restore):
+            try:
+                yield
+            except InvalidRequestError as error:
+                # but not of a flush that has failed, which SQLAlchemy tells again
+                if own.is_active or isinstance(error, PendingRollbackError):
+                    raise
+                raise _transaction_ended() from error
+        if not own.is_active:
+            raise _transaction_ended()
+        if only_reads and is_part:
+            own.rollback()
+        elif is_part:  # else the setting ends with the transaction
+            restore()
+        elif writes:
+            # to commit what has failed is to roll it back, without a word: a hook may have caught
+            # the error
+            for connection in connections:
+                _send(session, connection, "SELECT 1")
+
+
+def _transaction_ended() -> SetupError:
+    return SetupError(
+        "the transaction of a call was committed or rolled back inside of it",
+        "leave that to the toolset; a hook uses session.begin_nested() for a part, and raises a "
+        "ToolError to refuse the call",
+    )
+
+
+@contextmanager
+def _limit_statement_time(
+    session: RefSession,
+    own: SessionTransaction,
+    seconds: float | None,
+    *,
+    writes: bool,
+    only_reads: bool,
+) -> Iterator[tuple[list[Connection], Callable[[], None]]]:
+    """Limit how long a statement may take in a transaction, on each connection as it joins.
+
+    Yields:
+        the connections, and what puts back the limits as they were.
+    """
+    connections: list[Connection] = []
+    before: list[tuple[Connection, str]] = []
+
+    def join(_: object, joined: SessionTransaction, connection: Connection) -> None:
+        # a savepoint's connection joins the transaction around it first, which keeps its limit
+        if joined is not own:
+            return
+        is_needed = writes or only_reads
+        if is_needed and getattr(connection.connection, "autocommit", False):
+            raise SetupError(
+                "a call that needs a transaction was begun on a connection in AUTOCOMMIT",
+                "give the session an engine with transactions: a call is done or undone as one",
+            )
+        connections.append(connection)
+        if seconds is not None and connection.dialect.name == "postgresql":
+            statement = _LIMIT.format(max(1, round(seconds * 1_000)))
+            statement += f", {_READ_ONLY}" if only_reads else ""
+            before.append((connection, _send(session, connection, statement).one()[0]))
+        elif only_reads:
+            _send(session, connection, f"SELECT {_READ_ONLY}")
+
+    def restore() -> None:
+        for connection, was in before:
+            _send(session, connection, _RESTORE.format(was))
+
+    event.listen(session, "after_begin", join)
+    try:
+        yield connections, restore
+    finally:
+        event.remove(session, "after_begin", join)
+
+
+def _send(session: RefSession, connection: Connection, statement: str) -> CursorResult[Any]:
+    with sqla.unconfined_lookup(session):  # it is about no rows
+        return connection.exec_driver_sql(statement)
+
 
 _MOST_KEYS = 1_000  # that a hook may give: each is a part of the statement
 
@@ -242,7 +435,7 @@ class Call:
         rendering = self.rendering(saved, shape)
         return rendering.rows(saved, shape, room), rendering
 
-    def finished(
+    def finish_answer(
         self,
         answer: dict[str, Any],
         notes: Sequence[str],
@@ -252,12 +445,12 @@ class Call:
         """Return an answer with labels, notes, and what was left out of its rows."""
         mode, tables = self.setting.labels, self.setting.tables
         shown = [] if rendering is None else rendering.shown
-        few = bounded([*foreign_of(shown, tables), *foreign], self.setting.limits.related)
+        few = bounded_refs([*foreign_of(shown, tables), *foreign], self.setting.limits.related)
         legend = put_labels(self.session, list(few), mode)
         if mode == "legend":
             answer["labels"] = legend
         if notes:
-            answer["notes"], _ = shallow(list(notes))
+            answer["notes"], _ = limit_depth(list(notes))
         if rendering is not None and rendering.cut:
             answer["cut"] = rendering.cut
         return answer
@@ -283,3 +476,82 @@ def _shorten(row: Row, shape: Shape, path: str, cut: list[str]) -> None:
 def _key_of(instance: Any, table: ToolTable) -> Key:
     """Return the key of a saved row: a tuple, because its table has several key columns."""
     return table.keys.key_of(inspect(table.model).mapper.primary_key_from_instance(instance))
+
+
+Shown = tuple[str, Action, dict[str, Any] | None, dict[str, Any]]
+"""A ref, what was done, what was shown whole, and what was cut."""
+
+
+def rows_in_answer(
+    answer: Mapping[str, Any], tables: ToolTables, conversation: SessionConversation
+) -> list[Activity]:
+    """Return what an answer shows of rows, of some twice: their keys are at hand."""
+    by_name = {table.name: table for table in tables}
+    cut = {path.partition(":")[0] for path in answer.get("cut", ())}
+    shown = [
+        each
+        for part in (answer, *answer.get("also", ()))
+        if part.get("table") in by_name
+        for table, row in _rows_in(part, by_name[part["table"]])
+        for each in _of_row(row, table, "read", cut)
+    ]
+    return snapshot_of(shown, conversation)
+
+
+def snapshot_of(shown: Collection[Shown], conversation: SessionConversation) -> list[Activity]:
+    """Return what is kept of what was shown, under the keys of rows; a draft has none."""
+    keys = conversation.keys_held(ref for ref, *_ in shown)
+    return [
+        Activity((parsed.entity, keys[ref]), action, seen, heads, shown=True)
+        for ref, action, seen, heads in shown
+        for parsed in (parse_ref(ref),)
+        if parsed is not None and not parsed.draft and ref in keys
+    ]
+
+
+def _rows_in(answer: Mapping[str, Any], table: ToolTable) -> Iterator[tuple[ToolTable, Any]]:
+    """Yield the rows of an answer, with their tables: also groups, and a list's, by position."""
+    yield from ((table, row) for row in (*answer.get("rows", ()), *answer.get("totals", ())))
+    name, *rest = str(answer.get("list", "")).split(".")
+    if name in table.targets:
+        target = table.targets[name]
+        for row in (answer.get("items") or {}).values():
+            within = row.get(rest[0]) if rest and isinstance(row, dict) else None
+            if isinstance(within, dict):
+                yield from _rows_in({"list": ".".join(rest), "items": within}, target)
+                yield target, {field: each for field, each in row.items() if field != rest[0]}
+            else:
+                yield target, row
+
+
+def _of_row(row: Any, table: ToolTable, action: Action, cut: Iterable[str]) -> Iterator[Shown]:
+    """Yield what is shown of a row, of those inside of it, and of those that it refers to."""
+    if not isinstance(row, dict):
+        return
+    ref = row.get(table.ref_field)
+    whole: dict[str, Any] = {}
+    heads: dict[str, Any] = {}
+    for name, value in row.items():
+        column, target = table.columns.get(name), table.targets.get(name)
+        if column is None and target is not None:
+            inside = value if isinstance(value, list) else [value]
+            for each in inside:
+                yield from _of_row(each, target, "linked", cut)
+            refs = [each[target.ref_field] for each in inside if isinstance(each, dict)]
+            kept = f"{INSIDE}{name}"
+            shown: Any = refs if isinstance(value, list) else (refs or [None])[0]
+        else:
+            kept, shown = name, value
+            yield from _linked_refs(column, value, ref)
+        place = f"{ref}.{name}"
+        is_head = any(each.startswith(place) and each[len(place) :][:1] in "[." for each in cut)
+        (heads if is_head else whole)[kept] = shown
+    if isinstance(ref, str):  # a group has none
+        yield ref, action, whole, heads
+
+
+def _linked_refs(column: ToolColumn | None, value: Any, own: Any) -> Iterator[Shown]:
+    """Yield the refs that a column has, to other rows than its own."""
+    for each in value if isinstance(value, list) else [value]:
+        if column is not None and column.key is not None and isinstance(each, str) and each != own:
+            yield each, "linked", None, {}

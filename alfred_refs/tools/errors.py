@@ -1,4 +1,6 @@
-"""What a model is told when its call cannot be done: a code, a message, and the data in it.
+"""Tool errors: code, data, message.
+
+What a model is told when its call cannot be done: a code, a message, and the data in it.
 
 A `ToolError` says the fact, then how to go on. It has what the model gave, and names of tables and
 columns that the model may use, never a key. What looks at arguments raises one, or a `BadRefError`
@@ -84,13 +86,13 @@ def invalid_arguments(
 
 def unknown_tool(tool: str, tools: Sequence[str]) -> ToolError:
     """Say that there is no tool of this name."""
-    message = f"there is no tool {tool!r}; use one of {_listed(tools)}"
+    message = f"there is no tool {tool!r}; use one of {_quote_names(tools)}"
     return ToolError("unknown_tool", message, tool=tool, tools=[*tools])
 
 
 def unknown_table(table: str, tables: Sequence[str]) -> ToolError:
     """Say that there is no table of this name, or none for the model: it reads the same."""
-    message = f"there is no table {table!r}; use one of {_listed(tables)}"
+    message = f"there is no table {table!r}; use one of {_quote_names(tables)}"
     return ToolError("unknown_table", message, table=table, tables=[*tables])
 
 
@@ -101,7 +103,7 @@ def unknown_column(
     fact = f"table {table!r} has no column {column!r} to use here"
     if is_read:
         fact = f"{column!r} of table {table!r} can be read, and is not written here"
-    message = f"{fact}; use one of {_listed(columns)}"
+    message = f"{fact}; use one of {_quote_names(columns)}"
     return ToolError("unknown_column", message, table=table, column=column, columns=[*columns])
 
 
@@ -118,7 +120,7 @@ def read_only_table(table: str, verbs: Sequence[str] = ()) -> ToolError:
 def unknown_list(table: str, name: str, lists: Sequence[str]) -> ToolError:
     """Say that a table has no list of this name to edit by position, or none for the model."""
     message = f"table {table!r} has no list {name!r} to edit by position"
-    message += f"; use one of {_listed(lists)}" if lists else "; change its rows instead"
+    message += f"; use one of {_quote_names(lists)}" if lists else "; change its rows instead"
     return ToolError("unknown_list", message, table=table, list=name, lists=[*lists])
 
 
@@ -188,14 +190,16 @@ def missing_value(table: str, columns: Sequence[str], *, is_given: bool = True) 
     remedy = "give it and call again"
     if not is_given:
         remedy = "that is not for you to give, so such rows cannot be written with this tool"
-    needed = _listed(columns) if columns else "a column"
+    needed = _quote_names(columns) if columns else "a column"
     message = f"a row of {table!r} needs a value for {needed}; {remedy}"
     return ToolError("missing_value", message, table=table, columns=[*columns])
 
 
 def invalid_order(column: str, fact: str, columns: Sequence[str]) -> ToolError:
     """Say that rows cannot be put in this order."""
-    message = f"rows cannot be ordered by {column!r}, which {fact}; use one of {_listed(columns)}"
+    message = (
+        f"rows cannot be ordered by {column!r}, which {fact}; use one of {_quote_names(columns)}"
+    )
     return ToolError("invalid_order", message, column=column, columns=[*columns])
 
 
@@ -266,7 +270,7 @@ def mixed_drafts(tool: str, drafts: Sequence[str]) -> ToolError:
     are = "is" if len(drafts) == 1 else "are"
     return ToolError(
         "mixed_drafts",
-        f"the filters name {_listed(drafts)}, which {are} not saved, and may hit rows too; "
+        f"the filters name {_quote_names(drafts)}, which {are} not saved, and may hit rows too; "
         f"nothing was changed; call {tool} for the drafts by their refs, and once more for the "
         "rows",
         drafts=[*drafts],
@@ -297,7 +301,7 @@ def unconfirmed_ref(rows: Mapping[str, tuple[str, str]]) -> ToolError:
         "unconfirmed_ref",
         f"{told}; nothing was changed; if you mean "
         f"{'that row' if len(rows) == 1 else 'these rows'}, say so: call again with the label in "
-        f"{_listed(fields)}",
+        f"{_quote_names(fields)}",
         labels={ref: label for ref, (label, _) in rows.items()},
         fields=[*fields],
     )
@@ -323,7 +327,7 @@ def conflict(
     Columns are hidden too where `is_hidden`; `rule` is what the database says, where that is more
     than that columns are the same.
     """
-    same = f"the same {_listed(columns)}"
+    same = f"the same {_quote_names(columns)}"
     if rule is not None:
         same = f"values that only one row may have ({rule})"
     elif not columns:
@@ -341,7 +345,7 @@ def conflict(
 
 def overlap(table: str, columns: Sequence[str]) -> ToolError:
     """Say that values of two rows exclude each other, and not only the same ones."""
-    among = f" in {_listed(columns)}" if columns else ""
+    among = f" in {_quote_names(columns)}" if columns else ""
     return ToolError(
         "conflict",
         f"a row of {table!r} is there (maybe one that you cannot see) whose values{among} exclude "
@@ -373,7 +377,7 @@ def still_referenced(
         done: what was to be done in the table.
     """
     others = "other rows" if referring is None else f"rows of {referring!r}"
-    named = f" ({_listed(refs)})" if refs else ""
+    named = f" ({_quote_names(refs)})" if refs else ""
     ways = {"delete": "delete those", "update": "let those refer to something else"}
     usable = [way for verb, way in ways.items() if verbs is None or verb in verbs]
     remedy = f"{', or '.join(usable)}, first"
@@ -402,7 +406,7 @@ def circular_reference(table: str) -> ToolError:
 
 def missing_reference(table: str, columns: Sequence[str]) -> ToolError:
     """Say that a row which is referred to is not there."""
-    what = _listed(columns) if columns else "the row"
+    what = _quote_names(columns) if columns else "the row"
     return ToolError(
         "missing_reference",
         f"what {what} of {table!r} refers to is not there; nothing was changed; read what there "
@@ -424,7 +428,7 @@ def foreign_row(
     fact = "cannot be changed" if column is None else f"cannot be used in {column!r}"
     remedy = "read the rows that can, and use one"
     if refs:
-        row, fact = _listed(refs), "can be read and not changed"
+        row, fact = _quote_names(refs), "can be read and not changed"
         remedy = "leave that as it is, or create a row of your own and change it"
     nothing = "nothing was changed"
     if is_given:
@@ -440,7 +444,7 @@ def check_failed(
 
     What it says is `None` where that is not known; `is_hidden`, whether it is about others too.
     """
-    about = f" on {_listed(columns)}" if columns and rule is None else ""
+    about = f" on {_quote_names(columns)}" if columns and rule is None else ""
     others = " and on columns that are not shown" if is_hidden else ""
     of = f"table {table!r}" if rule or about or others else "the database"
     told, remedy = "", "others"
@@ -479,5 +483,5 @@ def no_sql(table: str) -> ToolError:
     return ToolError("no_sql", message, table=table)
 
 
-def _listed(names: Iterable[str]) -> str:
+def _quote_names(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names)) or "none"

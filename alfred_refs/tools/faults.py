@@ -1,8 +1,12 @@
-"""Whose fault an exception is: a model's, which it is told, or ours, which is raised.
+"""Translation of exceptions into tool errors; rows that were not found.
+
+Whose fault an exception is: a model's, which it is told, or ours, which is raised.
 
 An exception that came out of a call comes in; a `ToolError` goes out if the model can correct it
 from a message, `None` if not. What the driver said is never repeated: the words are our own, and
 tell of tables and columns.
+
+Whether rows that a model names are there, where a call has found nothing of them.
 """
 
 from __future__ import annotations
@@ -30,12 +34,11 @@ from alfred_refs.errors import (
     UnknownRefError,
     WrongEntityError,
 )
-from alfred_refs.mapping.refs import KEY, draft_named, parse_ref
-from alfred_refs.sqla import said
-from alfred_refs.tools.tables.rules import Rule, rules_named
-from alfred_refs.tools.tables.table import ToolTable
-
-from .errors import (
+from alfred_refs.mapping.keys import KEY, Key, draft_named, parse_ref
+from alfred_refs.session.lookups import Identity, MissingRows
+from alfred_refs.sqla import driver_error_fields
+from alfred_refs.tools.call import Call
+from alfred_refs.tools.errors import (
     ToolError,
     check_failed,
     conflict,
@@ -50,6 +53,9 @@ from .errors import (
     too_deep,
     too_slow,
 )
+from alfred_refs.tools.filters import Keys
+from alfred_refs.tools.rules import Rule, rules_named
+from alfred_refs.tools.tables import ToolTable
 
 # the class of a bad ref -> its code; the first that fits
 _REF_CODES: Mapping[type[BadRefError], str] = {
@@ -129,12 +135,12 @@ def fault_of(
 def _of_driver(
     error: DBAPIError, tool: str, table: ToolTable, slow: float | None
 ) -> ToolError | None:
-    fields = said(error)
+    fields = driver_error_fields(error)
     if fields["sqlstate"] == _CANCELED:
         return None if slow is None else too_slow(slow)
     if fields["sqlstate"] is None and isinstance(error, DataError):
         fields["sqlstate"] = _REFUSED  # by the driver itself
-    return _refused(fields, tool, table)
+    return _database_refusal(fields, tool, table)
 
 
 def _foreign(error: ForeignRowError, table: ToolTable | None) -> ToolError | None:
@@ -189,7 +195,7 @@ def _for_models(message: str, error: BadRefError, tool: str) -> str:
     return message.replace(_OF_CODE, f"{remedy} instead")
 
 
-def _refused(said: Mapping[str, Any], tool: str, table: ToolTable) -> ToolError | None:
+def _database_refusal(said: Mapping[str, Any], tool: str, table: ToolTable) -> ToolError | None:
     """Return what a model is told of what the database refused."""
     state = str(said["sqlstate"])
     if state.startswith("22"):
@@ -230,7 +236,7 @@ def _violation(
     is_hidden = any(rule.is_hidden for rule in rules)
     match state:
         case "23505":
-            told = None if all(rule.is_simple for rule in rules) else _joined(rules)
+            told = None if all(rule.is_simple for rule in rules) else _describe_rules(rules)
             return conflict(table.name, columns, is_hidden=is_hidden, rule=told)
         case "23P01":
             return overlap(table.name, columns)
@@ -247,13 +253,38 @@ def _violation(
             return missing_reference(table.name, columns)
         # what stands in columns that no model sees is the application's own
         case "23514" if columns or not rules:
-            return check_failed(table.name, _joined(rules), columns, is_hidden=is_hidden)
+            return check_failed(table.name, _describe_rules(rules), columns, is_hidden=is_hidden)
     return None
 
 
-def _joined(rules: Sequence[Rule]) -> str | None:
+def _describe_rules(rules: Sequence[Rule]) -> str | None:
     """Return what rules say of which one was broken; `None` if that cannot be told."""
     told = [*filter(None, map(str, rules))]
     if len(told) < 2:  # noqa: PLR2004
         return told[0] if told else None
     return f"one of these rules: {'; or '.join(told)}"
+
+
+def check_there(call: Call, named: Keys) -> list[str]:
+    """Check that rows are there: one statement a table, and one more for a row that is not.
+
+    Args:
+        call: that has found nothing of them.
+        named: the keys that refs name, by ref and the entity that was needed.
+
+    Returns:
+        notes on those that the server may hide.
+    """
+    sought: dict[ToolTable, dict[str, Key]] = {}
+    for (ref, entity), key in named.items():
+        table = call.setting.tables.of_entity(entity)
+        if table is not None and table.parts_of(key):
+            sought.setdefault(table, {})[ref] = key
+    notes = []
+    fates = MissingRows(call.session, call.conversation)
+    for table, keys in sought.items():
+        identity = Identity(inspect(table.model).mapper.primary_key, table.keys.identity)
+        hidden = fates.check(table.entity, identity, keys)
+        if hidden:
+            notes.append(f"{', '.join(map(repr, hidden))}: the database may hide what these name")
+    return notes

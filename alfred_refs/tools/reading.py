@@ -1,4 +1,6 @@
-"""`db_read`: its checked arguments to an answer with rows, refs and labels.
+"""db_read.
+
+`db_read`: its checked arguments to an answer with rows, refs and labels.
 
 1. The refs in the filters are resolved, once: one round trip for rows that this process has not
    met, one for drafts. Hooks are asked after that, and may change the question.
@@ -20,34 +22,48 @@ from typing import Any
 from sqlalchemy import Select, and_, true
 
 from alfred_refs import sqla
-from alfred_refs.conversation.entries import Draft
-from alfred_refs.mapping.refs import parse_ref
-from alfred_refs.tools.answers.results import Rendering, Shape, shape_of
-from alfred_refs.tools.drafts.matching import Record, matching_records
-from alfred_refs.tools.drafts.rows import DraftRecords, DraftRows, draft_records, is_of, number_of
-from alfred_refs.tools.query.budget import check_budget
-from alfred_refs.tools.query.filters import Condition, Conditions, Keys, chosen_refs, refs_of
-from alfred_refs.tools.query.grammar import check_filters, is_semantic
-from alfred_refs.tools.query.statement import (
+from alfred_refs.conversation.refs import Draft
+from alfred_refs.mapping.keys import parse_ref
+from alfred_refs.tools.answers import Rendering, Shape, shape_of
+from alfred_refs.tools.arguments import SEMANTIC, DbRead, FilterClause, OrGroup
+from alfred_refs.tools.call import Call
+from alfred_refs.tools.drafts import (
+    DraftRecord,
+    DraftRecords,
+    DraftRows,
+    draft_records,
+    is_of,
+    matching_records,
+    number_of,
+)
+from alfred_refs.tools.errors import invalid_cursor, invalid_filter, no_semantic_search, no_totals
+from alfred_refs.tools.faults import check_there
+from alfred_refs.tools.filters import (
+    Condition,
+    Conditions,
+    Keys,
+    check_budget,
+    check_filters,
+    chosen_refs,
+    is_semantic,
+    refs_of,
+)
+from alfred_refs.tools.query import (
+    Counter,
     Cursor,
     GivenOrder,
     Order,
+    Totals,
     cursor_of,
     may_carry,
     order_of,
     question_of,
     rows_asked_for,
+    totals_of,
 )
-from alfred_refs.tools.query.totals import Totals, totals_of
-from alfred_refs.tools.tables.hooks import Reading, Row
-from alfred_refs.tools.tables.table import ToolTable
-from alfred_refs.tools.wire.arguments import SEMANTIC, DbRead, FilterClause, OrGroup
-from alfred_refs.tools.wire.texts import Verbatim
-
-from .call import Call
-from .counting import Counter
-from .errors import invalid_cursor, invalid_filter, no_semantic_search, no_totals
-from .fates import check_there
+from alfred_refs.tools.rules import Reading, Row
+from alfred_refs.tools.serialization import Verbatim
+from alfred_refs.tools.tables import ToolTable
 
 
 class Reader:
@@ -63,7 +79,7 @@ class Reader:
         asked, semantic = _without_semantic(arguments)
         totals = self._totals(asked, table)
         cursor = None if totals else cursor_of(arguments)
-        named = self._named(asked, table, totals, cursor)
+        named = self._resolve_filters(asked, table, totals, cursor)
         reading = Reading(self._call.session, table.model, asked, semantic)
         reading.totals = totals is not None
         for hooks in self._setting.hooks_of(table):
@@ -74,7 +90,7 @@ class Reader:
         if reading.arguments is not asked:
             check_budget(reading.arguments, table, self._setting.max_written)
             totals = self._totals(reading.arguments, table)
-            named = self._named(reading.arguments, table, totals, cursor)
+            named = self._resolve_filters(reading.arguments, table, totals, cursor)
         if totals is not None:
             return Counter(self._call).answer(reading, totals, named.keys)
         return self._answer(reading, table, arguments, cursor, named)
@@ -92,7 +108,7 @@ class Reader:
         table: ToolTable,
         question: DbRead,
         cursor: Cursor | None,
-        named: _Named,
+        named: _NamedRows,
     ) -> dict[str, Any]:
         asked, most = reading.arguments, self._setting.limits.rows
         limit = most if asked.limit is None else min(asked.limit, most)
@@ -122,7 +138,7 @@ class Reader:
         if more and shown:
             last = [*drafts, *instances][len(shown) - 1]
             answer["cursor"] = Verbatim(self._next(reading, question, page, last, len(saved)))
-        return self._call.finished(answer, reading.notes, rendering, draft_rows.foreign())
+        return self._call.finish_answer(answer, reading.notes, rendering, draft_rows.foreign())
 
     def _rows(
         self, entries: Sequence[Any], shape: Shape, rendering: Rendering, drafts: DraftRows
@@ -130,14 +146,14 @@ class Reader:
         """Return rows until there is enough text, and one at least."""
 
         def render(entry: Any) -> Row:
-            return (drafts if isinstance(entry, Record) else rendering).row(entry, shape)
+            return (drafts if isinstance(entry, DraftRecord) else rendering).row(entry, shape)
 
         noted = (rendering.shown, drafts.shown, rendering.cut)
         return self._call.room().take(entries, render, noted)
 
-    def _named(
+    def _resolve_filters(
         self, asked: DbRead, table: ToolTable, totals: Totals | None, cursor: Cursor | None
-    ) -> _Named:
+    ) -> _NamedRows:
         """Return what refs in filters name: at most one round trip for drafts, one for rows.
 
         In totals there are rows alone: a draft is refused where one is needed.
@@ -146,11 +162,11 @@ class Reader:
         if asked.drafts:
             drafts = self._pending(asked, table, cursor)
         elif not filters:
-            return _Named()
+            return _NamedRows()
         else:
             chosen = [] if totals else chosen_refs(filters, table)
             drafts = self._call.drafts_named(chosen, table.entity)
-        return _Named(drafts, self._call.resolved(refs_of(filters, table, drafts)))
+        return _NamedRows(drafts, self._call.resolved(refs_of(filters, table, drafts)))
 
     def _pending(self, asked: DbRead, table: ToolTable, cursor: Cursor | None) -> dict[str, Draft]:
         """Return the pending drafts of a table; without filters no more than may be shown."""
@@ -191,7 +207,7 @@ class Reader:
             return [], False
         if cursor is not None and cursor.draft is None:
             conditions.append(self._beyond(cursor, order))
-        return self._found(page.statement(conditions, order), reading, page)
+        return self._find_rows(page.statement(conditions, order), reading, page)
 
     def _check_named(self, reading: Reading, page: _Page, found: Sequence[Any]) -> None:
         """Check that rows are there which are named and not found, or where nothing is found."""
@@ -217,9 +233,9 @@ class Reader:
         among = getattr(table.model, table.own or "").in_(keys)
         order = GivenOrder(table, keys)
         statement = page.statement([*conditions, among], order)
-        return self._found(statement.offset(page.start), reading, page)
+        return self._find_rows(statement.offset(page.start), reading, page)
 
-    def _found(
+    def _find_rows(
         self, statement: Select[tuple[Any]], reading: Reading, page: _Page
     ) -> tuple[list[Any], bool]:
         if reading.options:
@@ -254,7 +270,7 @@ class Reader:
         asked, table = question_of(question), page.shape.table
         if reading.keys is not None:
             return Cursor(question=asked, shown=page.start + rows)
-        if isinstance(last, Record):
+        if isinstance(last, DraftRecord):
             return Cursor(question=asked, draft=number_of(last.name))
         order = order_of(reading, table)
         values = [(column.values, getattr(last, column.name)) for column in order.columns]
@@ -267,7 +283,7 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class _NamedRows:
     """What the refs in the filters of a question name.
 
     Attributes:
@@ -293,7 +309,7 @@ class _Page:
     shape: Shape
     limit: int
     cursor: Cursor | None
-    named: _Named
+    named: _NamedRows
 
     def statement(
         self, conditions: Sequence[Condition], order: Order | GivenOrder

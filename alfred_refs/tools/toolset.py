@@ -1,4 +1,17 @@
-"""`Toolset`: what a model may call. One path for all verbs.
+"""Toolset: dispatch of calls; BoundToolset: a session per call.
+
+A toolset with sessions of its own: one call, one session, for one conversation and its owner.
+
+    desk = toolset.bind(sessionmaker(engine, class_=RefSession), registry=registry)
+    answer = desk.call("chat-7", user.id, "db_read", {"table": "orders", "limit": 1})
+    answer.text    # '{"table":"orders","rows":[{"id":"order_1",...}],"count":1,"more":true,...}'
+
+What calls for a model stands above: an agent's framework, a server. It says who asks, in which
+conversation, and what the model wants; nothing else is its business, and no session is ever in two
+hands. Calls may be made side by side, from threads or from tasks. Those that write in one
+conversation follow each other in the order in which they were made, because a model means them so.
+
+`Toolset`: what a model may call. One path for all verbs.
 
     arguments ──repair, check──▶ refs ──resolve: ≤ 1 query──▶ hooks ──▶ statement ──▶ session
                                   │ drafts: ≤ 2 queries, to the registry                 │
@@ -16,32 +29,33 @@ other is raised, and nothing was changed.
 
 from __future__ import annotations
 
+import asyncio
+import json
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from weakref import WeakValueDictionary
 
 from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
+from alfred_refs.conversation.conversation import Conversation
+from alfred_refs.conversation.registry import RefRegistry
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import DraftRefError, SavedDraftError, SetupError
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.policy import RefPolicy
+from alfred_refs.mapping.keys import RefPolicy
 from alfred_refs.owners import Ownership
 from alfred_refs.session.session import RefSession
-from alfred_refs.sqla import said
-from alfred_refs.tools.answers.label_lookup import Mode
-from alfred_refs.tools.answers.results import Limits
-from alfred_refs.tools.payload.intake import decoded
-from alfred_refs.tools.payload.removals import notes_of
-from alfred_refs.tools.query.budget import check_budget
-from alfred_refs.tools.query.grammar import check_filters
-from alfred_refs.tools.tables.describing import description_of
-from alfred_refs.tools.tables.hooks import Hooks
-from alfred_refs.tools.tables.permits import Verb
-from alfred_refs.tools.tables.table import ToolTable
-from alfred_refs.tools.tables.tables import ToolTables
-from alfred_refs.tools.wire.arguments import (
+from alfred_refs.sqla import connections_of, driver_error_fields
+from alfred_refs.store import Actor
+from alfred_refs.tools.answers import Limits, Mode
+from alfred_refs.tools.arguments import (
     TOOLS,
     Arguments,
     DbCreate,
@@ -49,31 +63,343 @@ from alfred_refs.tools.wire.arguments import (
     DbEditList,
     DbRead,
     DbUpdate,
-    validated,
+    Repair,
+    misplaced_nul,
+    parse_arguments,
+    validate_arguments,
 )
-from alfred_refs.tools.wire.repair import Repair, misplaced_nul, parsed
-from alfred_refs.tools.wire.texts import without_keys
-
-from .beliefs import held
-from .bound import BoundToolset
-from .call import Call, Expecting, Setting
-from .creating import Creator
-from .faults import fault_of
-from .functions import FunctionTool, function_tool
-from .lists import ListEditor
-from .reading import Reader
-from .schemas import Form, hints_of, names_of, schemas_of
-from .seen import seen_in
-from .transactions import left_as_found, transaction
-from .writing import Writer
+from alfred_refs.tools.call import (
+    Call,
+    Expecting,
+    Setting,
+    preserve_transaction,
+    rows_in_answer,
+    transaction,
+)
+from alfred_refs.tools.definitions import (
+    Form,
+    FunctionTool,
+    description_of,
+    function_tool,
+    hints_of,
+    names_of,
+    schemas_of,
+)
+from alfred_refs.tools.faults import fault_of
+from alfred_refs.tools.filters import check_budget, check_filters
+from alfred_refs.tools.lists import ListEditor
+from alfred_refs.tools.payload import decode_arguments, notes_of
+from alfred_refs.tools.preconditions import check_expectations
+from alfred_refs.tools.reading import Reader
+from alfred_refs.tools.rules import Hooks
+from alfred_refs.tools.serialization import replace_keys
+from alfred_refs.tools.tables import ToolTable, ToolTables, Verb
+from alfred_refs.tools.writing import Creator, Writer
 
 if TYPE_CHECKING:
-    from alfred_refs.conversation.registry import RefRegistry
-    from alfred_refs.session.asyncio import AsyncRefSession
-    from alfred_refs.store import Actor
+    from sqlalchemy.ext.asyncio import async_sessionmaker
 
-    from .bound import Sessions
-    from .sql.tool import QueryTool
+    from alfred_refs.session.asyncio import AsyncRefSession
+    from alfred_refs.tools.sql.tool import QueryTool
+
+
+if TYPE_CHECKING:
+    Sessions = sessionmaker[RefSession] | async_sessionmaker[AsyncRefSession]
+
+_Lock = TypeVar("_Lock")
+
+# what PostgreSQL undoes as a whole to let another transaction go first: it may be done again
+_UNDONE = ("40001", "40P01")
+
+_KEPT = 256
+_KEPT_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """What a model is told.
+
+    Attributes:
+        value: JSON values: `{"error": {"code", "message", ...}}` for a mistake of the model's.
+
+    Example:
+        >>> answer = desk.call("chat-7", None, "db_delete", {"table": "lines", "filters": []})
+        >>> answer.failed, answer.value["error"]["code"]
+        (True, 'missing_filter')
+        >>> asked = {"table": "lines", "columns": ["count(*)"]}
+        >>> answer = desk.call("chat-7", None, "db_read", asked)
+        >>> answer.failed, answer.text
+        (False, '{"table":"lines","totals":[{"count(*)":2}],"more":false}')
+    """
+
+    value: Answer
+
+    @property
+    def text(self) -> str:
+        """The same as text, compact and every letter as it is."""
+        return json.dumps(self.value, ensure_ascii=False, separators=(",", ":"))
+
+    @property
+    def failed(self) -> bool:
+        """Whether nothing was done, because of a mistake that the model can correct."""
+        error = self.value.get("error")
+        return isinstance(error, dict) and "code" in error
+
+
+class BoundToolset:
+    """A toolset that opens a session for each call; made by `Toolset.bind`.
+
+    Attributes:
+        toolset: whose tools are called.
+        tool: adds a function of the application to them; see `Toolset.tool`.
+        registry: that opens the conversations.
+        is_async: whether the sessions are asynchronous.
+        connections: how many calls may have one at a time; `None`: that is not known.
+
+    Example:
+        >>> desk = toolset.bind(sessions, registry=registry)
+        >>> answer = desk.call("chat-7", None, "db_read", {"table": "lines", "columns": ["text"]})
+        >>> answer.value["rows"]
+        [{'id': 'line_1', 'text': '4 tomatoes'}, {'id': 'line_2', 'text': '1 onion'}]
+    """
+
+    def __init__(
+        self,
+        toolset: Toolset,
+        sessions: Sessions,
+        registry: RefRegistry,
+        *,
+        by: Actor | None = "model",
+    ) -> None:
+        self.is_async = _is_async(sessions)
+        if not isinstance(registry, RefRegistry):
+            raise SetupError(
+                f"a toolset was bound to the registry {type(registry).__name__}",
+                "give the application's RefRegistry: toolset.bind(sessions, registry=registry)",
+            )
+        self.toolset = toolset
+        self.tool = toolset.tool
+        self.registry = registry
+        self.connections = connections_of(getattr(sessions, "kw", {}).get("bind"))
+        self._sessions: Any = sessions
+        self._by = by
+        self._kept = _ConversationCache(registry)
+        self._threads = _Locks(threading.Lock)
+        self._tasks = _Locks(asyncio.Lock)
+
+    def call(self, conversation: str, owner: Any, tool: str, arguments: Any) -> ToolAnswer:
+        """Do what a model asks for, in a session of its own, and return what it is told.
+
+        A call that PostgreSQL undid to let another transaction go first (SQLSTATE 40001, 40P01) is
+        made once more.
+
+        Args:
+            conversation: the id of the conversation.
+            owner: on whose behalf it is held, as `Ownership.of` takes it; `None` where the toolset
+                has no `Ownership`.
+            tool: the name of the tool.
+            arguments: JSON values, or their text; `None` is none.
+
+        Raises:
+            SetupError: the sessions are asynchronous, or an owner is missing or not expected.
+        """
+        if self.is_async:
+            raise SetupError(
+                "call() was used on a toolset that is bound to asynchronous sessions",
+                "await call_async()",
+            )
+        given = self._session_arguments(conversation, owner)
+
+        def attempt() -> Answer:
+            with self._sessions(**given) as session:
+                return self.toolset.call(session, tool, _object(arguments))
+
+        with self._in_order(self._threads, tool, conversation, owner):
+            try:
+                answer = attempt()
+            except DBAPIError as error:
+                if not _is_undone(error):
+                    raise
+                answer = attempt()
+        return ToolAnswer(answer)
+
+    async def call_async(
+        self, conversation: str, owner: Any, tool: str, arguments: Any
+    ) -> ToolAnswer:
+        """Do what `call` does without blocking the event loop.
+
+        Asynchronous sessions are awaited: a call that is cancelled is rolled back. Others work in
+        a thread: a call that is cancelled goes on there, and what it has done is committed.
+
+        Args:
+            conversation: as for `call`.
+            owner: as for `call`.
+            tool: as for `call`.
+            arguments: as for `call`.
+
+        Raises:
+            SetupError: an owner is missing or not expected.
+        """
+        order = self._in_order(self._tasks, tool, conversation, owner, asyncio.get_running_loop())
+        async with order:
+            if not self.is_async:
+                return await asyncio.to_thread(self.call, conversation, owner, tool, arguments)
+            given = self._session_arguments(conversation, owner)
+
+            async def attempt() -> Answer:
+                async with self._sessions(**given) as session:
+                    return await self.toolset.call_async(session, tool, _object(arguments))
+
+            try:
+                answer = await attempt()
+            except DBAPIError as error:
+                if not _is_undone(error):
+                    raise
+                answer = await attempt()
+            return ToolAnswer(answer)
+
+    def schemas(self, form: Form, *, describe: bool = True) -> list[dict[str, Any]]:
+        """Return the definitions of the tools; see `Toolset.schemas`."""
+        return self.toolset.schemas(form, describe=describe)
+
+    def describe(self, tables: Iterable[str] | None = None) -> str:
+        """Return what a model needs to know of tables; see `Toolset.describe`."""
+        return self.toolset.describe(tables)
+
+    def reads(self, tool: str) -> bool:
+        """Tell whether a tool changes nothing."""
+        return self.toolset.reads(tool)
+
+    def conversation(self, conversation: str, owner: Any) -> Conversation:
+        """Return a conversation, opened for its owner.
+
+        Args:
+            conversation: its id.
+            owner: as for `call`.
+
+        Raises:
+            SetupError: an owner is missing, or not expected.
+        """
+        opened: Conversation = self._session_arguments(conversation, owner)["conversation"]
+        return opened
+
+    def cover(self, conversation: str, owner: Any, value: Any) -> Any:
+        """Return what comes from elsewhere without keys; see `Conversation.scrub`.
+
+        desk.cover("chat-7", user.id, search.find("invoice"))   # keys of rows are refs in it
+        """
+        chat = self.conversation(conversation, owner)
+        return chat.scrub(value, entities=self.toolset.tables.shown)
+
+    async def cover_async(self, conversation: str, owner: Any, value: Any) -> Any:
+        """Do what `cover` does without blocking the event loop."""
+        chat = self.conversation(conversation, owner)
+        return await chat.aio.scrub(value, entities=self.toolset.tables.shown)
+
+    def _session_arguments(self, conversation: str, owner: Any) -> dict[str, Any]:
+        """Return what a session is made with."""
+        ownership = self.toolset.ownership
+        if (owner is None) is not (ownership is None):
+            raise SetupError(
+                f"an owner {'is missing' if owner is None else 'was given'} in a call of tools "
+                f"that have {'no' if ownership is None else 'an'} Ownership",
+                "give Toolset(..., owner=Ownership(...)) and the owner with each call, or neither",
+            )
+        whose = None if ownership is None else ownership.of(owner)
+        held_for = None if whose is None else str(whose.value)
+        opened = self._kept.conversation(conversation, held_for)
+        return {"conversation": opened, "owner": whose, "by": self._by}
+
+    def _in_order(self, locks: _Locks[Any], tool: str, *of: Hashable) -> Any:
+        """Return what is entered to wait for writes of the same conversation."""
+        return _Free() if self.reads(tool) else locks.of(of)
+
+
+def _is_async(sessions: Any) -> bool:
+    """Tell whether what makes sessions makes asynchronous ones.
+
+    Raises:
+        SetupError: it makes none that a call could have for itself.
+    """
+    if isinstance(sessions, scoped_session):
+        raise SetupError(
+            "a toolset was bound to a scoped_session, which calls of one thread would share",
+            "give what it makes sessions with: scoped.session_factory",
+        )
+    if isinstance(sessions, Session) or hasattr(sessions, "sync_session"):
+        raise SetupError(
+            f"a toolset was bound to a {type(sessions).__name__}, and each call needs its own",
+            "give what makes sessions: sessionmaker(engine, class_=RefSession)",
+        )
+    made = getattr(sessions, "class_", None)
+    if isinstance(made, type):
+        if issubclass(made, RefSession):
+            return False
+        if issubclass(getattr(made, "sync_session_class", type), RefSession):
+            return True
+    raise SetupError(
+        f"a toolset was bound to {type(sessions).__name__}, which makes no RefSession",
+        "give sessionmaker(engine, class_=RefSession) or "
+        "async_sessionmaker(engine, class_=AsyncRefSession)",
+    )
+
+
+def _object(arguments: Any) -> Any:
+    return {} if arguments is None else arguments
+
+
+def _is_undone(error: DBAPIError) -> bool:
+    return driver_error_fields(error)["sqlstate"] in _UNDONE
+
+
+class _Free(AbstractContextManager["_Free"]):
+    """Waits for nobody, in threads and in tasks."""
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+
+class _Locks(Generic[_Lock]):
+    """A lock for each conversation, for as long as somebody holds it or waits for it."""
+
+    def __init__(self, make: Callable[[], _Lock]) -> None:
+        self._make = make
+        self._locks: WeakValueDictionary[Hashable, _Lock] = WeakValueDictionary()
+        self._guard = threading.Lock()
+
+    def of(self, key: Hashable) -> _Lock:
+        """Return the lock of a conversation."""
+        with self._guard:
+            return self._locks.setdefault(key, self._make())
+
+
+class _ConversationCache:
+    """Conversations of the last minutes: what has been met in one is not asked for again."""
+
+    def __init__(self, registry: RefRegistry) -> None:
+        self._registry = registry
+        self._used: OrderedDict[tuple[str, str | None], tuple[float, Conversation]] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def conversation(self, id_: str, owner: str | None) -> Conversation:
+        """Open a conversation, which shares what others of its id have met."""
+        opened = self._registry.conversation(id_, owner=owner)
+        now = monotonic()
+        with self._guard:
+            self._used[id_, owner] = now, opened
+            self._used.move_to_end((id_, owner))
+            for key, (used, _) in list(self._used.items()):
+                if len(self._used) <= _KEPT and now - used <= _KEPT_SECONDS:
+                    break
+                del self._used[key]
+        return opened
+
 
 _LONGEST = 2_000  # characters of a text in an error: it may repeat what the model gave
 
@@ -246,16 +572,16 @@ class Toolset:
         chat, tool = call.conversation, str(tool)  # a client hands over anything
         known = tool if tool in TOOLS or tool in self.functions else None
         with chat.telemetry.calling(known, chat.id) as refused:
-            with session.activity() as seen, left_as_found(session):
+            with session.activity() as seen, preserve_transaction(session):
                 answer = self._answer(call, tool, arguments)
                 if seen is not None:
-                    seen.extend(seen_in(answer, self.tables, chat))
+                    seen.extend(rows_in_answer(answer, self.tables, chat))
             if "error" in answer:
                 refused(answer["error"]["code"])
             return answer
 
     @property
-    def _offered(self) -> list[str]:
+    def _offer_tools(self) -> list[str]:
         return self.memo("offered", lambda: [*names_of(self.tables), *self.functions])
 
     def _answer(self, call: Call, tool: str, arguments: Any) -> Answer:
@@ -263,17 +589,17 @@ class Toolset:
         table, checked, begun = None, None, monotonic()
         try:
             repair = Repair()
-            given = repair.value(parsed(arguments))
+            given = repair.value(parse_arguments(arguments))
             if tool in self.functions:
                 return self._of_function(call, self.functions[tool], given, repair)
             drafts = self._setting.drafts
-            checked = validated(tool, given, self._offered, drafts=drafts)
+            checked = validate_arguments(tool, given, self._offer_tools, drafts=drafts)
             table = self.tables.named(checked.table)
             check_budget(checked, table, self._setting.max_written)
             check_filters(checked, table)
             notes = notes_of(repair.removed, checked, self.tables)
-            checked = decoded(checked, self.tables, call.conversation, drafts=drafts)
-            answer = _done(call, checked)
+            checked = decode_arguments(checked, self.tables, call.conversation, drafts=drafts)
+            answer = _run_call(call, checked)
             return {**answer, "notes": [*notes, *answer.get("notes", [])]} if notes else answer
         except Exception as error:
             most = self._setting.limits.seconds
@@ -285,7 +611,7 @@ class Toolset:
             if fault is None:
                 call.session.hide_keys(error)  # a hook may have raised it
                 raise
-            refusal: Answer = without_keys(
+            refusal: Answer = replace_keys(
                 fault.to_json(), call.conversation, self.tables.shown, _LONGEST
             )
             return refusal
@@ -296,7 +622,7 @@ class Toolset:
         """Return what a function of the application answers: JSON without keys."""
         for path in repair.removed:
             raise misplaced_nul(path)
-        answer: Answer = without_keys(
+        answer: Answer = replace_keys(
             function.call(call, given), call.conversation, self.tables.shown
         )
         return answer
@@ -305,7 +631,7 @@ class Toolset:
         """Return the table that the database says an error is of, where a call has several."""
         if not isinstance(error, DBAPIError) or not isinstance(arguments, DbCreate | None):
             return None
-        of = said(error).get("table_name")
+        of = driver_error_fields(error).get("table_name")
         return next((table for table in self.tables if of in table.database_names), None)
 
     async def call_async(self, session: AsyncRefSession, tool: str, arguments: Any) -> Answer:
@@ -414,7 +740,7 @@ class Toolset:
 
 def _query_tool(setting: Setting, functions: Mapping[str, str]) -> QueryTool:
     try:
-        from .sql.tool import QueryTool  # noqa: PLC0415  # it is loaded only where it is wanted
+        from alfred_refs.tools.sql.tool import QueryTool  # noqa: PLC0415  # it is loaded only where it is wanted
     except ModuleNotFoundError as error:
         raise SetupError(
             f"sql=True needs a parser ({error.name})", "install alfred-refs[sql]"
@@ -422,7 +748,7 @@ def _query_tool(setting: Setting, functions: Mapping[str, str]) -> QueryTool:
     return QueryTool(setting, functions)
 
 
-def _done(call: Call, arguments: Arguments) -> Answer:
+def _run_call(call: Call, arguments: Arguments) -> Answer:
     """Do what arguments ask for, in one transaction, and return the answer.
 
     Drafts that somebody else has saved meanwhile are looked at once more: they are rows now.
@@ -455,7 +781,7 @@ def _were_saved(call: Call, arguments: DbCreate) -> bool:
 
 def _answer(call: Call, arguments: Arguments) -> Answer:
     """Return what the model is told: JSON without keys."""
-    arguments = held(call, arguments)
+    arguments = check_expectations(call, arguments)
     match arguments:
         case DbRead():
             answer = Reader(call).read(arguments)
@@ -467,5 +793,5 @@ def _answer(call: Call, arguments: Arguments) -> Answer:
             answer = Writer(call).delete(arguments)
         case DbEditList():
             answer = ListEditor(call, arguments).edit()
-    plain: Answer = without_keys(answer, call.conversation, call.setting.tables.shown)
+    plain: Answer = replace_keys(answer, call.conversation, call.setting.tables.shown)
     return plain

@@ -1,40 +1,164 @@
-"""Change and delete rows for a model: what it wants in, what was done out.
+"""db_create, db_update, db_delete.
+
+Delete rows for a model, with what the mapping and the schema take along or unlink.
+
+Rows come in that filters hit; what went with them and what was unlinked goes out, by refs. Nothing
+is done if a row is in the way, or if one would be changed that is not for the model to change:
+that is refused before anything is sent, with the refs of such rows. What no model may use goes
+where the mapping or the schema says so, and is not named; what the ORM would unlink there by
+default stays, for nobody has said that it may.
+
+Change and delete rows for a model: what it wants in, what was done out.
 
 Rows that are to be changed are found by the filters that a read has, and locked; then they are
 changed one by one through the unit of work, so that cascades, versions and events of the ORM hold.
+
+Create rows for a model, and save its drafts as rows: all that one call wants, or nothing.
+
+New rows and the refs of drafts come in, of one table or of several; the rows go out as the
+database has them then. A draft is saved once: a call whose drafts are saved already was done
+before, and is answered with the rows that they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import inspect, select
-from sqlalchemy.orm import lazyload
+from sqlalchemy.exc import CircularDependencyError
+from sqlalchemy.orm import ONETOMANY, RelationshipProperty, lazyload
+from sqlalchemy.util import IdentitySet
 
-from alfred_refs.conversation.entries import Draft
-from alfred_refs.tools.answers.label_lookup import labelled
-from alfred_refs.tools.answers.results import shape_of
-from alfred_refs.tools.drafts.writing import DraftWriter
-from alfred_refs.tools.payload.expected import (
+from alfred_refs import sqla
+from alfred_refs.conversation.draft_fields import NewRow, record_of
+from alfred_refs.conversation.refs import Draft
+from alfred_refs.errors import SavedDraftError
+from alfred_refs.mapping.entities import Entities
+from alfred_refs.session.drafts import Builder
+from alfred_refs.tools.answers import shape_of, with_labels
+from alfred_refs.tools.arguments import DbCreate, DbDelete, DbUpdate, NewRows
+from alfred_refs.tools.call import Call
+from alfred_refs.tools.cascades import (
+    AffectedRow,
+    CascadeReport,
+    CascadeResult,
+    CascadeSearch,
+    Changes,
+    assign_changes,
+    check_update,
+    may_be_written,
+    replaced_rows,
+)
+from alfred_refs.tools.drafts import (
+    DraftMaker,
+    DraftWriter,
+    changed_content,
+    check_of,
+    whole_draft,
+)
+from alfred_refs.tools.errors import (
+    circular_reference,
+    foreign_row,
+    invalid_arguments,
+    too_many_rows,
+    unexpected_row,
+)
+from alfred_refs.tools.faults import check_there
+from alfred_refs.tools.filters import Condition, Conditions, Keys, chosen_refs, refs_of
+from alfred_refs.tools.payload import (
+    Batch,
+    Record,
+    changes,
+    check_complete,
+    check_said,
+    draft_changes,
+    new_rows,
+    refs_of_records,
+    together,
+)
+from alfred_refs.tools.preconditions import (
+    Claims,
     Expected,
+    check_claims,
+    claims_of,
     differences,
     expected_loaders,
     label_of,
 )
-from alfred_refs.tools.payload.payloads import Record, changes, refs_of_records
-from alfred_refs.tools.query.filters import Condition, Conditions, Keys, chosen_refs, refs_of
-from alfred_refs.tools.reach.telling import ReachReport
-from alfred_refs.tools.tables.hooks import Row, Writing
-from alfred_refs.tools.tables.permits import Verb
-from alfred_refs.tools.tables.table import ToolTable
-from alfred_refs.tools.wire.arguments import DbCreate, DbDelete, DbUpdate
+from alfred_refs.tools.rules import Row, Writing
+from alfred_refs.tools.tables import ToolTable, Verb
 
-from .call import Call
-from .changes import Changes, check_update, put
-from .deleting import Deleter
-from .errors import foreign_row, too_many_rows, unexpected_row
-from .fates import check_there
+
+class Deleter:
+    """Deletes for one call."""
+
+    def __init__(self, call: Call, table: ToolTable, changes: Changes) -> None:
+        self._call = call
+        self._table = table
+        self._changes = changes
+        self._report = CascadeReport(call, changes)
+
+    def delete(self, instances: Sequence[Any]) -> dict[str, list[str]]:
+        """Delete rows, all in one flush, and return the refs of others, by what became of them.
+
+        Raises:
+            ToolError: rows that refer to these are in the way, or not for the model to change.
+        """
+        for table, rows in self._changes.by_table(instances):
+            if table is not self._table:
+                table.check("delete")
+                self._changes.ask(table, "delete", rows)
+        searcher = CascadeSearch(self._call, "db_delete")
+        self._hold(searcher.search(instances))
+        session = self._call.session
+        before = session.deleted
+        # what cascades is loaded: each time, that would flush what is marked so far
+        with session.no_autoflush:
+            for instance in instances:
+                session.delete(instance)
+            cascaded = [each for each in session.deleted if each not in before]
+            self._hold(searcher.search(cascaded, along=True))
+            told = self._report.told(searcher.reach)
+        try:
+            session.flush()
+        except CircularDependencyError:
+            raise circular_reference(self._table.name) from None
+        return told
+
+    def orphans(self, instances: Sequence[Any]) -> dict[str, list[str]]:
+        """Return what a flush changes that deletes rows because others let go of them.
+
+        Raises:
+            ToolError: it is not for the model to change.
+        """
+        session, searcher = self._call.session, CascadeSearch(self._call, "db_create")
+        with session.no_autoflush:  # nothing is sent before it is held
+            reach = searcher.search(instances, along=True)
+            let_go = IdentitySet(instances)
+            for state in map(sqla.state_of, session.dirty):
+                if any(each in let_go for each in sqla.orphaned_by(state)):
+                    # it refers to something else by now
+                    for found in (reach.unlinked, reach.followed, reach.staying):
+                        found.pop(state.key and state.key[:2], None)
+            self._hold(reach)
+            return self._report.told(reach)
+
+    def _hold(self, reach: CascadeResult) -> None:
+        """Check that all that is reached is for the model to change."""
+        refused = reach.left(reach.staying)
+        refused += [found for found in reach.along() if not _may_go(found)]
+        changed = [*reach.left(reach.unlinked), *reach.left(reach.followed)]
+        refused += [found for found in changed if not may_be_written(found)]
+        self._report.refuse(refused, self._table, "deleted from")
+
+
+def _may_go(found: AffectedRow) -> bool:
+    if found.tool_table is None or not found.is_writable:
+        return found.is_writable
+    return "delete" in found.tool_table.verbs
+
 
 _NOTHING = "no row matches the filters; nothing was changed"
 _MOST_NAMED = 10  # rows that an error names, of those that cannot be changed
@@ -56,10 +180,10 @@ class Writer:
         if drafts:
             return DraftWriter(self._call, table, drafts).update(arguments)
         record = changes(table, arguments.data)
-        named = self._named(table, arguments, [record])
+        named = self._resolve_filters(table, arguments, [record])
         conditions = Conditions(named).all_of(arguments.filters, table)
-        writing = self._begun("update", table, arguments, [record])
-        instances = self._locked("db_update", table, conditions, arguments.expect)
+        writing = self._begin_write("update", table, arguments, [record])
+        instances = self._lock_rows("db_update", table, conditions, arguments.expect)
         if not instances:
             return self._nothing(writing, table, conditions, named, "rows")
         beside = Changes(self._call, arguments)
@@ -71,11 +195,11 @@ class Writer:
             if nearest is not table:  # of a subclass, which has rules of its own
                 given = dict(writing.records[0])
                 values[nearest] = rows, beside.update(nearest, rows, given, arguments.data)
-        others = ReachReport(self._call, beside).changed(values)
+        others = CascadeReport(self._call, beside).changed(values)
         for rows, record in values.values():
-            put(rows, record)
+            assign_changes(rows, record)
         self._session.flush()
-        return self._shown(table, instances, writing, beside) | others
+        return self._read_back(table, instances, writing, beside) | others
 
     def delete(self, arguments: DbDelete) -> dict[str, Any]:
         """Delete rows, and return their refs."""
@@ -83,22 +207,22 @@ class Writer:
         drafts = self._drafts_named(table, arguments)
         if drafts:
             return DraftWriter(self._call, table, drafts).delete(arguments)
-        named = self._named(table, arguments, [])
+        named = self._resolve_filters(table, arguments, [])
         conditions = Conditions(named).all_of(arguments.filters, table)
-        writing = self._begun("delete", table, arguments, [])
-        instances = self._locked("db_delete", table, conditions, arguments.expect)
+        writing = self._begin_write("delete", table, arguments, [])
+        instances = self._lock_rows("db_delete", table, conditions, arguments.expect)
         if not instances:
             return self._nothing(writing, table, conditions, named, "deleted")
         refs = self._call.refs_of(instances, table)
         labels = [label_of(table, each) for each in instances]
         beside = Changes(self._call, arguments)
         others = Deleter(self._call, table, beside).delete(instances)
-        self._ended(writing, table, [])
+        self._end_write(writing, table, [])
         answer = {"table": table.name, "deleted": refs, "count": len(refs), **others}
-        gone = labelled(answer, "deleted", table, labels)
-        return self._call.finished(answer, [*writing.notes, *beside.end()], foreign=gone)
+        gone = with_labels(answer, "deleted", table, labels)
+        return self._call.finish_answer(answer, [*writing.notes, *beside.end()], foreign=gone)
 
-    def _begun(
+    def _begin_write(
         self,
         verb: Verb,
         table: ToolTable,
@@ -110,11 +234,11 @@ class Writer:
             hooks.before_write(writing)
         return writing
 
-    def _ended(self, writing: Writing, table: ToolTable, rows: list[Row]) -> None:
+    def _end_write(self, writing: Writing, table: ToolTable, rows: list[Row]) -> None:
         for hooks in self._setting.hooks_of(table):
             hooks.after_write(writing, rows)
 
-    def _shown(
+    def _read_back(
         self,
         table: ToolTable,
         instances: Sequence[Any],
@@ -126,12 +250,12 @@ class Writer:
         shape = shape_of(table, None, include)
         rows, rendering = self._call.shown_again(instances, shape, self._room)
         if writing is not None:
-            self._ended(writing, table, rows)
+            self._end_write(writing, table, rows)
         self._call.shorten(rows, shape, rendering.cut)
         answer: dict[str, Any] = {"table": table.name, "rows": rows, "count": len(rows)}
         notes = [] if writing is None else [*writing.notes]
         notes += [] if beside is None else beside.end()
-        return self._call.finished(answer, notes, rendering)
+        return self._call.finish_answer(answer, notes, rendering)
 
     def _drafts_named(
         self, table: ToolTable, arguments: DbUpdate | DbDelete
@@ -139,7 +263,7 @@ class Writer:
         """Return the drafts that filters name as rows of a table."""
         return self._call.drafts_named(chosen_refs(arguments.filters, table), table.entity)
 
-    def _named(
+    def _resolve_filters(
         self,
         table: ToolTable,
         arguments: DbUpdate | DbDelete,
@@ -150,7 +274,7 @@ class Writer:
         keys = self._call.resolved([*refs, *refs_of_records(table, records)])
         return {ref: keys[ref] for ref in refs}
 
-    def _locked(
+    def _lock_rows(
         self,
         tool: str,
         table: ToolTable,
@@ -204,4 +328,333 @@ class Writer:
             if refs:
                 raise foreign_row(refs[0], None, refs)
         answer: dict[str, Any] = {"table": table.name, name: [], "count": 0}
-        return self._call.finished(answer, [*writing.notes, *hidden, _NOTHING])
+        return self._call.finish_answer(answer, [*writing.notes, *hidden, _NOTHING])
+
+
+_DONE = "{} saved before: nothing was created now"
+_MORE = "; to add more rows, name {} in another call"
+_NOT_APPLIED = "'data' was not applied; to change the row, call db_update with {}"
+
+
+class Creator(Writer):
+    """Creates for one call."""
+
+    def create(self, arguments: DbCreate) -> dict[str, Any]:
+        """Create rows, save drafts as rows, and return all of them."""
+        given = [arguments, *arguments.also]
+        for each in given:
+            check_said(each, drafts=self._setting.drafts)
+        tables = [self._setting.tables.named(each.table, "create") for each in given]
+        if arguments.draft:
+            return DraftMaker(self._call).create(list(zip(given, tables, strict=True)))
+        drafts = self._drafts(given, tables)
+        if drafts and all(draft.saved is not None for draft in drafts.values()):
+            return self._as_saved(given, tables, drafts)
+        pairs = list(zip(given, tables, strict=True))
+        contents = self._contents(pairs, drafts)
+        batches = [self._batch(arguments, *pair, contents) for pair in pairs]
+        claims = self._claims(batches, drafts)
+        inside = self._inside(batches)
+        for batch in batches:
+            self._prepare(batch)
+            check_complete(batch.table, batch.writing.records)
+        for batch in inside:
+            self._prepare(batch)
+        changes = Changes(self._call, arguments)
+        taken = self._take(batches, drafts, changes)
+        theirs, let_go = self._session.dirty, self._orphans()  # what hooks have changed
+        builder = self._build(batches, claims)
+        orphans = [each for each in self._orphans() if each not in let_go]
+        beside = self._hold(changes, theirs.union(taken), orphans, tables[0])
+        self._session.flush()
+        answers = [self._answer(batch, builder) for batch in batches]
+        notes = [n for batch in inside for n in self._answer(batch, builder).get("notes", [])]
+        notes += changes.end()
+        return together(answers, self._saved_refs(batches, builder), notes) | beside
+
+    @property
+    def _entities(self) -> Entities:
+        return self._call.conversation.entities
+
+    # What is wanted
+
+    def _drafts(self, given: Sequence[NewRows], tables: Sequence[ToolTable]) -> dict[str, Draft]:
+        """Return the drafts that are to be saved, by their refs."""
+        refs = [ref for each in given for ref in each.drafts]
+        if len(set(refs)) < len(refs):
+            raise invalid_arguments("it names a draft twice", "from_draft")
+        found: dict[str, Draft] = {}
+        for each, table in zip(given, tables, strict=True):
+            if each.drafts:
+                read = self._call.conversation.read_drafts(each.drafts, table.entity)
+                check_of(table, read, self._setting.tables)
+                found |= {draft.ref: draft for draft in read}
+        return found
+
+    def _contents(
+        self, pairs: Iterable[tuple[NewRows, ToolTable]], drafts: Mapping[str, Draft]
+    ) -> dict[str, Any]:
+        """Return what drafts hold, with what is to be changed in them.
+
+        Raises:
+            SavedDraftError: one is a row already, and others of the call are not.
+            ToolError: its content is not for the model to store.
+        """
+        contents: dict[str, Any] = {}
+        for given, table in pairs:
+            for draft in (drafts[ref] for ref in given.drafts):
+                if draft.saved is not None:
+                    raise SavedDraftError(draft.ref, draft.saved)
+                data = given.data if isinstance(given.data, dict) else {}
+                changed = changed_content(draft, data, table)
+                whole = whole_draft(draft, changed, table)
+                contents[draft.ref] = draft_changes(table, changed, stored=True, whole=whole)
+        return contents
+
+    def _batch(
+        self,
+        arguments: DbCreate,
+        given: NewRows,
+        table: ToolTable,
+        contents: Mapping[str, Mapping[str, Any]],
+    ) -> Batch:
+        rows = [record_of(table.model, contents[ref], self._entities) for ref in given.drafts]
+        rows += new_rows(table, given.rows, self._entities)
+        records = [row.values for row in rows]
+        writing = Writing(self._session, table.model, "create", arguments, records)
+        writing.drafts = contents
+        fixed = bool(given.drafts) or any(row.related for row in rows)
+        batch = Batch(table, writing, rows, given.drafts, fixed=fixed)
+        names = self._setting.deduplicate.get(table.model)
+        if fixed and not given.drafts and names is not None:  # others once hooks have seen them
+            batch.merge(names)
+        return batch
+
+    def _claims(self, batches: Sequence[Batch], drafts: Mapping[str, Draft]) -> Claims:
+        """Return what new rows have, once all refs name rows, or drafts of the same call."""
+        rows = [row for batch in batches for row in batch.rows]
+        keys = self._call.resolved(
+            (text, entity)
+            for row in rows
+            for text, entity in row.refs(self._entities)
+            if text not in drafts or drafts[text].entity != entity
+        )
+        return claims_of(rows, self._entities, keys)
+
+    def _inside(self, batches: Sequence[Batch]) -> list[Batch]:
+        """Return the rows inside others, by their tables, as far as there are hooks for them.
+
+        A draft of a subclass is among them, whose hooks are asked beside those of its base.
+        """
+        pairs = [(row, batch.table) for batch in batches for row in batch.rows]
+        nested = [each for row, _ in pairs for each in row.inside()]
+        beside = sum(len([*_moved_rows(row)]) + _links(row) for row, _ in pairs)
+        if len(pairs) + len(nested) + beside > self._setting.max_written:
+            raise too_many_rows("db_create", self._setting.max_written)
+        found: dict[ToolTable, list[NewRow]] = {}
+        for row, by in [*pairs, *((row, None) for row in nested)]:
+            table = self._setting.tables.of_model(row.model)
+            if table not in (None, by) and self._setting.hooks_of(table):
+                found.setdefault(table, []).append(row)
+        inside = []
+        for table, rows in found.items():
+            records = [row.values for row in rows]
+            like = batches[0].writing  # of the same call
+            writing = replace(like, model=table.model, records=records, notes=[])
+            inside.append(Batch(table, writing, rows, fixed=True))
+        return inside
+
+    # Making it
+
+    def _prepare(self, batch: Batch) -> None:
+        """Have hooks enrich the records.
+
+        Raises:
+            SetupError: a hook adds records to those of drafts, or takes some out.
+        """
+        for hooks in self._setting.hooks_of(batch.table):
+            hooks.before_write(batch.writing)
+        if batch.fixed:
+            batch.take_back()
+        else:
+            names = self._setting.deduplicate.get(batch.table.model)
+            batch.make_anew(names)
+
+    def _take(
+        self, batches: Sequence[Batch], drafts: Mapping[str, Draft], changes: Changes
+    ) -> list[Any]:
+        """Have the rows changed that drafts take from where they are, and return those.
+
+        Raises:
+            ToolError: that is not for the model to do.
+        """
+        parents = {
+            id(row): ref
+            for batch in batches
+            for ref, row in zip(batch.drafts, batch.rows, strict=False)
+        }
+        instances = []
+        for row in (row for batch in batches for row in batch.rows):
+            for relationship, ref, parent in _moved_rows(row):
+                if ref not in drafts:  # those are new rows
+                    instance = self._row_named(relationship.mapper.class_, ref)
+                    self._move(instance, relationship, parents.get(id(parent)), changes)
+                    instances.append(instance)
+        return instances
+
+    def _move(
+        self,
+        instance: Any,
+        relationship: RelationshipProperty[Any],
+        parent: str | None,
+        changes: Changes,
+    ) -> None:
+        [(table, _)] = changes.by_table([instance])
+        names = sqla.attributes_of(relationship.mapper, relationship.remote_side)
+        given = {names.get(column, ""): parent for column in relationship.remote_side}
+        record = changes.update(table, [instance], dict(given), given)
+        assign_changes(
+            [instance], {name: value for name, value in record.items() if name not in given}
+        )
+
+    def _hold(
+        self, changes: Changes, known: IdentitySet, orphans: Sequence[Any], of: ToolTable
+    ) -> dict[str, list[str]]:
+        """Hold what the mapping has changed in rows that are there, as one was related to another.
+
+        Args:
+            changes: of the call.
+            known: rows that were changed before.
+            orphans: rows that the flush deletes, because others have let go of them.
+            of: the table in which rows are created.
+
+        Returns:
+            the refs of what goes, and of what goes with it or loses its reference.
+
+        Raises:
+            ToolError: that is not for the model to do.
+        """
+        told = Deleter(self._call, of, changes).orphans(orphans) if orphans else {}
+        others = [pair for each in self._session.dirty for pair in replaced_rows(each)]
+        held = known.union(orphans)
+        for instance, columns in others:
+            for table, rows in changes.by_table([] if instance in held else [instance]):
+                record = changes.update(table, rows, dict.fromkeys(columns), columns)
+                assign_changes(
+                    rows, {name: value for name, value in record.items() if name not in columns}
+                )
+        return told
+
+    def _orphans(self) -> IdentitySet:
+        """Return the rows that a flush would delete because others have let go of them."""
+        with self._session.no_autoflush:
+            dirty = map(sqla.state_of, self._session.dirty)
+            return IdentitySet(each for state in dirty for each in sqla.orphaned_by(state))
+
+    def _build(self, batches: Sequence[Batch], claims: Claims) -> Builder:
+        """Make the instances: all of them before they are related to each other.
+
+        Raises:
+            ToolError: something else would be saved than is said.
+        """
+        of_drafts: dict[str, Any] = {}
+
+        def named(class_: type[Any], ref: str) -> Any:
+            return of_drafts[ref] if ref in of_drafts else self._row_named(class_, ref)
+
+        builder = Builder(named)
+        for batch in batches:
+            for ref, row in zip(batch.drafts, batch.rows, strict=False):
+                of_drafts[ref] = builder.build(row, **{str(batch.table.own): ref})
+            for row in batch.rows[len(batch.drafts) :]:
+                builder.build(row)
+        for batch in batches:
+            for row in batch.rows:
+                builder.relate(builder.made_of(row), row)
+                self._session.add(builder.made_of(row))
+        check_claims(builder, (pair for batch in batches for pair in batch.named()), claims)
+        return builder
+
+    def _row_named(self, class_: type[Any], ref: str) -> Any:
+        """Return a row that a draft is related to.
+
+        Raises:
+            BadRefError: there is none, as of a draft that the call does not save.
+            ToolError: it is not for the session to see.
+        """
+        entity = self._entities.name_of(class_)
+        named = self._call.resolved([(ref, entity)])
+        with self._session.no_autoflush:
+            found = self._session.get(class_, ref)
+        if found is None:
+            check_there(self._call, named)
+            raise foreign_row(ref, None)
+        return found
+
+    # Answers
+
+    def _answer(self, batch: Batch, builder: Builder) -> dict[str, Any]:
+        instances = [builder.made_of(row) for row in batch.rows]
+        answer = self._read_back(batch.table, instances, batch.writing, include=batch.included())
+        return answer | ({"merged": batch.merged} if batch.merged else {})
+
+    def _saved_refs(self, batches: Sequence[Batch], builder: Builder) -> dict[str, str]:
+        """Return the refs of rows that were drafts, by those of the drafts."""
+        return {
+            ref: getattr(builder.made_of(row), str(batch.table.own))
+            for batch in batches
+            for ref, row in zip(batch.drafts, batch.rows, strict=False)
+        }
+
+    def _as_saved(
+        self,
+        given: Sequence[NewRows],
+        tables: Sequence[ToolTable],
+        drafts: Mapping[str, Draft],
+    ) -> dict[str, Any]:
+        """Return the answer of a call that was done before: the rows as they are now.
+
+        Raises:
+            SavedDraftError: a row is not there, or not for this session to see.
+        """
+        answers = []
+        for each, table in zip(given, tables, strict=True):
+            saved = {ref: str(drafts[ref].saved) for ref in each.drafts}
+            rows = self._rows_of(list(saved.values()), table)
+            for ref, row in saved.items():
+                if row not in rows:
+                    raise SavedDraftError(ref, row)
+            answers.append(self._read_back(table, [rows[ref] for ref in saved.values()]))
+        saved = {ref: str(draft.saved) for ref, draft in drafts.items()}
+        were = f"{next(iter(saved))!r} was" if len(saved) == 1 else "all these drafts were"
+        more = any(each.rows for each in given)
+        note = _DONE.format(were) + (_MORE.format(", ".join(map(repr, saved.values()))) * more)
+        unapplied = [drafts[ref].saved for each in given if each.data for ref in each.drafts]
+        return together(answers, saved, [note, *map(_NOT_APPLIED.format, map(repr, unapplied))])
+
+    def _rows_of(self, refs: Sequence[str], table: ToolTable) -> dict[str, Any]:
+        if not refs:
+            return {}
+        own = getattr(table.model, str(table.own))
+        found = self._session.scalars(select(table.model).where(own.in_(refs)))
+        return {getattr(row, str(table.own)): row for row in found}
+
+
+def _moved_rows(row: NewRow) -> Iterator[tuple[RelationshipProperty[Any], str, NewRow]]:
+    """Yield the rows that a row and those inside it take from where they are, by their refs."""
+    for each in (row, *row.inside()):
+        relationships = inspect(each.model).mapper.relationships
+        for name, others in each.related.items():
+            if relationships[name].direction is ONETOMANY:
+                refs = (other for other in others if isinstance(other, str))
+                yield from ((relationships[name], ref, each) for ref in refs)
+
+
+def _links(row: NewRow) -> int:
+    """Return how many rows are made between others, of a row and those inside it."""
+    return sum(
+        len(others)
+        for each in (row, *row.inside())
+        for name, others in each.related.items()
+        if inspect(each.model).mapper.relationships[name].secondary is not None
+    )

@@ -23,10 +23,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from evals.kitchen import Kitchen
-
-from .few import like_names, lookup, writing
-from .many import batch, drafts, long
-from .pool import Made, Pool, Task as Task
+from evals.tasks.few import like_names, lookup, writing
+from evals.tasks.many import batch, drafts, long
+from evals.tasks.pool import Made as Made, Pool as Pool, Task as Task
 
 FAMILIES: Final[Mapping[str, Callable[[Pool], Made]]] = {
     "lookup": lookup,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from evals.clerk import Clerk
 from evals.ends import End
 from evals.steps import Program, Reading, Said
-
-from .pool import Made, Pool, only
+from evals.tasks.pool import Made, Pool, only
 
 
 def lookup(pool: Pool) -> Made:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from evals.clerk import Clerk
 from evals.ends import End
 from evals.steps import Program, Reading, Row, Said
-
-from .pool import Found, Made, Pool, only
+from evals.tasks.pool import Found, Made, Pool, only
 
 
 def batch(pool: Pool) -> Made:

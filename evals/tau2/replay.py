@@ -19,7 +19,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import Conversation, RefRegistry, RefSession
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import BoundToolset
 from benchmarks.json_size import compact, with_keys
 from evals.tau2.models import Base, Item, Order, PaymentMethod, Product, User

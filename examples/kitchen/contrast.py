@@ -19,7 +19,7 @@ from sqlalchemy import CursorResult, Engine, func, select, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import Conversation, RefRegistry, RefSession
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from examples.kitchen import DEMO_USER
 from examples.kitchen.models import Ingredient, MealPlan, Preferences, User
 from examples.kitchen.tools import OWNERSHIP, POLICY, kitchen_tools

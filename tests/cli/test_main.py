@@ -13,7 +13,7 @@ from sqlalchemy import Engine, make_url
 
 from alfred_refs import RefRegistry
 from alfred_refs.cli.commands import alfred_refs
-from alfred_refs.store import migrate as schema
+from alfred_refs.store import schema
 from tests.readme import README
 
 pytestmark = pytest.mark.once

@@ -22,8 +22,8 @@ from mcp.shared.exceptions import MCPError
 from sqlalchemy import Engine, create_engine
 
 from alfred_refs.cli.commands import alfred_refs
-from alfred_refs.cli.desks import reflected
-from alfred_refs.store import migrate as schema
+from alfred_refs.cli.desks import reflect_desk
+from alfred_refs.store import schema
 from tests.fix_postgres import connected
 from tests.integrations import shop
 from tests.integrations.bare import KEYS, LEFT_OUT, fill, make
@@ -288,7 +288,7 @@ async def test_a_bare_database_is_written_where_refs_are_kept(
         "table": "parts",
         "filters": [{"field": "id", "op": "=", "value": "part_1"}],
     }
-    with reflected(bare_url) as found:
+    with reflect_desk(bare_url) as found:
         read = found.desk.call("mcp", None, "db_read", {"table": "parts"}).value
     label = next(row["name"] for row in read["rows"] if row["id"] == "part_1")
     update = {**part, "data": {"name": "Cover"}, "expect": label}

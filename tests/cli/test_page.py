@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine
 
 from alfred_refs.cli.commands import alfred_refs
-from alfred_refs.store import migrate as schema
+from alfred_refs.store import schema
 from tests.cli.seed import run, seed
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from sqlalchemy import Engine
 
 from alfred_refs.cli.commands import alfred_refs
-from alfred_refs.store.migrate import migrate
+from alfred_refs.store.schema import migrate
 from tests.cli import seed
 
 pytestmark = pytest.mark.once

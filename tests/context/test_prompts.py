@@ -9,8 +9,7 @@ import pytest
 from alfred_refs import ContextError, TemplateError
 from alfred_refs.context import Exchange, Item, Step
 from alfred_refs.context.decisions import STEP_TYPES, StepType
-from alfred_refs.context.prompts import PARTS, Material, parts_of, system_of
-from alfred_refs.context.templating import NAMES, Templates
+from alfred_refs.context.prompts import NAMES, PARTS, Material, Templates, parts_of, system_of
 
 # SPEC 8.5, cell by cell
 SPEC = """header RWAG, guidance W, status RWAG, previous note RW, profile AG, guidance AG,

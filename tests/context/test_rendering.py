@@ -9,8 +9,14 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from alfred_refs import ContextError
-from alfred_refs.context.rendering import quoted, rendered, tokens
-from alfred_refs.context.views import ContextView, EntityView, RowView
+from alfred_refs.context.views import (
+    ContextView,
+    EntityView,
+    RowView,
+    quote_json,
+    render_view,
+    tokens,
+)
 
 
 def row(ref: str, label: str | None = None, **more: object) -> EntityView:
@@ -72,41 +78,41 @@ Known beside, not listed: 7 part."""
 
 def test_those_who_act_are_told_refs_names_and_data() -> None:
     """Nothing is said twice: neither a row's ref, nor its name, nor what it stands inside of."""
-    assert rendered(VIEW, "act") == ACT
+    assert render_view(VIEW, "act") == ACT
 
 
 def test_those_who_word_a_reply_are_told_names_alone() -> None:
     """No ref, and no key that could be one."""
-    told = rendered(VIEW, "reply")
+    told = render_view(VIEW, "reply")
     assert '- "Soup": recipe, deleted by the user' in told
     assert "recipe_" not in told
 
 
 def test_those_who_understand_are_told_turns() -> None:
     """When something was first done with a row, and when last."""
-    told = rendered(VIEW, "understand")
+    told = render_view(VIEW, "understand")
     assert '- recipe_2 "Soup" (deleted by the user; turns 1 to 2)' in told
 
 
 def test_nothing_is_told_in_a_word() -> None:
     """The part is there even when there are no rows."""
     empty = ContextView(turn=0, active=[], drafts=[], retained=[], others={})
-    assert rendered(empty, "act") == "Nothing yet."
-    assert rendered(empty, "think") == "Nothing yet."
+    assert render_view(empty, "act") == "Nothing yet."
+    assert render_view(empty, "think") == "Nothing yet."
 
 
 def test_a_budget_keeps_the_last_and_counts_the_rest() -> None:
     """Drafts and this turn's rows first; a row without its data rather than not at all."""
     with pytest.raises(ContextError) as caught:
-        rendered(VIEW, "act", 0, len)
+        render_view(VIEW, "act", 0, len)
     least = int(str(caught.value).rpartition(" ")[2])
     for budget in range(least, len(ACT)):
-        told = rendered(VIEW, "act", budget, len)
+        told = render_view(VIEW, "act", budget, len)
         hidden = re.search(r"(\d+) more are left out", told)
         assert len(told) <= budget
         assert len(refs_in(told)) + (int(hidden[1]) if hidden else 0) == len([*VIEW.all()])
-    assert refs_in(rendered(VIEW, "act", least + 50, len)) == {"gen_recipe_1"}
-    assert rendered(VIEW, "act", len(ACT), len) == ACT
+    assert refs_in(render_view(VIEW, "act", least + 50, len)) == {"gen_recipe_1"}
+    assert render_view(VIEW, "act", len(ACT), len) == ACT
 
 
 def refs_in(told: str) -> set[str]:
@@ -117,13 +123,13 @@ def refs_in(told: str) -> set[str]:
 def test_a_budget_that_is_too_small_is_refused() -> None:
     """With how much is needed."""
     with pytest.raises(ContextError, match="give at least"):
-        rendered(VIEW, "act", 5, len)
+        render_view(VIEW, "act", 5, len)
 
 
 def test_an_unknown_audience_is_refused() -> None:
     """With those that there are."""
     with pytest.raises(ContextError, match="'act', 'think', 'reply', 'understand'"):
-        rendered(VIEW, "nobody")  # type: ignore[arg-type]
+        render_view(VIEW, "nobody")  # type: ignore[arg-type]
 
 
 def test_tokens_are_estimated_high() -> None:
@@ -166,16 +172,16 @@ def test_no_text_of_a_user_changes_the_structure(label: str, value: str, reason:
             retained=[row("recipe_2", label, reason=reason)],
             others={},
         )
-        return rendered(view, "act").split("\n")
+        return render_view(view, "act").split("\n")
 
     assume(label != value + "!")  # a value that is the name is not said twice
     plain, told = lines("a", "b", "c"), lines(label, value, reason)
     assert [INERT.sub("", each) for each in told] == [INERT.sub("", each) for each in plain]
     assert len("\n".join(told).splitlines()) == len(plain)
     assert "</" not in "\n".join(told)
-    assert json.loads(quoted(label)) == label
+    assert json.loads(quote_json(label)) == label
 
 
 def test_a_mark_for_a_key_in_a_text_stays_as_the_model_must_write_it() -> None:
     """It is ours, and names a row."""
-    assert quoted("see <product_2> <b>") == '"see <product_2> \\u003cb>"'
+    assert quote_json("see <product_2> <b>") == '"see <product_2> \\u003cb>"'

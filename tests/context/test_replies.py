@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from alfred_refs.context.replies import Names
+from alfred_refs.context.mentions import Names
 
 NAMES = {"recipe_3": "Thai Curry", "gen_meal_plan_12": "Monday <plan>"}
 LONGEST = len("gen_meal_plan_2147483647")

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession
 
 from alfred_refs import AsyncRefSession, Conversation, RefRegistry, UnknownRefError
 from alfred_refs.context import Context
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from tests.models import Recipe
 
 KEYS = [uuid.UUID(int=n) for n in (1, 2)]

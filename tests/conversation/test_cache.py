@@ -8,8 +8,8 @@ import uuid
 
 import pytest
 
-from alfred_refs.conversation.cache import RefCache
-from alfred_refs.mapping.refs import Ref
+from alfred_refs.conversation.refs import RefCache
+from alfred_refs.mapping.keys import Ref
 from alfred_refs.store import Entry
 
 KEY = uuid.UUID(int=7)

@@ -18,9 +18,9 @@ import pytest
 from sqlalchemy import Engine
 
 from alfred_refs import Conversation, GoneRefError, RefRegistry, RefSession, UnknownRefError
-from alfred_refs.conversation.cache import Caches
-from alfred_refs.store import Address, sql_refs as statements
-from alfred_refs.testing import MemoryStore
+from alfred_refs.conversation.refs import Caches
+from alfred_refs.store import Address, sql as statements
+from alfred_refs.store.memory import MemoryStore
 from tests.fix_session import TravelLog
 
 CAPACITY = 20
@@ -288,7 +288,7 @@ def test_opening_costs_the_same_however_many_refs_there_are(
 
 def rows_read(engine: Engine, entity: str, number: int) -> dict[str, int]:
     """Return how many rows PostgreSQL reads of each big table to resolve a ref, by an index."""
-    query = statements.resolve.compile(dialect=engine.dialect)
+    query = statements.RESOLVE.compile(dialect=engine.dialect)
     given = {
         "p_conversation": Address("chat-7").digest,
         "p_owner": None,

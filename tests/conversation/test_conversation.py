@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from alfred_refs import ConversationIdError, RefRegistry, UnknownConversationError
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from tests.models import Recipe
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from alfred_refs import DraftContentError
-from alfred_refs.conversation.draft_content import DEEPEST, LONGEST, to_text
+from alfred_refs.conversation.draft_fields import DEEPEST, LONGEST, to_text
 
 KEY = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
 

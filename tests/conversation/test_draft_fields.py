@@ -36,9 +36,9 @@ from alfred_refs import (
     UnknownRefError,
     WrongEntityError,
 )
-from alfred_refs.conversation.draft_fields import Record, record_of
+from alfred_refs.conversation.draft_fields import NewRow, record_of
 from alfred_refs.store import NewDraft
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 
 KEY = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
 
@@ -132,7 +132,7 @@ def chat() -> Conversation:
     return chat
 
 
-def record(chat: Conversation, content: dict[str, Any], model: type[Any] = Pot) -> Record:
+def record(chat: Conversation, content: dict[str, Any], model: type[Any] = Pot) -> NewRow:
     """Return what content is of."""
     return record_of(model, content, chat._entities)
 
@@ -180,7 +180,7 @@ def test_related_rows_are_inside_or_named(chat: Conversation) -> None:
     assert found.values["like_id"] == "pot_1"
     named, inside = found.related["lids"]
     assert named == "lid_1"
-    assert isinstance(inside, Record)
+    assert isinstance(inside, NewRow)
     assert [handle.values for handle in inside.related["handles"]] == [  # type: ignore[union-attr]
         {"number": 1},
         {"number": 2, "name": "left"},

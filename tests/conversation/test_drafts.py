@@ -35,7 +35,7 @@ from alfred_refs import (
     WrongEntityError,
 )
 from alfred_refs.store import DraftState
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from tests.models import MealPlan, Recipe
 
 pytestmark = pytest.mark.usefixtures("one_base")

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from alfred_refs import ExportFormatError
-from alfred_refs.conversation.export import to_json
+from alfred_refs.conversation.conversation import to_json
 from alfred_refs.conversation.imports import from_json
-from alfred_refs.mapping.keys import Key
-from alfred_refs.mapping.refs import MAX_NUMBER, Ref
+from alfred_refs.mapping.keys import MAX_NUMBER, Key, Ref
 from alfred_refs.store import (
     Action,
     ActivityEntry,
@@ -27,7 +26,7 @@ from alfred_refs.store import (
     StepEntry,
     json_text,
 )
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 
 UUID = "c69607bb-58f6-4a8e-9a43-8b9a3c3e2b10"
 

@@ -26,8 +26,8 @@ from sqlalchemy import (
 )
 
 from alfred_refs import SetupError
-from alfred_refs.conversation.new_keys import check_made, new_keys
-from alfred_refs.mapping.key_column import KeyColumn, key_type_of
+from alfred_refs.conversation.draft_fields import check_made, new_keys
+from alfred_refs.mapping.key_columns import KeyColumn, key_type_of
 
 metadata = MetaData(schema="New Keys")
 

@@ -20,7 +20,7 @@ from alfred_refs import (
     UnknownRefError,
     WrongEntityError,
 )
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from tests.models import Cook, MealPlan, Order, OrderLine, Person, Recipe, devices
 
 KEYS = [uuid.UUID(int=n) for n in range(1, 21)]

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import Engine, create_engine
 
 from alfred_refs import PostgresStore, RefPolicy, RefRegistry, SetupError
-from alfred_refs.store.tables import metadata
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
+from alfred_refs.store.schema import metadata
 from tests.fix_session import TravelLog
 
 

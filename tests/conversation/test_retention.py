@@ -28,8 +28,8 @@ from alfred_refs import (
     UnknownConversationError,
     UnknownRefError,
 )
-from alfred_refs.conversation import refmap
-from alfred_refs.testing import MemoryStore
+from alfred_refs.conversation import refs
+from alfred_refs.store.memory import MemoryStore
 from tests.models import Recipe
 
 KEYS = [uuid.UUID(int=n) for n in range(1, 21)]
@@ -64,7 +64,7 @@ def test_refs_that_are_at_hand_are_used_too(
     clock = time.monotonic()
 
     for minutes in (59, 61, 90, 119, 122):
-        monkeypatch.setattr(refmap, "monotonic", lambda at=clock + minutes * 60: at)
+        monkeypatch.setattr(refs, "monotonic", lambda at=clock + minutes * 60: at)
         assert chat.resolve("recipe_1") == KEYS[0]
         asked.append(str(minutes))
 

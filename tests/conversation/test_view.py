@@ -21,9 +21,9 @@ from alfred_refs import (
     RefSession,
     UnknownRefError,
 )
-from alfred_refs.session import alternate_keys as alternates
-from alfred_refs.session.instances.boundary import Boundary
-from alfred_refs.testing import MemoryStore
+from alfred_refs.session import lookups as alternates
+from alfred_refs.session.instances import Boundary
+from alfred_refs.store.memory import MemoryStore
 from tests.fix_asyncio import AsyncSessions
 from tests.fix_session import TravelLog
 from tests.models import MealPlan, Preference, Recipe
@@ -44,7 +44,7 @@ PAIRS = (
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caches of twenty mappings, and few instances remembered before looking who lives."""
     monkeypatch.setattr("alfred_refs.conversation.registry.CAPACITY", CAPACITY)
-    monkeypatch.setattr("alfred_refs.session.instances.tracking._FEW", 10)
+    monkeypatch.setattr("alfred_refs.session.instances._FEW", 10)
 
 
 @pytest.fixture(autouse=True)

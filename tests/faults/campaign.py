@@ -23,7 +23,7 @@ from sqlalchemy.exc import OperationalError
 
 from alfred_refs import PostgresStore
 from alfred_refs.mapping.keys import decode
-from alfred_refs.store.tables import conversations, counters, mappings
+from alfred_refs.store.schema import conversations, counters, mappings
 from tests.faults.verdict import Kept, Place, Verdict, verdict_on
 from tests.faults.worker import Task
 from tests.models import Base, Recipe

@@ -205,11 +205,11 @@ class AdapterContract:
         played = await play([[crash], [READ_ORDERS]], fails=True)
         for word in ("warehouse", "RuntimeError", "Traceback", "could not"):
             assert word not in played.received
-        self.ended(played)
+        self.on_end(played)
         with Session(shop_engine) as session:
             assert shop.CRASH not in session.scalars(select(shop.Order.note)).all()
 
-    def ended(self, played: Played) -> None:
+    def on_end(self, played: Played) -> None:
         """Check how a run ended in which something failed: by the exception."""
         assert played.told == []
         assert "could not reach the warehouse" in str(played.raised)

@@ -110,7 +110,7 @@ class TestAnthropic(AdapterContract):
             server.played.raised = error
         return server.played
 
-    def ended(self, played: Played) -> None:
+    def on_end(self, played: Played) -> None:
         """Check that the model was told that there was a failure, and went on."""
         assert played.told == [[(FAILED, True)], [(ORDERS, False)]]
         assert played.raised is None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from alfred_refs import SetupError
-from alfred_refs.integrations.asker import asker_from
+from alfred_refs.integrations.adapters import asker_from
 
 pytestmark = pytest.mark.once
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from alfred_refs import integrations
-from alfred_refs.integrations.floors import needs
+from alfred_refs.integrations.adapters import needs
 
 pytestmark = pytest.mark.once
 
@@ -47,7 +47,7 @@ def test_no_framework_is_loaded_before_it_is_asked_for() -> None:
     program = (
         "import sys, alfred_refs.tools, alfred_refs.context\n"
         "from alfred_refs import RefRegistry, RefSession, integrations\n"
-        "from alfred_refs.integrations import asker, floors\n"
+        "from alfred_refs.integrations import adapters\n"
         "print(*sys.modules)"
     )
     done = subprocess.run(

@@ -13,9 +13,8 @@ from sqlalchemy.orm import sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.errors import SetupError
-from alfred_refs.integrations.reflect import Reflection, reflect
-from alfred_refs.integrations.reflect.names import entity_names
-from alfred_refs.testing import MemoryStore
+from alfred_refs.integrations.reflect import Reflection, entity_names, reflect
+from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Toolset
 from tests.fix_postgres import PreparedDatabases, connected, databases_prepared
 from tests.integrations.bare import KEYS, LEFT_OUT, TABLES, fill, make

@@ -27,7 +27,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, aliased, column_property, ma
 
 from alfred_refs import KeyColumnError, RefPolicy
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.key_column import KeyColumn
+from alfred_refs.mapping.key_columns import KeyColumn
 from tests.models import (
     Cook,
     Guest,

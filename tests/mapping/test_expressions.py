@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import case, cast, distinct, func, null
 from sqlalchemy.dialects.postgresql import JSON, aggregate_order_by
 
-from alfred_refs.mapping.expressions import choices_of, is_document
+from alfred_refs.mapping.lineage import choices_of, is_document
 from tests.models import MealPlan, Recipe
 
 ids: list[Any] = [Recipe.__table__.c.id, MealPlan.__table__.c.id]

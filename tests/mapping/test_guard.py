@@ -7,7 +7,7 @@ import uuid
 import pytest
 from hypothesis import given, strategies as st
 
-from alfred_refs.mapping.guard import HIDDEN, find_keys, scrub
+from alfred_refs.mapping.keys import HIDDEN, find_keys, scrub
 
 pytestmark = pytest.mark.once
 

@@ -8,7 +8,7 @@ import uuid
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from alfred_refs.mapping.key_search import found_in, replaced
+from alfred_refs.mapping.keys import found_in, replace_keys
 
 KEY = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
 
@@ -102,10 +102,10 @@ def test_a_key_gets_its_name_and_the_others_are_hidden() -> None:
 
     other = uuid.UUID(int=KEY.int + 1)
     text = f"{KEY}, {other}, a508000d…, ..bd2de2, ..ffffaa1, a508…2de2, a508…2de3"
-    assert replaced(text, name, [KEY]) == (
+    assert replace_keys(text, name, [KEY]) == (
         "recipe_1, <key>, recipe_1, recipe_1, <key>, recipe_1, <key>"
     )
-    assert replaced("a508000d…", name, [KEY, other]) == "<key>"
+    assert replace_keys("a508000d…", name, [KEY, other]) == "<key>"
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_key_gets_its_name_and_the_others_are_hidden() -> None:
 )
 def test_a_ref_never_grows_into_another_one(text: str, expected: str) -> None:
     """It stands by itself, whatever the key stood beside."""
-    assert replaced(text, lambda _: "recipe_1") == expected
+    assert replace_keys(text, lambda _: "recipe_1") == expected
 
 
 def test_a_mask_shows_four_letters() -> None:
@@ -148,7 +148,7 @@ def spellings(draw: st.DrawFn) -> str:
 @example(["a508000d9b5540f08886**dbdd88bd2de2**"])
 def test_no_text_has_a_key_left(pieces: list[str]) -> None:
     """Whatever stands between its letters, and whatever stands beside it."""
-    clean = replaced(" ".join(pieces), lambda _: None)
+    clean = replace_keys(" ".join(pieces), lambda _: None)
     bare = MARKUP.sub("", clean)
     assert not re.search(r"[0-9A-Fa-f]{32}", bare)
     assert found_in(clean) == []
@@ -158,4 +158,4 @@ def test_no_text_has_a_key_left(pieces: list[str]) -> None:
 @given(st.text(alphabet="ghijklmnop .-_*\n`GHIJ", max_size=200))
 def test_a_text_without_keys_stays_as_it_is(text: str) -> None:
     """To the letter."""
-    assert replaced(text, lambda _: None) == text
+    assert replace_keys(text, lambda _: None) == text

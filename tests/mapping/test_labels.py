@@ -32,7 +32,7 @@ from alfred_refs import (
     UnknownRefError,
 )
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.labels import LONGEST, Label, clean
+from alfred_refs.mapping.key_columns import LONGEST, Label, clean
 from tests.fix_session import TravelLog
 from tests.models import Guest, MealPlan, Order, Person, Recipe
 

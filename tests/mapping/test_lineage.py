@@ -41,14 +41,14 @@ from sqlalchemy.sql import operators
 
 from alfred_refs import RefPolicy, UntranslatableError
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.key_column import KeyColumn
-from alfred_refs.mapping.lineage import Lineage
-from alfred_refs.mapping.shapes import (
+from alfred_refs.mapping.key_columns import KeyColumn
+from alfred_refs.mapping.lineage import (
     UNKNOWN,
     UNTYPED,
+    ArrayShape,
     JsonObject,
     JsonPairs,
-    Listed,
+    Lineage,
     ParameterName,
     Series,
     SpelledKey,
@@ -239,14 +239,17 @@ ORDER = KeyColumn("orders.id", "order", "integer")
         (cast(Order.id, Text), SpelledKey(ORDER)),
         (type_coerce(Recipe.id, String), SpelledKey(RECIPE)),
         (func.max(cast(Recipe.id, Text)), SpelledKey(RECIPE)),
-        (func.array_agg(Recipe.id), Listed(SpelledKey(RECIPE))),
-        (func.array_agg(Recipe.id.distinct()), Listed(SpelledKey(RECIPE))),
-        (func.array_agg(Recipe.id).filter(Recipe.name == "x"), Listed(SpelledKey(RECIPE))),
-        (func.array_agg(aggregate_order_by(Recipe.id, Recipe.name)), Listed(SpelledKey(RECIPE))),
-        (func.array_agg(Preference.favourites), Listed(SpelledKey(FAVOURITE))),
+        (func.array_agg(Recipe.id), ArrayShape(SpelledKey(RECIPE))),
+        (func.array_agg(Recipe.id.distinct()), ArrayShape(SpelledKey(RECIPE))),
+        (func.array_agg(Recipe.id).filter(Recipe.name == "x"), ArrayShape(SpelledKey(RECIPE))),
+        (
+            func.array_agg(aggregate_order_by(Recipe.id, Recipe.name)),
+            ArrayShape(SpelledKey(RECIPE)),
+        ),
+        (func.array_agg(Preference.favourites), ArrayShape(SpelledKey(FAVOURITE))),
         (func.array_agg(Recipe.name), None),
         (func.array_agg(text("id")), UNKNOWN),
-        (array([Recipe.id, Recipe.parent_recipe_id]), Listed(SpelledKey(RECIPE))),
+        (array([Recipe.id, Recipe.parent_recipe_id]), ArrayShape(SpelledKey(RECIPE))),
         (array([Recipe.name]), None),
         (func.unnest(Preference.favourites), SpelledKey(FAVOURITE)),
         (func.unnest(Preference.favourites).column_valued("f"), SpelledKey(FAVOURITE)),
@@ -256,13 +259,16 @@ ORDER = KeyColumn("orders.id", "order", "integer")
             None,
         ),
         (Preference.favourites[1], SpelledKey(FAVOURITE)),
-        (Preference.favourites[1:2], Listed(SpelledKey(FAVOURITE))),
-        (func.array_remove(Preference.favourites, bindparam("x")), Listed(SpelledKey(FAVOURITE))),
-        (func.array_append(Preference.favourites, Recipe.id), Listed(SpelledKey(FAVOURITE))),
-        (Preference.favourites.concat(Preference.favourites), Listed(SpelledKey(FAVOURITE))),
+        (Preference.favourites[1:2], ArrayShape(SpelledKey(FAVOURITE))),
+        (
+            func.array_remove(Preference.favourites, bindparam("x")),
+            ArrayShape(SpelledKey(FAVOURITE)),
+        ),
+        (func.array_append(Preference.favourites, Recipe.id), ArrayShape(SpelledKey(FAVOURITE))),
+        (Preference.favourites.concat(Preference.favourites), ArrayShape(SpelledKey(FAVOURITE))),
         (func.array_length(Preference.favourites, 1), None),
         (func.cardinality(Preference.favourites), None),
-        (cast(Preference.favourites, ARRAY(Text)), Listed(SpelledKey(FAVOURITE))),
+        (cast(Preference.favourites, ARRAY(Text)), ArrayShape(SpelledKey(FAVOURITE))),
         (
             func.json_build_object("id", Recipe.id, "name", Recipe.name),
             JsonObject(((ParameterName(0), SpelledKey(RECIPE)), (ParameterName(1), None))),
@@ -274,18 +280,21 @@ ORDER = KeyColumn("orders.id", "order", "integer")
         (func.json_build_object("name", Recipe.name), None),
         (
             func.json_agg(func.json_build_array(Recipe.id, Recipe.name)),
-            Listed(Series((SpelledKey(RECIPE), None))),
+            ArrayShape(Series((SpelledKey(RECIPE), None))),
         ),
         (
             func.coalesce(func.json_agg(Recipe.id), text("'[]'::json")),
-            Listed(SpelledKey(RECIPE)),
+            ArrayShape(SpelledKey(RECIPE)),
         ),
-        (func.coalesce(func.json_agg(Recipe.id), cast("[]", JSON)), Listed(SpelledKey(RECIPE))),
-        (cast(func.json_agg(Recipe.id), JSONB), Listed(SpelledKey(RECIPE))),
+        (
+            func.coalesce(func.json_agg(Recipe.id), cast("[]", JSON)),
+            ArrayShape(SpelledKey(RECIPE)),
+        ),
+        (cast(func.json_agg(Recipe.id), JSONB), ArrayShape(SpelledKey(RECIPE))),
         (func.json_object_agg(Recipe.id, Recipe.name), JsonPairs(SpelledKey(RECIPE), None)),
         (func.jsonb_object_agg(Recipe.name, Recipe.id), JsonPairs(None, SpelledKey(RECIPE))),
         (func.to_jsonb(Recipe.id), SpelledKey(RECIPE)),
-        (func.to_json(Preference.favourites), Listed(SpelledKey(FAVOURITE))),
+        (func.to_json(Preference.favourites), ArrayShape(SpelledKey(FAVOURITE))),
         (func.jsonb_array_elements(func.jsonb_agg(Recipe.id)), SpelledKey(RECIPE)),
         (
             func.row_to_json(notes.table_valued()),
@@ -293,7 +302,7 @@ ORDER = KeyColumn("orders.id", "order", "integer")
         ),
         (
             func.json_agg(select(RecipeNote).subquery().table_valued()),
-            Listed(JsonObject((("recipe_id", SpelledKey(NOTE)), ("note", None)))),
+            ArrayShape(JsonObject((("recipe_id", SpelledKey(NOTE)), ("note", None)))),
         ),
         (Bundle("b", Recipe.id, Recipe.name), Series((RECIPE, None))),
         (Bundle("b", Bundle("c", Recipe.id), Recipe.name), Series((Series((RECIPE,)), None))),

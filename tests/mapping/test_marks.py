@@ -7,14 +7,14 @@ import uuid
 import pytest
 from hypothesis import given, strategies as st
 
-from alfred_refs.mapping.guard import find_keys
-from alfred_refs.mapping.marks import (
+from alfred_refs.mapping.keys import (
     CutTextError,
+    KeySpelling,
     Mark,
-    Spelt,
-    cut,
-    decode,
-    encode,
+    cut_mark,
+    decode_marks,
+    encode_marks,
+    find_keys,
     has_marks,
     head,
     keys_in,
@@ -34,7 +34,7 @@ class Book:
     def __init__(self) -> None:
         self.refs: dict[uuid.UUID | str, str] = {}
 
-    def mark_of(self, spelt: Spelt) -> Mark:
+    def mark_of(self, spelt: KeySpelling) -> Mark:
         """Return a mark with a new number for what is new."""
         known = self.refs.setdefault(spelt.key or spelt.text, f"key_{len(self.refs) + 1}")
         return Mark(known, spelt.spelling)
@@ -43,7 +43,7 @@ class Book:
         """Return what it was of."""
         things = {ref: thing for thing, ref in self.refs.items()}
         thing = things[mark.ref]
-        return mark.spelt(thing) if isinstance(thing, uuid.UUID) else thing
+        return mark.spelling_of(thing) if isinstance(thing, uuid.UUID) else thing
 
 
 keys = st.one_of(st.uuids(), st.sampled_from([KEY, DIGITS]))
@@ -54,10 +54,10 @@ def test_a_text_comes_back_to_the_letter(text: str) -> None:
     """Whatever stands in it, and beside it; and what is shown has no key."""
     book = Book()
 
-    shown = encode(text, book.mark_of)
+    shown = encode_marks(text, book.mark_of)
 
     assert find_keys(shown) == []
-    assert decode(shown, book.text_of) == text
+    assert decode_marks(shown, book.text_of) == text
     assert [str(book.mark_of(each)) for each in keys_in(text)] == [str(m) for m in marks_in(shown)]
 
 
@@ -69,7 +69,7 @@ def test_a_head_has_no_part_of_a_key(text: str, most: int) -> None:
     assert text.startswith(short)
     assert len(short) <= most
     assert list(keys_in(short)) == list(keys_in(text))[: len(list(keys_in(short)))]
-    assert find_keys(encode(short, book.mark_of)) == []
+    assert find_keys(encode_marks(short, book.mark_of)) == []
 
 
 @pytest.mark.parametrize(
@@ -95,17 +95,17 @@ def test_a_head_has_no_part_of_a_key(text: str, most: int) -> None:
 )
 def test_what_is_shown(text: str, shown: str) -> None:
     """Each spelling by its mark; what stands around it stays."""
-    assert encode(text, Book().mark_of) == shown
+    assert encode_marks(text, Book().mark_of) == shown
 
 
 def test_what_was_cut_is_not_decoded() -> None:
     """Neither looked through for marks; one that only looks so is text."""
-    text = f"all of it…{cut(12)}"
+    text = f"all of it…{cut_mark(12)}"
 
-    for look in (lambda: marks_in(text), lambda: decode(text, str)):
+    for look in (lambda: marks_in(text), lambda: decode_marks(text, str)):
         with pytest.raises(CutTextError):
             look()
-    assert decode("<\\cut: 12 more characters>", str) == "<cut: 12 more characters>"
+    assert decode_marks("<\\cut: 12 more characters>", str) == "<cut: 12 more characters>"
     assert [has_marks(each) for each in (text, "<\\key_1>", "a < b", "<b>")] == [
         *(True, True, False, False)
     ]

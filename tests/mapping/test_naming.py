@@ -13,8 +13,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from alfred_refs import EntityNameError, RefPolicy, RefRegistry
 from alfred_refs.mapping.entities import Entities
-from alfred_refs.mapping.naming import EntityNames
-from alfred_refs.testing import MemoryStore
+from alfred_refs.mapping.key_columns import EntityNames
+from alfred_refs.store.memory import MemoryStore
 from tests.models import MealPlan
 
 

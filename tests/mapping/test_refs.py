@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from alfred_refs.mapping.refs import MAX_NUMBER, Ref, is_entity_name, parse_ref
+from alfred_refs.mapping.keys import MAX_NUMBER, Ref, is_entity_name, parse_ref
 
 entities = st.from_regex(r"[a-z][a-z0-9]{0,8}(_[a-z]{1,8}){0,2}", fullmatch=True).filter(
     is_entity_name

@@ -25,7 +25,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, aliased, mapped_column, relationship
 
 from alfred_refs import ForeignRowError, Ownership, OwnershipError, RefSession, UnconfinedError
-from alfred_refs.owners.belongings import belongings_of
+from alfred_refs.owners.ownership import belongings_of
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from alfred_refs import (
     UnconfinedError,
     UnknownConversationError,
 )
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from tests import owned
 from tests.fix_owned import World
 from tests.owned import Animal, Ingredient, Line, Plan, Recipe, Secret, Shelf, User

@@ -25,7 +25,7 @@ def test_what_an_option_has_lifted_is_doubted(
         select(Recipe).where(Recipe.id == world.recipes["bob"]), execution_options=unconfined
     ).one()
     if quietly:
-        with sqla.lifted(ann):
+        with sqla.unconfined_lookup(ann):
             pass
     assert ann.get(Recipe, world.recipes["bob"]) is None
     foreign.name = "changed"
@@ -36,7 +36,7 @@ def test_what_an_option_has_lifted_is_doubted(
 def test_a_quiet_look_raises_no_doubt(ann: RefSession, world: World) -> None:
     """It loads no instance: nothing is to be asked about those that are there."""
     mine = ann.get_one(Recipe, world.recipes["ann"])
-    with sqla.lifted(ann):
+    with sqla.unconfined_lookup(ann):
         ann.execute(select(Recipe.__table__.c.id)).all()
     assert ann._confinement is not None
     assert not ann._confinement.doubtful

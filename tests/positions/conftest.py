@@ -10,8 +10,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, RefRegistry, RefSession
-
-from .models import Base, Exercise, Note, Week, Workout
+from tests.positions.models import Base, Exercise, Note, Week, Workout
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from alfred_refs import AsyncRefSession, RefRegistry
 from alfred_refs.errors import DriftError
 from alfred_refs.positions import Edit, EditableList, Modify, Move, Remove
-
-from .models import Week
+from tests.positions.models import Week
 
 PLAN = EditableList(Week, "sessions.exercises.sets")
 

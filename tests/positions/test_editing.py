@@ -16,8 +16,7 @@ from sqlalchemy.orm import Session
 from alfred_refs import Ownership, RefSession
 from alfred_refs.errors import DriftError, ListError, PositionError
 from alfred_refs.positions import Add, Edit, EditableList, Modify, Move, Remove
-
-from .models import Board, Card, Exercise, Note, Part, Week, Workout
+from tests.positions.models import Board, Card, Exercise, Note, Part, Week, Workout
 
 SESSIONS = EditableList(Week, "sessions.exercises.sets")
 EXERCISES = EditableList(Week, "sessions.exercises")

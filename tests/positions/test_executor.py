@@ -10,9 +10,7 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from alfred_refs.errors import PositionError
-from alfred_refs.positions.edits import Add, Edit, Modify, Move, Remove
-from alfred_refs.positions.executor import Outcome, execute
-from alfred_refs.positions.resolving import Item
+from alfred_refs.positions.edits import Add, Edit, Item, Modify, Move, Outcome, Remove, execute
 
 Tree = list[Any]  # [name, [tree, ...]]
 

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
-from .models import Workout
+from tests.positions.models import Workout
 
 pytestmark = pytest.mark.once
 

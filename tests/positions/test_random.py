@@ -13,10 +13,9 @@ from sqlalchemy.orm import Session
 
 from alfred_refs.errors import PositionError
 from alfred_refs.positions import Add, Edit, EditableList, Modify, Move, Remove
-from alfred_refs.positions.resolving import Item
-
-from .models import Exercise, Week, Workout
-from .test_executor import tried
+from alfred_refs.positions.edits import Item
+from tests.positions.models import Exercise, Week, Workout
+from tests.positions.test_executor import tried
 
 pytestmark = pytest.mark.once  # the unit of work is SQLAlchemy's; `test_editing` runs on both
 

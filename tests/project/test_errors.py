@@ -12,6 +12,7 @@ from alfred_refs import errors
 from alfred_refs.errors import (
     BadRefError,
     CircularDraftsError,
+    Conflict,
     ConversationExistsError,
     DiscardedDraftError,
     DraftContentError,
@@ -38,7 +39,6 @@ from alfred_refs.errors import (
     UnknownRefError,
     WrongEntityError,
 )
-from alfred_refs.errors.positions import Conflict
 
 KNOWN = ("recipe_1", "recipe_2", "recipe_3")
 

@@ -22,7 +22,9 @@ def test_the_public_names_are_exact_and_sorted() -> None:
 
     assert alfred_refs.__all__ == sorted(typed)
     assert {name for name in alfred_refs.__all__ if name.endswith("Error")} == {
-        name for name, value in vars(errors).items() if isinstance(value, type)
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.RefError)
     }
     assert testing.__all__ == ["MemoryStore"]
 
@@ -83,9 +85,9 @@ LOADS = {
         *("alfred_refs.store.memory", "alfred_refs.store.postgres"),
     ],
     "from alfred_refs.testing import MemoryStore": ["pydantic", "alfred_refs.store.postgres"],
-    "from alfred_refs.conversation import conversation, export": ["alembic", "pydantic"],
+    "from alfred_refs.conversation import conversation": ["alembic", "pydantic"],
     "from alfred_refs import PostgresStore": ["alembic", "pydantic", "alfred_refs.store.memory"],
-    "from alfred_refs.store import migrate": ["alembic", "pydantic"],
+    "from alfred_refs.store import schema": ["alembic", "pydantic"],
     "from alfred_refs.cli.commands import alfred_refs": [
         *("alembic", "pydantic", "psycopg", "sqlalchemy", "rich.console"),
     ],

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import AsyncRefSession, Conversation, GoneRefError, RefSession, SetupError
-from alfred_refs.session import activity
+from alfred_refs.session import transactions
 from alfred_refs.store import Actor
 from alfred_refs.tools import Toolset
 from tests.fix_session import TravelLog
@@ -188,7 +188,7 @@ def test_of_very_many_rows_the_first_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A statement that changes a million rows is not written down row by row."""
-    monkeypatch.setattr(activity, "MOST", 2)
+    monkeypatch.setattr(transactions, "MOST", 2)
     with user() as session:
         result = session.execute(update(Recipe).values(name="x"))
         session.commit()

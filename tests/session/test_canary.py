@@ -16,10 +16,10 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from alfred_refs import Conversation, RefRegistry, RefSession
 from alfred_refs.mapping.lineage import Lineage
-from alfred_refs.session.instances.attributes import Carried, RefAttribute
-from alfred_refs.session.instances.boundary import Boundary
-from alfred_refs.session.redaction import errors as failures
-from alfred_refs.statements import origins, rendering as rewriting, rows, write_results as written
+from alfred_refs.session import redaction as failures
+from alfred_refs.session.attributes import PickledRefs, RefAttribute
+from alfred_refs.session.instances import Boundary
+from alfred_refs.statements import plans, results, results as rewriting, results as written
 from tests.exits import EXITS, Exit
 from tests.shapes import world
 
@@ -126,10 +126,16 @@ SWITCHES: dict[str, tuple[list[tuple[object, str, Any]], list[str]]] = {
             "relationships",
         ],
     ),
-    "rows": ([(rows, "with_refs", unchanged)], ["rows_in_every_form", "returning", "every_shape"]),
+    "rows": (
+        [(results, "with_refs", unchanged)],
+        ["rows_in_every_form", "returning", "every_shape"],
+    ),
     "expressions": ([(Lineage, "_of_made", nothing)], ["every_shape"]),
     "values of unknown origin": (
-        [(origins, "traced", unchanged), (rewriting, "show_suspect", lambda *given: given[-1])],
+        [
+            (plans, "trace_origins", unchanged),
+            (rewriting, "show_suspect", lambda *given: given[-1]),
+        ],
         ["every_shape"],
     ),
     "results of writes": ([(written, "cover", nothing)], ["results_of_writes"]),
@@ -138,7 +144,7 @@ SWITCHES: dict[str, tuple[list[tuple[object, str, Any]], list[str]]] = {
         ["bulk_operations"],
     ),
     "pickles": (
-        [(Carried, "show", lambda _, __, ___, value: value)],
+        [(PickledRefs, "show", lambda _, __, ___, value: value)],
         ["instances_that_were_pickled"],
     ),
     "errors": (

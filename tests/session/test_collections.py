@@ -23,7 +23,7 @@ from sqlalchemy.orm import (
 )
 
 from alfred_refs import RefSession
-from alfred_refs.session.instances.collections import DictAttribute
+from alfred_refs.session.attributes import DictAttribute
 from tests.fix_session import TravelLog
 
 

@@ -22,7 +22,7 @@ from sqlalchemy.orm import (
 )
 
 from alfred_refs import Ownership, RefRegistry, RefSession
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Toolset
 from tests.models import Recipe
 

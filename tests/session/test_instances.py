@@ -23,9 +23,9 @@ from alfred_refs import (
     UnknownRefError,
     sqla,
 )
-from alfred_refs.session.instances import tracking
-from alfred_refs.session.instances.attributes import RefAttribute, boundary_of
-from alfred_refs.store.tables import metadata
+from alfred_refs.session import instances
+from alfred_refs.session.attributes import RefAttribute, boundary_of
+from alfred_refs.store.schema import metadata
 from tests.fix_session import TravelLog
 from tests.models import MealPlan, Person, Preference, Recipe
 
@@ -216,7 +216,7 @@ def test_what_is_remembered_of_rows_not_looked_at_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Reading on and on without looking at a key does not fill the memory."""
-    monkeypatch.setattr(tracking, "_FEW", 10)
+    monkeypatch.setattr(instances, "_FEW", 10)
     session = sessions(conversation=conversation)
     for _ in range(20):
         names = [recipe.name for recipe in session.scalars(select(Recipe))]

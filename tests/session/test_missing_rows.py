@@ -20,7 +20,7 @@ from alfred_refs import (
     RefSession,
     StaleDraftError,
 )
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Toolset
 from tests import owned
 from tests.fates import elsewhere

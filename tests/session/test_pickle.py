@@ -15,7 +15,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session, joinedload, sessionmaker
 
 from alfred_refs import Conversation, RefNotCarriedError, RefSession
-from alfred_refs.session.instances.attributes import boundary_of
+from alfred_refs.session.attributes import boundary_of
 from tests.fix_session import TravelLog
 from tests.models import MealPlan, Person, Preference, Recipe
 

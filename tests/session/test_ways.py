@@ -34,7 +34,7 @@ from sqlalchemy.orm.events import AttributeEvents
 from sqlalchemy.util import greenlet_spawn
 
 from alfred_refs import AsyncRefSession, RefRegistry
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from tests.ways import (  # noqa: F401  # they are noted as they are read
     awaited,
     events,

@@ -9,7 +9,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
 from alfred_refs import RefError, RefRegistry, RefSession
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from tests.models import Base
 from tests.postgres.server import embedded_server
 from tests.shapes import report, world

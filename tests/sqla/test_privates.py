@@ -29,7 +29,7 @@ DOCUMENTED = {"_asdict", "_fields", "_mapping", "_tuple"}
 # what stays where it is
 EXCUSED = {
     # read for every attribute shown, where a call more would be felt
-    "session/instances/attributes.py": {"_sa_instance_state"},
+    "session/attributes.py": {"_sa_instance_state"},
     # of a conversation of ours, whose parts the view has: SQLAlchemy has such names too
     "conversation/view.py": {"_entities", "_schemas"},
     # how a class says whose events it has; SQLAlchemy's own say it so

@@ -145,7 +145,7 @@ def test_what_a_listener_invokes_gets_no_argument_more(engine: Engine) -> None:
     seen: list[Any] = []
 
     def invoke(execution: ORMExecuteState) -> Any:
-        return sqla.invoked(execution)
+        return sqla.invoke_statement(execution)
 
     with Routing() as session:
         event.listen(session, "do_orm_execute", invoke)

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.orm import Session, joinedload
 
 from alfred_refs import sqla
-from alfred_refs.session.instances.attributes import boundary_of
+from alfred_refs.session.attributes import boundary_of
 from tests.models import MealPlan, Recipe
 
 

@@ -45,8 +45,8 @@ from sqlalchemy.orm import (
 from sqlalchemy.orm.exc import StaleDataError
 
 from alfred_refs import EntityNameError, RefPolicy, RefRegistry, RefSession, UntranslatableError
-from alfred_refs.mapping.key_column import is_text_uuid, key_type_of
-from alfred_refs.testing import MemoryStore
+from alfred_refs.mapping.key_columns import is_text_uuid, key_type_of
+from alfred_refs.store.memory import MemoryStore
 from tests.models import Cook, Guest, Person, Recipe
 
 Sessions = sessionmaker[RefSession]

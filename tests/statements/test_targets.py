@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from alfred_refs import UntranslatableError
-from alfred_refs.mapping.key_column import KeyColumn
-from alfred_refs.statements.targets import (
+from alfred_refs.mapping.key_columns import KeyColumn
+from alfred_refs.statements.dataflow import (
     InputTarget,
     Mixture,
     RawColumn,
     has_text,
-    swapped,
+    swap_refs,
     takes_keys,
 )
 
@@ -71,7 +71,7 @@ def swap(text: str, _: KeyColumn) -> Any:
 )
 def test_keys_take_the_place_of_refs(value: Any, target: InputTarget | None, result: Any) -> None:
     """One by one, in lists of any kind, and position by position in rows."""
-    assert swapped(value, target, swap) == result
+    assert swap_refs(value, target, swap) == result
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_keys_take_the_place_of_refs(value: Any, target: InputTarget | None, res
 def test_what_does_not_fit_is_refused(value: Any, target: InputTarget, fact: str) -> None:
     """The message says what was found and where, and nothing is swapped in part."""
     with pytest.raises(UntranslatableError, match=fact):
-        swapped(value, target, swap)
+        swap_refs(value, target, swap)
 
 
 def test_text_is_found_in_lists_and_mappings() -> None:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
 
 from alfred_refs import AsyncRefSession, RefRegistry, RefSession, UntranslatableError
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from tests.fix_session import TravelLog
 from tests.models import Base, Box, MealPlan, Order, OrderLine, Recipe
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from alfred_refs.store import migrate as schema
+from alfred_refs.store import schema
 
 REVISIONS = [script.revision for script in schema.revisions()]
 NEWEST = REVISIONS[-1]

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from sqlalchemy import Engine
 
 from alfred_refs import PostgresStore, UnknownConversationError
-from alfred_refs.mapping.refs import Ref
+from alfred_refs.mapping.keys import Ref
 from alfred_refs.store import (
     KEPT_TURNS,
     Action,
@@ -21,8 +21,8 @@ from alfred_refs.store import (
     StepEntry,
     Store,
 )
-from alfred_refs.store.activity import LARGEST
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
+from alfred_refs.store.protocol import LARGEST
 
 pytestmark = pytest.mark.tables
 

@@ -24,7 +24,7 @@ from sqlalchemy import Connection, Engine, MetaData, create_engine, inspect, tex
 from sqlalchemy.exc import ProgrammingError
 
 from alfred_refs import PostgresStore, RefRegistry, RegistryMigrationError
-from alfred_refs.store import Address, NewDraft, migrate as schema
+from alfred_refs.store import Address, NewDraft, schema
 from alfred_refs.store.alembic import include_name
 from tests.application import (
     BETWEEN,
@@ -647,7 +647,7 @@ def test_tables_tell_their_revision(database_url: str, revision: str) -> None:
     """Each script names a column that tables have from it on, and not before."""
     schema.migrate(database_url, revision)
     with schema.connect(database_url) as connection:
-        assert schema.made(connection) == revision
+        assert schema.revision_of_tables(connection) == revision
 
 
 def test_listing_the_tables_is_all_it_takes_to_be_refused() -> None:

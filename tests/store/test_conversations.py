@@ -21,12 +21,11 @@ from alfred_refs import (
     RegistryTablesError,
     UnknownConversationError,
 )
-from alfred_refs.mapping.keys import EntityKey, decode
-from alfred_refs.mapping.refs import Ref
-from alfred_refs.store import Address, sql_refs
+from alfred_refs.mapping.keys import EntityKey, Ref, decode
+from alfred_refs.store import Address, sql
 from alfred_refs.store.postgres import _arrays
-from alfred_refs.store.sql_parameters import named
-from alfred_refs.store.tables import conversations, metadata
+from alfred_refs.store.schema import conversations, metadata
+from alfred_refs.store.sql import address_parameters
 
 pytestmark = pytest.mark.tables
 
@@ -189,7 +188,7 @@ def test_a_mint_without_the_lock_is_left_out_where_another_has_it(
     with engine.connect() as other:
         other.execute(text("select * from alfred_refs_conversation for update"))
 
-        found = slow._write([sql_refs.refer], named(CHAT) | _arrays(CHAT, KEYS[:3]))
+        found = slow._write([sql.REFER], address_parameters(CHAT) | _arrays(CHAT, KEYS[:3]))
 
     assert [(row[0], row[1]) for row in found] == [(1, 1)]
     assert slow.entities(CHAT) == {"recipe": 1}
@@ -414,7 +413,7 @@ def test_who_erases_a_row_waits_for_who_works_and_is_waited_for(
     done: list[int] = []
     erasing = threading.Thread(target=lambda: done.extend(store.erase(KEYS[0], None, 10)))
     with engine.begin() as other:
-        other.execute(sql_refs.lock_begun, named(chats[1]))
+        other.execute(sql.LOCK_BEGUN, address_parameters(chats[1]))
         let_wait(erasing, engine)
     erasing.join()
     assert done == [3]
@@ -457,8 +456,8 @@ def test_a_counter_that_is_taken_up_again_is_not_removed(
     pruned: list[list[int]] = []
     pruning = threading.Thread(target=lambda: pruned.append(list(store.prune(DAY, 10))))
     with engine.begin() as other:
-        for statement in (sql_refs.lock, sql_refs.refer):
-            other.execute(statement, named(CHAT) | _arrays(CHAT, KEYS[:1]))
+        for statement in (sql.LOCK, sql.REFER):
+            other.execute(statement, address_parameters(CHAT) | _arrays(CHAT, KEYS[:1]))
         let_wait(pruning, engine)
     pruning.join()
 
@@ -584,7 +583,7 @@ def test_what_is_used_or_forgotten_meanwhile_is_listed_once_at_most(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which conversations are listed, and in what order, is decided before the first page."""
-    monkeypatch.setattr("alfred_refs.store.postgres_conversations._PAGE", 2)
+    monkeypatch.setattr("alfred_refs.store.postgres._PAGE", 2)
     for number in range(6):
         store.begin_turn(Address(f"chat-{number}"))
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from alfred_refs import ConversationExistsError, DraftKeyError, UnknownConversationError
-from alfred_refs.mapping.refs import Ref
+from alfred_refs.mapping.keys import Ref
 from alfred_refs.store import Address, DraftEdit, DraftEntry, DraftState, NewDraft, Store
 
 pytestmark = pytest.mark.tables

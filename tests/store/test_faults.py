@@ -23,11 +23,10 @@ from alfred_refs import (
     RegistryFailedError,
     RegistryUnreachableError,
 )
-from alfred_refs.mapping.keys import EntityKey
-from alfred_refs.mapping.refs import Ref
+from alfred_refs.mapping.keys import EntityKey, Ref
 from alfred_refs.store import Address, DraftEdit, DraftEntry, DraftState, Gone, NewDraft
 from alfred_refs.store.connections import OwnEngine
-from alfred_refs.store.tables import metadata
+from alfred_refs.store.schema import metadata
 from tests.faults.proxy import proxy_to
 from tests.postgres.server import crashing_server
 from tests.store.test_postgres import in_threads, numbers

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from alfred_refs.errors import RegistryUnreachableError, SetupError
-from alfred_refs.store import migrate as schema
+from alfred_refs.store import schema
 
 
 @pytest.mark.parametrize(

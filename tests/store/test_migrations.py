@@ -20,7 +20,7 @@ from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Table, Tex
 
 from alfred_refs import PostgresStore, RefRegistry, RegistryTablesError
 from alfred_refs.mapping.keys import Key
-from alfred_refs.store import Address, NewDraft, migrate as schema
+from alfred_refs.store import Address, NewDraft, schema
 from tests.store import revisions
 from tests.store.revisions import EACH_REVISION
 

@@ -34,10 +34,9 @@ from alfred_refs import (
     RegistryTablesError,
     RegistryUnreachableError,
 )
-from alfred_refs.mapping.keys import EntityKey
-from alfred_refs.mapping.refs import Ref
+from alfred_refs.mapping.keys import EntityKey, Ref
 from alfred_refs.store import Address, DraftEdit, NewDraft
-from alfred_refs.store.tables import conversations, counters, mappings, metadata
+from alfred_refs.store.schema import conversations, counters, mappings, metadata
 from tests.fix_postgres import BETWEEN_TESTS
 from tests.models import Recipe
 

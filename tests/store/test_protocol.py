@@ -18,8 +18,7 @@ from alfred_refs import (
     RegistryStats,
     UnknownConversationError,
 )
-from alfred_refs.mapping.keys import EntityKey
-from alfred_refs.mapping.refs import Ref
+from alfred_refs.mapping.keys import EntityKey, Ref
 from alfred_refs.store import Activity, Address, NewDraft, Store
 
 CHAT = Address("chat-7", "ann")

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Dialect, Engine, make_url
 from sqlalchemy.sql.selectable import TextualSelect
 
-from alfred_refs.store import migrate as schema
+from alfred_refs.store import schema
 from tests.explained import (
     FILL,
     NUMBERED,

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Engine
 
 from alfred_refs import EntityTableError, PostgresStore
-from alfred_refs.mapping.refs import Ref
+from alfred_refs.mapping.keys import Ref
 from alfred_refs.store import Address, DraftEdit, NewDraft, Store
 
 UNKNOWN = Address("chat-7", "ann")

@@ -27,11 +27,17 @@ from alfred_refs import (
     Store,
     UnknownConversationError,
 )
-from alfred_refs.mapping.refs import Ref
+from alfred_refs.mapping.keys import Ref
 from alfred_refs.store import Address, Entry
-from alfred_refs.store.instrumented import ObservedStore
-from alfred_refs.store.telemetry import Counts, Observed, Refusal, RoundTrip, Telemetry
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
+from alfred_refs.store.telemetry import (
+    Counts,
+    EventSource,
+    ObservedStore,
+    Refusal,
+    RoundTrip,
+    Telemetry,
+)
 from tests.fix_session import TravelLog
 from tests.models import MealPlan, Recipe
 
@@ -190,7 +196,7 @@ class Slow(int):
 
 def test_threads_lose_no_count() -> None:
     """What eight threads count at the same time adds up, wherever they interrupt each other."""
-    telemetry = Telemetry(Observed().dispatch)
+    telemetry = Telemetry(EventSource().dispatch)
 
     def count() -> None:
         for _ in range(20):
@@ -282,7 +288,7 @@ def test_a_round_trip_says_what_it_was_about(
     stores = [MemoryStore(), MemoryStore()]
     for each in stores:
         each.refer(CHAT, [("order", 5)])
-    observed = Observed()
+    observed = EventSource()
     heard = heard_by(observed)
     store = ObservedStore(stores[0], Telemetry(observed.dispatch))
 

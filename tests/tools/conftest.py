@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import RefSession
 from alfred_refs.tools import Toolset
-from alfred_refs.tools.wire.repair import repaired
+from alfred_refs.tools.arguments import repair_arguments
 from tests.tools.models import Cuisine, Dish, Part, Serving
 
 MODELS = [Dish, Part, Cuisine, Serving]
@@ -35,7 +35,7 @@ def call(toolset: Toolset, session: RefSession) -> Call:
     def call(tool: str, /, **arguments: Any) -> dict[str, Any]:
         answer = toolset.call(session, tool, arguments)
         if "error" not in answer:
-            Draft202012Validator(schemas[tool]).validate(repaired(arguments))
+            Draft202012Validator(schemas[tool]).validate(repair_arguments(arguments))
         return answer
 
     return call

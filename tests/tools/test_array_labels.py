@@ -12,7 +12,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset
-from alfred_refs.tools.answers.label_lookup import Mode
+from alfred_refs.tools.answers import Mode
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import RefSession, SetupError
 from alfred_refs.tools import Toolset
-from alfred_refs.tools.answers.label_lookup import Mode
+from alfred_refs.tools.answers import Mode
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset
-from alfred_refs.tools.wire.arguments import DbRead
+from alfred_refs.tools.arguments import DbRead
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from alfred_refs.tools.tables.conditions import Condition, condition_of
+from alfred_refs.tools.rules import Condition, condition_of
 
 pytestmark = pytest.mark.once
 

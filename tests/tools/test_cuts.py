@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Reading, Toolset, Writing
-from alfred_refs.tools.wire.texts import DEEPEST_SHOWN, MARK, shallow
+from alfred_refs.tools.serialization import DEEPEST_SHOWN, MARK, limit_depth
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish
 
@@ -128,7 +128,7 @@ VALUES: list[Any] = [1, "x", nested(5), [nested(5), (1,)], {}, [[], {}]]
 @pytest.mark.parametrize("value", VALUES)
 def test_what_is_not_too_deep_is_left_as_it_is(value: Any) -> None:
     """The very same object."""
-    rest, is_cut = shallow(value, 7)
+    rest, is_cut = limit_depth(value, 7)
 
     assert rest is value
     assert not is_cut

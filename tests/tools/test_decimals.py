@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import ARRAY, Float, Numeric
 from sqlalchemy.types import TypeEngine
 
-from alfred_refs.mapping.column_types import UnfitValueError, values_of
+from alfred_refs.mapping.columns import UnfitValueError, values_of
 from tests.tools.conftest import Call
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Computed, Enum, ForeignKey, Text, Uuid
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from alfred_refs.tools import ToolError, Toolset
-from alfred_refs.tools.tables.describing import MOST_CHOICES
+from alfred_refs.tools.definitions import MOST_CHOICES
 from tests.tools.conftest import MODELS
 from tests.tools.models import Cuisine, Dish, Key
 

@@ -24,7 +24,7 @@ from alfred_refs import (
     RefSession,
     SetupError,
 )
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import BoundToolset, Ref, ToolError, Toolset
 from tests.fix_owned import World
 from tests.owned import Line as OwnedLine, Plan, Recipe as OwnedRecipe

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import Hooks, Reading, Toolset, Writing
-from alfred_refs.tools.wire.arguments import DbRead, FilterClause
+from alfred_refs.tools.arguments import DbRead, FilterClause
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish
 from tests.tools.oracle import Filter

@@ -10,9 +10,9 @@ from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, ForeignRowError, Ownership, RefRegistry, RefSession
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Hooks, Reading, Toolset, Writing
-from alfred_refs.tools.wire.arguments import DbRead, FilterClause
+from alfred_refs.tools.arguments import DbRead, FilterClause
 from tests import owned
 from tests.fix_owned import World
 from tests.tools.conftest import MODELS

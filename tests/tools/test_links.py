@@ -9,9 +9,8 @@ from sqlalchemy import Column, Engine, ForeignKey, Table, func, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
 from alfred_refs import RefSession
-from alfred_refs.tools import Toolset, Writing
-from alfred_refs.tools.reach import search as reach
-from alfred_refs.tools.tables.hooks import Hooks
+from alfred_refs.tools import Toolset, Writing, cascades as reach
+from alfred_refs.tools.rules import Hooks
 
 
 class Base(DeclarativeBase):

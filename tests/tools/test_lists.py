@@ -21,7 +21,7 @@ from sqlalchemy.orm import (
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.errors import SetupError
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Hooks, Toolset, Writing
 from tests.positions.models import Base as ListBase, Exercise, Note, Week, Workout
 from tests.tools.conftest import MODELS, Call

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, ForeignKey, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
 from alfred_refs import Ownership, RefRegistry, RefSession
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Toolset
 
 

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import TypeAdapter
 
-from alfred_refs.tools import ToolError, Toolset
-from alfred_refs.tools.drafts import matching
-from alfred_refs.tools.drafts.matching import Record, matching_records
-from alfred_refs.tools.query.grammar import check_filters
-from alfred_refs.tools.wire.arguments import DbRead, Filter as CheckedFilter
+from alfred_refs.tools import ToolError, Toolset, drafts
+from alfred_refs.tools.arguments import DbRead, Filter as CheckedFilter
+from alfred_refs.tools.drafts import DraftRecord, matching_records
+from alfred_refs.tools.filters import check_filters
 from tests.tools.conftest import MODELS
 from tests.tools.oracle import Filter
 from tests.tools.test_filters import EACH_TIME, FILTERS, Kitchen, kitchen
@@ -28,7 +27,7 @@ TABLES = Toolset(MODELS).tables
 
 def is_met(filter_: Filter, table: str = "dishes", **content: Any) -> bool:
     """Tell whether the content of a draft meets a filter."""
-    record = Record(TABLES.named(table), content, "gen_dish_1", "gen_dish_1")
+    record = DraftRecord(TABLES.named(table), content, "gen_dish_1", "gen_dish_1")
     checked = DbRead(table=table, filters=[CHECKED.validate_python(filter_)])
     check_filters(checked, record.table)
     return matching_records([record], checked.filters) == [record]
@@ -50,7 +49,7 @@ def test_content_meets_what_the_database_finds(kitchen: Kitchen, filters: list[F
     found = kitchen.call("db_read", table="dishes", columns=["code"], filters=filters)["rows"]
     checked = [CHECKED.validate_python(each) for each in filters]
 
-    records = [Record(table, row, row["id"], row["id"]) for row in rows]
+    records = [DraftRecord(table, row, row["id"], row["id"]) for row in rows]
     met = [record.name for record in matching_records(records, checked)]
     assert sorted(met) == sorted(row["id"] for row in found)
 
@@ -182,7 +181,7 @@ def test_all_conditions_on_all_drafts_are_counted_together() -> None:
     """Each by itself is decided."""
     table = TABLES.named("dishes")
     filters = [CHECKED.validate_python(asked("name", "ilike", "%b%")) for _ in range(10)]
-    records = [Record(table, {"name": "ä" * 100_000}, f"gen_dish_{n}") for n in range(10)]
+    records = [DraftRecord(table, {"name": "ä" * 100_000}, f"gen_dish_{n}") for n in range(10)]
 
     assert matching_records(records[:1], filters) == []
     assert matching_records(records, filters[:1]) == []
@@ -201,14 +200,14 @@ def test_what_is_compared_with_is_read_once(
 ) -> None:
     """However many rows there are in drafts."""
     read: list[str] = []
-    for name in ("checked", "Pattern"):
-        monkeypatch.setattr(matching, name, partial(_noted, read, getattr(matching, name)))
+    for name in ("check_operand", "Pattern"):
+        monkeypatch.setattr(drafts, name, partial(_noted, read, getattr(drafts, name)))
     table = TABLES.named("dishes")
     filters = [CHECKED.validate_python(asked("name", op, value))]
-    records = [Record(table, {"name": "a"}, f"gen_dish_{n}") for n in range(2_000)]
+    records = [DraftRecord(table, {"name": "a"}, f"gen_dish_{n}") for n in range(2_000)]
 
     assert matching_records(records, filters) == []
-    assert read == ["checked", "Pattern"][: 2 if op == "ilike" else 1]
+    assert read == ["check_operand", "Pattern"][: 2 if op == "ilike" else 1]
 
 
 def test_values_in_long_lists_are_found() -> None:

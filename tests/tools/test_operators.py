@@ -46,7 +46,7 @@ from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from alfred_refs import AsyncRefSession, Conversation, DraftContentError, RefRegistry, RefSession
 from alfred_refs.tools import Toolset
-from alfred_refs.tools.wire.arguments import Operator
+from alfred_refs.tools.arguments import Operator
 from tests.fix_session import TravelLog
 
 pytestmark = pytest.mark.once  # our own language: no series changes it

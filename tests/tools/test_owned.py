@@ -14,7 +14,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from alfred_refs import Ownership, RefRegistry, RefSession, SetupError
 from alfred_refs.context import Context, Step
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Toolset
 from tests import owned
 from tests.fix_owned import World

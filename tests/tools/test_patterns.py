@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from sqlalchemy import Engine, literal, select
 
-from alfred_refs.tools.query.patterns import Pattern
+from alfred_refs.tools.filters import Pattern
 from tests.tools.test_filters import EACH_TIME
 
 TEXTS = st.text(st.sampled_from("abAB%_\\ \n1é"), max_size=12)

@@ -15,9 +15,9 @@ from sqlalchemy.orm import DeclarativeBase, Session, declarative_base, relations
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.errors import RefError
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Toolset
-from alfred_refs.tools.tables.permits import VERBS
+from alfred_refs.tools.tables import VERBS
 
 MODELS = 4
 ROWS = 4

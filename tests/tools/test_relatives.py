@@ -43,7 +43,7 @@ from sqlalchemy.sql.base import ExecutableOption
 
 from alfred_refs import Conversation, Ownership, RefRegistry, RefSession
 from alfred_refs.session.asyncio import AsyncRefSession
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset
 from tests import owned
 from tests.fix_owned import World

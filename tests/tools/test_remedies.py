@@ -18,7 +18,7 @@ from sqlalchemy.orm import (
 
 from alfred_refs import Conversation, RefPolicy, RefRegistry, RefSession, SetupError
 from alfred_refs.tools import Toolset
-from alfred_refs.tools.tables.permits import Verb
+from alfred_refs.tools.tables import Verb
 from tests.tools.conftest import Call
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import select
 
 from alfred_refs import Conversation, RefSession
 from alfred_refs.tools import ToolError, Toolset
-from alfred_refs.tools.wire.repair import parsed, repaired
+from alfred_refs.tools.arguments import parse_arguments, repair_arguments
 from tests.models import Person
 from tests.tools.conftest import Call
 from tests.tools.models import Dish, Part
@@ -273,7 +273,7 @@ def test_a_call_with_nuls_does_the_same_and_says_so_or_nothing(
 def test_a_name_given_twice_in_text_is_refused(text: str) -> None:
     """One of the two would be dropped: a condition, or a value."""
     with pytest.raises(ToolError, match="has a name twice") as caught:
-        parsed(text)
+        parse_arguments(text)
     assert caught.value.code == "invalid_arguments"
     assert NUL not in str(caught.value)
 
@@ -295,14 +295,14 @@ def test_a_name_given_twice_in_text_is_refused(text: str) -> None:
 def test_text_is_refused_for_what_is_wrong_with_it(text: str | bytes, words: str) -> None:
     """And counted before there is an object for each of its values."""
     with pytest.raises(ToolError, match=words) as caught:
-        parsed(text)
+        parse_arguments(text)
     assert caught.value.code == "invalid_arguments"
 
 
 def test_text_that_is_nested_deep_is_refused() -> None:
     """As it is read or, by a Python that reads it, as it is looked through."""
     with pytest.raises(ToolError, match="nested more than 50 levels"):
-        repaired(parsed("[" * 24_000 + "]" * 24_000))
+        repair_arguments(parse_arguments("[" * 24_000 + "]" * 24_000))
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_signs_inside_texts_are_not_counted(value: Any) -> None:
     """Of a text that is a value, whatever it is about."""
     for ensure_ascii in (True, False):
         text = json.dumps({"data": value}, ensure_ascii=ensure_ascii)
-        assert parsed(text) == parsed(text.encode()) == {"data": value}
+        assert parse_arguments(text) == parse_arguments(text.encode()) == {"data": value}
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
@@ -324,4 +324,4 @@ def test_a_number_that_json_has_not_is_refused(
     error = call("db_create", table="dishes", data={name: made(value)})["error"]
     assert (error["code"], error["field"]) == ("invalid_value", name)
     assert "finite" in error["message"]
-    assert parsed('{"a": 1e999}') == {"a": float("inf")}
+    assert parse_arguments('{"a": 1e999}') == {"a": float("inf")}

@@ -29,7 +29,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from alfred_refs import RefSession
 from alfred_refs.tools import Hooks, Toolset, Writing
-from alfred_refs.tools.tables.rules import rules_named
+from alfred_refs.tools.rules import rules_named
 from tests.models import Key
 from tests.tools.conftest import Call
 from tests.tools.models import Dish

@@ -16,8 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from alfred_refs.errors import SetupError
 from alfred_refs.tools import Hooks, Reading, Toolset
-from alfred_refs.tools.schemas import Form
-from alfred_refs.tools.wire.arguments import TOOLS, Operator
+from alfred_refs.tools.arguments import TOOLS, Operator
+from alfred_refs.tools.definitions import Form
 from tests.tools.conftest import MODELS
 from tests.tools.models import Cuisine, Dish, Part
 

@@ -38,9 +38,9 @@ import alfred_refs
 from alfred_refs import Conversation, RefSession
 from alfred_refs.errors import CircularDraftsError, ForeignRowError, StaleDraftError
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset
+from alfred_refs.tools.arguments import Operator
+from alfred_refs.tools.definitions import Form
 from alfred_refs.tools.errors import circular_reference, fixed_item
-from alfred_refs.tools.schemas import Form
-from alfred_refs.tools.wire.arguments import Operator
 
 Named = dict[str, Any]
 Told = list[Named]

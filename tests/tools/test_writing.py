@@ -18,7 +18,7 @@ from alfred_refs import (
     RefSession,
     SetupError,
 )
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Hooks, ToolError, Toolset, Writing
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Cuisine, Dish, Part

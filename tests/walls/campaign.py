@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, RefError, RefRegistry, RefSession
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from tests.walls import models
 from tests.walls.entities import Entities
 from tests.walls.inserts import Inserts

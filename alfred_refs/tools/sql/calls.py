@@ -1,10 +1,19 @@
-"""Calls of functions, with what may stand among their arguments.
+"""Builder of function calls, aggregates, windows.
+
+Calls of functions, with what may stand among their arguments.
 
     <Anonymous this=lower expressions=[name]>              lower(recipes.name)
     <Anonymous this=count expressions=[<Distinct name>]>    count(DISTINCT recipes.name)
 
 A function is known by its name, in `functions`; how many arguments it takes, and which of them may
 be refs, stands there.
+
+Windows and ordered sets: what stands behind a function, and says of which rows it is.
+
+    <Filter this=<count> expression=<Where>>          count(*) FILTER (WHERE ...)
+    <Window this=<lag> partition_by=[..] order=..>    lag(...) OVER (PARTITION BY ... ORDER BY ...)
+
+Which functions these may stand behind is said in `functions`.
 """
 
 from __future__ import annotations
@@ -29,18 +38,34 @@ from sqlalchemy import (
     distinct,
     extract,
     func,
+    over,
     type_coerce,
 )
 from sqlalchemy.dialects.postgresql import INTERVAL, aggregate_order_by
 from sqlalchemy.types import TypeEngine
 from sqlglot import expressions as exp
 
-from .expressions import element_of, literal_of, value_of, values_of
-from .functions import TYPES
-from .parsing import parts
-from .refusing import refused, unknown_name, unsupported
-from .scopes import Scope
-from .values import Value, alike, data, item_key, list_key, list_type, unsealed, widest
+from alfred_refs.tools.sql.expressions import (
+    condition_of,
+    element_of,
+    integer_of,
+    literal_of,
+    value_of,
+    values_of,
+)
+from alfred_refs.tools.sql.parsing import parts, refused, unknown_name, unsupported
+from alfred_refs.tools.sql.scopes import (
+    TYPES,
+    Scope,
+    Value,
+    data,
+    inspectable,
+    item_key,
+    list_key,
+    list_type,
+    unify_values,
+    widest,
+)
 
 _FIELDS = frozenset(
     (
@@ -75,16 +100,16 @@ def _call(node: Any, scope: Scope) -> Value:
         raise refused(f"{name}() is called with {len(nodes)} arguments", "look up what it takes")
     if (is_distinct or order) and function.kind != "aggregate":
         raise refused(f"{name}() has DISTINCT or ORDER BY", "use that in aggregates alone")
-    values = _taken(name, values_of(nodes, scope), scope)
+    values = _coerce_arguments(name, values_of(nodes, scope), scope)
     elements = [element_of(each, scope) for each in values]
     if is_distinct:
         elements[0] = distinct(elements[0])
     if order is not None:
-        elements[-1] = aggregate_order_by(elements[-1], *ordered(order, scope))
+        elements[-1] = aggregate_order_by(elements[-1], *order_elements(order, scope))
     first = next((each for each in values if not each.is_null), values[0] if values else None)
     if function.gives == "common":  # `lag` has a number between the others
         first = widest(values[::2] if function.kind == "window" else values)
-    type_, key = _given(function.gives, first)
+    type_, key = _result_type(function.gives, first)
     return Value(Function(name, *elements, type_=type_), name, key)
 
 
@@ -106,7 +131,7 @@ def _arguments(nodes: list[Any], name: str) -> tuple[list[Any], bool, Sequence[A
     return nodes, is_distinct, order
 
 
-def _taken(name: str, values: list[Value], scope: Scope) -> list[Value]:
+def _coerce_arguments(name: str, values: list[Value], scope: Scope) -> list[Value]:
     """Return arguments as a function takes them.
 
     Raises:
@@ -115,13 +140,13 @@ def _taken(name: str, values: list[Value], scope: Scope) -> list[Value]:
     function, what = scope.building.functions[name], f"{name}()"
     takes = [function.takes[min(n, len(function.takes) - 1)] for n in range(len(values))]
     same = [n for n, word in enumerate(takes) if word == "same"]
-    chosen = alike([values[n] for n in same], scope.building.literals, what) if same else []
+    chosen = unify_values([values[n] for n in same], scope.building.literals, what) if same else []
     values = [*values]
     for n, value in zip(same, chosen, strict=True):
         values[n] = value
     for word, value in zip(takes, values, strict=True):
         if name != "count":
-            unsealed(value, what)
+            inspectable(value, what)
         if word != "same":
             _check(word, value, what, keys=function.keys)
     return values
@@ -141,7 +166,7 @@ def _check(word: str, value: Value, what: str, *, keys: bool) -> None:
         raise refused(f"{what} is called on what is no {called} ({value.name!r})", remedy)
 
 
-def _given(gives: str, first: Value | None) -> tuple[TypeEngine[Any], Any]:
+def _result_type(gives: str, first: Value | None) -> tuple[TypeEngine[Any], Any]:
     """Return the type that a function gives, and the keys that it hands on."""
     if gives in TYPES:
         return TYPES[gives], None
@@ -154,10 +179,10 @@ def _given(gives: str, first: Value | None) -> tuple[TypeEngine[Any], Any]:
             return (type_.item_type if isinstance(type_, ARRAY) else type_), item_key(key)
         case "array":
             return list_type(type_), list_key(key)
-    return _computed(gives, type_), None
+    return _numeric_type(gives, type_), None
 
 
-def _computed(gives: str, type_: TypeEngine[Any]) -> TypeEngine[Any]:
+def _numeric_type(gives: str, type_: TypeEngine[Any]) -> TypeEngine[Any]:
     """Return the type of a sum, of an average, or of what is rounded."""
     if gives == "trunc":
         is_time = isinstance(type_, DateTime | Interval | INTERVAL)
@@ -170,7 +195,7 @@ def _computed(gives: str, type_: TypeEngine[Any]) -> TypeEngine[Any]:
     return BigInteger() if gives == "sum" and is_small else Numeric()
 
 
-def ordered(
+def order_elements(
     nodes: Sequence[Any], scope: Scope, find: Callable[[Any], Any] | None = None
 ) -> list[Any]:
     """Return what rows are ordered by.
@@ -185,7 +210,7 @@ def ordered(
         this, desc, nulls_first = parts(each, "this", "desc", "nulls_first")
         element = None if find is None else find(this)
         if element is None:
-            element = element_of(unsealed(value_of(this, scope), "ORDER BY"), scope)
+            element = element_of(inspectable(value_of(this, scope), "ORDER BY"), scope)
         by = element.desc() if desc else element.asc()
         if bool(nulls_first) is not bool(desc):
             by = by.nulls_first() if nulls_first else by.nulls_last()
@@ -233,7 +258,7 @@ def _now(node: Any, _: Scope) -> Value:
     return Value(Function("now", type_=DateTime(timezone=True)), "current_timestamp")
 
 
-MAKERS: Mapping[str, Callable[[Any, Scope], Value]] = {
+CALL_BUILDERS: Mapping[str, Callable[[Any, Scope], Value]] = {
     "Anonymous": _call,
     "CurrentDate": _today,
     "CurrentTimestamp": _now,
@@ -243,3 +268,90 @@ MAKERS: Mapping[str, Callable[[Any, Scope], Value]] = {
     "Trim": _trim,
 }
 """What builds each call."""
+
+
+def _filter(node: Any, scope: Scope) -> Value:
+    this, where = parts(node, "this", "expression")
+    value = value_of(this, scope)
+    if _kind(this, scope) != "aggregate":
+        raise refused("FILTER stands behind what is no aggregate", "use CASE")
+    (condition,) = parts(where, "this")
+    return Value(value.element.filter(condition_of(condition, scope)), value.name, value.key)
+
+
+def _kind(node: Any, scope: Scope) -> str:
+    """Return of which kind a function is that is called; empty for what is no function."""
+    called = scope.building.functions.get(node.name.lower())
+    return called.kind if called is not None and isinstance(node, exp.Anonymous) else ""
+
+
+def _within(node: Any, scope: Scope) -> Value:
+    this, order = parts(node, "this", "expression")
+    value = value_of(this, scope)
+    if _kind(this, scope) != "ordered":
+        raise refused("WITHIN GROUP stands behind another function", "use percentile_cont")
+    (nodes,) = parts(order, "expressions")
+    if len(nodes) != 1:
+        raise unsupported("WITHIN GROUP by several values")
+    by = data(value_of(nodes[0].this, scope), "WITHIN GROUP")
+    type_ = Double() if value.name == "percentile_cont" else by.type
+    if isinstance(by.type, Interval | INTERVAL):
+        type_ = by.type
+    made: Any = value.element.within_group(*order_elements(nodes, scope))
+    return Value(type_coerce(made, type_), value.name)
+
+
+def _window(node: Any, scope: Scope) -> Value:
+    names = ("this", "partition_by", "order", "spec", "over")
+    this, partition, order, spec, kind = parts(node, *names)
+    if kind != "OVER":
+        raise unsupported("this kind of window")
+    inner = this.this if isinstance(this, exp.Filter) else this
+    if _kind(inner, scope) not in ("aggregate", "window"):
+        raise refused("OVER stands behind what is no window function", "leave it out")
+    value = value_of(this, scope)
+    by = values_of(partition or (), scope)
+    nodes = parts(order, "expressions")[0] if order is not None else []
+    frame = _frame(spec, scope)
+    if any(bound for bound in frame.get("range_", ())):
+        for each in nodes:  # it would compute with them
+            data(value_of(each.this, scope), "RANGE")
+    made = over(
+        value.element,
+        partition_by=[element_of(each, scope) for each in by] or None,
+        order_by=order_elements(nodes, scope) or None,
+        **frame,
+    )
+    return Value(made, value.name, value.key)
+
+
+def _frame(spec: Any, scope: Scope) -> dict[str, Any]:
+    """Return the rows around each that a window has."""
+    if spec is None:
+        return {}
+    kind, start, start_side, end, end_side = parts(
+        spec, "kind", "start", "start_side", "end", "end_side"
+    )
+    name = {"ROWS": "rows", "RANGE": "range_", "GROUPS": "groups"}.get(str(kind).upper())
+    if name is None:
+        raise unsupported("this frame of a window", "use ROWS BETWEEN")
+    first = _frame_bound(start, start_side, scope)
+    last = 0 if end is None else _frame_bound(end, end_side, scope)
+    return {name: (first, last)}
+
+
+def _frame_bound(bound: Any, side: Any, scope: Scope) -> int | None:
+    if bound == "CURRENT ROW":
+        return 0
+    if bound == "UNBOUNDED":
+        return None
+    rows = integer_of(bound, scope)
+    return -rows if str(side).upper() == "PRECEDING" else rows
+
+
+WINDOW_BUILDERS: Mapping[str, Callable[[Any, Scope], Value]] = {
+    "Filter": _filter,
+    "Window": _window,
+    "WithinGroup": _within,
+}
+"""What builds each."""

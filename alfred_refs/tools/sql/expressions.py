@@ -1,30 +1,73 @@
-"""Expressions: a node of the tree to a `Value`, one function a construct.
+"""Builder of scalar expressions: operators, conditions, conversions.
+
+Expressions: a node of the tree to a `Value`, one function a construct.
 
     value_of(<Case ifs=[<If true=1>] default=2>, scope)    CASE WHEN ... THEN :n0 ELSE :n1 END
 
 What has no function here is refused, in words that name it.
+
+Operators that compute: of numbers, times, texts, lists and documents.
+
+    <Sub this=day expression=1>      plans.day - :n0       a date
+    <DPipe this=name expression>     recipes.name || :t0   a text
+
+Each has the type that PostgreSQL gives it, so that texts beside it are read as that. Keys are
+computed with by none.
+
+Conditions: what is true, false or unknown of a row.
+
+    <GT this=day expression='2026-01-01'>    plans.day > :t0::DATE
+    <In this=recipe_id query=<Select>>       plans.recipe_id IN (SELECT ...)
+
+Comparisons are of values of one kind: a text beside keys is a ref, and beside data it is data.
+
+Conversions: CAST and `::`, texts behind the name of a type, and intervals.
+
+    <Cast this='2026-05-01' to=date>    CAST(:t0 AS DATE)
+    <Interval this='3 days'>            CAST(:t0 AS INTERVAL)
+
+Which types there are is said in `types`; refs are converted to none.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import (
     ARRAY,
+    JSON,
+    BigInteger,
     Boolean,
     Case,
     Cast,
+    Date,
+    DateTime,
+    Double,
+    Float,
+    Function,
+    Integer,
+    Interval,
+    Numeric,
     String,
     Text,
+    Time,
+    Uuid,
+    all_,
+    and_,
+    any_,
     case,
     cast,
     false,
+    not_,
     null,
+    or_,
     true,
 )
 from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects.postgresql import INTERVAL, JSONB
 from sqlalchemy.sql.elements import (
     BinaryExpression,
     BooleanClauseList,
@@ -34,14 +77,31 @@ from sqlalchemy.sql.elements import (
     True_,
     UnaryExpression,
 )
-from sqlalchemy.types import TypeEngine
+from sqlalchemy.types import NullType, TypeEngine
 from sqlglot import expressions as exp
 
-from .lexing import number_of, string_number
-from .parsing import named, parts
-from .refusing import refused, unsupported
-from .scopes import Query, Scope
-from .values import Value, alike, data, item_key, list_key, list_type, widest
+from alfred_refs.tools.sql.parsing import (
+    describe_node,
+    number_of,
+    parts,
+    refused,
+    string_number,
+    unsupported,
+)
+from alfred_refs.tools.sql.scopes import (
+    NAMES,
+    SHORT,
+    Query,
+    Scope,
+    Value,
+    data,
+    item_key,
+    list_key,
+    list_type,
+    named_type,
+    unify_values,
+    widest,
+)
 
 
 def value_of(node: Any, scope: Scope) -> Value:
@@ -52,7 +112,7 @@ def value_of(node: Any, scope: Scope) -> Value:
     """
     make = scope.building.makers.get(type(node).__name__)
     if make is None:
-        raise unsupported(named(node))
+        raise unsupported(describe_node(node))
     return make(node, scope)
 
 
@@ -78,13 +138,13 @@ def element_of(value: Value, scope: Scope) -> Any:
     return scope.building.literals.text(value)
 
 
-def compared(values: Sequence[Value], scope: Scope) -> list[Any]:
+def comparison_element(values: Sequence[Value], scope: Scope) -> list[Any]:
     """Return what SQLAlchemy has of values that are compared with each other.
 
     Raises:
         ToolError: they are of several kinds.
     """
-    found = alike(values, scope.building.literals, "a comparison", by_first=True)
+    found = unify_values(values, scope.building.literals, "a comparison", by_first=True)
     return [operand(each.element) for each in found]
 
 
@@ -106,7 +166,9 @@ def literal_of(node: Any) -> tuple[int, str | None]:
         ToolError: it is none.
     """
     if not isinstance(node, exp.Literal):
-        raise refused(f"{named(node)} stands where a number or text is needed", "write it out")
+        raise refused(
+            f"{describe_node(node)} stands where a number or text is needed", "write it out"
+        )
     marker, is_string = parts(node, "this", "is_string")
     return (string_number(marker), None) if is_string else number_of(int(marker))
 
@@ -163,21 +225,21 @@ def _case(node: Any, scope: Scope) -> Value:
         conditions.append(condition)
         results.append(value_of(result, scope))
     results.append(Value(null()) if default is None else value_of(default, scope))
-    chosen = alike(results, scope.building.literals, "CASE")
+    chosen = unify_values(results, scope.building.literals, "CASE")
     *elements, last = (each.element for each in chosen)
     if this is None:
         tests = [condition_of(each, scope) for each in conditions]
     else:
-        first, *rest = compared(values_of([this, *conditions], scope), scope)
+        first, *rest = comparison_element(values_of([this, *conditions], scope), scope)
         tests = [first == each for each in rest]
     made = case(*zip(tests, elements, strict=True), else_=last)
     like = widest(chosen)
     is_weak = results[-1].is_weak
     name = "case" if is_weak else results[-1].name
-    return Value(typed(made, like.type), name, like.key, weak=is_weak)
+    return Value(typed_element(made, like.type), name, like.key, weak=is_weak)
 
 
-def typed(element: Any, type_: TypeEngine[Any]) -> Any:
+def typed_element(element: Any, type_: TypeEngine[Any]) -> Any:
     """Return an element that has a type, where SQLAlchemy knows none or takes the first."""
     element.type = type_
     return element
@@ -213,7 +275,7 @@ def list_of(node: Any, scope: Scope, like: Sequence[Value] = ()) -> Value:
     (nodes,) = parts(node, "expressions")
     if not nodes:
         raise unsupported("an empty ARRAY[]", "write '{}'")
-    items = alike([*values_of(nodes, scope), *like], scope.building.literals, "ARRAY[]")
+    items = unify_values([*values_of(nodes, scope), *like], scope.building.literals, "ARRAY[]")
     first = widest(items)
     type_: ARRAY[Any] = ARRAY(Text()) if first.is_open else list_type(first.type)
     elements = [each.element for each in items[: len(nodes)]]
@@ -253,7 +315,7 @@ def _scalar(node: Any, scope: Scope) -> Value:
     return Value(rows.statement.scalar_subquery(), value.name, value.key, weak=False)
 
 
-MAKERS: Mapping[str, Callable[[Any, Scope], Value]] = {
+VALUE_BUILDERS: Mapping[str, Callable[[Any, Scope], Value]] = {
     "Array": list_of,
     "Boolean": _constant,
     "Bracket": _bracket,
@@ -266,3 +328,348 @@ MAKERS: Mapping[str, Callable[[Any, Scope], Value]] = {
     "Subquery": _scalar,
 }
 """What builds each construct that is here."""
+
+
+_SIGNS: Mapping[str, str] = {
+    "Add": "+",
+    "Sub": "-",
+    "Mul": "*",
+    "Div": "/",
+    "Mod": "%",
+    "Pow": "^",
+}
+_OF_LISTS: Mapping[str, str] = {
+    "ArrayContainsAll": "@>",
+    "ArrayContainedBy": "<@",
+    "ArrayOverlaps": "&&",
+}
+
+
+def _arithmetic(node: Any, scope: Scope) -> Value:
+    left, right = (
+        data(value_of(each, scope), "a computation")
+        for each in parts(node, "this", "expression", "typed", "safe")[:2]
+    )
+    sign = _SIGNS[type(node).__name__]
+    type_ = _result(sign, left.type, right.type)
+    if left.is_open or right.is_open:
+        raise refused(
+            "a text or NULL is computed with",
+            "write its type: DATE '2026-05-01', INTERVAL '1 day', or a number without quotes",
+        )
+    return Value(left.element.op(sign, return_type=type_)(right.element))
+
+
+def _result(sign: str, left: TypeEngine[Any], right: TypeEngine[Any]) -> TypeEngine[Any]:
+    """Return the type of a computation, as PostgreSQL has it; of one that it has not, none."""
+    if _is_number(left) and _is_number(right):
+        return Double() if sign == "^" and isinstance(left, Float) else _wider(left, right)
+    if isinstance(left, Date) and isinstance(right, Date):
+        return Integer() if sign == "-" else NullType()
+    if isinstance(left, DateTime) and isinstance(right, DateTime | Date):
+        return INTERVAL()
+    for one, other in ((left, right), (right, left)):
+        if isinstance(one, Date) and _is_span(other):
+            return DateTime()
+        if isinstance(one, Date | DateTime | Time):
+            return one
+    return INTERVAL() if _is_span(left) or _is_span(right) else NullType()
+
+
+def _is_number(type_: TypeEngine[Any]) -> bool:
+    return isinstance(type_, Integer | Numeric | Float)
+
+
+def _is_span(type_: TypeEngine[Any]) -> bool:
+    return isinstance(type_, Interval | INTERVAL)
+
+
+def _wider(left: TypeEngine[Any], right: TypeEngine[Any]) -> TypeEngine[Any]:
+    for class_, made in ((Float, Double()), (Numeric, Numeric()), (BigInteger, BigInteger())):
+        if isinstance(left, class_) or isinstance(right, class_):
+            return made
+    return Integer()
+
+
+def _negative(node: Any, scope: Scope) -> Value:
+    (this,) = parts(node, "this")
+    value = data(value_of(this, scope), "a computation")
+    if not _is_number(value.type):
+        raise refused("'-' stands before what is no number", "write -1, or INTERVAL '-1 day'")
+    return Value(-value.element)
+
+
+def _concatenate(node: Any, scope: Scope) -> Value:
+    left, right = (
+        data(value_of(each, scope), "'||'")
+        for each in parts(node, "this", "expression", "safe")[:2]
+    )
+    types = [each.type for each in (left, right)]
+    of_its_own = next((each for each in types if isinstance(each, ARRAY | JSONB)), None)
+    if of_its_own is not None and (left.literal is not None or right.literal is not None):
+        raise refused("a text is joined to a list", "write ARRAY['a', 'b'], or a document::jsonb")
+    elements = element_of(left, scope), element_of(right, scope)
+    type_ = Text() if of_its_own is None else of_its_own
+    return Value(elements[0].op("||", return_type=type_)(elements[1]))
+
+
+def _field(node: Any, scope: Scope) -> Value:
+    """Return what a document has by a name or at a place: `->` and `->>`."""
+    this, path = parts(node, "this", "expression", "only_json_types")[:2]
+    document = data(value_of(this, scope), "a part of a document")
+    if not isinstance(document.type, JSON):
+        raise refused(f"{document.name!r} is no document", "use '->' and '->>' on json columns")
+    steps = path.expressions[1:] if isinstance(path, exp.JSONPath) else []
+    if len(steps) != 1:
+        raise unsupported("this path into a document", "write -> 'name' ->> 'name'")
+    literals = scope.building.literals
+    marker = steps[0].this
+    if isinstance(steps[0], exp.JSONPathKey) and isinstance(marker, str):
+        key = literals.text(Value(None, literal=string_number(marker)))
+    elif isinstance(steps[0], exp.JSONPathSubscript) and isinstance(marker, int):
+        key = literals.number(*number_of(marker)).element
+    else:
+        raise unsupported("this path into a document", "write -> 'name' ->> 'name'")
+    as_text = isinstance(node, exp.JSONExtractScalar)
+    type_ = Text() if as_text else document.type
+    return Value(document.element.op("->>" if as_text else "->", return_type=type_)(key))
+
+
+def _of_lists(node: Any, scope: Scope) -> Value:
+    sign = _OF_LISTS[type(node).__name__]
+    nodes = parts(node, "this", "expression")
+    found = [None if isinstance(each, exp.Array) else value_of(each, scope) for each in nodes]
+    like = [item_of(each) for each in found if each and each.key and each.key.array]
+    pair = [each or list_of(n, scope, like) for n, each in zip(nodes, found, strict=True)]
+    if any(each.key is not None and each.literal is None and not each.key.array for each in pair):
+        raise refused(f"{sign!r} is used on a ref", "use = or IN (...)")
+    if any(each.key for each in pair) and any(each.literal is not None for each in pair):
+        raise refused("refs are written as one text", "write ARRAY[...] with a text for each")
+    left, right = comparison_element(pair, scope)
+    return Value(left.op(sign, return_type=Boolean(), is_comparison=True)(right))
+
+
+def _at_zone(node: Any, scope: Scope) -> Value:
+    this, zone = parts(node, "this", "zone")
+    value = data(value_of(this, scope), "a time")
+    if not isinstance(value.type, DateTime):
+        raise refused("AT TIME ZONE is used on what is no timestamp", "use it on a timestamp")
+    name = data(value_of(zone, scope), "a time zone")
+    type_ = DateTime(timezone=not value.type.timezone)
+    return Value(
+        Function("timezone", element_of(name, scope), value.element, type_=type_), "timezone"
+    )
+
+
+OPERATOR_BUILDERS: Mapping[str, Callable[[Any, Scope], Value]] = {
+    "AtTimeZone": _at_zone,
+    "DPipe": _concatenate,
+    "JSONExtract": _field,
+    "JSONExtractScalar": _field,
+    "Neg": _negative,
+    **dict.fromkeys(_SIGNS, _arithmetic),
+    **dict.fromkeys(_OF_LISTS, _of_lists),
+}
+"""What builds each operator."""
+
+
+_COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "EQ": operator.eq,
+    "NEQ": operator.ne,
+    "LT": operator.lt,
+    "LTE": operator.le,
+    "GT": operator.gt,
+    "GTE": operator.ge,
+    "NullSafeEQ": lambda left, right: left.is_not_distinct_from(right),
+    "NullSafeNEQ": lambda left, right: left.is_distinct_from(right),
+}
+
+
+def _logic(join: Callable[..., Any], kind: type[Any]) -> Callable[[Any, Scope], Value]:
+    def make(node: Any, scope: Scope) -> Value:
+        found, waiting = [], [node]
+        while waiting:  # a chain of them is deep
+            each = waiting.pop()
+            if isinstance(each, kind):
+                waiting += reversed(parts(each, "this", "expression"))
+            else:
+                found.append(condition_of(each, scope))
+        return Value(join(*found))
+
+    return make
+
+
+def _not(node: Any, scope: Scope) -> Value:
+    (this,) = parts(node, "this")
+    return Value(not_(condition_of(this, scope)))
+
+
+def _compare(node: Any, scope: Scope) -> Value:
+    left, right = parts(node, "this", "expression")
+    compare = _COMPARISONS[type(node).__name__]
+    quantifier = _quantifier(right)
+    if quantifier is not None:
+        return _compare_each(left, *quantifier, compare, scope)
+    return Value(compare(*comparison_element(values_of([left, right], scope), scope)))
+
+
+def _quantifier(node: Any) -> tuple[Any, Any] | None:
+    """Return ANY or ALL and the list behind it, if a node is that."""
+    if isinstance(node, exp.Any):
+        (inside,) = parts(node, "this")
+        return any_, inside.this if isinstance(inside, exp.Paren) else inside
+    if isinstance(node, exp.Anonymous) and node.name in ("any", "some", "all"):
+        nodes = parts(node, "this", "expressions")[1]
+        if len(nodes) == 1:
+            return (all_ if node.name == "all" else any_), nodes[0]
+    return None
+
+
+def _compare_each(left: Any, quantifier: Any, inside: Any, compare: Any, scope: Scope) -> Value:
+    """Return that a value compares with one element of a list, or with all."""
+    if isinstance(inside, exp.Query):
+        raise unsupported("ANY or ALL with a subquery", "use IN or NOT IN, or EXISTS")
+    one = value_of(left, scope)
+    many = list_of(inside, scope, [one] if one.key is not None else ())
+    if many.literal is not None:
+        raise unsupported("a list written as a text", "write ARRAY['a', 'b']")
+    if not isinstance(many.type, ARRAY):
+        raise refused("ANY or ALL is used on what is no list", "use IN (...)")
+    return Value(
+        compare(comparison_element([one, item_of(many)], scope)[0], quantifier(many.element))
+    )
+
+
+def _is(node: Any, scope: Scope) -> Value:
+    this, what, negate = parts(node, "this", "expression", "negate")
+    if not isinstance(what, exp.Null | exp.Boolean):
+        raise unsupported(f"IS {describe_node(what)}", "use IS NULL, IS TRUE or IS DISTINCT FROM")
+    value = value_of(this, scope)
+    if isinstance(what, exp.Boolean):
+        data(value, "a condition")
+    element, constant = element_of(value, scope), value_of(what, scope).element
+    return Value(element.is_not(constant) if negate else element.is_(constant))
+
+
+def _in(node: Any, scope: Scope) -> Value:
+    this, nodes, query = parts(node, "this", "expressions", "query")
+    if isinstance(this, exp.Tuple):
+        raise unsupported("a row of values", "compare column by column, with AND and OR")
+    value = value_of(this, scope)
+    if query is not None:
+        rows = one_column_of(query, scope)
+        return Value(comparison_element([value, rows.values[0]], scope)[0].in_(rows.statement))
+    one, *others = comparison_element([value, *values_of(nodes, scope)], scope)
+    return Value(one.in_(others))
+
+
+def _between(node: Any, scope: Scope) -> Value:
+    found = values_of(parts(node, "this", "low", "high"), scope)
+    one, low, high = comparison_element(found, scope)
+    return Value(typed_element(one.between(low, high), Boolean()))
+
+
+def _like(node: Any, scope: Scope, escape: str | None = None) -> Value:
+    this, pattern, negate = parts(node, "this", "expression", "negate")
+    left, right = (data(value_of(each, scope), "a pattern") for each in (this, pattern))
+    for each in (left, right):
+        if not (each.is_open or isinstance(each.type, String)):
+            raise refused(
+                f"LIKE is used on what is no text ({each.name!r})", "use CAST(x AS text)"
+            )
+    element, text = (operand(element_of(each, scope)) for each in (left, right))
+    if isinstance(node, exp.Like):
+        like = element.not_like if negate else element.like
+    else:
+        like = element.not_ilike if negate else element.ilike
+    return Value(like(text, escape=escape))
+
+
+def _escape(node: Any, scope: Scope) -> Value:
+    this, sign = parts(node, "this", "expression")
+    literal, kind = literal_of(sign)
+    text = scope.building.literals.fix(literal)
+    if kind is not None or len(text) != 1 or text in "'\\%:":
+        raise unsupported("this ESCAPE", "escape with another character")
+    if not isinstance(this, exp.Like | exp.ILike):
+        raise unsupported("ESCAPE here")
+    return _like(this, scope, text)
+
+
+def _exists(node: Any, scope: Scope) -> Value:
+    (this,) = parts(node, "this")
+    return Value(subquery_of(this, scope).statement.exists(), "exists")
+
+
+CONDITION_BUILDERS: Mapping[str, Callable[[Any, Scope], Value]] = {
+    "And": _logic(and_, exp.And),
+    "Between": _between,
+    "Escape": _escape,
+    "Exists": _exists,
+    "ILike": _like,
+    "In": _in,
+    "Is": _is,
+    "Like": _like,
+    "Not": _not,
+    "Or": _logic(or_, exp.Or),
+    **dict.fromkeys(_COMPARISONS, _compare),
+}
+"""What builds each condition."""
+
+
+_MOST_DIGITS = 1_000  # of a numeric, as PostgreSQL has them
+
+
+def _cast(node: Any, scope: Scope) -> Value:
+    this, to = parts(node, "this", "to", "_type")[:2]
+    value, type_ = value_of(this, scope), _type_of(to, scope)
+    name = _name_of(to) if value.is_weak else value.name
+    if value.key is not None:
+        if isinstance(type_, Uuid) and isinstance(value.type, Uuid):
+            return value
+        raise refused(f"the ref {value.name!r} is converted", "refs are texts; leave the cast out")
+    if value.literal is not None and isinstance(type_, Uuid):
+        return replace(value, name=name, weak=True)  # a ref, beside refs
+    data(value, "a conversion")
+    return Value(cast(element_of(value, scope), type_), name, weak=value.is_weak)
+
+
+def _name_of(node: Any) -> str:
+    """Return what PostgreSQL calls a type, and a column that is converted to it."""
+    kind = str(getattr(node.this, "name", node.this))
+    return SHORT.get(kind, kind.lower())
+
+
+def _type_of(node: Any, scope: Scope) -> TypeEngine[Any]:
+    """Return the type that a node names.
+
+    Raises:
+        ToolError: there is none to use.
+    """
+    kind = getattr(node.this, "name", "")
+    if not isinstance(node, exp.DataType):
+        raise refused(f"there is no type {str(node.this).lower()!r} to use", f"use {NAMES}")
+    _, inside, _ = parts(node, "this", "expressions", "nested")
+    if kind == "ARRAY" and len(inside) == 1:
+        return ARRAY(_type_of(inside[0], scope))
+    sizes = [integer_of(parts(each, "this")[0], scope) for each in inside or ()]
+    found = named_type(kind, sizes)
+    if found is None or any(size < 1 or size > _MOST_DIGITS for size in sizes[:1]):
+        raise refused("there is no such type to use", f"use {NAMES}")
+    return found
+
+
+def _interval(node: Any, scope: Scope) -> Value:
+    (this,) = parts(node, "this")
+    literal, kind = literal_of(this)
+    if kind is not None:
+        raise refused("an interval is made of a number", "write INTERVAL '3 days'")
+    made = scope.building.literals.text(Value(None, literal=literal), INTERVAL())
+    return Value(made, "interval", weak=True)
+
+
+CONVERSION_BUILDERS: Mapping[str, Callable[[Any, Scope], Value]] = {
+    "Cast": _cast,
+    "Interval": _interval,
+}
+"""What builds each conversion."""

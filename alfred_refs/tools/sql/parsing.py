@@ -1,4 +1,27 @@
-"""A shape to a tree, and what of a tree may be read: nothing is passed over in silence.
+"""Parsing of a SELECT: lexer checks, sqlglot, refusals.
+
+What a model is told of a statement that is not rebuilt: the fact, then the way that works.
+
+>>> refused("LATERAL is not known here", "use a window, or a subquery in WITH").to_json()
+{'error': {'code': 'invalid_sql', 'message': 'the statement cannot be answered: LATERAL is not ...
+
+What a model is told of an error of the database's, in a statement of its own.
+
+Of mistakes in the statement the primary message is repeated, with the names that the model knows;
+of values nothing is, for they may be those of a row that it does not see. All else is ours, and
+raised.
+
+A text of SQL as a shape and its literals, before anything else looks at it.
+
+    shape_of("select name from recipes where id = 'recipe_1' limit 5")
+    Shape("select name from recipes where id = 'L0' limit 100010", ["recipe_1", "5"])
+
+A text comes in; a text made anew goes out, of known kinds of tokens alone, in which each literal
+is a marker that says which it is; equal literals are one. Texts that differ in literals have one
+shape.
+Whatever is long, deep or unknown raises here, so that no parser is given it. Pure.
+
+A shape to a tree, and what of a tree may be read: nothing is passed over in silence.
 
     tree = parsed(shape)
     left, right = parts(node, "this", "expression")
@@ -10,16 +33,357 @@ asked for in this way is in no statement that is built: an allow-list by constru
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
+from sqlalchemy.exc import DBAPIError
 from sqlglot import expressions as exp
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.tokens import Tokenizer
 
-from .lexing import Shape
-from .refusing import refused, unsupported
+from alfred_refs.sqla import driver_error_fields
+from alfred_refs.tools.errors import ToolError, invalid_sql, too_slow
+
+refused = invalid_sql
+"""Return the error: what is in the statement, and what to write in its place."""
+
+
+def raw_key(entity: str) -> ToolError:
+    """Return that a key stands where a ref is needed."""
+    return ToolError(
+        "raw_key", f"a database key cannot be used here; give a ref, such as '{entity}_1'"
+    )
+
+
+def unknown_name(what: str, name: str, known: Iterable[str]) -> ToolError:
+    """Return that there is no table, column or function of a name, or none for a model."""
+    names = list(dict.fromkeys(known))
+    near = get_close_matches(name, names, 3)
+    listed = ", ".join(map(repr, near or names[:40]))
+    remedy = f"use one of {listed}" if listed else "leave it out"
+    return refused(f"there is no {what} {name!r}", remedy)
+
+
+def no_refs() -> ToolError:
+    """Return that keys would be shown in a form in which no ref can stand for them."""
+    return refused("it shows refs inside of an expression", "select the column of refs itself")
+
+
+def too_deep() -> ToolError:
+    """Return that a statement is nested deeper than any code goes through."""
+    return refused("it is nested too deep, or too long", "use WITH for parts of the question")
+
+
+def unsupported(what: str, remedy: str = "ask in another way") -> ToolError:
+    """Return that a construct of SQL is not known here."""
+    return refused(f"{what} is not known here", remedy)
+
+
+_CANCELED = "57014"
+_LONGEST = 300
+
+# SQLSTATEs of statements that are wrong in themselves, whatever rows there are: of class 42 those
+# that are no matter of tables, columns or rights, which are ours
+_MISTAKES = (
+    *("42601", "42702", "42703", "42725", "42803", "42804", "42846", "42883", "42P08", "42P10"),
+    *("42P18", "42P19", "42P20", "42P21", "42P22", "42P09", "42P11", "42P13", "42P14", "42P15"),
+)
+
+# SQLSTATE -> the fact, and what to do
+_FACTS: Mapping[str, tuple[str, str]] = {
+    "0A000": ("PostgreSQL has not what it asks for", "ask in another way"),
+    "21000": (
+        "a subquery that stands for a value has several rows",
+        "use IN, an aggregate, or LIMIT 1",
+    ),
+    "22003": ("a number is out of range", "compute with numeric, or with smaller numbers"),
+    "22007": ("a text is no date or time of its type", "write dates as '2026-05-01'"),
+    "22008": ("a date or time is out of range", "write dates as '2026-05-01'"),
+    "2200F": ("a text is empty where it may not be", "use nullif(x, '')"),
+    "2201E": ("a logarithm is of what has none", "leave such rows out"),
+    "2201F": ("a power is of what has none", "leave such rows out"),
+    "22012": ("there is a division by zero", "divide by nullif(x, 0)"),
+    "22025": ("a pattern ends in its escape character", "end it otherwise"),
+    "22P02": ("a text cannot be converted to its type", "convert only texts that fit it"),
+    "54001": ("it is nested too deep", "use WITH for parts of the question"),
+    "54011": ("it selects too many columns", "name the columns that you want"),
+    "54023": ("a function has too many arguments", "call it with fewer"),
+}
+_VALUE = "a value does not fit where it is used", "convert or leave out such values"
+_TOO_MUCH = "it is more than the database can do at once", "ask for less"
+
+_SENT = re.compile(r"\b_[tqn]\d+(?:\.c\d+)?\b")
+_LESS = "fewer tables, joins that say ON which rows belong together, or conditions on more columns"
+
+
+def fault_in(error: DBAPIError, names: Mapping[str, str], slow: float | None) -> ToolError | None:
+    """Return what a model is told of an error; `None` if it is no fault of its statement.
+
+    Args:
+        error: that the database raised.
+        names: what was sent for a name, with the name.
+        slow: how many seconds the statement may take, if it took as long.
+    """
+    fields = driver_error_fields(error)
+    state = str(fields["sqlstate"])
+    if state == _CANCELED:
+        return None if slow is None else too_slow(slow, _LESS)
+    if state in _MISTAKES:
+        return refused(_message(error, names), "correct it and call again")
+    if state in _FACTS:
+        return refused(*_FACTS[state])
+    if state.startswith("22"):
+        return refused(*_VALUE)
+    return refused(*_TOO_MUCH) if state.startswith(("53", "54")) else None
+
+
+def _message(error: DBAPIError, names: Mapping[str, str]) -> str:
+    """Return the primary message, with the model's own names."""
+    original = error.orig
+    text = getattr(getattr(original, "diag", None), "message_primary", None)
+    text = str(text or getattr(original, "message", None) or "PostgreSQL refuses it")
+    told = _SENT.sub(lambda found: names.get(found[0], "a column"), text.splitlines()[0])
+    return told[:_LONGEST]
+
+
+LONGEST = 8_000  # characters of a text
+_MOST_TOKENS = 2_000
+_DEEPEST = 40  # brackets
+_DEEPEST_SQUARE = 3
+
+_OPERATORS = frozenset(
+    (
+        *("+", "-", "*", "/", "%", "^", "<", ">", "=", "<=", ">=", "<>", "!=", "||", "->"),
+        *("->>", "#>", "#>>", "@>", "<@", "&&", "?", "~", "~*", "!~", "!~*", "~~", "!~~"),
+        *("~~*", "!~~*"),
+    )
+)
+
+_TOKEN = re.compile(
+    r"""(?P<space>[ \t\r\n\f\v]+|--[^\r\n]*|/\*(?:(?!\*/|/\*)[\s\S])*\*/)
+    |'(?P<string>(?:[^']|'')*)'
+    |(?P<quoted>"(?:[^"\\]|"")+")
+    |(?P<number>\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?)
+    |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
+    |(?P<sign>::|[][(),.:;])
+    |(?P<operator>(?:(?!--|/\*)[-+*/<>=~!@\#%^&|?])+)""",
+    re.VERBOSE,
+)
+_UNSENDABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff]")
+
+# words that begin a clause, and those after which something must stand
+_AFTER = frozenset(
+    (
+        *("from", "where", "group", "order", "having", "limit", "offset", "fetch", "union"),
+        *("intersect", "except", "join", "on", "using"),
+    )
+)
+_OPEN = frozenset(
+    (
+        *("select", "by", "and", "or", "not", "where", "having", "on", "when", "then", "else"),
+        *("between", "like", "ilike", "limit", "offset"),
+    )
+)
+_ENDS_OF_TYPES = ("precision", "varying", "zone")
+_NEVER_EMPTY = ("in", "on", "using", "exists", "any", "all", "filter")
+
+_BEFORE_JOIN = [[each] for each in ("cross", "full", "inner", "left", "natural", "outer", "right")]
+
+# kind of number -> what its marker begins with, and the greatest that is of it
+_NUMBERS = (("1", 2**31), ("2", 2**63))
+_NUMERIC = "3"
+_UNIT = 100_000
+KINDS = {1: "integer", 2: "bigint", 3: "numeric"}
+"""What PostgreSQL takes a number for, by what its marker begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A text without its literals.
+
+    Attributes:
+        text: with a marker for each.
+        literals: what they are, each once.
+    """
+
+    text: str
+    literals: Sequence[str]
+
+
+def shape_of(text: str, types: Collection[str]) -> Shape:
+    """Return the shape of a text.
+
+    Args:
+        text: as a model wrote it.
+        types: words that a parser takes for a type, and looks at twice.
+
+    Raises:
+        ToolError: it is too long or too deep, or has what is not known here.
+    """
+    if len(text) > LONGEST:
+        raise refused(f"the text has {len(text)} characters", f"write at most {LONGEST}")
+    found = _UNSENDABLE.search(text)
+    if found is not None:
+        raise refused("the text has a control character", "leave it out")
+    tokens = list(_tokens(text))
+    if len(tokens) > _MOST_TOKENS:
+        raise refused(f"the text has {len(tokens)} words and signs", "ask for less at once")
+    while tokens and tokens[-1] == ("sign", ";"):
+        tokens.pop()
+    _check_start(tokens)
+    _check_ends(tokens)
+    _check_brackets(tokens, types)
+    _check_conversions(tokens, types)
+    return _with_markers(tokens)
+
+
+def string_number(marker: str) -> int:
+    """Return which literal the marker of a string stands for."""
+    return int(marker.removeprefix("L"))
+
+
+def number_of(marker: int) -> tuple[int, str]:
+    """Return which literal the marker of a number stands for, and its type.
+
+    Raises:
+        ToolError: a parser has computed with it.
+    """
+    kind, rest = divmod(marker, _UNIT)
+    index, rest = divmod(rest, 10)
+    if rest or kind not in KINDS:
+        raise refused("a number in this place is not known", "write it another way")
+    return index, KINDS[kind]
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    place, before = 0, ("", "")
+    while place < len(text):
+        found = _TOKEN.match(text, place)
+        if found is None:
+            raise _unknown(text[place])
+        kind, word = str(found.lastgroup), found[str(found.lastgroup)]
+        end, begin, place = before, place, found.end()
+        before = kind, word
+        if kind == "space":
+            continue
+        touching = begin > 0 and end[0] not in ("", "space", "sign", "operator")
+        if touching and kind in ("string", "name", "number", "quoted"):
+            raise refused(
+                f"{end[0]} and {kind} touch each other",
+                "put a space between, and write texts as 'text' alone, without E, U& or B",
+            )
+        yield from _operators(word) if kind == "operator" else [(kind, word)]
+
+
+def _operators(run: str) -> Iterator[tuple[str, str]]:
+    """Yield the operators of a run of signs, as PostgreSQL takes it: `<-1` is `<` and `-`."""
+    rest = run.rstrip("+-") if run not in _OPERATORS else run
+    if rest and rest not in _OPERATORS:
+        raise refused(f"the operator {run!r} is not known", "put spaces between operators")
+    if rest != run and set(rest) & set("~!@#%^&|?"):
+        raise refused(f"the operator {run!r} is not known", "put spaces between operators")
+    if rest:
+        yield "operator", rest
+    yield from (("operator", each) for each in run[len(rest) :])
+
+
+def _unknown(sign: str) -> Exception:
+    if sign in "'\"/":
+        return refused("a quote or a comment is not closed", "close it; '' in a text is a quote")
+    if sign == "$":
+        return refused("'$' is used", "write values and texts out, as 'text'")
+    return refused(f"{sign!r} is not known here", "put names with it in double quotes")
+
+
+def _check_start(tokens: Sequence[tuple[str, str]]) -> None:
+    if ("sign", ";") in tokens:
+        raise refused("there is more than one statement", "ask for one at a time")
+    words = [word.lower() for kind, word in tokens if (kind, word) != ("sign", "(")]
+    if not words:
+        raise refused("there is no statement", "write a SELECT")
+    if words[0] not in ("select", "with"):
+        raise refused(
+            f"the statement begins with {words[0][:30]!r}",
+            "write a SELECT; rows are changed with the other tools",
+        )
+
+
+def _check_ends(tokens: Sequence[tuple[str, str]]) -> None:
+    """Check that nothing is left out after a comma or a word: a parser may pass over that."""
+    words = [word.lower() if kind in ("name", "sign") else "" for kind, word in tokens]
+    for before, word, after in zip(["", *words], words, [*words[1:], ")"], strict=False):
+        is_end = after in _AFTER or after in (")", "]")
+        is_open = word == "," or word in _OPEN
+        is_empty = (word, after) == ("(", ")") and before in _NEVER_EMPTY
+        if (is_open and is_end and (word, after) != ("by", "all")) or is_empty:
+            raise refused(f"nothing stands between {word!r} and {after!r}", "write what is there")
+        if word == "over" and after != "(":
+            raise refused("OVER is without parentheses", "write OVER (...)")
+        if word == "[" and (before in ("", "(", ",", "[") or before in _AFTER or before in _OPEN):
+            raise refused("'[' begins a value", "write ARRAY[...]; names are in double quotes")
+
+
+def _check_brackets(tokens: Sequence[tuple[str, str]], types: Collection[str]) -> None:
+    """Check how deep brackets are, and that a parser need not try types in them over and over."""
+    depth, square = 0, 0
+    for n, (kind, word) in enumerate(tokens):
+        if kind != "sign" or word not in "()[]":
+            continue
+        step = 1 if word in "([" else -1
+        depth, square = depth + step, square + (step if word in "[]" else 0)
+        if depth > _DEEPEST or square > _DEEPEST_SQUARE:
+            raise refused("brackets are nested too deep", "use WITH for parts of the question")
+        before = tokens[n - 1] if n else ("", "")
+        if step == 1 and before[0] == "name" and before[1].lower() in types:
+            after = tokens[n + 1] if n + 1 < len(tokens) else ("", "")
+            is_array = before[1].lower() == "array" and word == "["
+            if after[0] != "number" and after != ("sign", "]") and not is_array:
+                raise refused(
+                    f"{before[1]!r} is a type and no function",
+                    "convert with CAST(x AS type), or put the name in double quotes",
+                )
+
+
+def _check_conversions(tokens: Sequence[tuple[str, str]], types: Collection[str]) -> None:
+    """Check that no `date '2026-05-01'::text` is there: a parser may convert the text first."""
+    for before, word, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        name = before[1].lower()
+        is_type = name == ")" or name in _ENDS_OF_TYPES or name in types
+        if (word[0], after) == ("string", ("sign", "::")) and is_type and name != "interval":
+            raise refused(
+                f"it is not certain what is converted after {before[1]!r}",
+                "put it in parentheses: (DATE '2026-05-01')::text",
+            )
+
+
+def _with_markers(tokens: Sequence[tuple[str, str]]) -> Shape:
+    """Return tokens as a text in which literals are markers."""
+    literals: dict[tuple[str, str], int] = {}
+    words = []
+    for kind, word in tokens:
+        if kind == "string":
+            known = literals.setdefault((kind, word.replace("''", "'")), len(literals))
+            words.append(f"'L{known}'")
+        elif kind == "number":
+            known = literals.setdefault((kind, word), len(literals))
+            words.append(f"{_kind_of(word)}{known * 10:05d}")
+        else:
+            word = word.lower() if kind == "name" else word  # noqa: PLW2901
+            # without a word before it, and without ON, a parser would take it for a comma
+            words += ["inner"] if word == "join" and words[-1:] not in _BEFORE_JOIN else []
+            words.append(word)
+    return Shape(" ".join(words), [word for _, word in literals])
+
+
+def _kind_of(number: str) -> str:
+    if not number.isdigit():
+        return _NUMERIC
+    return next((kind for kind, most in _NUMBERS if int(number) < most), _NUMERIC)
+
 
 _MOST_NODES = 3_000
 
@@ -85,7 +449,7 @@ def type_words() -> frozenset[str]:
     return frozenset(found - {"union"})  # of SELECTs, too
 
 
-def parsed(shape: Shape) -> exp.Expression:
+def parse_shape(shape: Shape) -> exp.Expression:
     """Return the tree of a shape.
 
     Raises:
@@ -116,12 +480,15 @@ def parts(node: exp.Expression, *names: str) -> list[Any]:
     """
     for name, value in node.args.items():
         if value and name not in names:
-            what = _WORDS.get(name) or f"{named(node)} with {name.strip('_').replace('_', ' ')}"
+            what = (
+                _WORDS.get(name)
+                or f"{describe_node(node)} with {name.strip('_').replace('_', ' ')}"
+            )
             raise unsupported(what)
     return [node.args.get(name) for name in names]
 
 
-def named(node: exp.Expression) -> str:
+def describe_node(node: exp.Expression) -> str:
     """Return what a node is called in an error."""
     kind = type(node).__name__
     return _WORDS.get(kind) or kind.upper()
@@ -144,7 +511,7 @@ def _check(tree: exp.Expression) -> None:
         for place, operand in enumerate(operands):
             if not _binds(operand, own, is_first=place == 0 and not isinstance(node, exp.Unary)):
                 raise refused(
-                    f"it is not certain what belongs together around {named(operand)}",
+                    f"it is not certain what belongs together around {describe_node(operand)}",
                     "put it in parentheses",
                 )
 

@@ -1,4 +1,32 @@
-"""What names mean in a statement: tables of the toolset, parts of WITH, and their columns.
+"""Scopes, types, function table and typed values of the query builder.
+
+SQL types that a statement may name, and those that texts beside a column are read as.
+
+    named_type("numeric", [10, 2])     Numeric(10, 2)
+    plain(String(50))                  Text(): a text is compared as it is, and never cut
+
+Names of types come in; SQLAlchemy's types go out. What is in no table here is no type: nothing
+that looks a name up in a catalogue, as `regclass` does. Pure.
+
+Functions that a statement may call, by name: what they take and what they give.
+
+    FUNCTIONS["lower"]     takes a text, gives a text
+    FUNCTIONS["lag"]       takes a value, a number and a value; gives a value, a ref if that is one
+
+Each always gives the same for the same within a statement, changes nothing, reads no table, and
+makes little of much; what is in no table here is not called. Pure.
+
+Values in a statement that is being built: what SQL has of them, and whether they are keys.
+
+    Value(recipes.c.id, "id", key=<keys of recipes>)     a key: compared, counted, shown as a ref
+    Value(recipes.c.name, "name")                        data: computed with
+    Value(None, literal=2)                               a text that is of no type yet
+
+A key is never computed with: an expression made of one could tell it, piece by piece. So whatever
+reads a value asks for what it can take: `data` for anything, `alike` for several that are of one
+kind. Literals become parameters; a text gets the type of what it stands beside. Pure.
+
+What names mean in a statement: tables of the toolset, parts of WITH, and their columns.
 
     scope.column("r", "name")     the column of what is called r in FROM, here or further out
     scope.relation("recipes")     a table of the toolset, or a part of WITH by that name
@@ -11,20 +39,539 @@ expression on a row before it leaves it out, and an error would tell of the row.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from itertools import count
 from typing import Any
 
-from sqlalchemy import FromClause, Select, select
+from sqlalchemy import (
+    ARRAY,
+    JSON,
+    BigInteger,
+    Boolean,
+    ColumnElement,
+    Date,
+    DateTime,
+    Double,
+    Enum,
+    Float,
+    FromClause,
+    Integer,
+    Interval,
+    Numeric,
+    Select,
+    SmallInteger,
+    String,
+    Text,
+    Time,
+    TypeDecorator,
+    Uuid,
+    bindparam,
+    cast,
+    select,
+)
+from sqlalchemy.dialects.postgresql import INTERVAL, JSONB, REAL
+from sqlalchemy.sql.elements import Null
+from sqlalchemy.types import NullType, TypeEngine
 
+from alfred_refs.errors import SetupError
+from alfred_refs.mapping.columns import values_of
+from alfred_refs.mapping.key_columns import KeyColumn
 from alfred_refs.tools.errors import no_sql
-from alfred_refs.tools.tables.table import ToolTable
-from alfred_refs.tools.tables.tables import ToolTables
+from alfred_refs.tools.sql.parsing import raw_key, refused, unknown_name
+from alfred_refs.tools.tables import ToolColumn, ToolTable, ToolTables, accept_value
 
-from .functions import Function
-from .refusing import refused, unknown_name
-from .values import Literals, Value
+_Type = TypeEngine[Any]
+
+# sqlglot's name -> the type, made of the numbers behind it
+_NAMED: Mapping[str, tuple[int, Callable[..., _Type]]] = {
+    "BOOLEAN": (0, Boolean),
+    "SMALLINT": (0, SmallInteger),
+    "INT": (0, Integer),
+    "BIGINT": (0, BigInteger),
+    "DECIMAL": (2, Numeric),
+    "FLOAT": (0, REAL),
+    "DOUBLE": (0, Double),
+    "TEXT": (0, Text),
+    "VARCHAR": (1, String),
+    "DATE": (0, Date),
+    "TIME": (0, Time),
+    "TIMESTAMP": (0, DateTime),
+    "TIMESTAMPTZ": (0, lambda: DateTime(timezone=True)),
+    "INTERVAL": (0, INTERVAL),
+    "UUID": (0, Uuid),
+    "JSON": (0, JSON),
+    "JSONB": (0, JSONB),
+}
+
+SHORT: Mapping[str, str] = {
+    "BOOLEAN": "bool",
+    "SMALLINT": "int2",
+    "INT": "int4",
+    "BIGINT": "int8",
+    "DECIMAL": "numeric",
+    "FLOAT": "float4",
+    "DOUBLE": "float8",
+}
+"""What PostgreSQL calls types that have another name in SQL."""
+
+NAMES = (
+    "boolean, smallint, integer, bigint, numeric, real, double precision, text, varchar, date, "
+    "time, timestamp, timestamptz, interval, uuid, json, jsonb, or one of these with []"
+)
+"""The types, as a model is told of them."""
+
+# those that take in what is before them, of numbers and of times
+_WIDTHS = (BigInteger, DateTime, Numeric, Float)
+
+# the first that fits -> what a text beside such a column is read as
+_PLAIN: Sequence[tuple[type[_Type], Callable[[Any], _Type]]] = (
+    (Enum, lambda type_: type_ if type_.native_enum else Text()),
+    (String, lambda _: Text()),
+    (Float, lambda type_: type_),
+    (Numeric, lambda _: Numeric()),
+    (DateTime, lambda type_: DateTime(timezone=type_.timezone)),
+    (Time, lambda type_: Time(timezone=type_.timezone)),
+    (Interval, lambda _: INTERVAL()),
+    (ARRAY, lambda type_: ARRAY(plain(type_.item_type))),
+)
+
+
+def named_type(name: str, sizes: Sequence[int]) -> _Type | None:
+    """Return the type of a name, `None` if there is none to use."""
+    most, make = _NAMED.get(name, (0, None))
+    return None if make is None or len(sizes) > most else make(*sizes)
+
+
+def width(type_: _Type) -> int:
+    """Return how much a type has room for, beside others of its kind that it may stand with.
+
+    PostgreSQL makes of several the widest: of integers and numeric numeric, of dates and
+    timestamps timestamps.
+    """
+    found = (n for n, class_ in enumerate(_WIDTHS, start=1) if isinstance(type_, class_))
+    has_zone = isinstance(type_, DateTime) and type_.timezone
+    return max(found, default=0) + has_zone
+
+
+def plain(type_: _Type) -> _Type:
+    """Return the type that a text beside values of another is read as."""
+    for class_, make in _PLAIN:
+        if isinstance(type_, class_):
+            return make(type_)
+    return type_
+
+
+TYPES: Mapping[str, TypeEngine[Any]] = {
+    "text": Text(),
+    "int": Integer(),
+    "bigint": BigInteger(),
+    "numeric": Numeric(),
+    "double": Double(),
+    "bool": Boolean(),
+    "date": Date(),
+    "timestamp": DateTime(),
+    "timestamptz": DateTime(timezone=True),
+    "interval": INTERVAL(),
+    "json": JSON(),
+    "jsonb": JSONB(),
+    "texts": ARRAY(Text()),
+}
+"""Types by the words of the tables below."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function.
+
+    Attributes:
+        takes: of each argument a word: of `TYPES`, "any", "number", "time", "array", or "same" for
+            those that are of one type with each other.
+        fewest: how many are needed.
+        gives: a word of `TYPES`; or of all arguments the widest type ("common"); or of the first
+            its type ("same"), that of an item of
+            it, that of a list of it, or that of a sum, a mean or a part of it.
+        repeats: whether the last argument may stand any number of times.
+        keys: whether it hands keys on, or counts them.
+        kind: "plain", "aggregate", "ordered", "window" or "rows": where it may stand.
+    """
+
+    takes: tuple[str, ...]
+    fewest: int
+    gives: str
+    repeats: bool = False
+    keys: bool = False
+    kind: str = "plain"
+
+
+def _of(line: str, kind: str = "plain", *, keys: bool = False) -> dict[str, Function]:
+    """Return functions by a line: `name, name: takes takes? takes... -> gives`."""
+    names, _, rest = line.partition(":")
+    taken, _, gives = rest.partition("->")
+    words = taken.split()
+    repeats = bool(words) and words[-1].endswith("...")
+    fewest = sum(not word.endswith("?") for word in words)
+    takes = tuple(word.rstrip("?.") for word in words)
+    made = Function(takes, fewest, gives.strip(), repeats, keys, kind)
+    return {name.strip(): made for name in names.split(",")}
+
+
+def _table() -> dict[str, Function]:
+    found: dict[str, Function] = {}
+    for line in (
+        "lower, upper, initcap, reverse: text -> text",
+        "btrim, ltrim, rtrim: text text? -> text",
+        "length, char_length, character_length, octet_length, ascii: text -> int",
+        "substr: text int int? -> text",
+        "left, right: text int -> text",
+        "replace, translate: text text text -> text",
+        "concat: any any... -> text",
+        "concat_ws: text any... -> text",
+        "split_part: text text int -> text",
+        "strpos: text text -> int",
+        "starts_with: text text -> bool",
+        "to_char: any text -> text",
+        "abs: number -> same",
+        "round, trunc: number int? -> round",
+        "ceil, ceiling, floor, sign: number -> round",
+        "sqrt, exp, ln: number -> round",
+        "log: number number? -> round",
+        "power, pow: number number -> round",
+        "mod: number number -> same",
+        "div: number number -> numeric",
+        "date_trunc: text time -> trunc",
+        "date_part: text time -> double",
+        "age: time time? -> interval",
+        "to_date: text text -> date",
+        "to_timestamp: text text -> timestamptz",
+        "to_number: text text -> numeric",
+        "make_date: int int int -> date",
+        "now: -> timestamptz",
+        "array_to_string: array text text? -> text",
+        "string_to_array: text text -> texts",
+        "jsonb_array_length: jsonb -> int",
+        "json_array_length: json -> int",
+        "jsonb_typeof: jsonb -> text",
+        "json_typeof: json -> text",
+        "jsonb_extract_path_text: jsonb text... -> text",
+        "json_extract_path_text: json text... -> text",
+    ):
+        found |= _of(line)
+    for line in (
+        "coalesce: same... -> common",
+        "nullif: same same -> same",
+        "cardinality: array -> int",
+        "array_length: array int -> int",
+        "greatest, least: same... -> common",
+    ):
+        found |= _of(line, keys=True)
+    for line in (
+        "sum: number -> sum",
+        "avg: number -> avg",
+        "stddev, stddev_pop, stddev_samp, variance, var_pop, var_samp: number -> avg",
+        "corr: number number -> double",
+        "string_agg: text text -> text",
+        "bool_and, bool_or, every: bool -> bool",
+    ):
+        found |= _of(line, "aggregate")
+    found |= _of("percentile_cont, percentile_disc: numeric -> ordered", "ordered")
+    found |= _of("mode: -> ordered", "ordered")
+    for line in ("count: any? -> bigint", "min, max: any -> same", "array_agg: any -> array"):
+        found |= _of(line, "aggregate", keys=True)
+    for line in ("row_number, rank, dense_rank: -> bigint", "ntile: int -> int"):
+        found |= _of(line, "window")
+    found |= _of("percent_rank, cume_dist: -> double", "window")
+    for line in (
+        "lag, lead: same int? same? -> common",
+        "first_value, last_value: any -> same",
+        "nth_value: any int -> same",
+    ):
+        found |= _of(line, "window", keys=True)
+    found |= _of("unnest: array -> item", "rows", keys=True)
+    return found
+
+
+FUNCTIONS: Mapping[str, Function] = _table()
+"""The functions, by name."""
+
+_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_TAKEN = {*TYPES, "any", "number", "time", "array"}
+
+
+def with_own(own: Mapping[str, str]) -> Mapping[str, Function]:
+    """Return all functions, those of an application among them.
+
+    They take data, and give data: no key goes in. That each is immutable, and makes little of
+    much, is the application's word.
+
+    >>> with_own({"similarity": "text text -> double"})["similarity"].gives
+    'double'
+
+    Raises:
+        SetupError: a name is taken or is none, or it is not said what it takes and gives.
+    """
+    found = dict(FUNCTIONS)
+    for name, signature in own.items():
+        if not _NAME.fullmatch(name) or name in FUNCTIONS:
+            raise SetupError(
+                f"a function of SQL cannot be called {name!r}",
+                "give the name of a function in the database, in small letters, that is not known",
+            )
+        made = _of(f"{name}: {signature}")[name]
+        if "->" not in signature or made.gives not in TYPES or not {*made.takes} <= _TAKEN:
+            raise SetupError(
+                f"the function {name!r} of SQL is said to be {signature!r}",
+                f"say what it takes and gives, as 'text text -> double': {', '.join(TYPES)}; it "
+                "may take any, number, time and array, too",
+            )
+        found[name] = made
+    return found
+
+
+UNNAMED = "?column?"
+"""What PostgreSQL calls what has no name."""
+
+_NUMBERS: dict[str, tuple[TypeEngine[Any], Callable[[str], Any]]] = {
+    "integer": (Integer(), int),
+    "bigint": (BigInteger(), int),
+    "numeric": (Numeric(), Decimal),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value.
+
+    Attributes:
+        element: what SQLAlchemy has of it; `None` for a text of no type yet.
+        name: what PostgreSQL calls it where it is selected.
+        key: whose keys it has; `None` for data.
+        column: of a table, where it is that and nothing else.
+        literal: which text it is, if it is one of no type yet.
+        number: which number it is, if it is one.
+        weak: whether a conversion or a CASE around it has a name of its own; `None` for those
+            that have no name.
+    """
+
+    element: Any
+    name: str = UNNAMED
+    key: KeyColumn | None = None
+    column: ToolColumn | None = None
+    literal: int | None = None
+    number: int | None = None
+    weak: bool | None = None
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether a conversion or a CASE around it has a name of its own, as in PostgreSQL."""
+        return self.name == UNNAMED if self.weak is None else self.weak
+
+    @property
+    def is_null(self) -> bool:
+        """Whether it is NULL, written out."""
+        return isinstance(self.element, Null)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes the type of what it stands beside."""
+        return self.literal is not None or self.is_null
+
+    @property
+    def type(self) -> TypeEngine[Any]:
+        """Its SQL type."""
+        return NullType() if self.element is None else self.element.type
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether it is shown as a whole or not at all: it may have keys inside, or is raw."""
+        if self.column is None:
+            return False
+        return bool(self.column.places) or self.column.values.family == "opaque"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """What a literal is sent as.
+
+    Attributes:
+        literal: which one.
+        convert: makes a value of its text.
+        is_key: whether it names rows.
+    """
+
+    literal: int
+    convert: Callable[[str], Any]
+    is_key: bool = False
+
+
+@dataclass(slots=True)
+class Literals:
+    """The literals of one statement, and what became of each.
+
+    Attributes:
+        texts: what they are.
+        parameters: by name, those that are sent.
+        fixed: those that the statement itself depends on.
+    """
+
+    texts: Sequence[str]
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+    fixed: set[int] = field(default_factory=set)
+
+    def fix(self, literal: int) -> str:
+        """Return a literal that the statement is made by."""
+        self.fixed.add(literal)
+        return self.texts[literal]
+
+    def number(self, literal: int, kind: str) -> Value:
+        """Return a number."""
+        type_, convert = _NUMBERS[kind]
+        return Value(self._sent("n", literal, type_, convert), number=literal)
+
+    def text(self, value: Value, type_: TypeEngine[Any] | None = None) -> ColumnElement[Any]:
+        """Return a value, as a text of a type where it has none."""
+        if value.literal is None:
+            return value.element  # type: ignore[no-any-return]
+        if isinstance(type_, TypeDecorator):
+            accept = values_of(type_, None).accept
+            convert = lambda text: accept_value(accept, "a text in the statement", text)  # noqa: E731
+            name = f"d{len(self.parameters)}_"
+            return self._sent(name, value.literal, type_, convert)
+        sent = self._sent("t", value.literal, Text(), str)
+        cast_to = plain(type_) if type_ is not None else None
+        return sent if cast_to is None or isinstance(cast_to, Text) else cast(sent, cast_to)
+
+    def ref(self, value: Value, like: Value) -> ColumnElement[Any]:
+        """Return a text as a ref: the session knows which key it names."""
+        if value.literal is None:
+            return value.element  # type: ignore[no-any-return]
+        key = like.key
+        # one name wherever it stands beside such keys: PostgreSQL compares expressions by it
+        space = "" if key is None else re.sub(r"\W", "_", key.space)
+        name = f"k_{space}_{type(like.type).__name__}_"
+        return self._sent(name, value.literal, like.type, str, is_key=True)
+
+    def _sent(
+        self,
+        name: str,
+        literal: int,
+        type_: TypeEngine[Any],
+        convert: Callable[[str], Any],
+        *,
+        is_key: bool = False,
+    ) -> ColumnElement[Any]:
+        name = f"{name}{literal}"
+        self.parameters[name] = Parameter(literal, convert, is_key)
+        return bindparam(name, type_=type_)
+
+
+def data(value: Value, what: str) -> Value:
+    """Return a value that is computed with.
+
+    Raises:
+        ToolError: it is a key, or may have keys in it.
+    """
+    if value.key is not None:
+        raise refused(
+            f"{what} is made of a ref ({value.name!r})",
+            "refs are selected, counted, grouped by and compared with refs of their table; for a "
+            "list of them use array_agg",
+        )
+    return inspectable(value, what)
+
+
+def inspectable(value: Value, what: str) -> Value:
+    """Return a value that is looked into, if only to compare it.
+
+    Raises:
+        ToolError: it may have keys in it.
+    """
+    if value.is_sealed:
+        raise refused(
+            f"{what} is made of {value.name!r}, which is shown as a whole only",
+            "select it as it is, or leave it out",
+        )
+    return value
+
+
+def unify_values(
+    values: Sequence[Value], literals: Literals, what: str, *, by_first: bool = False
+) -> list[Value]:
+    """Return values that are compared or chosen from: of one type, and keys of one table.
+
+    Args:
+        values: of which texts get the type of the others.
+        literals: of the statement.
+        what: is done with them, for errors.
+        by_first: whether that is the type of the first, which the others are compared with.
+
+    Raises:
+        ToolError: they are of several.
+    """
+    typed = [each for each in values if not each.is_open]
+    keys = [each for each in typed if each.key is not None]
+    if keys:
+        _check_keys(typed, keys[0], what)
+        like = keys[0]
+        return [
+            replace(each, element=literals.ref(each, like), key=like.key, literal=None)
+            if each.literal is not None
+            else each
+            for each in values
+        ]
+    for each in values:
+        inspectable(each, what)
+    types = [each.type for each in typed if not isinstance(each.type, NullType)]
+    type_ = (types[0] if by_first else max(types, key=width)) if types else None
+    return [
+        each
+        if each.literal is None
+        else replace(each, element=literals.text(each, type_), literal=None)
+        for each in values
+    ]
+
+
+def widest(values: Sequence[Value]) -> Value:
+    """Return which of several values that are alike has the type that PostgreSQL gives to all."""
+    typed = [each for each in values if not each.is_open]
+    return max(typed or values, key=lambda each: width(each.type))
+
+
+def _check_keys(typed: Sequence[Value], like: Value, what: str) -> None:
+    entity = "" if like.key is None else like.key.entity
+    for each in typed:
+        if each.number is not None and like.key is not None:
+            raise raw_key(like.key.entity)
+        if each.key is None:
+            raise refused(
+                f"{what} has a ref ({like.name!r}) beside data ({each.name!r})",
+                f"compare refs with refs, as '{entity}_1' in quotes, and data with data",
+            )
+        if like.key is not None and (each.key.space, each.key.array) != (
+            like.key.space,
+            like.key.array,
+        ):
+            raise refused(
+                f"{what} has refs of {like.key.entity!r} beside refs of {each.key.entity!r}",
+                "join tables by the columns that refer to each other",
+            )
+
+
+def item_key(key: KeyColumn | None) -> KeyColumn | None:
+    """Return the keys of a list, one by one."""
+    return None if key is None else replace(key, array=False)
+
+
+def list_key(key: KeyColumn | None) -> KeyColumn | None:
+    """Return lists of keys."""
+    return None if key is None else replace(key, array=True)
+
+
+def list_type(type_: TypeEngine[Any]) -> ARRAY[Any]:
+    """Return the type of lists of a type."""
+    return ARRAY(type_.item_type) if isinstance(type_, ARRAY) else ARRAY(type_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +652,7 @@ class Building:
             getattr(table.model, each.name).label(f"c{n}") for n, each in enumerate(columns, 1)
         ]
         rows = select(*attributes)
-        alias = (_fenced(rows) if self.is_fenced else rows).subquery(self.alias("t", name))
+        alias = (_materialize(rows) if self.is_fenced else rows).subquery(self.alias("t", name))
         values = [
             Value(alias.c[f"c{n}"], each.name, each.key, each)
             for n, each in enumerate(columns, start=1)
@@ -266,7 +813,7 @@ class Scope:
             scope = scope.outer
 
 
-def _fenced(rows: Select[Any]) -> Select[Any]:
+def _materialize(rows: Select[Any]) -> Select[Any]:
     """Return rows that PostgreSQL makes before it looks at any condition on them."""
     return rows.offset(0)
 

@@ -1,4 +1,20 @@
-"""SELECTs: what is selected, DISTINCT, WHERE, GROUP BY, HAVING and ORDER BY.
+"""Builder of SELECT, FROM, UNION.
+
+FROM and its joins: what stands there goes into a scope, and out as one FROM of SQLAlchemy's.
+
+    joined(<From recipes>, [<Join LEFT plans ON ...>], scope)    _t1 LEFT JOIN _t2 ON ...
+
+Each ON sees what is joined up to there. USING and NATURAL go by the columns that a model sees, and
+make one of two.
+
+Rows put together: WITH and unions; and ORDER BY and LIMIT, which these have as SELECT has them.
+
+    with_parts(<With recipes>, scope)    scope.parts["recipes"], a part that a FROM may name
+    united(<Union left right>, scope)    (SELECT ...) UNION (SELECT ...)
+
+Columns that are put together have refs of one table, or data.
+
+SELECTs: what is selected, DISTINCT, WHERE, GROUP BY, HAVING and ORDER BY.
 
     query = built(tree, building)
     query.statement     select(_t1.c.c2.label("c1"), ...).where(...)
@@ -15,28 +31,402 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import (
+    FromClause,
+    and_,
+    except_,
+    except_all,
+    func,
+    intersect,
+    intersect_all,
+    select,
+    true,
+    tuple_,
+    type_coerce,
+    union,
+    union_all,
+)
 from sqlglot import expressions as exp
 
 from alfred_refs import sqla
+from alfred_refs.tools.sql import (
+    calls,
+    calls as windows,
+    expressions,
+    expressions as conditions,
+    expressions as conversions,
+    expressions as operators,
+)
+from alfred_refs.tools.sql.calls import order_elements
+from alfred_refs.tools.sql.expressions import (
+    condition_of,
+    element_of,
+    integer_of,
+    literal_of,
+    name_of,
+    value_of,
+)
+from alfred_refs.tools.sql.parsing import describe_node, parts, refused, unsupported
+from alfred_refs.tools.sql.scopes import (
+    Part,
+    Query,
+    Scope,
+    Source,
+    Value,
+    inspectable,
+    unify_values,
+    widest,
+    width,
+)
 
-from . import calls, conditions, conversions, expressions, operators, windows
-from .calls import ordered
-from .expressions import condition_of, element_of, name_of, value_of
-from .froms import joined
-from .parsing import named, parts
-from .refusing import refused, unsupported
-from .scopes import Query, Scope
-from .unions import CLAUSES, around, limited, position, united, with_parts
-from .values import Value, unsealed
 
-MAKERS: Mapping[str, Callable[[Any, Scope], Value]] = {
-    **expressions.MAKERS,
-    **operators.MAKERS,
-    **calls.MAKERS,
-    **conditions.MAKERS,
-    **conversions.MAKERS,
-    **windows.MAKERS,
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A table, or what has been joined so far.
+
+    Attributes:
+        from_: what SQLAlchemy has of it.
+        sources: whose columns may be named with their table.
+        columns: those that may be named without, in the order of `*`.
+    """
+
+    from_: FromClause
+    sources: Sequence[Source]
+    columns: Sequence[Value]
+
+    def named(self, name: str) -> Value:
+        """Return the column of a name.
+
+        Raises:
+            ToolError: there is none, or there are several.
+        """
+        found = [each for each in self.columns if each.name == name]
+        if len(found) != 1:
+            many = "several tables" if found else "none of the tables"
+            raise refused(f"USING names {name!r}, which is in {many} there", "use ON")
+        return found[0]
+
+
+def build_from(from_: Any, joins: Sequence[Any], scope: Scope) -> FromClause:
+    """Return a FROM, and take what is in it into a scope.
+
+    Raises:
+        ToolError: it has what is not known here.
+    """
+    (first,) = parts(from_, "this")
+    groups = [_item(first, scope)]
+    for join in joins:
+        if any(join.args.get(each) for each in ("side", "kind", "method", "on", "using")):
+            groups[-1] = _join(groups[-1], join, scope)
+        else:  # a comma: what is before it is not seen by later ON
+            (item,) = parts(join, "this")
+            groups.append(_item(item, scope))
+    scope.columns = [each for group in groups for each in group.columns]
+    last, *others = (group.from_ for group in reversed(groups))
+    for each in others:
+        last = each.join(last, true())
+    return last
+
+
+def _item(node: Any, scope: Scope) -> _Rows:
+    if isinstance(node, exp.Table):
+        return _table(node, scope)
+    if not isinstance(node, exp.Subquery):
+        raise unsupported(
+            f"{describe_node(node)} in FROM", "use tables, and subqueries in parentheses"
+        )
+    this, alias = parts(node, "this", "alias")
+    if isinstance(this, exp.Table):
+        if alias is not None:
+            raise unsupported("a name for several tables", "name each of them")
+        return _table(this, scope)
+    name, names = _alias(alias)
+    if not name:
+        name = scope.building.alias("n", "a subquery")  # PostgreSQL 16 takes it without
+    query = scope.building.query(this, scope.around())
+    from_ = query.statement.subquery(scope.building.alias("t", name))
+    return _add_source(Source(name, query.called(names, name).of(from_), from_), scope)
+
+
+def _table(node: Any, scope: Scope) -> _Rows:
+    this, alias, joins = parts(node, "this", "alias", "joins")
+    if not isinstance(this, exp.Identifier):
+        raise unsupported("a function in FROM", "call it in SELECT, or use a table")
+    name, names = _alias(alias)
+    source = scope.relation(name_of(this), name or name_of(this))
+    if names:
+        raise unsupported("names for columns of a table", "give names in SELECT")
+    rows = _add_source(source, scope)
+    for join in joins or ():
+        rows = _join(rows, join, scope)
+    return rows
+
+
+def _alias(node: Any) -> tuple[str, list[str]]:
+    if node is None:
+        return "", []
+    this, columns = parts(node, "this", "columns")
+    return ("" if this is None else name_of(this)), [name_of(each) for each in columns or ()]
+
+
+def _add_source(source: Source, scope: Scope) -> _Rows:
+    if source.name in (each.name for each in scope.sources):
+        raise refused(f"{source.name!r} is twice in FROM", "give each a name, with AS")
+    scope.sources.append(source)
+    alias: Any = source.from_
+    names = {f"{alias.name}.c{n}": each.name for n, each in enumerate(source.values, start=1)}
+    scope.building.names.update({sent: f"{source.name}.{each}" for sent, each in names.items()})
+    return _Rows(alias, [source], source.values)
+
+
+def _join(left: _Rows, node: Any, scope: Scope) -> _Rows:
+    this, side, kind, method, on, using = parts(
+        node, "this", "side", "kind", "method", "on", "using"
+    )
+    side, kind, method = (str(each or "").upper() for each in (side, kind, method))
+    if kind not in ("", "INNER", "OUTER", "CROSS") or side not in ("", "LEFT", "RIGHT", "FULL"):
+        raise unsupported(f"{side} {kind} JOIN".strip())
+    right = _item(this, scope)
+    if method not in ("", "NATURAL"):
+        raise unsupported(f"{method} JOIN")
+    sources, columns = [*left.sources, *right.sources], [*left.columns, *right.columns]
+    names = _in_common(left, right) if method else [name_of(each) for each in using or ()]
+    if names:
+        pairs = [_pair(name, left, right, scope) for name in names]
+        condition = and_(*(one.element == other.element for one, other in pairs))
+        rest = [each for each in columns if each.name not in names]
+        columns = [*(_one(one, other, side) for one, other in pairs), *rest]
+    elif on is not None:
+        condition = condition_of(
+            on, Scope(scope.building, scope.outer, scope.parts, sources, columns)
+        )
+    elif kind == "CROSS" or method:
+        condition = true()
+    else:
+        raise refused("a JOIN has no ON", "say ON which rows belong together, or CROSS JOIN")
+    if side == "RIGHT":
+        from_ = right.from_.outerjoin(left.from_, condition)
+    else:
+        from_ = left.from_.join(
+            right.from_, condition, isouter=_is_outer(side), full=side == "FULL"
+        )
+    return _Rows(from_, sources, columns)
+
+
+def _is_outer(side: str) -> bool:
+    return side != ""
+
+
+def _in_common(left: _Rows, right: _Rows) -> list[str]:
+    theirs = {each.name for each in right.columns}
+    return [name for name in dict.fromkeys(e.name for e in left.columns) if name in theirs]
+
+
+def _pair(name: str, left: _Rows, right: _Rows, scope: Scope) -> Sequence[Value]:
+    """Return the columns of a name on both sides, which are compared."""
+    both = [left.named(name), right.named(name)]
+    return unify_values(both, scope.building.literals, f"USING ({name})")
+
+
+def _one(left: Value, right: Value, side: str) -> Value:
+    """Return the column that two are from then on."""
+    if side == "FULL":
+        return replace(left, element=func.coalesce(left.element, right.element), column=None)
+    return right if side == "RIGHT" else left
+
+
+CLAUSES = ("with_", "order", "limit", "offset")
+"""What SELECTs and unions have alike."""
+
+_UNITING: Mapping[tuple[str, bool], Callable[..., Any]] = {
+    ("Union", True): union,
+    ("Union", False): union_all,
+    ("Intersect", True): intersect,
+    ("Intersect", False): intersect_all,
+    ("Except", True): except_,
+    ("Except", False): except_all,
+}
+
+
+def with_parts(node: Any, scope: Scope) -> Scope:
+    """Take the parts of a WITH into a scope, and return it."""
+    with_ = node.args.get("with_")
+    if with_ is None:
+        return scope
+    nodes, recursive = parts(with_, "expressions", "recursive")
+    for each in nodes:
+        this, alias = parts(each, "this", "alias")
+        name_node, columns = parts(alias, "this", "columns")
+        name, names = name_of(name_node), [name_of(column) for column in columns or ()]
+        if name in scope.parts:
+            raise refused(f"WITH has two parts {name!r}", "give them names of their own")
+        make = _recursive if recursive and _names(this, name) else _part
+        scope.parts[name] = make(this, name, names, scope)
+    return scope
+
+
+def _names(node: Any, name: str) -> bool:
+    """Tell whether a part of WITH names itself."""
+    return any(each.name == name for each in node.find_all(exp.Table))
+
+
+def _part(node: Any, name: str, names: Sequence[str], scope: Scope) -> Part:
+    query = scope.building.query(node, scope.inner()).called(names, name)
+    return Part(query, query.statement.cte(scope.building.alias("q", name)))
+
+
+def _recursive(node: Any, name: str, names: Sequence[str], scope: Scope) -> Part:
+    """Return a part that goes on from its own rows."""
+    is_union = isinstance(node, exp.Union) and not any(node.args.get(each) for each in CLAUSES)
+    if not is_union or _names(node.this, name):
+        raise unsupported(
+            f"{name!r}, which names itself,", "write SELECT ... UNION ALL SELECT ... in it"
+        )
+    first, second, is_distinct = parts(node, "this", "expression", "distinct")
+    start = _closed_query(first, scope.inner()).called(names, name)
+    cte = start.statement.cte(scope.building.alias("q", name), recursive=True)
+    inner = scope.inner()
+    inner.parts[name] = Part(start, cte)
+    step = scope.building.query(second, inner)
+    _matching_columns([start, step], scope)
+    return Part(start, (cte.union if is_distinct else cte.union_all)(step.statement))
+
+
+def build_union(node: Any, scope: Scope) -> Query:
+    """Return a union, with its WITH, order and limit.
+
+    Raises:
+        ToolError: its parts do not go together.
+    """
+    scope = with_parts(node, scope)
+    left, right, is_distinct = parts(node, "this", "expression", "distinct", *CLAUSES)[:3]
+    both = [_closed_query(each, scope.inner()) for each in (left, right)]
+    unite = _UNITING[type(node).__name__, bool(is_distinct)]
+    values = _matching_columns(both, scope)
+    rows = Query(unite(*(each.statement for each in both)), values)
+    if any(
+        width(new.type) > width(old.type) for new, old in zip(values, both[0].values, strict=True)
+    ):
+        rows = _as_subquery(rows, scope)
+    return around(rows, node, scope)
+
+
+def _closed_query(node: Any, scope: Scope) -> Query:
+    """Return a query whose rows may be put together with others: its order ends with it."""
+    query = scope.building.query(node, scope)
+    return _as_subquery(query, scope) if query.is_ended else query
+
+
+def _as_subquery(query: Query, scope: Scope) -> Query:
+    """Return the same rows of a SELECT from a query."""
+    rows = query.statement.subquery(scope.building.alias("t", "a union"))
+    columns = [rows.c[f"c{n}"] for n in range(1, len(query.values) + 1)]
+    typed = [
+        type_coerce(column, value.type) if width(value.type) > width(column.type) else column
+        for column, value in zip(columns, query.values, strict=True)
+    ]
+    labels = [each.label(f"c{n}") for n, each in enumerate(typed, start=1)]
+    return Query(select(*labels), query.values)
+
+
+def _matching_columns(queries: Sequence[Query], scope: Scope) -> list[Value]:
+    """Return the columns of queries that are put together."""
+    first, *others = ([*each.values] for each in queries)
+    for other in others:
+        if len(other) != len(first):
+            raise refused("parts of a union have other numbers of columns", "select the same")
+        for n, pair in enumerate(zip(first, other, strict=True)):
+            keys = [each.key for each in pair]
+            if any(keys) and not all(keys) and not any(each.is_null for each in pair):
+                raise refused(
+                    f"a union has refs beside data ({pair[0].name!r})", "select refs of one table"
+                )
+            both = unify_values(pair, scope.building.literals, "a union")
+            column = pair[0].column if pair[0].column is pair[1].column else None
+            if any(each.is_sealed for each in pair) and column is None:
+                raise refused("a union has documents of several columns", "select one of them")
+            key = next((each.key for each in both if each.key), None)
+            element, type_ = pair[0].element, widest(both).type
+            if width(type_) > width(pair[0].type) and not pair[0].is_null:
+                element = type_coerce(element, type_)
+            first[n] = replace(pair[0], element=element, key=key, column=column, literal=None)
+    return first
+
+
+def around(query: Query, node: Any, scope: Scope) -> Query:
+    """Return a union in an order, or the first rows of it."""
+    if not any(node.args.get(each) for each in CLAUSES[1:]):
+        return query
+    rows = _as_subquery(query, scope)
+    columns = list(rows.statement.selected_columns)
+
+    def by_name(by: Any) -> Any:
+        found = position(by, rows.values, scope)
+        if found is None:
+            raise refused("a union is ordered by an expression", "order by a selected column")
+        return columns[found]
+
+    order = node.args.get("order")
+    statement = rows.statement
+    if order is not None:
+        statement = statement.order_by(
+            *order_elements(parts(order, "expressions")[0], scope, by_name)
+        )
+    return apply_limit(Query(statement, rows.values), node, scope)
+
+
+def position(node: Any, values: Sequence[Value], scope: Scope) -> int | None:
+    """Return which selected column is meant by its name or position; `None` if by neither."""
+    if isinstance(node, exp.Literal):
+        place = integer_of(node, scope)
+        if not 1 <= place <= len(values):
+            raise refused(f"there is no column {place} in the SELECT", "name the column")
+        return place - 1
+    if not isinstance(node, exp.Column) or node.args.get("table") is not None:
+        return None
+    found = [n for n, each in enumerate(values) if each.name == node.name]
+    if len({id(values[n].element) for n in found}) > 1:
+        raise refused(f"{node.name!r} is selected several times", "give each a name of its own")
+    return found[0] if found else None
+
+
+def apply_limit(query: Query, node: Any, scope: Scope) -> Query:
+    """Return rows of a query, as many as a LIMIT or FETCH says, after those of an OFFSET."""
+    limit, offset = node.args.get("limit"), node.args.get("offset")
+    statement, rows = query.statement, None
+    if limit is not None:
+        rows = _rows(_limit(limit), scope)
+        statement = statement.limit(rows.element)
+    if offset is not None:
+        statement = statement.offset(_rows(parts(offset, "expression")[0], scope).element)
+    is_ended = any(node.args.get(each) for each in CLAUSES[1:])
+    return Query(statement, query.values, is_ended, None if rows is None else rows.number)
+
+
+def _limit(node: Any) -> Any:
+    if not isinstance(node, exp.Fetch):
+        return parts(node, "expression")[0]
+    _, count, options = parts(node, "direction", "count", "limit_options")
+    if options is not None:
+        parts(options, "rows")
+    return count
+
+
+def _rows(node: Any, scope: Scope) -> Value:
+    """Return how many rows a LIMIT or OFFSET says."""
+    literal, kind = literal_of(node) if isinstance(node, exp.Literal) else (0, None)
+    if kind != "integer":
+        raise refused("LIMIT or OFFSET is no integer", "write an integer, or leave it out")
+    return scope.building.literals.number(literal, kind)
+
+
+BUILDERS: Mapping[str, Callable[[Any, Scope], Value]] = {
+    **expressions.VALUE_BUILDERS,
+    **operators.OPERATOR_BUILDERS,
+    **calls.CALL_BUILDERS,
+    **conditions.CONDITION_BUILDERS,
+    **conversions.CONVERSION_BUILDERS,
+    **windows.WINDOW_BUILDERS,
 }
 """What builds each expression."""
 
@@ -61,22 +451,22 @@ def query_of(node: Any, scope: Scope) -> Query:
             return query_of(inner, scope)
         return around(query_of(inner, with_parts(node, scope)), node, scope)
     if isinstance(node, exp.SetOperation):
-        return united(node, scope)
+        return build_union(node, scope)
     if not isinstance(node, exp.Select):
-        raise unsupported(named(node), "write a SELECT")
-    return _selected(node, scope)
+        raise unsupported(describe_node(node), "write a SELECT")
+    return _build_select(node, scope)
 
 
-def _selected(node: Any, scope: Scope) -> Query:
+def _build_select(node: Any, scope: Scope) -> Query:
     scope = with_parts(node, scope)
     chosen, is_distinct, from_, joins, where, group, having = parts(node, *_SELECT)[:7]
-    source = None if from_ is None else joined(from_, joins or [], scope)
-    columns = [pair for each in chosen for pair in _chosen(each, scope)]
+    source = None if from_ is None else build_from(from_, joins or [], scope)
+    columns = [pair for each in chosen for pair in _select_columns(each, scope)]
     nodes, values = [node for node, _ in columns], [value for _, value in columns]
     if not values:
         raise refused("nothing is selected", "name the columns that you want")
     values = [replace(each, element=element_of(each, scope), literal=None) for each in values]
-    made = _Selected(
+    made = _SelectList(
         scope, nodes, values, [v.element.label(f"c{n}") for n, v in enumerate(values, 1)]
     )
     statement: Any = select(*made.labels)
@@ -93,10 +483,10 @@ def _selected(node: Any, scope: Scope) -> Query:
     if node.args.get("order") is not None:
         statement = made.in_order(statement, parts(node.args["order"], "expressions")[0])
     statement = statement.correlate_except(*(each.from_ for each in scope.sources))
-    return limited(Query(statement, values), node, scope)
+    return apply_limit(Query(statement, values), node, scope)
 
 
-def _chosen(node: Any, scope: Scope) -> list[tuple[Any, Value]]:
+def _select_columns(node: Any, scope: Scope) -> list[tuple[Any, Value]]:
     """Return the columns that one expression of a SELECT makes, with the nodes of each."""
     if isinstance(node, exp.Star):
         parts(node)
@@ -112,7 +502,7 @@ def _chosen(node: Any, scope: Scope) -> list[tuple[Any, Value]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Selected:
+class _SelectList:
     """What is selected, for the clauses that may name it.
 
     Attributes:
@@ -151,7 +541,7 @@ class _Selected:
             return tuple_(*(self._group(each) for each in inside))
         place = None if self._is_column(node) else self._place(node)
         value = value_of(node, self.scope) if place is None else self.values[place]
-        unsealed(value, "GROUP BY")
+        inspectable(value, "GROUP BY")
         if value.is_open:
             raise refused("GROUP BY has a constant", "group by columns")
         return value.element
@@ -166,7 +556,7 @@ class _Selected:
         """Return a statement with its DISTINCT."""
         (on,) = parts(node, "on")
         for value in self.values:
-            unsealed(value, "DISTINCT")
+            inspectable(value, "DISTINCT")
         if on is None:
             return statement.distinct()
         elements = []
@@ -184,7 +574,7 @@ class _Selected:
             place = self._place(by)
             if place is None:
                 return None
-            unsealed(self.values[place], "ORDER BY")
+            inspectable(self.values[place], "ORDER BY")
             return self.labels[place]
 
-        return statement.order_by(*ordered(nodes, self.scope, selected))
+        return statement.order_by(*order_elements(nodes, self.scope, selected))

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, RefRegistry, RefSession
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from tests.fix_postgres import PreparedDatabases, connected, databases_prepared
 from tests.session.redaction.kitchen import (
     CHEF,

@@ -11,9 +11,9 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import Conversation, RefRegistry, RefSession
-from alfred_refs.mapping import naming
-from alfred_refs.session.redaction.errors import hide_keys
-from alfred_refs.testing import MemoryStore
+from alfred_refs.mapping import key_columns
+from alfred_refs.session.redaction import hide_keys
+from alfred_refs.store.memory import MemoryStore
 from tests.fix_session import TravelLog
 from tests.models import Recipe, devices
 from tests.session.redaction.kitchen import CHEF, KNOWN, Platter, flush, shows_no_key
@@ -107,7 +107,7 @@ def test_an_error_imports_nothing(
     key = recipes[0].id
     with sessions(conversation=conversation) as session:
         assert session.scalars(select(Recipe)).first() is not None
-        monkeypatch.setattr(naming, "singular", pytest.fail)
+        monkeypatch.setattr(key_columns, "singular", pytest.fail)
         connection = session.connection()
         connection.execute(insert(devices).values(id=key))
 

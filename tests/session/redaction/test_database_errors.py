@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Mapped, mapped_column
 
 from alfred_refs import Conversation, RefPolicy, RefRegistry, RefSession
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from tests.session.redaction.kitchen import (
     CHEF,
     KNOWN,

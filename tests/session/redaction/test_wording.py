@@ -12,8 +12,7 @@ import pytest
 from alfred_refs import RefPolicy
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.keys import Key
-from alfred_refs.session.redaction.columns import Catalogue, Fault
-from alfred_refs.session.redaction.wording import Wording
+from alfred_refs.session.redaction import ColumnCatalogue, ErrorFields, Wording
 from tests.models import Box, MealPlan, Order, OrderLine, Person, Recipe
 
 KNOWN = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
@@ -37,20 +36,20 @@ class Names:
         return ["Zubrowka", "a+b"]
 
 
-def wording(fault: Fault | None = None, *classes: type[Any], policy: Any = None) -> Wording:
+def wording(fault: ErrorFields | None = None, *classes: type[Any], policy: Any = None) -> Wording:
     """Return how errors are worded in an application that has used these classes."""
     entities = Entities(policy or RefPolicy())
     for class_ in classes or (Recipe, MealPlan, Order, OrderLine, Person, Box):
         entities.of_class(class_)
-    return Wording(Names(), Catalogue(entities), fault or Fault())
+    return Wording(Names(), ColumnCatalogue(entities), fault or ErrorFields())
 
 
 LEFT_OUT = "(values left out: there may be keys among them)"
-ORDERS = Fault("23505", "public", "orders")
-LINES = Fault("23505", "public", "order_lines")
-LINES_KEY = Fault("23503", "public", "order_lines", "order_lines_order_id_fkey")
-PLANS_KEY = Fault("23503", "public", "meal_plans", "meal_plans_instead_of_fkey")
-NO_NULL = Fault("23502", "public", "orders")
+ORDERS = ErrorFields("23505", "public", "orders")
+LINES = ErrorFields("23505", "public", "order_lines")
+LINES_KEY = ErrorFields("23503", "public", "order_lines", "order_lines_order_id_fkey")
+PLANS_KEY = ErrorFields("23503", "public", "meal_plans", "meal_plans_instead_of_fkey")
+NO_NULL = ErrorFields("23502", "public", "orders")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +65,7 @@ NO_NULL = Fault("23502", "public", "orders")
         (LINES_KEY, "Key (id)=(41) is still there", "Key (id)=(order_7) is still there"),
         (PLANS_KEY, f"Key (instead_of)=({KNOWN})", "Key (instead_of)=(recipe_1)"),
         (PLANS_KEY, f"Key (id)=({OTHER}) is still", "Key (id)=(<key>) is still"),
-        (Fault(), "Key (id)=(41) already exists.", "Key (id)=(<key>) already exists."),
+        (ErrorFields(), "Key (id)=(41) already exists.", "Key (id)=(<key>) already exists."),
         (ORDERS, "Schlüssel »(id)=(41)« existiert.", "Schlüssel »(id)=(order_7)« existiert."),
         (
             NO_NULL,
@@ -74,13 +73,13 @@ NO_NULL = Fault("23502", "public", "orders")
             f"DETAIL:  Fehlgeschlagene Zeile enthält {LEFT_OUT}.\nTIP:  x",
         ),
         (
-            Fault(),
+            ErrorFields(),
             "Failing row contains (41, a\nb).",
             f"Failing row contains {LEFT_OUT}.",
         ),
     ],
 )
-def test_details_are_worded_by_column(fault: Fault, said: str, shown: str) -> None:
+def test_details_are_worded_by_column(fault: ErrorFields, said: str, shown: str) -> None:
     """In any language, and from either side of a foreign key."""
     assert wording(fault).sent(said) == shown
 

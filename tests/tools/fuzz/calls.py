@@ -6,8 +6,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from alfred_refs.tools.tables.lists import lists_of
-from alfred_refs.tools.tables.table import ROW_REF, ToolColumn, ToolTable
+from alfred_refs.tools.tables import ROW_REF, ToolColumn, ToolTable, lists_of
 from tests.tools.fuzz.lists import Lister
 
 TOOLS = ["db_read"] * 5 + ["db_create"] * 2 + ["db_update"] * 2 + ["db_delete"] + ["db_edit_list"]

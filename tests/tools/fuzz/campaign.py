@@ -12,8 +12,8 @@ from sqlalchemy import event, select
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import Hooks, Limits, Reading, ToolError, Toolset
-from alfred_refs.tools.tables.table import ToolTable
-from alfred_refs.tools.wire.repair import parsed, repaired
+from alfred_refs.tools.arguments import parse_arguments, repair_arguments
+from alfred_refs.tools.tables import ToolTable
 from tests.tools.fuzz import lists
 from tests.tools.fuzz.calls import Caller
 from tests.tools.fuzz.drafts import Drafts, Held, is_touched, meant, told_drafts, wrongs
@@ -205,7 +205,7 @@ class Round:
     ) -> Iterator[str]:
         held = self._held if self._world.is_same() else self._drafts.held()
         try:
-            arguments = repaired(parsed(arguments))
+            arguments = repair_arguments(parse_arguments(arguments))
         except ToolError:
             arguments = {}
         name = arguments.get("table") if isinstance(arguments, dict) else None
@@ -233,7 +233,7 @@ class Round:
     def _judged(self, tool: str, arguments: Any, answer: Any) -> Iterator[str]:
         after = self._rows if self._world.is_same() else self._world.rows()
         try:
-            given = repaired(parsed(arguments))
+            given = repair_arguments(parse_arguments(arguments))
         except ToolError:
             given = {}
         name = given.get("table") if isinstance(given, dict) else None

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from alfred_refs import Conversation
-from alfred_refs.mapping.refs import parse_ref
-from alfred_refs.tools.tables.table import ToolTable
+from alfred_refs.mapping.keys import parse_ref
+from alfred_refs.tools.tables import ToolTable
 from tests.models import Recipe
 from tests.tools.fuzz.judge import Judge, UnsureError
 from tests.tools.models import Cuisine, Dish, Part

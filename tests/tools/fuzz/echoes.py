@@ -18,8 +18,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import Conversation, RefRegistry, RefSession
 from alfred_refs.tools import Limits, Toolset
-from alfred_refs.tools.tables.lists import list_named, lists_of
-from alfred_refs.tools.tables.table import ROW_REF, ToolTable
+from alfred_refs.tools.tables import ROW_REF, ToolTable, list_named, lists_of
 from tests.models import Box, RecipeNote
 from tests.tools.fuzz.found import Found
 from tests.tools.fuzz.world import MODELS, World

@@ -19,7 +19,7 @@ from sqlalchemy import inspect
 
 from alfred_refs import Conversation
 from alfred_refs.store import DraftState
-from alfred_refs.tools.tables.table import ROW_REF, ToolTable
+from alfred_refs.tools.tables import ROW_REF, ToolTable
 from tests.tools.fuzz.world import HUSH, Place, Rows, plain, spelt
 from tests.tools.models import Course
 from tests.tools.oracle import holds

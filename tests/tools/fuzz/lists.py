@@ -12,8 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from alfred_refs.positions.lists import DocumentLevel, RowLevel
-from alfred_refs.tools.tables.lists import ToolList, list_named, lists_of
-from alfred_refs.tools.tables.table import ToolColumn, ToolTable
+from alfred_refs.tools.tables import ToolColumn, ToolList, ToolTable, list_named, lists_of
 from tests.tools.fuzz.judge import Done, Judge, UnsureError
 from tests.tools.fuzz.world import Place, spelt
 

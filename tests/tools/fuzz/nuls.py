@@ -11,7 +11,7 @@ from typing import Any
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import Toolset
-from alfred_refs.tools.tables.table import ROW_REF, ToolTable
+from alfred_refs.tools.tables import ROW_REF, ToolTable
 from tests.tools.fuzz.calls import Arguments, Caller
 from tests.tools.fuzz.found import Found
 from tests.tools.fuzz.judge import WITHOUT_FILTERS

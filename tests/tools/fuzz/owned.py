@@ -12,7 +12,7 @@ from sqlalchemy import Engine, inspect, select, text
 from sqlalchemy.orm import Session
 
 from alfred_refs import RefRegistry, RefSession
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Toolset
 from tests import owned
 from tests.owned import Cat, Dog, Ingredient, Line, Plan, Recipe, Remark, Shelf, User

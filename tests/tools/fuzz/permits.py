@@ -14,7 +14,7 @@ from sqlalchemy import Engine, insert, inspect, select, text
 from sqlalchemy.orm import MANYTOONE, Session
 
 from alfred_refs import Conversation, RefError, RefRegistry, RefSession
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Toolset
 from tests.tools.fuzz.calls import Arguments, Caller
 from tests.tools.fuzz.forbidden import (

@@ -17,8 +17,7 @@ from sqlalchemy import select
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import Toolset
-from alfred_refs.tools.tables.lists import list_named
-from alfred_refs.tools.tables.table import ROW_REF, ToolTable
+from alfred_refs.tools.tables import ROW_REF, ToolTable, list_named
 from tests.tools.fuzz.calls import Arguments, Caller
 from tests.tools.fuzz.found import Found, brief
 from tests.tools.fuzz.judge import CASCADES, Judge

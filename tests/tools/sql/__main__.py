@@ -12,9 +12,8 @@ from rich.table import Table
 from sqlalchemy import create_engine
 
 from tests.postgres.server import embedded_server
-
-from .campaign import Found, run
-from .world import World
+from tests.tools.sql.campaign import Found, run
+from tests.tools.sql.world import World
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -7,9 +7,9 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from .generator import Generator
-from .judge import judge
-from .world import ANN, BOB, SECRET, World
+from tests.tools.sql.generator import Generator
+from tests.tools.sql.judge import judge
+from tests.tools.sql.world import ANN, BOB, SECRET, World
 
 _HIDDEN = re.compile(rf"{SECRET} \d")  # what the hidden column has
 

@@ -8,8 +8,7 @@ import pytest
 from sqlalchemy import Engine, create_engine
 
 from tests.fix_postgres import database_like
-
-from .world import World
+from tests.tools.sql.world import World
 
 
 @pytest.fixture(scope="session")

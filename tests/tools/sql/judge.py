@@ -18,7 +18,7 @@ from uuid import UUID
 from pydantic_core import to_jsonable_python
 from sqlalchemy.exc import DBAPIError
 
-from .world import ANN, World
+from tests.tools.sql.world import ANN, World
 
 _REF = re.compile(r"'((?:product|category|order)_\d+)'")
 

@@ -12,12 +12,11 @@ from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import AsyncRefSession, RefRegistry, RefSession, SetupError
-from alfred_refs.testing import MemoryStore
+from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Limits, Toolset
-from alfred_refs.tools.transactions import transaction
-
-from .models import Category, Line, Order, Product
-from .world import ANN, World
+from alfred_refs.tools.call import transaction
+from tests.tools.sql.models import Category, Line, Order, Product
+from tests.tools.sql.world import ANN, World
 
 MODELS = [Category, Product, Order, Line]
 ACTIONS = ("read", "linked")

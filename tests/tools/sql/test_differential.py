@@ -11,11 +11,10 @@ import sys
 
 import pytest
 
-from alfred_refs.tools.sql import froms, scopes
-
-from .campaign import run
-from .judge import judge
-from .world import World
+from alfred_refs.tools.sql import scopes, selects
+from tests.tools.sql.campaign import run
+from tests.tools.sql.judge import judge
+from tests.tools.sql.world import World
 
 QUERIES = """
 import random
@@ -43,7 +42,7 @@ def test_the_judge_finds_a_statement_of_another_meaning(
     sql = "select c.id, p.name from categories c left join products p on p.id = 'product_1'"
     assert judge(world, sql).outcome == "same"
 
-    monkeypatch.setattr(froms, "_is_outer", lambda _: False)
+    monkeypatch.setattr(selects, "_is_outer", lambda _: False)
     sql += " and p.category_id = c.id"
 
     assert judge(world, sql).outcome == "different"
@@ -56,7 +55,7 @@ def test_only_the_fence_keeps_errors_from_telling_of_other_rows(
     sql = "select count(*) from lines where 1 / (quantity - 99) = 0"  # which only bob's can have
     assert world.ask(sql)["count"] == 1
 
-    monkeypatch.setattr(scopes, "_fenced", lambda rows: rows)
+    monkeypatch.setattr(scopes, "_materialize", lambda rows: rows)
 
     # another shape, whose plan is made anew
     assert "division by zero" in world.ask(sql + " and true")["error"]["message"]

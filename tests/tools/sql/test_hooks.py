@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from alfred_refs.tools import Hooks, Reading, Toolset
-
-from .models import Category, Line, Order, Product
-from .world import World
+from tests.tools.sql.models import Category, Line, Order, Product
+from tests.tools.sql.world import World
 
 
 class Narrowing(Hooks):

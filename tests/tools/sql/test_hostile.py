@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from time import monotonic
 
-from .judge import judge
-from .world import ANN, BOB, SECRET, World
+from tests.tools.sql.judge import judge
+from tests.tools.sql.world import ANN, BOB, SECRET, World
 
 CORPUS = Path(__file__).with_name("hostile.txt").read_text("utf-8")
 FEWEST = 1063

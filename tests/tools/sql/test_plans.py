@@ -6,9 +6,8 @@ from typing import Any
 
 from sqlalchemy import event
 
-from alfred_refs.tools.sql.plans import Plans
-
-from .world import World
+from alfred_refs.tools.sql.tool import Plans
+from tests.tools.sql.world import World
 
 FIRST = "select name, stock + 1 from products where id = 'product_1' and stock > 3 limit 2"
 SECOND = (

@@ -23,8 +23,7 @@ from examples.kitchen.models import (
     User,
 )
 from examples.kitchen.tools import HOOKS, OWNERSHIP, POLICY
-
-from .judge import in_json, refs_by_key
+from tests.tools.sql.judge import in_json, refs_by_key
 
 pytest_plugins = ["tests.fix_kitchen"]
 

@@ -14,8 +14,17 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import Limits, Toolset
-
-from .models import Base, Category, Line, Order, Product, Status, User, Vault, ownership
+from tests.tools.sql.models import (
+    Base,
+    Category,
+    Line,
+    Order,
+    Product,
+    Status,
+    User,
+    Vault,
+    ownership,
+)
 
 ANN, BOB = 1, 2
 NOON = dt.datetime(2026, 3, 1, 12)  # noqa: DTZ001  # a column without time zone

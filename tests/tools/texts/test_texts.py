@@ -13,8 +13,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from alfred_refs import AsyncRefSession, EntityNameError, RefRegistry, RefSession
 from alfred_refs.errors import KeyColumnError, UnknownRefError
-from alfred_refs.mapping.guard import find_keys
-from alfred_refs.testing import MemoryStore
+from alfred_refs.mapping.keys import find_keys
+from alfred_refs.store.memory import MemoryStore
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset, Writing
 from tests.fix_session import TravelLog
 from tests.tools.texts.notes import (

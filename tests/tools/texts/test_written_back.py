@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from sqlalchemy import Engine
 
 from alfred_refs import RefRegistry, RefSession
-from alfred_refs.mapping.guard import find_keys
+from alfred_refs.mapping.keys import find_keys
 from tests.fix_session import TravelLog
 from tests.spellings import texts
 from tests.tools.texts.notes import (

@@ -1,0 +1,799 @@
+"""Rows of an answer: JSON of instances, related rows, labels.
+
+From instances to the rows that a model is shown.
+
+A `Shape` says which columns and related rows are shown; `Rendering` makes JSON of them within the
+`Limits`; labels of what refs name are put beside them at the end.
+
+>>> shape = shape_of(toolset.tables.named("meal_plans"), ["day", "recipe.name"])
+>>> call.rendering(instances, shape).rows(instances, shape, call.room())
+[{'id': 'meal_plan_1', 'day': '2026-11-23', 'recipe': {'id': 'recipe_1', 'name': 'Soup'}}]
+
+Lists under the positions of their items, for a model that names items by position.
+
+From instances to the rows that a model sees: JSON values, with refs at every level.
+
+Instances that a session loaded come in, and what of them is to be shown; dictionaries go out. The
+ref of a row is always among its values. What is too long is cut and said to be; keys in texts are
+still in them, until `texts` has looked at the whole answer.
+
+The related rows that are shown inside of rows: no more are loaded than may be shown.
+
+Instances come in, and what is to be shown of them; what their relationships lead to goes out
+beside them, with how many rows there are in all. One statement for each relationship of a level,
+in which PostgreSQL numbers the rows. They are never put into the instances: a collection that has
+but a part of its rows would be taken for the whole by the unit of work.
+
+The labels of what rows refer to: what people call the recipe that `recipe_1` is.
+
+Rows on their way to a model come in, with the instances they are of; labels go out beside the
+refs. One query for each table that is referred to, through the session, so that a row which the
+owner cannot see has no label. A table that the model may not use has none either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from sqlalchemy import (
+    ARRAY,
+    Column,
+    ColumnElement,
+    FromClause,
+    Select,
+    String,
+    TableValuedAlias,
+    Text,
+    and_,
+    any_,
+    bindparam,
+    cast,
+    column as sqlalchemy_column,
+    func,
+    inspect,
+    or_,
+    select,
+    true,
+)
+from sqlalchemy.orm import (
+    InstanceState,
+    InstrumentedAttribute,
+    RelationshipProperty,
+    Session,
+    aliased,
+    join,
+    lazyload,
+    load_only,
+)
+from sqlalchemy.orm.interfaces import LoaderOption
+from sqlalchemy.sql import visitors
+from sqlalchemy.sql.base import ExecutableOption
+from sqlalchemy.types import TypeEngine
+
+from alfred_refs import sqla
+from alfred_refs.mapping.key_columns import KeyColumn
+from alfred_refs.mapping.keys import Key, spells_uuid
+from alfred_refs.session.session import RefSession
+from alfred_refs.tools.errors import invalid_arguments, unknown_column
+from alfred_refs.tools.rules import Row
+from alfred_refs.tools.serialization import (
+    DEEPEST_SHOWN,
+    CutText,
+    Verbatim,
+    is_plain,
+    limit_depth,
+    shorten_text,
+)
+from alfred_refs.tools.tables import ROW_REF, ToolColumn, ToolTable, ToolTables
+
+
+def number_items(value: Any, names: Sequence[str]) -> Any:
+    """Return a document with its lists as objects, whose names are the positions of the items.
+
+    `{"days": ["a", "b"]}` is `{"days": {"1": "a", "2": "b"}}` for the names `["days"]`: models
+    count what stands in a list badly. A list right inside of another stays one: written back, an
+    object would be stored.
+    """
+    if isinstance(value, list):
+        return {
+            str(n): each if isinstance(each, list) else number_items(each, names)
+            for n, each in enumerate(value, start=1)
+        }
+    if names and isinstance(value, dict) and names[0] in value:
+        return {**value, names[0]: number_items(value[names[0]], names[1:])}
+    return value
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is shown of the rows of a table.
+
+    Attributes:
+        table: whose rows.
+        columns: what is shown of each.
+        children: by relationship, what is shown of the related rows.
+    """
+
+    table: ToolTable
+    columns: Sequence[ToolColumn]
+    children: Mapping[str, Shape] = field(default_factory=dict)
+
+    def statement(self) -> Select[tuple[Any]]:
+        """Return the statement that reads all rows, as the database has them now."""
+        names = tuple(column.name for column in self.columns)
+        return self.table.statement(names, self._statement)
+
+    def _statement(self) -> Select[tuple[Any]]:
+        model = self.table.model
+        # the session may have read them before
+        return (
+            select(model).options(*self.loaders(model)).execution_options(populate_existing=True)
+        )
+
+    def loaders(self, entity: Any) -> list[ExecutableOption]:
+        """Return the loader options that load the columns, and nothing else.
+
+        Args:
+            entity: the class, or an alias of it.
+        """
+        names = dict.fromkeys([*self.table.identity, *(c.name for c in self.columns)])
+        return [load_only(*(getattr(entity, name) for name in names)), lazyload("*")]
+
+
+def shape_of(table: ToolTable, names: Sequence[str] | None, include: Iterable[str] = ()) -> Shape:
+    """Return what is shown of a table's rows.
+
+    Args:
+        table: whose rows.
+        names: of columns, and of relationships whose rows are shown inside, which may be paths;
+            `None` for all columns that are shown unless they are named.
+        include: more paths of relationships.
+
+    Raises:
+        ToolError: a name is none that a model may use.
+    """
+    own = [c for c in (table.columns.get(n) for n in table.identity) if c is not None]
+    paths = [path.split(".") for path in include]
+    columns = dict.fromkeys(own)
+    if names is None:
+        columns |= dict.fromkeys(column for column in table.columns.values() if column.shown)
+    for name in names or ():
+        if name in table.columns:
+            columns[table.columns[name]] = None
+        elif not (name == ROW_REF and table.own is None):
+            paths.append(name.split("."))
+    return Shape(table, list(columns), _children(table, paths))
+
+
+def _children(table: ToolTable, paths: Iterable[Sequence[str]]) -> dict[str, Shape]:
+    within: dict[str, list[str]] = {}
+    for name, *rest in paths:
+        if name in table.columns:
+            raise invalid_arguments(
+                f"{name!r} is a column and leads to no rows", "columns", "name it without a path"
+            )
+        if name not in table.included:
+            raise unknown_column(table.name, name, [*table.columns, *table.included])
+        within.setdefault(name, []).extend([".".join(rest)] if rest else [])
+    children = {}
+    for name, rest in within.items():
+        target = table.targets[name]
+        columns = [each for each in rest if each in target.columns]
+        beyond = [each for each in rest if each not in columns]
+        children[name] = shape_of(target, columns or None, beyond)
+    return children
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a call may show, and how long it may take.
+
+    Attributes:
+        rows: how many rows an answer shows, and how many related ones in each of them.
+        related: how many related rows it shows in all.
+        characters: how long its texts are together, about; rows beyond are left for the next
+            read, and a write shows their refs alone.
+        text: how many characters of one text are shown; a longer one is cut.
+        seconds: how long one statement of a call may take; `None` for what the server allows. A
+            `statement_timeout` of the application's that is shorter stays.
+
+    Example:
+        >>> toolset = Toolset([Recipe], limits=Limits(rows=1))
+        >>> answer = toolset.call(session, "db_read", {"table": "recipes"})
+        >>> answer["count"], answer["more"]
+        (1, True)
+    """
+
+    rows: int = 100
+    related: int = 1_000
+    characters: int = 100_000
+    text: int = 20_000
+    seconds: float | None = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedRows:
+    """What one relationship of a row leads to.
+
+    Attributes:
+        rows: those that may be shown.
+        total: how many there are.
+    """
+
+    rows: Sequence[Any] = ()
+    total: int = 0
+
+
+@dataclass(slots=True)
+class Room:
+    """How much the rows of one answer may still have, of all its tables.
+
+    Attributes:
+        characters: that are left.
+        untouched: whether there is no row yet; the first is shown however long it is.
+    """
+
+    characters: int
+    untouched: bool = True
+
+    def take(
+        self, entries: Iterable[T], render: Callable[[T], Row], noted: Sequence[list[Any]]
+    ) -> list[Row]:
+        """Return rows until there is enough text; no more than one is made for nothing.
+
+        Args:
+            entries: what the rows are of.
+            render: makes a row.
+            noted: what making rows adds to; what it adds for one that is not shown is taken out.
+        """
+        rows: list[Row] = []
+        for each in entries if self.untouched or self.characters > 0 else ():
+            before = [len(notes) for notes in noted]
+            row = render(each)
+            self.characters -= size_of(row)
+            if self.characters < 0 and not self.untouched:
+                for notes, length in zip(noted, before, strict=True):
+                    del notes[length:]
+                break
+            self.untouched = False
+            rows.append(row)
+        return rows
+
+    def fill(
+        self,
+        entries: Sequence[T],
+        render: Callable[[T], Row],
+        only_ref: Callable[[T], Row],
+        noted: Sequence[list[Any]],
+    ) -> list[Row]:
+        """Return rows until there is enough text, and for the rest their refs.
+
+        Args:
+            entries: what the rows are of.
+            render: makes a row.
+            only_ref: makes a row that has nothing but its ref.
+            noted: see `take`; the last are the places that are cut.
+        """
+        rows = self.take(entries, render, noted)
+        rest = [only_ref(each) for each in entries[len(rows) :]]
+        if rest:
+            noted[-1].append(f"{len(rest)} more rows are shown by their refs alone")
+        return rows + rest
+
+
+RelatedOf = Callable[[Any, Shape], RelatedRows]
+"""Tells what of a shape is inside of a row."""
+
+
+@dataclass(slots=True)
+class Rendering:
+    """One result on its way to JSON.
+
+    Attributes:
+        limits: how much of it is shown.
+        ref_of: gives the ref of a row that has several key columns.
+        related_of: gives what is inside of a row.
+        cut: where something was left out, as paths in the rows.
+        shown: the rows with the instances and shapes that they are of, nested ones included.
+        related: how many of them are nested.
+    """
+
+    limits: Limits
+    ref_of: Callable[[Any, ToolTable], str]
+    related_of: RelatedOf
+    cut: list[str] = field(default_factory=list)
+    shown: list[tuple[Row, Any, Shape]] = field(default_factory=list)
+    related: int = 0
+
+    def rows(self, instances: Sequence[Any], shape: Shape, room: Room) -> list[Row]:
+        """Return rows as far as there is room, and the refs of the rest."""
+
+        def only_ref(instance: Any) -> Row:
+            own = shape.table.own
+            ref = self.ref_of(instance, shape.table) if own is None else getattr(instance, own)
+            return {shape.table.ref_field: ref}
+
+        noted = (self.shown, self.cut)
+        return room.fill(instances, lambda each: self.row(each, shape), only_ref, noted)
+
+    def row(self, instance: Any, shape: Shape, path: str = "") -> Row:
+        """Return one row."""
+        own = shape.table.own
+        ref = self.ref_of(instance, shape.table) if own is None else getattr(instance, own)
+        row: Row = {ROW_REF: ref} if own is None else {}
+        path = path or str(ref)
+        for column in shape.columns:
+            value = getattr(instance, column.name)
+            row[column.name] = None if value is None else self.value(column, value, path)
+        self.shown.append((row, instance, shape))
+        for name, child in shape.children.items():
+            related, is_list = self.related_of(instance, child), shape.table.is_list(name)
+            show = self._rows if is_list else self._one
+            row[name] = show(related, child, f"{path}.{name}")
+        return row
+
+    def value(self, column: ToolColumn, value: Any, path: str) -> Any:
+        """Return what a row has in a column as JSON, cut where it is too long or too deep."""
+        if isinstance(value, (list, dict)):  # a tuple: `list | dict` is made anew for each value
+            value = without_depth(value, f"{path}.{column.name}", self.cut)
+        shown = column.show(value)
+        if is_plain(shown) and (shown.__class__ is not str or len(shown) <= self.limits.text):
+            return shown
+        return self.fitting(shown, column, f"{path}.{column.name}")
+
+    def _one(self, related: RelatedRows, shape: Shape, path: str) -> Row | None:
+        for each in related.rows:
+            self.related += 1
+            return self.row(each, shape, path)
+        return None
+
+    def _rows(self, related: RelatedRows, shape: Shape, path: str) -> list[Row]:
+        rows: list[Row] = []
+        for n, each in enumerate(related.rows, start=1):
+            # looked at each time: there are others inside of each
+            if self.related >= self.limits.related:
+                break
+            self.related += 1
+            rows.append(self.row(each, shape, f"{path}[{n}]"))
+        if len(rows) < related.total:
+            self.cut.append(f"{path}: {related.total - len(rows)} more rows")
+        return rows
+
+    def fitting(self, value: Any, column: ToolColumn, path: str) -> Any:
+        """Return a value of a column as JSON with no text in it that is too long."""
+        if column.values.family == "uuid" and isinstance(value, str) and spells_uuid(value):
+            return Verbatim(value)  # of a column that has no keys: data
+        return value if column.values.family == "ref" else self._short(value, path)
+
+    def _short(self, value: Any, path: str) -> Any:
+        if isinstance(value, str):
+            short = shorten_text(value, self.limits.text)
+            if isinstance(short, CutText):
+                self.cut.append(f"{path}: {short.more} more characters")
+            return short
+        if isinstance(value, list):
+            return [self._short(each, path) for each in value]
+        if isinstance(value, dict):
+            return {name: self._short(each, f"{path}.{name}") for name, each in value.items()}
+        return value
+
+
+def without_depth(value: Any, path: str, cut: list[str]) -> Any:
+    """Return a value without what is nested too deep, which is told in `cut`."""
+    rest, is_cut = limit_depth(value)
+    if is_cut:
+        cut.append(f"{path}: more than {DEEPEST_SHOWN} levels")
+    return rest
+
+
+def castable(type_: TypeEngine[Any]) -> TypeEngine[Any]:
+    """Return a type as a cast can name it: without collation."""
+    return Text() if isinstance(type_, String) and type_.collation is not None else type_
+
+
+def related_rows(related: Any) -> list[Any]:
+    """Return the rows that an attribute of a relationship has, of whatever kind."""
+    if related is None:
+        return []
+    if inspect(related, raiseerr=False) is not None:
+        return [related]
+    return list(related.values() if isinstance(related, Mapping) else related)
+
+
+def without_refs(
+    instances: Iterable[Any], shape: Shape, related_of: RelatedOf
+) -> Iterator[tuple[ToolTable, Any]]:
+    """Yield what is to be shown and has its own ref in no column, nested rows included."""
+    for instance in instances:
+        if shape.table.own is None:
+            yield shape.table, instance
+        for child in shape.children.values():
+            yield from without_refs(related_of(instance, child).rows, child, related_of)
+
+
+def size_of(value: Any) -> int:
+    """Return about how many characters a JSON value has."""
+    if isinstance(value, str):
+        return len(value) + 2
+    if isinstance(value, list):
+        return 2 + sum(map(size_of, value))
+    if isinstance(value, dict):
+        size = 2
+        for name, each in value.items():  # the common way is written out: there are many
+            size += len(name) + (len(each) + 6 if each.__class__ is str else size_of(each) + 4)
+        return size
+    return 6
+
+
+class Relatives:
+    """What is shown inside of the rows of one answer.
+
+    Args:
+        limits: how much of it is shown.
+        options: of the statement that has read the rows: those that hold wherever a class is read
+            hold for related rows too, and what others have loaded is shown as they have left it.
+    """
+
+    def __init__(
+        self, session: Session, limits: Limits, options: Iterable[ExecutableOption] = ()
+    ) -> None:
+        self._session = session
+        self._limits = limits
+        self._options = [each for each in options if holds_everywhere(each)]
+        # a shape, by its identity, and a row that has what it is of inside -> this
+        self._found: dict[tuple[int, InstanceState[Any]], RelatedRows] = {}
+
+    def of(self, instance: Any, shape: Shape) -> RelatedRows:
+        """Return what of a shape is inside of a row."""
+        return self._found.get((id(shape), sqla.state_of(instance)), RelatedRows())
+
+    def load(self, instances: Sequence[Any], shape: Shape) -> None:
+        """Load what is shown inside of rows that were just read, at every level."""
+        self._note_loaded(instances, shape)
+        self._load(instances, shape)
+
+    def _note_loaded(self, instances: Iterable[Any], shape: Shape) -> None:
+        """Note what options of the application have loaded, which may be less than there is."""
+        for instance in instances:
+            state = sqla.state_of(instance)
+            for name, child in shape.children.items():
+                if name in state.dict:
+                    rows = related_rows(state.dict[name])
+                    shown = rows[: self._limits.rows]
+                    self._found[id(child), state] = RelatedRows(shown, len(rows))
+                    self._note_loaded(shown, child)
+
+    def _load(self, instances: Sequence[Any], shape: Shape) -> None:
+        for name, child in shape.children.items():
+            states = dict.fromkeys(map(sqla.state_of, instances))
+            waiting = [each for each in states if (id(child), each) not in self._found]
+            if waiting:
+                self._read_relationship(waiting, shape, name)
+            inside = [row for each in instances for row in self.of(each, child).rows]
+            self._load(inside, child)
+
+    def _read_relationship(
+        self, states: Sequence[InstanceState[Any]], shape: Shape, name: str
+    ) -> None:
+        """Read what one relationship of rows leads to: one statement."""
+        child, relationship = shape.children[name], shape.table.relationship(name)
+        mapper = inspect(shape.table.model).mapper
+        keys = [mapper.primary_key_from_instance(each.obj()) for each in states]
+        statement = _related_select(
+            shape, name, _key_table(mapper.primary_key, keys), self._limits
+        )
+        fresh = statement.options(
+            *child.loaders(relationship.entity.entity), *self._options
+        ).execution_options(raw_keys=True, populate_existing=True)
+        for place, total, row in self._session.execute(fresh).unique():
+            key = id(child), states[place - 1]
+            before = self._found.get(key, RelatedRows())
+            rows = before.rows if row is None else [*before.rows, row]
+            self._found[key] = RelatedRows(rows, total)
+
+
+def holds_everywhere(option: ExecutableOption) -> bool:
+    """Tell whether an option is of all that is loaded, as that of `with_loader_criteria()` is."""
+    is_path = isinstance(option, LoaderOption)
+    return not is_path and bool(getattr(option, "propagate_to_loaders", False))
+
+
+def _key_table(columns: Sequence[Column[Any]], keys: Sequence[Sequence[Any]]) -> TableValuedAlias:
+    """Return a table of keys, with `place`, counted from 1: one parameter for each column."""
+    types = [castable(each.type) for each in columns]
+    given = [
+        cast(list(values), ARRAY(type_))
+        for values, type_ in zip(zip(*keys, strict=True), types, strict=True)
+    ]
+    named = [sqlalchemy_column(f"key_{n}", type_) for n, type_ in enumerate(types)]
+    values = func.unnest(*given).table_valued(*named, with_ordinality="place")
+    return values.render_derived(name="given")
+
+
+def _related_select(
+    shape: Shape, name: str, given: TableValuedAlias, limits: Limits
+) -> Select[Any]:
+    """Return the statement that reads the related rows of the rows that are given.
+
+    It tells of each the place of the row that it is inside of, and how many there are in that;
+    where all that may be shown are there before, it tells how many there are, with no row.
+    """
+    child, relationship = shape.children[name], shape.table.relationship(name)
+    target, names = relationship.entity.entity, child.table.identity
+    numbered = _numbers(shape, name, given)
+    place, number, total = numbered.c.place, numbered.c.number, numbered.c.total
+    keys = [numbered.c[f"key_{n}"] for n, _ in enumerate(names)]
+    in_all = func.row_number().over(order_by=[place, number]).label("in_all")
+    most = max(limits.rows, 1) if relationship.uselist else 1
+    listed = select(place, total, number, *keys, in_all).where(number <= most).subquery()
+    is_shown = listed.c.in_all <= limits.related if relationship.uselist else true()
+    is_row = [getattr(target, each) == listed.c[f"key_{n}"] for n, each in enumerate(names)]
+    return (
+        select(listed.c.place, listed.c.total, target)
+        .select_from(listed)
+        .outerjoin(target, and_(*is_row, is_shown))
+        .where(or_(is_shown, listed.c.number == 1))
+        .order_by(listed.c.in_all)
+    )
+
+
+def _numbers(shape: Shape, name: str, given: TableValuedAlias) -> FromClause:
+    """Return the keys of related rows, each with its `number` in its row and their `total`."""
+    child, relationship = shape.children[name], shape.table.relationship(name)
+    # the parent and not the child is aliased, of which the relationship says its order
+    parent, target = aliased(shape.table.model), relationship.entity.entity
+    both = join(parent, target, getattr(parent, name))
+    keys = [getattr(target, each) for each in child.table.identity]
+    order = [*_order(relationship, both, inspect(parent).selectable), *keys]
+    position = func.row_number().over(partition_by=given.c.place, order_by=order)
+    is_given = [
+        getattr(parent, each) == given.c[f"key_{n}"] for n, each in enumerate(shape.table.identity)
+    ]
+    met = (
+        select(given.c.place, position.label("position"))
+        .add_columns(*(each.label(f"key_{n}") for n, each in enumerate(keys)))
+        .select_from(both)
+        .join(given, and_(*is_given))
+        .subquery()
+    )
+    # a row that several rows of a secondary table lead to is one row, where it is first
+    once = [met.c[f"key_{n}"] for n, _ in enumerate(keys)]
+    number = func.row_number().over(partition_by=met.c.place, order_by=func.min(met.c.position))
+    total = func.count().over(partition_by=met.c.place)
+    return (
+        select(met.c.place, *once, number.label("number"), total.label("total"))
+        .group_by(met.c.place, *once)
+        .subquery()
+    )
+
+
+def _order(
+    relationship: RelationshipProperty[Any], both: FromClause, parent: FromClause
+) -> list[ColumnElement[Any]]:
+    """Return the order of a relationship, of the tables as they are joined."""
+    target = relationship.entity.selectable
+    own = {*visitors.iterate(parent), *visitors.iterate(target)}
+    others = [
+        each
+        for each in visitors.iterate(both)
+        if isinstance(each, FromClause) and each not in own and each is not both
+    ]
+
+    def replace(element: Any, **_: Any) -> Any:
+        if not isinstance(element, Column):
+            return None
+        # those of the secondary table are of no table of the class
+        among = [target] if element.table in relationship.mapper.tables else others
+        found = (each.corresponding_column(element) for each in among)
+        return next((each for each in found if each is not None), None)
+
+    return [
+        visitors.replacement_traverse(each, {}, replace) for each in relationship.order_by or ()
+    ]
+
+
+Mode = Literal["inline", "legend", "none"]
+
+
+@dataclass(slots=True)  # one for each ref of each row: frozen ones are slow to make
+class Foreign:
+    """One ref in a row.
+
+    Attributes:
+        row: in which it stands.
+        name: of the column there.
+        target: whose row it names.
+        key: of that row; the key itself, or what it has in the column `by`.
+        by: the column of the target that has the key, `None` if that is the primary key.
+        label: of what it names, where that is no row.
+        place: where it stands among others, if the column has a list of them.
+    """
+
+    row: Row
+    name: str
+    target: ToolTable
+    key: Any = None
+    by: Column[Any] | None = None
+    label: str | None = None
+    place: int | None = None
+
+    @property
+    def ref(self) -> str:
+        """The ref, as it stands in the row."""
+        value = self.row[self.name]
+        return str(value if self.place is None else value[self.place])
+
+    def put(self, label: str) -> None:
+        """Put its label beside it; that of one in a list among those of the others."""
+        if self.place is None:
+            self.row[f"_{self.name}_label"] = label
+            return
+        labels = self.row.get(f"_{self.name}_labels")
+        if not isinstance(labels, list) or len(labels) != len(self.row[self.name]):
+            labels = self.row[f"_{self.name}_labels"] = [None] * len(self.row[self.name])
+        labels[self.place] = label
+
+
+def put_labels(session: RefSession, found: Sequence[Foreign], mode: Mode) -> dict[str, str]:
+    """Put labels beside the refs in rows, or return them by ref: as the mode says.
+
+    Returns:
+        the legend: labels by ref; empty unless that is the mode.
+    """
+    if mode == "none":
+        return {}
+    labels = _labels(session, found)
+    legend: dict[str, str] = {}
+    for each in found:
+        label = each.label or labels.get((each.target.name, each.by is not None, each.key))
+        if label is None:
+            continue
+        if mode == "legend":
+            legend[each.ref] = label
+        else:
+            each.put(label)
+    return legend
+
+
+def with_labels(
+    row: Row, name: str, target: ToolTable, labels: Iterable[str | None]
+) -> list[Foreign]:
+    """Return refs in a list, with labels that are known: of rows that are gone, or of drafts."""
+    return [
+        Foreign(row, name, target, label=label, place=place)
+        for place, label in enumerate(labels)
+        if label is not None
+    ]
+
+
+def bounded_refs(found: Iterable[Foreign], most: int) -> Iterator[Foreign]:
+    """Yield refs, those in lists only as far as they name few rows: lists may be long."""
+    named: set[tuple[str, Any]] = set()
+    for each in found:
+        if each.place is None:
+            yield each
+            continue
+        row = (each.target.name, each.ref if each.key is None else each.key)
+        if row in named or len(named) < most:
+            named.add(row)
+            yield each
+
+
+def places_of(shown: Sequence[Any]) -> list[int]:
+    """Return where in a list of a column there are refs."""
+    return [place for place, each in enumerate(shown) if isinstance(each, str)]
+
+
+def foreign_of(shown: Iterable[tuple[Row, Any, Shape]], tables: ToolTables) -> Iterator[Foreign]:
+    """Yield the refs to other rows, in rows, whose labels can be read."""
+    columns: dict[int, list[tuple[ToolColumn, KeyColumn, ToolTable]]] = {}  # of a shape
+    for row, instance, shape in shown:
+        if id(shape) not in columns:
+            columns[id(shape)] = list(referring(shape, tables))
+        yield from _foreign_in(row, sqla.state_of(instance).dict, columns[id(shape)])
+
+
+def _foreign_in(
+    row: Row,
+    loaded: Mapping[str, Any],
+    columns: Iterable[tuple[ToolColumn, KeyColumn, ToolTable]],
+) -> Iterator[Foreign]:
+    for column, key, target in columns:
+        # what is shown may be a hook's by now
+        keys, shown = loaded.get(column.name), row.get(column.name)
+        by = None if key.by is None else key.by.column
+        if keys is not None and column.name in row and not key.array:
+            yield Foreign(row, column.name, target, keys, by)
+        elif isinstance(shown, list) and keys is not None and len(keys) == len(shown):
+            for place in places_of(shown):
+                yield Foreign(row, column.name, target, keys[place], by, place=place)
+
+
+def referring(
+    shape: Shape, tables: ToolTables
+) -> Iterator[tuple[ToolColumn, KeyColumn, ToolTable]]:
+    """Yield the columns that have refs to rows with labels, and the tables of these."""
+    for column in shape.columns:
+        if column.key is None or column.name == shape.table.own:
+            continue
+        target = tables.of_entity(column.key.entity)
+        if target is not None and target.keys.label is not None:
+            yield column, column.key, target
+
+
+def key_in(target: ToolTable, key: Key) -> Any:
+    """Return the key of a row as its column has it."""
+    held = target.keys.identity[0]
+    return key if held is None or isinstance(key, tuple) else held.from_key(key)
+
+
+def _labels(session: RefSession, found: Iterable[Foreign]) -> Mapping[tuple[str, bool, Any], str]:
+    wanted: dict[tuple[str, bool], dict[Any, Foreign]] = {}
+    for each in found:
+        if each.label is None:
+            wanted.setdefault((each.target.name, each.by is not None), {})[each.key] = each
+    labels = {}
+    for (name, by), of_keys in wanted.items():
+        one = next(iter(of_keys.values()))
+        label = one.target.keys.label
+        read = () if label is None else _read_labels(session, one, label.attribute, list(of_keys))
+        for key, loaded in read:
+            text = None if label is None else label.line(loaded)
+            if text is not None:
+                labels[name, by, key] = text
+    return labels
+
+
+def _read_labels(
+    session: RefSession, one: Foreign, attribute: str | None, keys: list[Any]
+) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+    """Read what labels are made of: one attribute of some rows, or all that a function may see.
+
+    Args:
+        session: that reads.
+        one: ref to rows of the table.
+        attribute: that is the label; `None` where a function makes it of instances.
+        keys: of the rows.
+    """
+    dialect = session.get_bind(one.target.model).dialect.name
+    statement = one.target.statement(
+        (one.by, dialect), lambda: _label_select(one, attribute, dialect)
+    )
+    # the keys are keys, though some may be text
+    rows = session.execute(statement, {"keys": keys}, execution_options={"raw_keys": True})
+    if attribute is not None:
+        yield from ((key, {attribute: value}) for key, value in rows)
+        return
+    name = _keyed_by(one).key
+    for instance in rows.scalars():
+        loaded = sqla.state_of(instance).dict
+        yield loaded[name], loaded
+
+
+def _label_select(one: Foreign, attribute: str | None, dialect: str) -> Select[Any]:
+    model, key = one.target.model, _keyed_by(one)
+    read = (
+        select(model).options(lazyload("*"))
+        if attribute is None
+        else select(key, getattr(model, attribute)).select_from(model)
+    )
+    if dialect != "postgresql":
+        return read.where(key.in_(bindparam("keys", expanding=True)))
+    # one parameter: what has as many as there are keys is slow to send
+    given = cast(bindparam("keys"), ARRAY(castable(key.type)))
+    return read.where(key == any_(given))
+
+
+def _keyed_by(one: Foreign) -> InstrumentedAttribute[Any]:
+    """Return the attribute of the target that has the keys of refs like one."""
+    mapper = inspect(one.target.model).mapper
+    column = mapper.primary_key[0] if one.by is None else one.by
+    found: InstrumentedAttribute[Any] = getattr(
+        one.target.model, mapper.get_property_by_column(column).key
+    )
+    return found

@@ -1,0 +1,691 @@
+"""Tool arguments: JSON repair, pydantic models.
+
+What models get wrong in the letters of a payload, put right before anybody looks at it.
+
+JSON comes in and goes out: NUL characters are taken out of the values of new and changed rows,
+because no text of PostgreSQL can have them, and it is noted where. Anywhere else one would change
+what is meant: that is refused, as is what cannot be put right, half a surrogate pair or values
+nested without end, and what has two meanings, an object with one name twice.
+
+What a model calls the tools with: one pydantic model a tool, unknown fields refused.
+
+A tool's name and JSON values come in; arguments of the right shape go out, and no more is known of
+them: what a field or a value means, `tables` say. What has another shape raises, in words of our
+own: pydantic's name Python's types, and each of those that a field may have. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from alfred_refs.tools.errors import ToolError, invalid_arguments, missing_filter, unknown_tool
+
+DEEPEST = 50
+"""Levels of lists and objects: more is no question that anybody asks."""
+
+LONGEST_INTEGER = 1_024
+"""Bits: as far as floating-point numbers go, in whose place JSON has integers."""
+
+_MOST_DIGITS = 400  # of an integer in text: more than that many bits
+
+LONGEST = 1_000_000
+"""Characters of all texts and names of a call: as much as a model writes in an hour."""
+
+MOST_VALUES = 50_000
+"""Values of a call at all depths: each is looked at by all that is done with it."""
+
+Path = tuple[str | int, ...]
+"""Names and places that lead to a value in arguments."""
+
+_NUL = "\x00"
+_LONGEST_TEXT = 10 * LONGEST  # JSON may have six letters for one
+_LESS = "do it in several calls"
+_SHOWN = 100  # characters of a name that is told
+_DATA = "data"  # the field that has what is to be stored
+_STRING = re.compile(r'"(?:[^"\\]|\\.?)*+"?', re.DOTALL)  # in JSON, to its end or to that of all
+
+
+def parse_arguments(arguments: Any) -> Any:
+    """Return arguments as JSON values, also where a model's client gives them as text.
+
+    Raises:
+        ToolError: the text is no JSON, is too long or has too many values, or an
+            object in it has a name twice.
+    """
+    if not isinstance(arguments, str | bytes | bytearray):
+        return arguments
+    if len(arguments) > _LONGEST_TEXT:
+        raise over_budget("characters", _LONGEST_TEXT, _LESS)
+    try:
+        text = arguments if isinstance(arguments, str) else arguments.decode()
+        _check_count(text)
+        return json.loads(text, object_pairs_hook=_object, parse_int=_integer)
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError:
+        raise invalid_arguments("they are not valid JSON") from None
+
+
+def _check_count(text: str) -> None:
+    """Check that text has not too many values of JSON, before there is an object for each."""
+    marks = _STRING.sub("", text)
+    if max(marks.count(",") + 1, marks.count("[") + marks.count("{")) > MOST_VALUES:
+        raise over_budget("values", MOST_VALUES, _LESS)
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON that has each name once: of two values one would be dropped."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
+        field = name if name.isprintable() and len(name) <= _SHOWN else None
+        raise invalid_arguments("an object has a name twice", field, "give it once")
+    return found
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise _too_great()
+    return int(digits)
+
+
+def repair_arguments(arguments: Any) -> Any:
+    """Return arguments as JSON, without NUL characters.
+
+    Raises:
+        ToolError: they have text that is not Unicode, or a NUL character where it is
+            no data; are nested too deep, too long or too many; or are no JSON.
+    """
+    return Repair().value(arguments)
+
+
+class Repair:
+    """Puts the arguments of one call right.
+
+    Attributes:
+        removed: how many NUL characters were taken out, by the path of the text; for the names of
+            an object by the path of that.
+    """
+
+    def __init__(self) -> None:
+        self.removed = Counter[Path]()
+        self._values = 0
+        self._characters = 0
+
+    def value(self, value: Any, path: Path = ()) -> Any:
+        """Return a JSON value without NUL characters.
+
+        Raises:
+            ToolError: as `repaired` does.
+        """
+        self._values += 1
+        if self._values > MOST_VALUES:
+            raise over_budget("values", MOST_VALUES, _LESS)
+        if len(path) > DEEPEST:
+            raise _too_deep()
+        if isinstance(value, str):
+            return self._text(value, path)
+        if isinstance(value, dict):
+            return self._object(value, path)
+        if isinstance(value, list | tuple):
+            return [self.value(each, (*path, n)) for n, each in enumerate(value)]
+        if value is None or isinstance(value, bool | int | float):
+            if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
+                raise _too_great()
+            return value
+        raise invalid_arguments(f"a value of type {type(value).__name__} is no JSON")
+
+    def _object(self, value: dict[Any, Any], path: Path) -> dict[str, Any]:
+        names = {name: self._text(name, path) for name in value}
+        if len(set(names.values())) < len(names):
+            raise invalid_arguments(
+                "it has two names that are the same without NUL characters", field_at(path)
+            )
+        return {
+            names[name]: self.value(each, (*path, names[name])) for name, each in value.items()
+        }
+
+    def _text(self, text: Any, path: Path) -> str:
+        if not isinstance(text, str):
+            raise invalid_arguments("a name of a field is no text")
+        self._characters += len(text)
+        if self._characters > LONGEST:
+            raise over_budget("characters", LONGEST, _LESS)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise invalid_arguments("a text has half of a surrogate pair") from None
+        if _NUL not in text:
+            return text
+        if path[:1] != (_DATA,) and path[:1] + path[2:3] != ("also", _DATA):
+            raise misplaced_nul(path)
+        self.removed[path] += text.count(_NUL)
+        return text.replace(_NUL, "")
+
+
+def field_at(path: Path) -> str | None:
+    """Return what errors call the place of a value."""
+    return ".".join(map(str, path)) or None
+
+
+def misplaced_nul(path: Path) -> ToolError:
+    """Refuse a NUL character: without it something else may be meant."""
+    return invalid_arguments("it has a NUL character; write it without", field_at(path))
+
+
+def over_budget(what: str, most: int, remedy: str) -> ToolError:
+    """Refuse a call for what it has too much of."""
+    return invalid_arguments(f"they have more than {most:,} {what}", remedy=remedy)
+
+
+def _too_deep() -> ToolError:
+    return invalid_arguments(f"values are nested more than {DEEPEST} levels deep")
+
+
+def _too_great() -> ToolError:
+    return invalid_arguments(f"a number has more than {LONGEST_INTEGER} bits")
+
+
+Operator = Literal[
+    "=",
+    "!=",
+    "neq",
+    ">",
+    "<",
+    ">=",
+    "<=",
+    "in",
+    "not_in",
+    "ilike",
+    "is_null",
+    "is_not_null",
+    "contains",
+    "similar",
+]
+
+SEMANTIC = "_semantic"
+"""The field of a search by meaning, which a hook answers."""
+
+DRAFTS = "x-drafts"
+"""In a schema: that a field is about drafts alone, or what its description says of them."""
+
+NEGATIONS = ("!=", "neq", "not_in")
+"""The operators that say what a column has not."""
+
+
+def _without_example(schema: dict[str, Any]) -> None:
+    """Leave out of a schema what a docstring shows to programmers: models read schemas."""
+    if "description" in schema:
+        schema["description"] = schema["description"].partition("\n\nExample:")[0]
+
+
+class _Arguments(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, json_schema_extra=_without_example
+    )
+
+
+class FilterClause(_Arguments):
+    """One condition on a column, or on a column of related rows by a path.
+
+    A path holds if at least one related row meets the condition. A column without value (null)
+    meets no comparison but `is_null`, as in SQL.
+
+    Example:
+        >>> only = FilterClause(field="lines.text", op="ilike", value="%onion%")
+        >>> asked = DbRead(table="recipes", filters=[only])
+        >>> toolset.call(session, "db_read", asked.model_dump(exclude_unset=True))["rows"]
+        [{'id': 'recipe_1', 'name': 'Soup', 'servings': 2}]
+    """
+
+    field: str = Field(description="column, or path to a column of related rows")
+    op: Operator = Field(
+        description="'in' and 'not_in' take a list; 'ilike' takes a pattern with % and _; "
+        "'contains' takes a list of elements; 'is_null' and 'is_not_null' take no value"
+    )
+    value: Any = Field(default=None, description="as the column has it; refs in columns of refs")
+
+
+class AndGroup(_Arguments):
+    """Holds if all of its filters hold."""
+
+    all_of: list[Filter] = Field(alias="and", min_length=1)
+
+
+class OrGroup(_Arguments):
+    """Holds if at least one of its filters holds."""
+
+    any_of: list[Filter] = Field(alias="or", min_length=1)
+
+
+class NotGroup(_Arguments):
+    """Holds if its filter does not hold."""
+
+    negated: Filter = Field(alias="not")
+
+
+def _kind(given: Any) -> str:
+    """Tell which kind of filter is meant, so that only its own mistakes are told."""
+    if isinstance(given, _Arguments):
+        return type(given).__name__
+    groups = {"and": "AndGroup", "or": "OrGroup", "not": "NotGroup"}
+    named = [each for name, each in groups.items() if isinstance(given, dict) and name in given]
+    return named[0] if named else "FilterClause"
+
+
+Filter = Annotated[
+    Annotated[FilterClause, Tag("FilterClause")]
+    | Annotated[AndGroup, Tag("AndGroup")]
+    | Annotated[OrGroup, Tag("OrGroup")]
+    | Annotated[NotGroup, Tag("NotGroup")],
+    Discriminator(_kind),
+]
+"""A condition on a row."""
+
+KINDS = ("FilterClause", "AndGroup", "OrGroup", "NotGroup")
+"""What pydantic puts into the path of a mistake for a kind of filter."""
+
+
+def clauses_of(filters: Iterable[Filter]) -> Iterator[FilterClause]:
+    """Yield the conditions of filters, those inside groups too."""
+    return (clause for clause, _ in signed_clauses(filters))
+
+
+def signed_clauses(
+    filters: Iterable[Filter], *, negated: bool = False
+) -> Iterator[tuple[FilterClause, bool]]:
+    """Yield the conditions of filters, each with whether rows are those that it does *not* name.
+
+    That is what `!=` and `not_in` say, and what `not` turns round.
+    """
+    for given in filters:
+        match given:
+            case AndGroup():
+                yield from signed_clauses(given.all_of, negated=negated)
+            case OrGroup():
+                yield from signed_clauses(given.any_of, negated=negated)
+            case NotGroup():
+                yield from signed_clauses([given.negated], negated=not negated)
+            case FilterClause():
+                yield given, negated is not (given.op in NEGATIONS)
+
+
+def _no_boolean(given: Any) -> Any:
+    """Refuse true and false, which pydantic takes for 1 and 0: no rows for no limit."""
+    if isinstance(given, bool):
+        raise PydanticCustomError("int_type", "Input should be a valid integer")
+    return given
+
+
+_EXPECTED = (
+    "what every row that is hit must have now: its label, as it stands beside refs to it, or "
+    "values by column; a list of either for a list of refs; labels by ref where filters name rows "
+    "in other columns; otherwise nothing is "
+)
+
+Labels = str | Annotated[list[str | dict[str, Any]], Field(min_length=1)]
+"""The label of a row, or those of several, of which some may be told by values."""
+
+
+class DbRead(_Arguments):
+    """Read rows of a table.
+
+    Example:
+        >>> asked = DbRead(table="recipes", columns=["name"], order_by="servings", limit=1)
+        >>> toolset.call(session, "db_read", asked.model_dump(exclude_unset=True))["rows"]
+        [{'id': 'recipe_2', 'name': 'Toast'}]
+    """
+
+    table: str
+    filters: list[Filter] = Field(default=[], description="all of these must hold")
+    or_filters: list[Filter] = Field(default=[], description="and at least one of these")
+    columns: list[str] | None = Field(
+        default=None,
+        description="columns to show, and relationships whose rows to include; all columns by "
+        "default; or totals: 'count(*)', 'sum(x)', 'avg(x)', 'min(x)', 'max(x)', grouped by the "
+        "other columns",
+    )
+    limit: Annotated[int, Field(ge=0), BeforeValidator(_no_boolean)] | None = Field(
+        default=None, description="at most this many rows"
+    )
+    order_by: str | list[str] | None = Field(default=None, description="columns to order by")
+    order_dir: Literal["asc", "desc"] | list[Literal["asc", "desc"]] = Field(
+        default="asc", description="for all of order_by, or a list with one for each"
+    )
+    cursor: str | None = Field(
+        default=None, description="from the last answer, to go on with the same question"
+    )
+    drafts: Annotated[bool, Field(strict=True)] = Field(
+        default=False,
+        description="the drafts that are pending, in place of rows",
+        json_schema_extra={DRAFTS: True},
+    )
+
+
+class NewRows(_Arguments):
+    """New rows of one table, or drafts of it that are to be rows."""
+
+    table: str
+    data: dict[str, Any] | Annotated[list[dict[str, Any]], Field(min_length=1)] | None = Field(
+        default=None,
+        description="a row, or a list of rows: values by column, and new rows inside by the name "
+        "of their relationship",
+        json_schema_extra={
+            DRAFTS: "; with from_draft, what is to be changed in the draft, if anything"
+        },
+    )
+    from_draft: str | Annotated[list[str], Field(min_length=1)] | None = Field(
+        default=None,
+        description="the ref of a draft to save, or a list of them to save as they are",
+        json_schema_extra={DRAFTS: True},
+    )
+    expect: Labels | None = Field(
+        default=None,
+        description="the label of the draft, or of each in the list",
+        json_schema_extra={DRAFTS: True},
+    )
+
+    @property
+    def drafts(self) -> list[str]:
+        """The refs of the drafts that are to be saved."""
+        given = self.from_draft or []
+        return [given] if isinstance(given, str) else given
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows that are new and of no draft."""
+        if self.from_draft is not None or self.data is None:
+            return []
+        return self.data if isinstance(self.data, list) else [self.data]
+
+
+class DbCreate(NewRows):
+    """Create one row or several, or save drafts as rows: all of them or none.
+
+    Example:
+        >>> row = {"recipe_id": "recipe_2", "position": 1, "text": "1 egg"}
+        >>> asked = DbCreate(table="lines", data={**row, "_recipe_id_label": "Toast"})
+        >>> toolset.call(session, "db_create", asked.model_dump(exclude_unset=True))["rows"]
+        [{'id': 'line_3', 'recipe_id': 'recipe_2', 'position': 1, 'text': '1 egg',
+        '_recipe_id_label': 'Toast'}]
+    """
+
+    also: list[NewRows] = Field(
+        default=[],
+        description="more rows in the same call, of other tables too",
+        json_schema_extra={
+            DRAFTS: "; they may name drafts that are saved in it by their refs, in any order"
+        },
+    )
+    draft: Annotated[bool, Field(strict=True)] = Field(
+        default=False,
+        description="keep the rows as drafts, to be saved later with from_draft",
+        json_schema_extra={DRAFTS: True},
+    )
+
+
+class DbUpdate(_Arguments):
+    """Change the rows that meet all filters.
+
+    Example:
+        >>> only = FilterClause(field="id", op="=", value="recipe_1")
+        >>> asked = DbUpdate(table="recipes", filters=[only], data={"servings": 4}, expect="Soup")
+        >>> toolset.call(session, "db_update", asked.model_dump(exclude_unset=True))["rows"]
+        [{'id': 'recipe_1', 'name': 'Soup', 'servings': 4}]
+    """
+
+    table: str
+    filters: list[Filter] = Field(description="all of these must hold; at least one", min_length=1)
+    data: Annotated[dict[str, Any], Field(min_length=1)] = Field(
+        description="new values by column"
+    )
+    expect: Labels | dict[str, Any] | None = Field(default=None, description=f"{_EXPECTED}changed")
+
+
+class DbDelete(_Arguments):
+    """Delete the rows that meet all filters.
+
+    Example:
+        >>> only = FilterClause(field="id", op="=", value="recipe_2")
+        >>> asked = DbDelete(table="recipes", filters=[only], expect="Toast")
+        >>> toolset.call(session, "db_delete", asked.model_dump(exclude_unset=True))
+        {'table': 'recipes', 'deleted': ['recipe_2'], 'count': 1, '_deleted_labels': ['Toast']}
+    """
+
+    table: str
+    filters: list[Filter] = Field(description="all of these must hold; at least one", min_length=1)
+    expect: Labels | dict[str, Any] | None = Field(default=None, description=f"{_EXPECTED}deleted")
+
+
+_Position = Annotated[int, Field(ge=1, strict=True)]
+
+# what each action needs beside the item or the place that it names
+_NEEDED: Mapping[str, str] = {"modify": "data", "add": "data", "move": "to"}
+
+
+class ListEdit(_Arguments):
+    """One edit of a list: of an item that is there, or a new one."""
+
+    action: Literal["modify", "remove", "add", "move"]
+    path: Annotated[list[_Position], Field(min_length=1)] | None = Field(
+        default=None,
+        description="positions, from 1: which item, as the list is before the call; for 'add' "
+        "the last one says where, as the list will be. [2, 3]: the third inside of the second",
+    )
+    ref: str | None = Field(default=None, description="of an item that is a row, without path")
+    to: _Position | Annotated[list[_Position], Field(min_length=1)] | None = Field(
+        default=None,
+        description="'move': the position as the list will be, or the path to it in another list",
+    )
+    data: Any = Field(
+        default=None,
+        description="'add': the item; 'modify': the fields that change, or the item",
+    )
+    expect: Any = Field(
+        default=None,
+        description="what the item must be now: its text or label, or values by field; otherwise "
+        "nothing is done",
+    )
+
+    @model_validator(mode="after")
+    def _is_said(self) -> ListEdit:
+        """Check that it is said what is wanted: no schema that all clients take could say that."""
+        needed = _NEEDED.get(self.action)
+        by_ref = self.ref is not None and self.action != "add"
+        if (self.path is None) is not by_ref:
+            wanted = "path" if self.action == "add" else "path, or ref"
+            raise PydanticCustomError("edit", f"'{self.action}' takes {wanted}")
+        is_given = needed in self.model_fields_set and (needed != "to" or self.to is not None)
+        if needed is not None and not is_given:
+            raise PydanticCustomError("edit", f"'{self.action}' needs {needed!r}")
+        for name in ("to", "data", "expect"):
+            is_taken = name == needed or (name == "expect" and self.action != "add")
+            if getattr(self, name) is not None and not is_taken:
+                raise PydanticCustomError("edit", f"'{self.action}' takes no {name!r}")
+        return self
+
+
+class DbEditList(_Arguments):
+    """Edit a list of one row by position.
+
+    Example:
+        >>> edits = [{"action": "move", "path": [2], "to": 1}]
+        >>> asked = {"table": "recipes", "row": "recipe_1", "expect": "Soup", "list": "lines"}
+        >>> asked = DbEditList(**asked, edits=edits).model_dump(by_alias=True, exclude_unset=True)
+        >>> toolset.call(session, "db_edit_list", asked)["items"]
+        {'1': {'id': 'line_2', 'text': '1 onion'}, '2': {'id': 'line_1', 'text': '4 tomatoes'}}
+    """
+
+    table: str
+    row: str = Field(
+        description="the ref of the row that has the list",
+        json_schema_extra={DRAFTS: ", or draft"},
+    )
+    expect: str | None = Field(default=None, description="its label")
+    name: str = Field(
+        alias="list",
+        description="its name, and with dots between what leads to lists inside of its items",
+    )
+    edits: list[ListEdit] = Field(
+        default=[], description="all of them are done, or none; their order makes no difference"
+    )
+    preview: Annotated[bool, Field(strict=True)] = Field(
+        default=False, description="show what edits come to and do nothing; or the list, without"
+    )
+    token: str | None = Field(
+        default=None,
+        description="from the last answer: nothing is done if the list has changed since",
+    )
+
+
+class DbQuery(_Arguments):
+    """Answer a question with a SELECT of the model's own.
+
+    Example:
+        >>> asked = DbQuery(sql="SELECT name FROM recipes WHERE servings > 1")
+        >>> toolset = Toolset([Recipe, Line], sql=True)
+        >>> toolset.call(session, "db_query", asked.model_dump(exclude_unset=True))
+        {'columns': ['name'], 'rows': [['Soup']], 'count': 1, 'more': False}
+    """
+
+    sql: str = Field(
+        description="one SELECT in PostgreSQL's SQL; a ref is a text beside a column of refs"
+    )
+    limit: Annotated[int, Field(ge=0), BeforeValidator(_no_boolean)] | None = Field(
+        default=None, description="at most this many rows"
+    )
+
+
+Arguments = DbRead | DbCreate | DbUpdate | DbDelete | DbEditList
+
+TOOLS: Mapping[str, type[Arguments]] = {
+    "db_read": DbRead,
+    "db_create": DbCreate,
+    "db_update": DbUpdate,
+    "db_delete": DbDelete,
+    "db_edit_list": DbEditList,
+}
+"""What each tool is called with."""
+
+for _model in (AndGroup, OrGroup, NotGroup, *TOOLS.values()):
+    _model.model_rebuild()
+
+
+# a mistake in the shape, as pydantic calls it -> what is wanted, where its own words are Python's
+_WANTED: Mapping[str, str] = {
+    "model_type": "an object",
+    "model_attributes_type": "an object",
+    "dict_type": "an object",
+    "list_type": "a list",
+    "string_type": "text",
+}
+
+_NO_FIELD = "there is no such field"
+
+_OF_FILTERS = ("field", "op", "value", "and", "or", "not")
+
+
+def validate_arguments(
+    tool: Any, given: Any, offered: Iterable[str] = tuple(TOOLS), *, drafts: bool = True
+) -> Arguments:
+    """Return the arguments of a call.
+
+    Args:
+        tool: its name.
+        given: JSON values.
+        offered: the names of the tools that there are.
+        drafts: whether there are drafts; without them nothing that is about them is there.
+
+    Raises:
+        ToolError: there is no such tool, or they have not its shape.
+    """
+    model = TOOLS.get(tool) if isinstance(tool, str) else None
+    if model is None:
+        raise unknown_tool(str(tool), [*offered])
+    if not isinstance(given, dict):
+        raise invalid_arguments("they are no object")
+    for place in _of_drafts(given, model) if not drafts else ():
+        raise invalid_arguments(_NO_FIELD, place)
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise first_shape_error(tool, error) from None
+
+
+def _of_drafts(given: dict[str, Any], model: type[BaseModel], path: str = "") -> Iterator[str]:
+    """Yield the fields of arguments that are about drafts alone."""
+    for name, field in model.model_fields.items():
+        extra = field.json_schema_extra
+        if isinstance(extra, dict) and extra.get(DRAFTS) is True and name in given:
+            yield f"{path}{name}"
+    also = given.get("also") if model is DbCreate else None
+    for n, each in enumerate(also if isinstance(also, list) else ()):
+        yield from _of_drafts(each, NewRows, f"also.{n}.") if isinstance(each, dict) else ()
+
+
+def first_shape_error(tool: str, error: ValidationError) -> ToolError:
+    """Return the first mistake in the shape of arguments, in words of our own."""
+    found = error.errors(include_url=False)
+    first = next((each for each in found if _is_meant(each)), found[0])
+    place = _place(first)
+    field = ".".join(str(part) for part in place) or None
+    match first["type"]:
+        case "missing" | "too_short" if place == ["filters"]:
+            return missing_filter(tool)
+        case "extra_forbidden" if set(KINDS) & {*first["loc"]} and place[-1] in _OF_FILTERS:
+            return invalid_arguments(
+                "one object has two filters", field, "put each into one of its own"
+            )
+        case "missing":
+            fact = "it is missing"
+        case "extra_forbidden":
+            fact = _NO_FIELD
+        case "dict_type" | "list_type" if "data" in place:
+            fact = "a row is an object: its values by column"
+        case "too_short":
+            fact = "it is empty"
+        case type_:
+            wanted = _WANTED.get(type_)
+            fact = first["msg"] if wanted is None else f"input should be {wanted}"
+    return invalid_arguments(fact[:1].lower() + fact[1:], field)
+
+
+def _is_branch(part: int | str) -> bool:
+    """Tell whether a part of a path is pydantic's name for one of several types."""
+    return isinstance(part, str) and ("[" in part or part in KINDS)
+
+
+def _place(mistake: Any) -> list[int | str]:
+    """Return where a mistake is, by the names that the model has given."""
+    *outer, last = mistake["loc"]
+    given = [last] if mistake["type"] == "extra_forbidden" or not _is_branch(last) else []
+    path = [*(each for each in outer if not _is_branch(each)), *given]
+    # one of the types again: no text that is checked is in a field of that name
+    return path[:-1] if mistake["type"] == "string_type" and path[-1] == "str" else path
+
+
+def _is_meant(mistake: Any) -> bool:
+    """Tell whether a mistake is of the type that was given: a list is no row, nor the reverse."""
+    branches = [
+        p for p in mistake["loc"] if isinstance(p, str) and p.startswith(("dict[", "list["))
+    ]
+    is_list = isinstance(mistake["input"], list)
+    if len(mistake["loc"]) > len(branches) + 1:  # of an element
+        return bool(branches) and "list" in branches[0]
+    return not branches or (("list" in branches[0]) is is_list)

@@ -1,0 +1,882 @@
+"""Cascades: rows that a delete or update changes beside the named ones.
+
+What a delete or an update changes beside the rows that it names: found before anything is sent.
+
+A foreign key with ON DELETE CASCADE takes rows along, another one is in the way; a cascade of the
+unit of work does either. `Searcher.search` follows all of them from the rows of a call, and
+returns a `Reach`; `ReachReport` refuses what the model may not change, and tells the rest by refs:
+
+>>> toolset.call(session, "db_delete", {"table": "recipes", "filters": [...]})
+{'table': 'recipes', 'deleted': ['recipe_1'], 'count': 1, 'deleted_with': ['meal_plan_1']}
+
+What a call writes beside the rows that its arguments name: only what a model may write.
+
+Rows that a call reaches come in: those of a subclass that its filters hit, those that a draft
+takes from where they are, those that go along with what is deleted or lose their reference to it.
+They are refused, or the hooks of their class are asked, before the call flushes, which it does
+once. What the application's own hooks and listeners add is not looked at.
+
+What refers to the rows of a table, and what becomes of it when those are deleted or changed.
+
+A mapped class, or a table that no class is mapped to, comes in; an `Edge` for each foreign key
+that refers to it goes out, and for each relationship that goes without one. What the unit of work
+does stands above the rules of the database, as it comes first; where the database takes a row
+along, its rules alone hold for what refers to that. Pure.
+
+What a model sees of rows by way of a table between two, which goes with those rows.
+
+A class comes in; a `Link` goes out for each relationship that leads from it, or to it, by way of a
+table that is not listed: what the rows of a listed one go by is told of those themselves. Pure.
+
+What a delete takes along or unlinks, and what an update changes too, before anything is sent.
+
+Rows that are to be deleted or changed come in; a `Reach` goes out: rows that would go too, rows
+that would lose their reference or follow it, and rows that are in the way, through the unit of
+work and through the rules of the database, at any depth. One statement for each way in which a
+class is referred to, none where nothing refers. Nothing is changed, and no instance is loaded: the
+rows of other owners, and those that the application hides, are found too.
+
+What a call changes beside the rows that were asked for: told by refs, once hooks were asked.
+
+A `Reach` comes in; the refs of what a model may know go out, by what becomes of it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, cast
+
+from sqlalchemy import (
+    Column,
+    FetchedValue,
+    ForeignKeyConstraint,
+    Join,
+    Select,
+    Table,
+    func,
+    inspect,
+    select,
+    true,
+    tuple_,
+)
+from sqlalchemy.orm import MANYTOMANY, MANYTOONE, ONETOMANY, Mapper, RelationshipProperty, aliased
+
+from alfred_refs import sqla
+from alfred_refs.errors import UnconfinedError
+from alfred_refs.positions.editing import give
+from alfred_refs.tools.answers import shape_of
+from alfred_refs.tools.arguments import DbCreate, DbDelete, DbEditList, DbUpdate
+from alfred_refs.tools.call import Call
+from alfred_refs.tools.errors import foreign_row, still_referenced, too_many_rows
+from alfred_refs.tools.payload import Record
+from alfred_refs.tools.rules import Row, Writing
+from alfred_refs.tools.tables import ToolTable, Verb
+
+Arguments = DbCreate | DbUpdate | DbDelete | DbEditList
+
+
+class Changes:
+    """What one call writes."""
+
+    def __init__(self, call: Call, arguments: Arguments) -> None:
+        self._call = call
+        self._arguments = arguments
+        # of which hooks were asked, beside the one that the arguments name
+        self._writes: list[tuple[ToolTable, Writing, Sequence[Any]]] = []
+
+    def by_table(self, instances: Iterable[Any]) -> Iterator[tuple[ToolTable, list[Any]]]:
+        """Yield rows by the tables that a model knows them by: the nearest of their classes."""
+        found: dict[ToolTable, list[Any]] = {}
+        for instance in instances:
+            table = self._call.setting.tables.of_model(type(instance))
+            if table is None:
+                raise foreign_row(None, None)
+            found.setdefault(table, []).append(instance)
+        yield from found.items()
+
+    def update(
+        self, table: ToolTable, instances: Sequence[Any], record: Record, fixed: Iterable[str]
+    ) -> Record:
+        """Have rows of a table changed, if a model may do that, and return what hooks leave.
+
+        Of the record, `fixed` is what the model says or the mapping does; hooks may add more.
+        """
+        check_update(table, fixed)
+        return self.ask(table, "update", instances, [record]).records[0]
+
+    def ask(
+        self,
+        table: ToolTable,
+        verb: Verb,
+        instances: Sequence[Any],
+        records: Iterable[Record] = (),
+        refs: Sequence[str] | None = None,
+    ) -> Writing:
+        """Ask the hooks of a table of a write that its rows are reached by.
+
+        Instances are there if the rows are loaded, or once they are made; refs if they are known.
+        """
+        records = [*records]
+        writing = Writing(self._call.session, table.model, verb, self._arguments, records)
+        hooks = self._call.setting.hooks_of(table)
+        if hooks:
+            writing.refs = self._call.refs_of(instances, table) if refs is None else refs
+            with self._call.session.no_autoflush:  # what is not held yet is not sent
+                for each in hooks:
+                    each.before_write(writing)
+            self._writes.append((table, writing, instances))
+        return writing
+
+    def end(self) -> list[str]:
+        """Have hooks look at the rows that were reached, and return what they tell the model."""
+        notes: list[str] = []
+        for table, writing, instances in self._writes:
+            rows: list[Row] = []
+            if writing.verb != "delete":
+                shape = shape_of(table, None)
+                rows, _ = self._call.shown_again(instances, shape, self._call.room())
+            for hooks in self._call.setting.hooks_of(table):
+                hooks.after_write(writing, rows)
+            notes += writing.notes
+        return notes
+
+
+def check_update(table: ToolTable, names: Iterable[str]) -> None:
+    """Check that a model may change some columns of rows that are there."""
+    table.check("update")
+    for name in names:
+        if name not in table.columns or not table.columns[name].updatable:
+            usable = [each.name for each in table.columns.values() if each.updatable]
+            raise table.not_written(name, usable)
+
+
+def check_create(table: ToolTable, names: Iterable[str]) -> None:
+    """Check that a model may have columns of a new row filled by where the row goes.
+
+    Those that it does not see are filled in any case.
+    """
+    for name in names:
+        if name in table.columns and not table.columns[name].creatable:
+            usable = [each.name for each in table.columns.values() if each.creatable]
+            raise table.not_written(name, usable)
+
+
+def assign_changes(instances: Iterable[Any], record: Mapping[str, Any]) -> None:
+    """Change rows."""
+    for instance in instances:
+        give(instance, record)
+
+
+def replaced_rows(instance: Any) -> Iterator[tuple[Any, list[str]]]:
+    """Yield the rows that have lost an instance to others, and the columns that say it.
+
+    Where one row alone may be related, the mapping takes the place of the one that was.
+    """
+    state = sqla.state_of(instance)
+    for each in state.mapper.relationships:
+        if each.direction is ONETOMANY and not each.viewonly:
+            names = sqla.attributes_of(each.mapper, each.remote_side)
+            columns = [names.get(column, "") for column in each.remote_side]
+            for other in state.attrs[each.key].history.deleted or ():
+                yield other, columns
+
+
+Effect = Literal["delete", "unlink", "reset", "follow", "stay"]
+"""Referring rows go too, lose their reference, refer to what they do by default, are given the new
+value, or are in the way."""
+
+# a rule of the database -> what it does to referring rows; they are in the way of any other
+_RULES: dict[str, Effect] = {"CASCADE": "delete", "SET NULL": "unlink", "SET DEFAULT": "reset"}
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A way in which rows refer to others.
+
+    Attributes:
+        table: of the referring rows.
+        columns: in which they refer.
+        referred: what those columns have, in the tables of the rows that are referred to.
+        effect: what becomes of referring rows.
+        said: whether the mapping or the schema says so, and it is not the default of the ORM.
+        by_orm: whether the unit of work does it, and not the database.
+        names: the relationships by which the unit of work finds the rows, where it looks for
+            those of each instance: it may find fewer than refer.
+        unseen: what becomes of those that it does not find, `None` for nothing.
+    """
+
+    table: Table
+    columns: tuple[Column[Any], ...]
+    referred: tuple[Column[Any], ...]
+    effect: Effect
+    said: bool = True
+    by_orm: bool = False
+    names: tuple[str, ...] = ()
+    unseen: Edge | None = None
+
+
+def edges_to(mapper: Mapper[Any] | None, table: Table, *, by_orm: bool = True) -> Iterator[Edge]:
+    """Yield the ways in which rows refer to those of a class, or of a table without one.
+
+    Args:
+        mapper: of the class.
+        table: where the rows are.
+        by_orm: whether the unit of work deletes them, and not the database.
+    """
+    owned = _written_by(mapper) if by_orm else []
+    seen = set[RelationshipProperty[Any]]()
+    for constraint in _constraints_to(mapper, table):
+        by = [each for each in owned if _columns_of(each) == {*constraint.columns}]
+        seen.update(by)
+        yield _edge(constraint, by)
+    for each in owned:
+        if each not in seen and each.direction is ONETOMANY and not each.passive_deletes:
+            pairs = cast("list[tuple[Column[Any], Column[Any]]]", each.local_remote_pairs)
+            ours, theirs = zip(*pairs, strict=True)
+            unlinked: Effect = "unlink" if _may_be_null(theirs) else "stay"
+            effect = "delete" if each.cascade.delete else unlinked
+            is_said, names = each.cascade.delete, (each.key,)
+            yield Edge(theirs[0].table, theirs, ours, effect, is_said, by_orm=True, names=names)
+
+
+def edges_by_update(
+    mapper: Mapper[Any] | None, table: Table, columns: Collection[Column[Any]]
+) -> Iterator[Edge]:
+    """Yield the ways in which rows refer to those of a class, and are changed with them."""
+    new = {*columns}
+    for constraint in _constraints_to(mapper, table):
+        referred = tuple(each.column for each in constraint.elements)
+        rule = _effect(constraint, constraint.onupdate)
+        if rule != "stay" and not new.isdisjoint(referred):
+            effect: Effect = "follow" if rule == "delete" else rule
+            theirs = tuple(each.parent for each in constraint.elements)
+            yield Edge(constraint.table, theirs, referred, effect)
+    for each in _written_by(mapper):
+        if each.direction is not MANYTOONE and not each.passive_updates:
+            pairs = cast("list[tuple[Column[Any], Column[Any]]]", each.synchronize_pairs)
+            ours, theirs = zip(*pairs, strict=True)
+            if not new.isdisjoint(ours):
+                yield Edge(theirs[0].table, theirs, ours, "follow", by_orm=True)
+
+
+def _written_by(mapper: Mapper[Any] | None) -> list[RelationshipProperty[Any]]:
+    """Return the relationships that the unit of work writes."""
+    return [] if mapper is None else [each for each in mapper.relationships if not each.viewonly]
+
+
+def _effect(constraint: ForeignKeyConstraint, said: str | None) -> Effect:
+    """Return what a rule of the database does to referring rows."""
+    rule = str(said or "").upper().partition("(")[0].strip()
+    if rule == "SET DEFAULT" and all(each.server_default is None for each in constraint.columns):
+        rule = "SET NULL"
+    return _RULES.get(rule, "stay")
+
+
+def _edge(constraint: ForeignKeyConstraint, by: Sequence[RelationshipProperty[Any]]) -> Edge:
+    rule = _effect(constraint, constraint.ondelete)
+    effect, said, by_orm = rule, True, False
+    for each in by:
+        if each.passive_deletes:
+            continue  # the rule of the database holds, for what is not loaded at least
+        if each.direction is MANYTOMANY or each.cascade.delete:
+            effect, said, by_orm = "delete", True, True
+        elif effect != "delete" or not any(other.cascade.delete for other in by):
+            effect, said, by_orm = "unlink", rule != "stay", True
+    elements = constraint.elements
+    columns = tuple(each.parent for each in elements)
+    referred = tuple(each.column for each in elements)
+    is_unfit = effect == "unlink" and not _may_be_null(columns)
+    if is_unfit or (effect == "delete" and not by_orm and _is_part(constraint.table)):
+        effect, said = "stay", True
+    names = [each.key for each in by if each.direction is ONETOMANY and not each.passive_deletes]
+    unseen = _edge(constraint, ()) if by_orm and names else None
+    return Edge(constraint.table, columns, referred, effect, said, by_orm, tuple(names), unseen)
+
+
+def _is_part(table: Table) -> bool:
+    """Tell whether rows of a class have a part there, without which the rest would be torn.
+
+    The database takes the row of one table: the part of a subclass, and leaves that of its base.
+    """
+    mapper = sqla.mapper_of_table(table)
+    if mapper is None:
+        joined = (each for each in sqla.mappers() if isinstance(each.local_table, Join))
+        return any(table in each.tables for each in joined)
+    return not mapper.concrete and mapper.base_mapper.local_table is not table
+
+
+def _may_be_null(columns: Iterable[Column[Any]]) -> bool:
+    return all(column.nullable and not column.primary_key for column in columns)
+
+
+def _constraints_to(mapper: Mapper[Any] | None, table: Table) -> Iterator[ForeignKeyConstraint]:
+    """Yield the foreign keys of the metadata that refer to a class, or to a table without one.
+
+    But those by which the rows of a subclass are the same rows.
+    """
+    tables = {table} if mapper is None else {e for e in mapper.tables if isinstance(e, Table)}
+    metadata = {id(each.metadata): each.metadata for each in tables}
+    keys = (k for m in metadata.values() for t in m.tables.values() for k in t.foreign_keys)
+    found = dict.fromkeys(key.constraint for key in keys if key.column.table in tables)
+    for constraint in found:
+        if constraint is not None and (mapper is None or not _is_inherited(constraint, mapper)):
+            yield constraint
+
+
+def _columns_of(relationship: RelationshipProperty[Any]) -> set[Any]:
+    """Return the columns that a relationship sets to null or deletes with, in another table."""
+    if relationship.direction in (ONETOMANY, MANYTOMANY):  # without those of other criteria
+        return {theirs for _, theirs in relationship.synchronize_pairs}
+    return set()
+
+
+def _is_inherited(constraint: ForeignKeyConstraint, mapper: Mapper[Any]) -> bool:
+    """Tell whether a foreign key is the primary key of a subclass: that of the base's rows."""
+    if {*constraint.columns} != {*constraint.table.primary_key}:
+        return False
+    below = (table for each in mapper.base_mapper.self_and_descendants for table in each.tables)
+    return constraint.table in below
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A relationship by way of a table, from one of its ends.
+
+    Attributes:
+        table: of the class that has it.
+        name: what it is called there.
+        near: the class at the end from which it is looked at.
+        far: the table at the other.
+        is_turned: whether the class that has it is the far one.
+    """
+
+    table: ToolTable
+    name: str
+    near: Mapper[Any]
+    far: ToolTable
+    is_turned: bool
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """What tells it from all others, except for the same one from the other class."""
+        relationship = self.table.relationship(self.name)
+        pairs = (relationship.synchronize_pairs, relationship.secondary_synchronize_pairs)
+        there, back = (frozenset(theirs for _, theirs in each or ()) for each in pairs)
+        return (back, there, self.far) if self.is_turned else (there, back, self.far)
+
+    def statement(self, keys: Sequence[tuple[Any, ...]]) -> Select[Any]:
+        """Return what reads the primary keys of the rows at the far end of some."""
+        relationship = self.table.relationship(self.name)
+        has, related = aliased(self.table.model), aliased(relationship.mapper)
+        near, far = (related, has) if self.is_turned else (has, related)
+        own = [
+            getattr(near, self.near.get_property_by_column(c).key) for c in self.near.primary_key
+        ]
+        others = [getattr(far, name) for name in self.far.identity]
+        joined = select(*others).select_from(has).join(getattr(has, self.name).of_type(related))
+        return joined.where(sqla.among(own, keys)).distinct().order_by(*others)
+
+
+def links_of(mapper: Mapper[Any], tables: Iterable[ToolTable]) -> Iterator[Link]:
+    """Yield the relationships that lead from a class or to it, each once."""
+    between = {inspect(each.model).local_table for each in tables}
+    seen = set[tuple[Any, ...]]()
+    for link in _links(tables):
+        if link.table.relationship(link.name).secondary in between:
+            continue
+        if mapper.isa(link.near) and link.ends not in seen:
+            seen.add(link.ends)
+            yield link
+
+
+def _links(tables: Iterable[ToolTable]) -> Iterator[Link]:
+    for table in tables:
+        for name, target in table.targets.items():
+            relationship: RelationshipProperty[Any] = table.relationship(name)
+            if relationship.secondary is not None:
+                yield Link(table, name, inspect(table.model).mapper, target, is_turned=False)
+                yield Link(table, name, relationship.mapper, table, is_turned=True)
+
+
+MOST_UNSEEN = 10_000
+"""Rows of tables that no model may use which one call looks at: they belong to what it deletes."""
+
+_CHUNK = 1_000  # keys in one statement
+
+
+@dataclass(frozen=True, slots=True)
+class AffectedRow:
+    """A row that would be changed.
+
+    Attributes:
+        mapper: of its class; `None` where no class is mapped to its table.
+        table: in which it is.
+        key: its primary key, as the database has it.
+        tool_table: what the model knows it by, `None` if it may not use the class.
+        is_writable: whether the session's owner may write it.
+        said: whether the mapping or the schema says what becomes of it.
+        by_orm: whether the unit of work deletes it, and not the database.
+        written: what it is given in the columns by which it refers to another.
+    """
+
+    mapper: Mapper[Any] | None
+    table: Table
+    key: tuple[Any, ...]
+    tool_table: ToolTable | None
+    is_writable: bool = True
+    said: bool = True
+    by_orm: bool = True
+    written: dict[Column[Any], Any] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What tells it from all other rows."""
+        if self.mapper is None:
+            return self.table, self.key
+        return self.mapper.identity_key_from_primary_key(self.key)[:2]
+
+    @property
+    def names(self) -> list[str]:
+        """The attributes of what it is given; empty text for none."""
+        if self.mapper is None:
+            return []
+        names = sqla.attributes_of(self.mapper, self.written)
+        return [names.get(column, "") for column in self.written]
+
+
+@dataclass(slots=True)
+class CascadeResult:
+    """What goes along with rows that are deleted or changed.
+
+    Attributes:
+        deleted: what would go, by identity; the rows that were asked for too.
+        unlinked: what would lose its reference.
+        followed: what would refer to the new values, or to something else by default.
+        linked: what would be seen no more by way of a table between, and is not changed itself.
+        staying: what is in the way.
+        roots: the rows that were asked for.
+    """
+
+    deleted: dict[Any, AffectedRow] = field(default_factory=dict)
+    unlinked: dict[Any, AffectedRow] = field(default_factory=dict)
+    followed: dict[Any, AffectedRow] = field(default_factory=dict)
+    linked: dict[Any, AffectedRow] = field(default_factory=dict)
+    staying: dict[Any, AffectedRow] = field(default_factory=dict)
+    roots: dict[Any, AffectedRow] = field(default_factory=dict)
+
+    def along(self) -> list[AffectedRow]:
+        """Return what is deleted beside the rows that were asked for."""
+        return [found for key, found in self.deleted.items() if key not in self.roots]
+
+    def left(self, found: Mapping[Any, AffectedRow]) -> list[AffectedRow]:
+        """Return some of the rows without those that go."""
+        return [each for key, each in found.items() if key not in self.deleted]
+
+
+class CascadeSearch:
+    """Finds what a delete or an update reaches."""
+
+    def __init__(self, call: Call, tool: Literal["db_create", "db_delete", "db_update"]) -> None:
+        self._call = call
+        self._tool = tool
+        self._tables = call.setting.tables
+        self._seen = set[Any]()  # what is changed, of listed classes
+        self._unseen = set[Any]()
+        self.reach = CascadeResult()
+
+    def search(self, instances: Iterable[Any], *, along: bool = False) -> CascadeResult:
+        """Return what goes with rows that are to be deleted, beside what was found before.
+
+        Args:
+            instances: the rows.
+            along: whether they go because of others, as the mapping says, and were not asked for.
+        """
+        waiting = deque[AffectedRow]()
+        for instance in instances:
+            found = self._of(instance)
+            if not along:
+                self.reach.roots[found.identity] = found
+            waiting += self._add_deleted(found)
+        late = deque[AffectedRow]()
+        while waiting or late:
+            # what the unit of work deletes is known first: what the database does comes after
+            batch, by_orm = waiting or late, bool(waiting)
+            popped = [batch.popleft() for _ in range(len(batch))]
+            latest = [each for each in popped if self.reach.deleted[each.identity] is each]
+            for (of, table), group in group_rows(latest, lambda e: (e.mapper, e.table)).items():
+                self._note_linked(group)
+                for edge in edges_to(of, table, by_orm=by_orm):
+                    for each in self._referring(edge, group):
+                        (waiting if each.by_orm else late).append(each)
+        return self.reach
+
+    def search_changed(self, instances: Sequence[Any], values: Mapping[str, Any]) -> CascadeResult:
+        """Return what is changed with rows that get other values: no statement mostly."""
+        waiting = deque([self._of(instance) for instance in instances])
+        for found, instance in zip(waiting, instances, strict=True):
+            found.written.update(_new_values(found, instance, values))
+            self._add_changed(found, self.reach.roots)
+        while waiting:
+            batch = [waiting.popleft() for _ in range(len(waiting))]
+            groups = group_rows(batch, lambda each: (each.mapper, each.table, *each.written))
+            for (of, table, *columns), group in groups.items():
+                for edge in edges_by_update(of, table, columns):
+                    waiting += self._referring(edge, group)
+        return self.reach
+
+    def _of(self, instance: Any) -> AffectedRow:
+        state = sqla.state_of(instance)
+        key = cast(tuple[Any, ...], state.key and state.key[1])
+        table = cast(Table, state.mapper.local_table)
+        return AffectedRow(state.mapper, table, key, self._tables.of_model(state.class_))
+
+    def _referring(self, edge: Edge, group: Sequence[AffectedRow]) -> Iterator[AffectedRow]:
+        """Note what refers to some rows of one class in one way, and yield what leads further."""
+        mapper = sqla.mapper_of_table(edge.table)
+        if self._is_needless(edge, mapper):
+            return
+        for start in range(0, len(group), _CHUNK):
+            keys = [each.key for each in group[start : start + _CHUNK]]
+            rows = [*self._rows(edge, mapper, group[0], keys)]
+            there = self._found_by_orm(edge, group[start : start + _CHUNK]) if rows else None
+            for found in rows:
+                of = edge if there is None or found.identity in there else edge.unseen
+                if of is not None:
+                    yield from self._note(replace(found, said=of.said, by_orm=of.by_orm), of)
+
+    def _found_by_orm(self, edge: Edge, group: Sequence[AffectedRow]) -> set[Any] | None:
+        """Return the rows that the unit of work finds as it deletes others; `None` for all.
+
+        It loads them by relationships: such as have criteria, or lead to a subclass, find fewer
+        rows than refer, and so may what the application adds to each of its statements. They
+        would be loaded by the flush, if not here.
+        """
+        if not edge.names:
+            return None
+        found, identity_map = set[Any](), self._call.session.identity_map
+        for each in group:
+            mapper = cast("Mapper[Any]", each.mapper)
+            instance = identity_map.get(mapper.identity_key_from_primary_key(each.key))
+            if instance is None:  # it is not there to be deleted yet
+                return None
+            with self._call.session.no_autoflush:
+                for name in edge.names:
+                    related = sqla.related_to(sqla.state_of(instance), name)
+                    found.update(state.key[:2] for state in related if state.key is not None)
+        return found
+
+    def _is_needless(self, edge: Edge, mapper: Mapper[Any] | None) -> bool:
+        """Tell whether it makes no difference which rows refer in one way.
+
+        What no model may use goes or is changed as the mapping and the schema say, unnamed, unless
+        some of it may be somebody else's.
+        """
+        rest = edge.unseen
+        if rest is not None and rest.effect != "stay" and not self._is_needless(rest, mapper):
+            return False
+        is_known = self._is_listed(edge.table) or self._is_owned(edge.table)
+        if is_known or not edge.said or edge.effect == "stay":
+            return False
+        if edge.effect == "delete":
+            return not any(edges_to(mapper, edge.table, by_orm=edge.by_orm))
+        columns = {*edge.columns}
+        return edge.effect in ("unlink", "reset") or not any(
+            edges_by_update(mapper, edge.table, columns)
+        )
+
+    def _is_owned(self, table: Table) -> bool:
+        """Tell whether rows of a table are one owner's or another's, in a session that has one."""
+        owner = self._call.session.owner
+        try:
+            return owner is not None and owner.ownership.belonging_of(table) is not None
+        except UnconfinedError:  # it is of no class that the ownership knows
+            return False
+
+    def _is_listed(self, table: Table) -> bool:
+        mapper = sqla.mapper_of_table(table)
+        if mapper is not None and self._tables.of_model(mapper.class_) is not None:
+            return True
+        return any(table in inspect(each.model).mapper.tables for each in self._tables)
+
+    def _note(self, found: AffectedRow, edge: Edge) -> Iterator[AffectedRow]:
+        if edge.effect == "delete":
+            yield from self._add_deleted(found)
+        elif edge.effect == "follow":
+            is_nulled = None in found.written.values()
+            if self._add_changed(found, self.reach.unlinked if is_nulled else self.reach.followed):
+                yield found
+        elif edge.effect == "reset":
+            self._add_changed(found, self.reach.followed)
+        elif edge.effect == "unlink":
+            self._add_changed(found, self.reach.unlinked)
+        else:
+            self.reach.staying.setdefault(found.identity, found)
+
+    def _add_deleted(self, found: AffectedRow) -> Iterator[AffectedRow]:
+        """Note a row that goes, and yield it if that is new, or new that the ORM deletes it."""
+        if self._add_changed(found, self.reach.deleted):
+            yield found
+        elif found.by_orm and not self.reach.deleted[found.identity].by_orm:
+            self.reach.deleted[found.identity] = found
+            yield found
+
+    def _note_linked(self, group: Sequence[AffectedRow]) -> None:
+        """Note what a model sees beside some rows of one class by way of a table."""
+        mapper = group[0].mapper
+        if mapper is None:
+            return
+        keys = [each.key for each in group]
+        for link in links_of(mapper, self._tables):
+            for start in range(0, len(keys), _CHUNK):
+                statement = link.statement(keys[start : start + _CHUNK])
+                limited = statement.limit(self._call.setting.max_written + 1)
+                options = {"raw_keys": True}  # and only what the session sees
+                far = inspect(link.far.model).mapper
+                for key in self._call.session.execute(limited, execution_options=options):
+                    found = AffectedRow(far, cast(Table, far.local_table), tuple(key), link.far)
+                    self._add_changed(found, self.reach.linked)
+
+    def _add_changed(self, found: AffectedRow, among: dict[Any, AffectedRow]) -> bool:
+        """Note a row that is changed, count it, and tell whether it is new there."""
+        known = among.setdefault(found.identity, found)
+        known.written.update(found.written)
+        if known is not found:
+            return False
+        (self._unseen if found.tool_table is None else self._seen).add(found.identity)
+        most = self._call.setting.max_written
+        if len(self._seen) > most or len(self._unseen) > MOST_UNSEEN:
+            raise too_many_rows(self._tool, most, along=True)
+        return True
+
+    def _rows(
+        self,
+        edge: Edge,
+        mapper: Mapper[Any] | None,
+        to: AffectedRow,
+        keys: Sequence[tuple[Any, ...]],
+    ) -> Iterator[AffectedRow]:
+        """Yield the rows that refer to others, by the keys of those: one statement."""
+        is_followed = edge.effect == "follow"
+        new = to.written if is_followed else dict.fromkeys(edge.referred)
+        pairs = zip(edge.columns, edge.referred, strict=True)
+        written = {theirs: new[ours] for theirs, ours in pairs if ours in new}
+        if edge.effect == "reset":
+            written = {theirs: theirs.server_default for theirs in edge.columns}
+        most = self._call.setting.max_written if self._is_listed(edge.table) else MOST_UNSEEN
+        statement = _statement(edge, mapper, to, keys)
+        kind = None if mapper is None else _discriminator(mapper)
+        statement = statement.add_columns(
+            true() if kind is None else kind, self._writable(mapper).label("alfred_writable")
+        ).limit(most + 1)
+        rows = self._call.session.execute(
+            statement,
+            # keys, and all that there is: what the owner cannot see would be changed too
+            execution_options={"raw_keys": True, "unconfined": True},
+            bind_arguments={} if mapper is None else {"mapper": mapper},
+        )
+        for *key, said, is_writable in rows:
+            of = mapper
+            if mapper is not None and kind is not None:
+                of = mapper.polymorphic_map.get(said, mapper)
+            listed, by_orm = self._listed_classes(of, edge), edge.by_orm
+            yield AffectedRow(
+                of, edge.table, tuple(key), listed, is_writable, edge.said, by_orm, {**written}
+            )
+
+    def _writable(self, mapper: Mapper[Any] | None) -> Any:
+        owner = self._call.session.owner
+        if owner is None or mapper is None:
+            return true()
+        try:
+            return func.coalesce(owner.writable(mapper.class_), False)  # to SQL
+        except UnconfinedError:  # of no owner's, as no listed class is
+            return true()
+
+    def _listed_classes(self, mapper: Mapper[Any] | None, edge: Edge) -> ToolTable | None:
+        """Return what the model knows rows by: their class, or another one on their table."""
+        found = None if mapper is None else self._tables.of_model(mapper.class_)
+        roots = (t for t in self._tables if inspect(t.model).mapper.inherits is None)
+        same = (t for t in roots if inspect(t.model).local_table is edge.table)
+        return next(same, None) if found is None and _is_root(mapper) else found
+
+
+def group_rows(
+    found: Iterable[AffectedRow], by: Callable[[AffectedRow], Any]
+) -> dict[Any, list[AffectedRow]]:
+    """Return rows by something of them."""
+    groups: dict[Any, list[AffectedRow]] = {}
+    for each in found:
+        groups.setdefault(by(each), []).append(each)
+    return groups
+
+
+def _new_values(
+    found: AffectedRow, instance: Any, values: Mapping[str, Any]
+) -> Iterator[tuple[Column[Any], Any]]:
+    """Yield the columns that others refer to in which a row gets another value, with that."""
+    mapper = cast("Mapper[Any]", found.mapper)
+    given = (each for each in mapper.column_attrs if each.key in values)
+    names = {c: each.key for each in given for c in each.columns if isinstance(c, Column)}
+    for edge in edges_by_update(mapper, found.table, names.keys()):
+        for column in edge.referred:
+            if column in names and getattr(instance, names[column]) != values[names[column]]:
+                yield column, values[names[column]]
+
+
+def _is_root(mapper: Mapper[Any] | None) -> bool:
+    return mapper is None or mapper.inherits is None
+
+
+def _discriminator(mapper: Mapper[Any]) -> Column[Any] | None:
+    column = mapper.polymorphic_on
+    return column if isinstance(column, Column) else None
+
+
+def _statement(
+    edge: Edge, mapper: Mapper[Any] | None, to: AffectedRow, keys: Sequence[tuple[Any, ...]]
+) -> Select[Any]:
+    """Return what reads the primary keys of referring rows."""
+    source = edge.table if mapper is None else mapper.persist_selectable
+    primary: Sequence[Any] = [*edge.table.primary_key] if mapper is None else [*mapper.primary_key]
+    there: Any = to.table if to.mapper is None else to.mapper.persist_selectable
+    identity = [*to.table.primary_key] if to.mapper is None else [*to.mapper.primary_key]
+    # a table may refer to itself: what is inside is a query of its own
+    referred = (
+        select(*edge.referred).select_from(there).where(sqla.among(identity, keys)).correlate(None)
+    )
+    columns: Any = tuple_(*edge.columns) if len(edge.columns) > 1 else edge.columns[0]
+    return select(*primary).select_from(source).where(columns.in_(referred)).order_by(*primary)
+
+
+_NAMED = 10  # rows that an error names
+
+
+class CascadeReport:
+    """Rows that one call reaches."""
+
+    def __init__(self, call: Call, changes: Changes) -> None:
+        self._call = call
+        self._changes = changes
+
+    def changed(
+        self, groups: Mapping[ToolTable, tuple[Sequence[Any], Mapping[str, Any]]]
+    ) -> dict[str, list[str]]:
+        """Return what is changed with rows that get other values, before they do.
+
+        Args:
+            groups: by the table that a model knows them by, the rows and their new values.
+
+        Raises:
+            ToolError: it is not for the model to change.
+        """
+        searcher = CascadeSearch(self._call, "db_update")
+        for table, (instances, values) in groups.items():
+            reach = searcher.search_changed(instances, values)
+            found = [*reach.unlinked.values(), *reach.followed.values()]
+            refused = [each for each in found if not may_be_written(each)]
+            self.refuse(refused, table, "changed in")
+        return self.told(searcher.reach)
+
+    def told(self, reach: CascadeResult) -> dict[str, list[str]]:
+        """Return what a model is told of rows, once hooks were asked of those that are changed."""
+        along = reach.along()
+        unlinked = [
+            each
+            for each in reach.left(reach.unlinked)
+            if _is_beside(each, reach) and each.identity not in reach.followed
+        ]
+        followed = [each for each in reach.left(reach.followed) if _is_beside(each, reach)]
+        links = reach.left(reach.linked)
+        for table, same in group_rows(along, lambda each: each.tool_table).items():
+            if table is not None:
+                self._changes.ask(table, "delete", [], refs=self.refs(same))
+        groups = group_rows([*unlinked, *followed], lambda each: (each.tool_table, *each.names))
+        for (table, *names), same in groups.items():
+            if table is not None and self._call.setting.hooks_of(table):
+                self._ask(table, names, same)
+        told = {
+            "deleted_with": self.refs(along),
+            "updated_with": self.refs(followed),
+            "unlinked": self.refs([*unlinked, *links]),
+        }
+        return {name: refs for name, refs in told.items() if refs}
+
+    def refs(self, found: Iterable[AffectedRow]) -> list[str]:
+        """Return the refs of those rows that a model may know: at most one round trip."""
+        pairs = [
+            (each.tool_table.entity, each.tool_table.keys.key_of(each.key))
+            for each in found
+            if each.tool_table is not None
+        ]
+        return [*dict.fromkeys(self._call.conversation.refer_pairs(pairs))] if pairs else []
+
+    def refuse(self, found: Sequence[AffectedRow], table: ToolTable, done: str) -> None:
+        """Refuse what would change rows, if there are any, and name those of one class.
+
+        Args:
+            found: the rows.
+            table: in which something is done that would change them.
+            done: what that is.
+        """
+        if not found:
+            return
+        named = [each for each in found if each.tool_table is not None and each.is_writable]
+        if not named or (referring := named[0].tool_table) is None:
+            raise still_referenced(table.name, None, verbs=(), done=done)
+        same = [each for each in named if each.tool_table is referring]
+        without = set() if all(map(_may_be_changed, same)) else {"update"}
+        labels = self._labels(referring, same[:_NAMED])
+        known = {ref: label for ref, label in labels.items() if label is not None}
+        verbs = referring.verbs - without
+        raise still_referenced(
+            table.name, referring.name, [*labels], known, verbs=verbs, done=done
+        )
+
+    def _labels(self, table: ToolTable, found: Iterable[AffectedRow]) -> dict[str, str | None]:
+        """Return the refs of rows that the session may see, with their labels."""
+        instances = self._load_instances(table, found)
+        label = table.keys.label
+        refs = self._call.refs_of(instances, table)
+        states = [sqla.state_of(each).dict for each in instances]
+        return {
+            ref: None if label is None else label.of(state)
+            for ref, state in zip(refs, states, strict=True)
+        }
+
+    def _ask(self, table: ToolTable, names: Sequence[str], found: Sequence[AffectedRow]) -> None:
+        """Ask hooks of rows that are changed in some attributes, and do what else they say."""
+        values = zip(names, found[0].written.values(), strict=True)
+        record = {name: value for name, value in values if not isinstance(value, FetchedValue)}
+        instances = self._load_instances(table, found)
+        writing = self._changes.ask(table, "update", instances, [record])
+        assign_changes(instances, {n: v for n, v in writing.records[0].items() if n not in names})
+
+    def _load_instances(self, table: ToolTable, found: Iterable[AffectedRow]) -> list[Any]:
+        """Return the instances of rows: one statement."""
+        primary = inspect(table.model).mapper.primary_key
+        among = sqla.among(primary, [each.key for each in found])
+        statement = select(table.model).where(among).execution_options(raw_keys=True)
+        with self._call.session.no_autoflush:
+            return [*self._call.session.scalars(statement)]
+
+
+def may_be_written(found: AffectedRow) -> bool:
+    """Tell whether a call may have the reference of a row changed."""
+    if found.tool_table is None or not found.is_writable:
+        return found.is_writable and found.said
+    return _may_be_changed(found)
+
+
+def _may_be_changed(found: AffectedRow) -> bool:
+    """Tell whether a model may change the reference of a row itself."""
+    table = found.tool_table
+    if table is None or "update" not in table.verbs:
+        return False
+    columns = [table.columns.get(name) for name in found.names]
+    return all(column is not None and column.updatable for column in columns)
+
+
+def _is_beside(found: AffectedRow, reach: CascadeResult) -> bool:
+    return found.identity not in reach.roots

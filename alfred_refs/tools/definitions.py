@@ -1,0 +1,720 @@
+"""Definitions of tools for clients: JSON schemas, prompt text, functions of the application.
+
+The tables of a toolset in a few words, for a prompt or a schema.
+
+Tables come in; lines of text go out, a table's name and under it a line for each column. Only
+what a model may use is there: what is hidden is not in the tables. Names and comments are texts of
+the application's, and stay inside their line whatever they hold. Pure.
+
+What a model is told of the tools: a name, a description and a JSON schema of the arguments.
+
+The argument models and the tables come in; definitions in the form of a client go out, as JSON
+values. A schema says exactly what the argument models accept, and which tables there are. What
+columns a table has, and what filters mean, stands once, in the descriptions of `db_read`'s
+arguments, because a model reads all definitions with each of its turns. It is text, not one schema
+for each table: clients refuse or ignore `oneOf` by table, and it takes three times the tokens
+(`benchmarks.json_size`).
+
+A description of a function is short, for OpenAI takes 1,024 characters there; that of a parameter
+may be longer. OpenAI's strict mode is off: it has no place for data whose fields depend on a
+table, nor for optional ones. There is one `$defs` entry, `Filter`, which refers to itself.
+
+Tools of an application's own: functions that a model calls as it calls all other tools.
+
+    @desk.tool
+    def ship(session: RefSession, order: Ref[Order], on: date) -> Order:
+        '''Ship an order that is paid.'''
+        found = session.get_one(Order, order)
+        found.shipped_on = on
+        return found
+
+    desk.call("chat-7", user.id, "ship", {"order": "order_1", "on": "2026-11-24"}).value
+    # {'table': 'orders', 'rows': [{'id': 'order_1', 'shipped_on': '2026-11-24'}], 'count': 1}
+
+What a model gives is checked against the types of the parameters, by pydantic; a `Ref[Order]` is
+the ref of an order that is there and that the session's owner may see. The session is the call's
+own, and the function is one transaction. Rows and values that it returns are shown as those of
+`db_read` are, without a key.
+"""
+
+from __future__ import annotations
+
+import inspect as inspect_module
+import json
+import re
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, get_args
+
+from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, create_model
+from pydantic_core import PydanticCustomError, core_schema
+from sqlalchemy import inspect, select
+from sqlalchemy.orm import Session
+
+from alfred_refs import sqla
+from alfred_refs.conversation.conversation import Conversation
+from alfred_refs.errors import SetupError
+from alfred_refs.mapping.columns import Family, Values
+from alfred_refs.mapping.key_columns import clean
+from alfred_refs.tools.answers import shape_of
+from alfred_refs.tools.arguments import (
+    DRAFTS,
+    KINDS,
+    SEMANTIC,
+    TOOLS,
+    FilterClause,
+    first_shape_error,
+)
+from alfred_refs.tools.call import Call, Setting, transaction
+from alfred_refs.tools.errors import foreign_row, invalid_arguments
+from alfred_refs.tools.faults import check_there
+from alfred_refs.tools.filters import Conditions
+from alfred_refs.tools.payload import decode_values
+from alfred_refs.tools.rules import Hooks, Rule, quote_text, rules_of
+from alfred_refs.tools.tables import ROW_REF, VERBS, ToolColumn, ToolTable, ToolTables, lists_of
+
+MOST_CHOICES = 50
+"""Choices of a column that are listed; more would crowd out the other columns."""
+
+# family of values -> what a model calls them, where JSON schema has no word that is shorter
+_WORDS: Mapping[Family, str] = {"text": "text", "json": "any JSON", "opaque": "raw data"}
+
+_HOW_TO_READ = (
+    "Under each table its columns. '*': a new row needs it. '?': may be null. '{entity} ref': a "
+    "text such as '{entity}_1', as rows show it. 'related': where to find related rows, for "
+    "'columns' and for paths in filters ('name.column')."
+)
+_HOW_TO_READ_LISTS = " 'lists': what db_edit_list edits by position."
+
+
+def description_of(tables: Iterable[ToolTable]) -> str:
+    """Return what a model needs to know to use tables; empty without tables."""
+    listed = list(tables)
+    if not listed:
+        return ""
+    lines = [_HOW_TO_READ.format(entity=listed[0].entity)]
+    lines[0] += _HOW_TO_READ_LISTS if any(map(lists_of, listed)) else ""
+    for table in listed:
+        lines += _table(table)
+    return "\n".join(lines)
+
+
+def _table(table: ToolTable) -> Iterator[str]:
+    yield "".join(
+        [
+            _name(table.name),
+            _verbs(table),
+            _comment(inspect(table.model).local_table.comment),
+        ]
+    )
+    if table.own is None:
+        yield f"  {ROW_REF}: {table.entity} ref, read only"
+    rules = rules_of(table)
+    beside: dict[str, list[Rule]] = {}
+    for rule in rules:
+        if rule.is_beside:
+            beside.setdefault(rule.columns[0], []).append(rule)
+    for column in table.columns.values():
+        yield f"  {_column(column, table, beside.get(column.name, ()))}"
+    if not table.read_only:
+        yield from (f"  {rule.line}" for rule in rules if not rule.is_beside)
+    if table.targets:
+        yield "  related: " + ", ".join(
+            f"{_name(name)} ({'many ' if table.relationship(name).uselist else ''}"
+            f"{_name(target.name)})"
+            for name, target in table.targets.items()
+        )
+    lists = lists_of(table)
+    if lists:
+        yield "  lists: " + ", ".join(map(_name, lists))
+
+
+def _verbs(table: ToolTable) -> str:
+    """Return what may not be done to rows of a table."""
+    missing = [verb for verb in VERBS if verb not in table.verbs]
+    if table.read_only:
+        return " (read only)"
+    return f" ({', '.join(f'no {verb}' for verb in missing)})" if missing else ""
+
+
+def _column(column: ToolColumn, table: ToolTable, rules: Sequence[Rule]) -> str:
+    needed = "*" if column.required and "create" in table.verbs else ""
+    mark = "?" if column.nullable else needed
+    chosen = [_choices(rule.choices) for rule in rules if rule.choices]
+    said = chosen or [_kind(column)]
+    if table.verbs - {"delete"}:
+        said += [rule.words for rule in rules if rule.words]
+    if "update" in table.verbs and column.creatable and not column.updatable:
+        said.append("not changed later")
+    elif table.verbs - {"delete"} and not (column.creatable or column.updatable):
+        said.append("read only")
+    if not column.shown:
+        said.append("shown if named")
+    return f"{_name(column.name)}{mark}: {', '.join(said)}{_comment(column.doc)}"
+
+
+def _kind(column: ToolColumn) -> str:
+    if column.key is None:
+        return _words(column.values)
+    ref = f"{column.key.entity} ref"
+    return f"[{ref}]" if column.key.array else ref
+
+
+def _words(values: Values) -> str:
+    """Return what values a column has, in as few words as tell a model what to give."""
+    if values.item is not None:
+        return f"[{_words(values.item)}]"
+    if values.longest is not None:
+        return f"text, at most {values.longest} characters"
+    if values.digits is not None and values.digits.decimals >= 0:
+        decimals = values.digits.decimals
+        return f"number, {decimals} decimal{'' if decimals == 1 else 's'}"
+    if values.family == "choice":
+        choices = values.schema["enum"]
+        return _choices([quote_text(choice) for choice in choices])
+    known = _WORDS.get(values.family)
+    return known or str(values.schema.get("format") or values.schema["type"])
+
+
+def _choices(choices: Sequence[str]) -> str:
+    shown = " | ".join(choices[:MOST_CHOICES])
+    more = len(choices) - MOST_CHOICES
+    return shown if more <= 0 else f"{shown} | {more} more"
+
+
+def _name(name: str) -> str:
+    return name if name.isidentifier() else json.dumps(name)
+
+
+def _comment(text: str | None) -> str:
+    line = None if text is None else clean(text)
+    return "" if line is None else f" - {line}"
+
+
+Form = Literal["openai", "anthropic", "mcp", "json_schema"]
+
+Schema = dict[str, Any]
+
+_JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
+
+_FILTER = {"$ref": "#/$defs/Filter"}
+
+_SIMILAR = (
+    f"; 'similar', with field {SEMANTIC!r} and a text, finds rows by meaning: in filters only"
+)
+
+# what a tool is called -> what it does; `{}` are the setting's
+_PURPOSES: Mapping[str, str] = {
+    "db_read": "Read rows of a table: at most {rows} an answer. Rows are named by refs such as "
+    "'{entity}_1', in all tools. If 'more' is true, call again with the 'cursor' of the answer.",
+    "db_create": "Create one row of a table, or up to {written}: all of them or none.",
+    "db_update": "Change the rows of a table that meet all filters, up to {written}: all of them "
+    "or none.",
+    "db_delete": "Delete the rows of a table that meet all filters, up to {written}: all of them "
+    "or none.",
+    "db_edit_list": "Edit a list of one row by position: all edits or none. Every position of an "
+    "item is the one before the call, whatever other edits do: to drop items 3 and 5, remove [3] "
+    "and remove [5]. Answers with each item under its position.",
+}
+
+# what a tool is called -> what it does to drafts, where there are some
+_WITH_DRAFTS: Mapping[str, str] = {
+    "db_read": " Filters that name rows by their refs may name drafts, such as 'gen_{entity}_1'.",
+    "db_update": " Drafts are changed in calls of their own.",
+    "db_delete": " Drafts are discarded in calls of their own.",
+}
+
+# a field of a write -> what is said of it besides, where labels are asked for
+_NEEDED: Mapping[str, str] = {
+    "data": "; beside each ref the label of its row, under '_<column>_label'",
+    "expect": "; needed for rows that are named by refs",
+}
+
+# what a tool is called -> what it does to rows, in the words of the Model Context Protocol
+_HINTS: Mapping[str, dict[str, bool]] = {
+    "db_read": {"readOnlyHint": True},
+    "db_create": {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False},
+    "db_update": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": True},
+    "db_delete": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": True},
+    "db_edit_list": {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False},
+}
+
+
+def hints_of(*, reads: bool) -> dict[str, bool]:
+    """Return what a client is told that a tool of the application does to rows."""
+    return {"readOnlyHint": reads} | ({} if reads else {"destructiveHint": True})
+
+
+def schemas_of(
+    setting: Setting,
+    form: Form,
+    own: Iterable[tuple[str, str, Schema, dict[str, bool]]] = (),
+    *,
+    describe: bool,
+) -> list[Schema]:
+    """Return the definitions of the tools that a model may use, in the form of a client.
+
+    Args:
+        setting: of the toolset.
+        form: the client's.
+        own: the application's tools: name, what it does, schema of the arguments, and hints.
+        describe: whether the tables are described.
+
+    Raises:
+        SetupError: there is no such form.
+    """
+    if form not in get_args(Form):
+        raise SetupError(
+            f"schemas were asked for in the form {form!r}",
+            f"choose one of {', '.join(map(repr, get_args(Form)))}",
+        )
+    tables = (
+        (*each, {**_HINTS[each[0]], "openWorldHint": False})
+        for each in _definitions(setting, describe=describe)
+    )
+    functions = ((name, told, _lean(schema), hints) for name, told, schema, hints in own)
+    return [_in_form(form, *each) for each in (*tables, *functions)]
+
+
+def _in_form(
+    form: Form, name: str, description: str, parameters: Schema, hints: dict[str, bool]
+) -> Schema:
+    """Return the definition of a tool as a client takes it."""
+    told: Schema = {"name": name, "description": description}
+    match form:
+        case "openai":
+            function = {**told, "parameters": parameters, "strict": False}
+            return {"type": "function", "function": function}
+        case "anthropic":
+            return {**told, "input_schema": parameters}
+        case "mcp":
+            return {**told, "inputSchema": parameters, "annotations": hints}
+        case "json_schema":
+            head = {"$schema": _JSON_SCHEMA, "title": name, "description": description}
+            return {**head, **parameters}
+
+
+def _definitions(setting: Setting, *, describe: bool) -> Iterator[tuple[str, str, Schema]]:
+    """Yield what a model is told of each tool: its name, what it does, and its arguments."""
+    listed = list(setting.tables)
+    entity = listed[0].entity if listed else "row"
+    sizes = {"rows": setting.limits.rows, "written": setting.max_written, "entity": entity}
+    for name, purpose in _PURPOSES.items():
+        reads = name == "db_read"
+        tables = [each for each in listed if _is_for(name, each)]
+        if not tables:
+            continue
+        parameters = _parameters(name, setting)
+        table = parameters["properties"]["table"]
+        table["enum"] = [each.name for each in tables]
+        if describe:
+            table["description"] = description_of(tables) if reads else "its columns: see db_read"
+        told = purpose + (_WITH_DRAFTS.get(name, "") if setting.drafts else "")
+        yield name, told.format(**sizes), parameters
+
+
+def names_of(tables: Iterable[ToolTable]) -> list[str]:
+    """Return the names of the tools on tables that there is a table for."""
+    listed = [*tables]
+    return [name for name in _PURPOSES if any(_is_for(name, each) for each in listed)]
+
+
+def _is_for(tool: str, table: ToolTable) -> bool:
+    """Tell whether a tool may be used on a table."""
+    if tool == "db_edit_list":
+        return bool(lists_of(table))
+    return tool == "db_read" or tool.removeprefix("db_") in table.verbs
+
+
+def _parameters(tool: str, setting: Setting) -> Schema:
+    """Return the schema of a tool's arguments."""
+    given = _with_draft_notes(TOOLS[tool].model_json_schema(), drafts=setting.drafts)
+    kinds = given.pop("$defs")
+    schema = _lean(given)
+    if tool == "db_edit_list":
+        schema["properties"]["edits"]["items"] = edit = _lean(kinds["ListEdit"])
+        del edit["description"]
+    # the tool itself is described beside the schema
+    del schema["description"]
+    _say_needed(schema, setting)
+    if tool == "db_create":
+        schema["properties"]["also"]["items"] = rows = _without_description(
+            _lean(kinds["NewRows"])
+        )
+        for each in (schema, rows) if not setting.drafts else ():
+            each["required"].append("data")
+            each["properties"]["data"]["anyOf"].remove({"type": "null"})
+    elif tool != "db_edit_list":
+        schema["$defs"] = {"Filter": {"anyOf": _filters(tool, setting, kinds)}}
+        if tool != "db_read":
+            schema["properties"]["filters"]["description"] += "; as in db_read"
+    return schema
+
+
+def _filters(tool: str, setting: Setting, kinds: Mapping[str, Schema]) -> list[Schema]:
+    """Return the schemas of the kinds of filters that a tool takes: explained once, for reads."""
+    filters = [_lean(kinds[kind]) for kind in KINDS]
+    clause = filters[0]["properties"]
+    if tool == "db_read" and _is_searched(setting):
+        clause["op"]["description"] += _SIMILAR
+    else:
+        clause["op"]["enum"].remove("similar")
+    if tool != "db_read":
+        return [_without_description(each) for each in filters]
+    path = _path_among(setting.tables)
+    clause["field"]["description"] += f", such as {path!r}" if path else ""
+    return filters
+
+
+def _say_needed(schema: Schema, setting: Setting) -> None:
+    """Say in the schema of a tool's arguments that labels are needed, if they are."""
+    for field in _NEEDED.keys() & schema["properties"] if setting.expect == "required" else ():
+        schema["properties"][field]["description"] += _NEEDED[field]
+
+
+def _is_searched(setting: Setting) -> bool:
+    """Tell whether a search by meaning may be answered: a hook for it is one for reads."""
+    hooks = (each for listed in setting.hooks.values() for each in listed)
+    return any(type(each).before_read is not Hooks.before_read for each in hooks)
+
+
+def _path_among(tables: Iterable[ToolTable]) -> str | None:
+    """Return a path from one of the tables to a column of another, as an example."""
+    paths = (
+        f"{name}.{column.name}"
+        for table in tables
+        for name, target in table.targets.items()
+        for column in target.columns.values()
+        if column.key is None and column.shown
+    )
+    return next(paths, None)
+
+
+def _without_description(kind: Schema) -> Schema:
+    """Return a kind of filter without what the schema of reads says of it already."""
+    return {
+        name: {field: _without_description(each) for field, each in value.items()}
+        if name == "properties"
+        else value
+        for name, value in kind.items()
+        if name != "description"
+    }
+
+
+def _with_draft_notes(schema: Any, *, drafts: bool) -> Any:
+    """Return a schema with what it says of drafts, or without."""
+    if isinstance(schema, list):
+        return [_with_draft_notes(each, drafts=drafts) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    told = {
+        name: _with_draft_notes(each, drafts=drafts)
+        for name, each in schema.items()
+        if name != DRAFTS and (drafts or not (isinstance(each, dict) and each.get(DRAFTS) is True))
+    }
+    more = schema.get(DRAFTS)
+    if drafts and isinstance(more, str):
+        told["description"] += more
+    return told
+
+
+def _lean(schema: Schema) -> Schema:
+    """Return one of pydantic's schemas without what a model need not read."""
+    if "oneOf" in schema:
+        # the only one is that of the filters; its kinds exclude each other
+        return dict(_FILTER)
+    lean = {name: each for name, each in schema.items() if name not in ("title", "default")}
+    if lean.get("additionalProperties") is True:
+        del lean["additionalProperties"]
+    if "description" in lean:
+        lean["description"] = " ".join(lean["description"].split())
+    if "enum" in lean:
+        lean["enum"] = list(lean["enum"])
+    if "properties" in lean:
+        lean["properties"] = {name: _lean(each) for name, each in lean["properties"].items()}
+    if "items" in lean:
+        lean["items"] = _lean(lean["items"])
+    if "anyOf" in lean:
+        lean |= _union([_lean(each) for each in lean.pop("anyOf")])
+    return lean
+
+
+def _union(choices: list[Schema]) -> Schema:
+    """Return that one of several schemas holds; plain types are written as a list of types."""
+    if all(choice.keys() == {"type"} for choice in choices):
+        return {"type": [choice["type"] for choice in choices]}
+    return {"anyOf": choices}
+
+
+_Row = TypeVar("_Row")
+
+Wanted = list[tuple[str, type[Any]]]
+"""Refs that a call gives, each with the class of row that is needed."""
+
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")  # what all clients take
+
+
+class _RefText(str):
+    """What a schema says of a ref, until the tables tell what refs of its class are called.
+
+    Attributes:
+        model: the class.
+    """
+
+    __slots__ = ("model",)
+    model: type[Any]
+
+    def __new__(cls, model: type[Any]) -> _RefText:
+        """Make one."""
+        made = super().__new__(cls, f"ref of a {model.__name__}")
+        made.model = model
+        return made
+
+    def __getnewargs__(self) -> Any:  # pydantic copies schemas
+        return (self.model,)
+
+
+@dataclass(frozen=True)
+class RefTo:
+    """What pydantic makes of `Ref[Order]`: the text of a ref, which a call then looks up."""
+
+    model: type[Any]
+
+    def __get_pydantic_core_schema__(self, _: Any, __: Any) -> core_schema.CoreSchema:
+        return core_schema.with_info_plain_validator_function(self._resolve_value)
+
+    def __get_pydantic_json_schema__(self, _: Any, __: Any) -> dict[str, Any]:
+        return {"type": "string", "description": _RefText(self.model)}
+
+    def _resolve_value(self, value: Any, info: ValidationInfo) -> str:
+        if not isinstance(value, str):
+            raise PydanticCustomError("ref", "input should be a ref, as rows show it, and no key")
+        if isinstance(info.context, list):
+            info.context.append((value, self.model))
+        return value
+
+
+if TYPE_CHECKING:
+
+    class Ref(str, Generic[_Row]):
+        """The ref of a row of a class: a parameter `Ref[Order]` takes `"order_1"`."""
+
+        __slots__ = ()
+
+else:
+
+    class Ref:
+        """The ref of a row of a class: a parameter `Ref[Order]` takes `"order_1"`.
+
+        The function is given it as plain text, which a `RefSession` takes wherever it takes keys.
+
+        Example:
+            >>> @toolset.tool
+            ... def double(session: RefSession, recipe: Ref[Recipe]) -> Recipe:
+            ...     "Double the servings of a recipe."
+            ...     found = session.get_one(Recipe, recipe)
+            ...     found.servings *= 2
+            ...     return found
+            >>> toolset.call(session, "double", {"recipe": "recipe_1"})["rows"]
+            [{'id': 'recipe_1', 'name': 'Soup', 'servings': 4}]
+        """
+
+        def __class_getitem__(cls, model: type[Any]) -> Any:
+            """Return the type of refs of a class."""
+            return Annotated[str, RefTo(model)]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTool:
+    """A function of the application, as a tool.
+
+    Attributes:
+        name: what it is called.
+        description: what it does.
+        reads: whether it changes nothing.
+        function: the function.
+        arguments: what a model gives, as a pydantic model.
+        own: by parameter, what the call gives: its session or its conversation.
+    """
+
+    name: str
+    description: str
+    reads: bool
+    function: Callable[..., Any]
+    arguments: type[Any]
+    own: Mapping[str, type[Any]]
+
+    def schema(self, tables: ToolTables) -> dict[str, Any]:
+        """Return the JSON schema of the arguments; refs have the names of the tables."""
+        named: dict[str, Any] = _with_ref_names(self.arguments.model_json_schema(), tables)
+        return named
+
+    def call(self, call: Call, given: Any) -> dict[str, Any]:
+        """Do what a model asks for, in one transaction.
+
+        Raises:
+            ToolError: what it gives has another shape, or names a row that is not for it.
+            BadRefError: a ref cannot be used.
+        """
+        if not isinstance(given, dict):
+            raise invalid_arguments("they are no object")
+        wanted: Wanted = []
+        try:
+            values = self.arguments.model_validate(
+                decode_values(given, call.setting.tables, call.conversation), context=wanted
+            )
+        except ValidationError as error:
+            raise first_shape_error(self.name, error) from None
+        fields: Mapping[str, Any] = self.arguments.model_fields
+        named = {str(each.alias): getattr(values, name) for name, each in fields.items()}
+        with transaction(call.session, call.setting.limits.seconds, writes=not self.reads):
+            _check_rows(call, wanted)
+            returned = self._run(call, named)
+            call.session.flush()
+            return _answer(call, returned)
+
+    def _run(self, call: Call, given: Mapping[str, Any]) -> Any:
+        session: Any = call.session
+        is_async = inspect_module.iscoroutinefunction(self.function)
+        if is_async:
+            from sqlalchemy.ext.asyncio import async_session  # noqa: PLC0415  # only where used
+
+            session = async_session(call.session)
+        if session is None:
+            raise SetupError(
+                f"the tool {self.name!r} is asynchronous, and was called on a RefSession",
+                "bind the toolset to an async_sessionmaker of AsyncRefSession",
+            )
+        own = {
+            name: session if _is_session(type_) else call.session.conversation
+            for name, type_ in self.own.items()
+        }
+        returned = self.function(**own, **given)
+        return sqla.wait_for(returned) if is_async else returned
+
+
+def function_tool(
+    function: Callable[..., Any],
+    tables: ToolTables,
+    taken: Iterable[str],
+    *,
+    name: str | None = None,
+    reads: bool = False,
+) -> FunctionTool:
+    """Return a function as a tool.
+
+    Raises:
+        SetupError: it has no name or docstring for a model, or a parameter that none can give.
+    """
+    called: str = getattr(function, "__name__", "") if name is None else name
+    if not _NAME.fullmatch(called) or called in {*TOOLS, *taken}:
+        raise SetupError(
+            f"a tool cannot be called {called!r}",
+            "give it a name of letters, digits and underscores that no other tool has",
+        )
+    description = " ".join((inspect_module.getdoc(function) or "").split("\n\n")[0].split())
+    if not description:
+        raise SetupError(
+            f"the tool {called!r} does not say what it does", "give the function a docstring"
+        )
+    fields: dict[str, Any] = {}
+    own: dict[str, type[Any]] = {}
+    hints = _hints(function, called)
+    for each in inspect_module.signature(function).parameters.values():
+        hint = hints.get(each.name)
+        if hint is None or each.kind not in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY):
+            raise SetupError(
+                f"the tool {called!r} has a parameter {each.name!r} that no model can give",
+                "give each parameter a name and a type",
+            )
+        if _is_session(hint) or (isinstance(hint, type) and issubclass(hint, Conversation)):
+            own[each.name] = hint
+        else:
+            default = ... if each.default is each.empty else each.default
+            field = f"given_{len(fields)}"  # no name of pydantic's own, whatever the parameter is
+            fields[field] = Annotated[hint, Field(alias=each.name)], default
+    for model in _models_in(hints.values()):
+        if tables.of_model(model) is None:
+            raise SetupError(
+                f"the tool {called!r} takes a ref of {model.__qualname__!r}, which is not listed",
+                "add the class to the models of the toolset",
+            )
+    arguments = create_model(called, __config__=ConfigDict(extra="forbid"), **fields)
+    return FunctionTool(called, description, reads, function, arguments, own)
+
+
+def _is_session(type_: Any) -> bool:
+    is_plain = isinstance(type_, type) and issubclass(type_, Session)
+    return is_plain or hasattr(type_, "sync_session_class")
+
+
+def _hints(function: Callable[..., Any], called: str) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise SetupError(
+            f"the types of the tool {called!r} cannot be read: {error}",
+            "import what they name where the module is loaded, outside of TYPE_CHECKING",
+        ) from None
+
+
+def _models_in(hints: Iterable[Any]) -> Iterable[type[Any]]:
+    """Yield the classes whose refs types take, at any depth."""
+    for hint in hints:
+        for part in getattr(hint, "__metadata__", ()):
+            if isinstance(part, RefTo):
+                yield part.model
+        yield from _models_in(typing.get_args(hint))
+
+
+def _with_ref_names(schema: Any, tables: ToolTables) -> Any:
+    """Return a schema with the names of refs in it."""
+    if isinstance(schema, _RefText):
+        table = tables.of_model(schema.model)
+        entity = "row" if table is None else table.entity
+        return f"{entity} ref, such as '{entity}_1'"
+    if isinstance(schema, dict):
+        return {name: _with_ref_names(each, tables) for name, each in schema.items()}
+    if isinstance(schema, list):
+        return [_with_ref_names(each, tables) for each in schema]
+    return schema
+
+
+def _check_rows(call: Call, wanted: Wanted) -> None:
+    """Check that refs name rows that the session can see: one statement for each table.
+
+    Raises:
+        BadRefError: one names none.
+        ToolError: one names a row that is not for the session to see.
+    """
+    tables = call.setting.tables
+    found = {(ref, tables.of_model(model)) for ref, model in wanted}
+    by_table = {table: [r for r, each in found if each is table] for _, table in found if table}
+    keys = call.resolved((ref, table.entity) for table, refs in by_table.items() for ref in refs)
+    for table, refs in by_table.items():
+        named = FilterClause(field=table.ref_field, op="in", value=sorted(refs))
+        conditions = Conditions(keys).all_of([named], table)
+        seen = call.session.scalars(select(table.model).where(*conditions)).all()
+        missing = sorted({*refs} - {*call.refs_of(seen, table)})
+        if missing:
+            entity = table.entity
+            check_there(call, {(ref, entity): keys[ref, entity] for ref in missing})
+            raise foreign_row(missing[0], None, is_given=True)
+
+
+def _answer(call: Call, returned: Any) -> dict[str, Any]:
+    """Return what a function returns as JSON: rows as reads show them, all else as it is."""
+    rows = returned if isinstance(returned, list | tuple) else [returned]
+    tables = {call.setting.tables.of_model(type(each)) for each in rows}
+    [table] = tables if len(tables) == 1 else [None]
+    if table is None:
+        return returned if isinstance(returned, dict) else {"result": returned}
+    if not all(sqla.state_of(each).persistent for each in rows):
+        raise SetupError(
+            "a tool returned a row that is not in its session",
+            "add it there, or return its values",
+        )
+    shown, rendering = call.shown_again(rows, shape_of(table, None), call.room())
+    answer = {"table": table.name, "rows": shown, "count": len(rows)}
+    return call.finish_answer(answer, [], rendering)

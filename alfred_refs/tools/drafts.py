@@ -1,0 +1,902 @@
+"""Drafts in tools: read, filter in memory, change, discard.
+
+Drafts in the tools: rows that are generated and not saved, named like `gen_recipe_1`.
+
+They are in the conversation and in no table, so what a read does in SQL is done here in Python:
+
+>>> toolset.call(session, "db_read", {"table": "recipes", "filters": [
+...     {"field": "id", "op": "in", "value": ["recipe_1", "gen_recipe_1"]}],
+...     "columns": ["name"]})["rows"]
+[{'id': 'recipe_1', 'name': 'Soup'}, {'id': 'gen_recipe_1', 'name': 'Stew', '_draft': 'pending'}]
+
+A draft is saved as a row by `creating`.
+
+Filters on what is not in the database: the content of a draft.
+
+The same filters that `filters` makes SQL of come in, checked by `grammar`, with a draft's content
+as JSON; whether it meets them goes out. They mean the same, null included: a path is an EXISTS
+over the children that are nested in the content. Texts are compared by code point, and `ilike` by
+Python's letters. What would have to be looked up in the database is refused, and so is what
+takes long: no `statement_timeout` ends it here. Pure.
+
+Drafts among the rows of an answer: what was generated, and is read though it is not saved.
+
+Drafts of a conversation come in; records, of which filters are decided, and rows for the model go
+out. A row of a draft has what its content has, and null where that says nothing; what is nested in
+the content is shown inside. Refs of drafts that are saved by now are shown as those of their rows.
+Content is a model's own text, or the application's: it is looked through for keys as rows are.
+
+Make, change and discard drafts for a model: what it wants in, what was done out.
+
+Drafts that are to be changed are found by the filters that a read has; then the registry is told,
+once for all of them. No table is touched, and so no hook for writes is asked. What is changed is
+checked as it is for rows, and kept as the model gave it.
+
+Edit a list in a draft by position: in its content, by the same executor as lists of rows.
+
+    {"table": "recipes", "row": "gen_recipe_1", "list": "steps",
+     "edits": [{"action": "remove", "path": [3]}, {"action": "remove", "path": [5]}]}
+
+What comes out is checked as a whole, as what `db_update` changes in drafts is. Positions that rows
+in a draft have are numbered anew.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from sqlalchemy import and_, true
+
+from alfred_refs import sqla
+from alfred_refs.conversation.draft_fields import check_draftable, class_of
+from alfred_refs.conversation.refs import Draft
+from alfred_refs.errors import BadRefError, DriftError, SetupError
+from alfred_refs.mapping.key_columns import clean
+from alfred_refs.mapping.keys import HIDDEN, draft_named, parse_ref, spells_uuid
+from alfred_refs.positions.editing import instead_of
+from alfred_refs.positions.edits import (
+    Add,
+    Edit,
+    Item,
+    Modify,
+    Rules,
+    UnfitError,
+    execute,
+    read_item,
+    write_item,
+)
+from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, unfit
+from alfred_refs.tools.answers import (
+    Foreign,
+    Rendering,
+    Room,
+    Shape,
+    bounded_refs,
+    key_in,
+    number_items,
+    places_of,
+    referring,
+    shape_of,
+    with_labels,
+    without_depth,
+)
+from alfred_refs.tools.arguments import (
+    AndGroup,
+    DbDelete,
+    DbEditList,
+    DbUpdate,
+    Filter,
+    FilterClause,
+    NewRows,
+    NotGroup,
+    OrGroup,
+    clauses_of,
+)
+from alfred_refs.tools.call import Call
+from alfred_refs.tools.errors import (
+    invalid_arguments,
+    invalid_content,
+    invalid_filter,
+    invalid_value,
+    mixed_drafts,
+    too_many_rows,
+    unexpected_row,
+)
+from alfred_refs.tools.filters import (
+    COMPARISONS,
+    Conditions,
+    Pattern,
+    check_operand,
+    refs_of,
+    texts_in,
+)
+from alfred_refs.tools.payload import draft_changes, new_contents, table_of_content, together
+from alfred_refs.tools.preconditions import Expected, values_otherwise
+from alfred_refs.tools.rules import Row
+from alfred_refs.tools.serialization import key_number, map_document
+from alfred_refs.tools.tables import (
+    ROW_REF,
+    ToolColumn,
+    ToolList,
+    ToolTable,
+    ToolTables,
+    Verb,
+    accept_value,
+)
+
+_COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    **COMPARISONS,
+    "contains": lambda has, wanted: all(each in has for each in wanted),
+    "ilike": lambda has, wanted: wanted.fits(has),
+}
+_UNKNOWN_APART = frozenset({"in", "not_in", "is_null", "is_not_null"})  # they decide of null
+_MOST_WORK = 500_000  # comparisons of JSON values in one call: about half a second
+_VALUES = 10  # of an array, or of a list whose values are looked for together
+_LIST = 3  # what it takes to do so
+
+
+class Work:
+    """What a call decides of drafts: how much of it is left, and what was read of them."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_WORK
+        self._read: dict[tuple[str, str], Any] = {}
+        self._wanted: dict[tuple[int, int], Any] = {}
+
+    def spend(self, amount: int, field: str) -> None:
+        """Count what is to be done for a filter."""
+        self._left -= amount
+        if self._left < 0:
+            raise invalid_filter(
+                field,
+                "takes more comparisons in drafts than one call may make",
+                "name fewer drafts, or give fewer values or patterns",
+            )
+
+    def value(self, record: DraftRecord, column: ToolColumn) -> Any:
+        """Return what a record has in a column, as it is compared; it is read once."""
+        place = record.name, column.name
+        if place not in self._read:
+            self._read[place] = as_compared(record.value(column))
+        return self._read[place]
+
+    def wanted(self, clause: FilterClause, column: ToolColumn) -> Any:
+        """Return what a clause compares a column with, as it is compared; it is read once.
+
+        Raises:
+            ToolError: the clause cannot be decided of such values.
+        """
+        place = id(clause), id(column)  # both are there as long as the call is
+        if place not in self._wanted:
+            wanted = as_compared(check_operand(clause, column))
+            if clause.op == "ilike":
+                self.spend(len(wanted), clause.field)
+                wanted = Pattern(wanted)
+            self._wanted[place] = wanted
+        return self._wanted[place]
+
+
+@dataclass(frozen=True, slots=True)
+class DraftRecord:
+    """What a draft holds, or what is nested in it.
+
+    Attributes:
+        table: whose row it is to become.
+        content: JSON values by attribute; by relationship, the objects inside, or refs of rows.
+        name: what errors call it: the draft's ref, or a path from that.
+        ref: the draft's; `None` for what is nested in it.
+        saved: what were refs of drafts when it was written -> the refs of their rows.
+    """
+
+    table: ToolTable
+    content: Mapping[str, Any]
+    name: str
+    ref: str | None = None
+    saved: Mapping[str, str] = field(default_factory=dict)
+
+    def given(self, column: ToolColumn) -> Any:
+        """Return what the content has for a column, in JSON, with the refs of rows as they are."""
+        if column.name == self.table.own and self.ref is not None:
+            return self.ref
+        value = self.content.get(column.name)
+        if value is None and column.key is not None:
+            value = self._related_ref(column.name)
+        return self.named(value) if column.key is not None else value
+
+    def value(self, column: ToolColumn) -> Any:
+        """Return what a column has.
+
+        Raises:
+            ToolError: the content does not fit the column, which was another once.
+        """
+        given = self.given(column)
+        if column.values.family == "opaque":
+            return given
+        return accept_value(column.values.accept, f"{self.name}.{column.name}", given)
+
+    def named(self, refs: Any) -> Any:
+        """Return refs, or one, with those of rows in place of what were drafts'."""
+        if isinstance(refs, list):
+            return [self.named(each) for each in refs]
+        return self.saved.get(refs, refs) if isinstance(refs, str) else refs
+
+    def _related_ref(self, name: str) -> str | None:
+        """Return the ref that a column will have, where a relationship says what that is."""
+        leading = (n for n, columns in self.table.references().items() if columns == [name])
+        held = (self.content.get(each) for each in leading)
+        return next((each for each in held if isinstance(each, str)), None)
+
+    def related(self, name: str) -> list[DraftRecord | str] | None:
+        """Return what a relationship leads to, rows by their refs; `None` if nothing says it."""
+        if name not in self.content:
+            return None if self._refers(name) else []
+        held = self.content[name]
+        given = held if isinstance(held, list) else [] if held is None else [held]
+        path, target = f"{self.name}.{name}", self.table.targets[name]
+        if not all(isinstance(each, dict | str) for each in given):
+            raise invalid_value(path, "objects: values by column")
+        return [
+            self.named(each)
+            if isinstance(each, str)
+            else DraftRecord(target, each, f"{path}[{n}]", saved=self.saved)
+            for n, each in enumerate(given, start=1)
+        ]
+
+    def _refers(self, name: str) -> bool:
+        """Tell whether a relationship leads to a row by a reference of this one.
+
+        What is nested has a reference to what it is nested in, though the content does not say so.
+        """
+        names = self.table.references().get(name, ())
+        nothing = None if self.ref is not None else ""
+        return any(self.content.get(each, nothing) is not None for each in names)
+
+
+def matching_records(
+    records: Iterable[DraftRecord], filters: Sequence[Filter]
+) -> list[DraftRecord]:
+    """Return the records that meet all filters."""
+    work = Work()
+    # all are looked at: a mistake in the second is told though the first does not hold
+    held = [(record, [_holds(each, record, work) for each in filters]) for record in records]
+    return [record for record, parts in held if all(parts)]
+
+
+def _holds(given: Filter, record: DraftRecord, work: Work) -> bool | None:
+    """Tell whether a filter holds, `None` where SQL would not know."""
+    match given:
+        case AndGroup():
+            return _all([_holds(each, record, work) for each in given.all_of])
+        case OrGroup():
+            return _not(_all([_not(_holds(each, record, work)) for each in given.any_of]))
+        case NotGroup():
+            return _not(_holds(given.negated, record, work))
+        case FilterClause():
+            return _clause(given, given.field.split("."), record, work)
+
+
+def _all(parts: Sequence[bool | None]) -> bool | None:
+    if False in parts:
+        return False
+    return None if None in parts else True
+
+
+def _not(part: bool | None) -> bool | None:
+    return None if part is None else not part
+
+
+def _clause(
+    clause: FilterClause, path: Sequence[str], record: DraftRecord, work: Work
+) -> bool | None:
+    work.spend(5, clause.field)
+    name, *rest = path
+    if rest:
+        return _nested_match(clause, path, record, work)
+    if name == ROW_REF and record.table.own is None:
+        return _is_row(clause, record)
+    return _clause_holds(clause, record.table.column(name), record, work)
+
+
+def _clause_holds(
+    clause: FilterClause, column: ToolColumn, record: DraftRecord, work: Work
+) -> bool | None:
+    """Tell whether a clause holds of what a record has in a column."""
+    wanted, has = work.wanted(clause, column), work.value(record, column)
+    if clause.op in ("in", "not_in"):
+        work.spend(len(wanted) // _VALUES, clause.field)
+    if column.key is not None:
+        wanted = record.named(wanted)
+    if has is None or wanted is None or clause.op in _UNKNOWN_APART:
+        return _compared_with_null(clause, wanted, has)
+    if clause.op == "contains" and column.values.family == "json":
+        return _Parts(work, clause.field).has_part(has, wanted)
+    work.spend(_cost(clause.op, has, wanted), clause.field)
+    return _COMPARISONS[clause.op](has, wanted)
+
+
+def _cost(op: str, has: Any, wanted: Any) -> int:
+    """Return how many comparisons of values take as long as a longer one."""
+    if op == "contains":
+        return int(len(has) * len(wanted)) // _VALUES
+    return int(wanted.cost(has)) if op == "ilike" else 0
+
+
+def _nested_match(
+    clause: FilterClause, path: Sequence[str], record: DraftRecord, work: Work
+) -> bool:
+    """Tell whether there is something nested that meets the rest of the path."""
+    name, *rest = path
+    records = record.related(name)
+    nested = [each for each in records or () if isinstance(each, DraftRecord)]
+    if records is None or len(nested) < len(records):
+        raise invalid_filter(
+            clause.field,
+            f"asks for {name!r}, which is not all part of the draft {record.name!r}",
+            "leave it out, or read the draft by its ref alone",
+        )
+    return True in [_clause(clause, rest, each, work) for each in nested]
+
+
+def _is_row(clause: FilterClause, record: DraftRecord) -> bool:
+    """Tell whether a draft whose row is to have several key columns is one of those named."""
+    given = clause.value if isinstance(clause.value, list) else [clause.value]
+    return (record.ref in given) is (clause.op in ("=", "in"))
+
+
+def _compared_with_null(clause: FilterClause, wanted: Any, has: Any) -> bool | None:
+    """Return what is decided of values that may be null."""
+    if clause.op in ("is_null", "is_not_null"):
+        return (has is None) is wanted
+    if clause.op in ("in", "not_in"):
+        found = _is_in(has, wanted)
+        return found if clause.op == "in" else _not(found)
+    if wanted is None:
+        return (has is None) == (clause.op == "=")
+    return None
+
+
+def as_compared(value: Any) -> Any:
+    """Return a value as PostgreSQL compares it: times of day are the same in one zone only."""
+    if isinstance(value, list):
+        return [as_compared(each) for each in value]
+    if not isinstance(value, dt.time) or value.tzinfo is None:
+        return value
+    ahead = value.utcoffset() or dt.timedelta()
+    since = dt.timedelta(
+        0, 60 * (60 * value.hour + value.minute) + value.second, value.microsecond
+    )
+    return since - ahead, -ahead
+
+
+def _is_in(has: Any, values: Sequence[Any]) -> bool | None:
+    """Tell whether a value is in a list; null is, where the list has it, and is unknown else."""
+    if has is None:
+        return True if None in values else None
+    return has in values
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Tells whether a JSON value contains another, as PostgreSQL's `@>` has it.
+
+    Attributes:
+        work: what it costs is counted there.
+        field: of the filter.
+    """
+
+    work: Work
+    field: str
+
+    def has_part(self, document: Any, part: Any) -> bool:
+        """Tell whether a document contains another.
+
+        At the top, and there only, a list contains an element that stands for itself.
+        """
+        if isinstance(document, list) and not isinstance(part, dict | list):
+            return self._contains(document, [part])
+        return self._contains(document, part)
+
+    def _contains(self, document: Any, part: Any) -> bool:
+        """Tell whether a JSON value contains another of its kind."""
+        self.work.spend(1, self.field)
+        if isinstance(document, dict) and isinstance(part, dict):
+            return all(n in document and self._contains(document[n], v) for n, v in part.items())
+        if isinstance(document, list) and isinstance(part, list):
+            return self._contains_all(document, part)
+        return _alone(document) == _alone(part)
+
+    def _contains_all(self, document: Sequence[Any], part: Sequence[Any]) -> bool:
+        self.work.spend(_LIST + (len(document) + len(part)) // _VALUES, self.field)
+        alone = {_alone(each) for each in document if not _is_nested(each)}
+        nested = [each for each in document if _is_nested(each)]
+        return all(_alone(each) in alone for each in part if not _is_nested(each)) and all(
+            any(self._contains(each, wanted) for each in nested)
+            for wanted in part
+            if _is_nested(wanted)
+        )
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, dict | list)
+
+
+def _alone(value: Any) -> tuple[bool, Any]:
+    """Return what a value is compared by: to Python true is 1."""
+    return isinstance(value, bool), value
+
+
+STATE = "_draft"
+"""The field of a row that tells that it is a draft, and which state that is in."""
+
+T = TypeVar("T")
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True)
+class DraftRecords:
+    """Drafts that a call is about.
+
+    Attributes:
+        records: what they hold, in the order of their numbers.
+        labels: of other drafts that they refer to, by ref.
+    """
+
+    records: Sequence[DraftRecord] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def draft_records(
+    call: Call, drafts: Iterable[Draft], table: ToolTable, filters: Iterable[Filter] = ()
+) -> DraftRecords:
+    """Return pending drafts as a call needs them: at most one round trip for all they refer to.
+
+    Args:
+        call: that is about them.
+        drafts: of the entity of a table.
+        table: the table; drafts of other classes of the entity are left out, as their rows are.
+        filters: whose refs are to be compared with theirs.
+    """
+    of_table = (draft for draft in drafts if is_of(table, draft))
+    listed = sorted(of_table, key=lambda draft: number_of(draft.ref))
+    known = {draft.ref: draft for draft in listed}
+    others = (each for each in clauses_of(filters) if each.field != table.ref_field)
+    texts = [text for clause in others for text in texts_in(clause)]
+    texts += (text for draft in listed for text in _refs_in(table, draft.content))
+    more = [text for text in dict.fromkeys(texts) if draft_named(text) and text not in known]
+    known |= _usable(call.conversation.read_drafts, more, lambda text: text)
+    saved = {text: draft.saved for text, draft in known.items() if draft.saved is not None}
+    records = [DraftRecord(table, each.content, each.ref, each.ref, saved) for each in listed]
+    labels = {text: draft.label for text, draft in known.items() if draft.label is not None}
+    return DraftRecords(records, labels)
+
+
+def check_of(table: ToolTable, drafts: Iterable[Draft], tables: ToolTables) -> None:
+    """Check that drafts of an entity become rows of a table: each is saved as what it is."""
+    for draft in drafts:
+        if not is_of(table, draft):
+            own = tables.of_model(class_of(table.model, draft.content))
+            raise invalid_content(
+                f"{draft.ref!r} is no draft of a row of {table.name!r}; nothing was changed",
+                "leave it as it is" if own is None else f"save it as a row of {own.name!r}",
+            )
+
+
+def is_of(table: ToolTable, draft: Draft) -> bool:
+    """Tell whether a draft becomes a row of a table, and not of another class of its entity."""
+    return issubclass(class_of(table.model, draft.content), table.model)
+
+
+def number_of(ref: str) -> int:
+    """Return the number of a ref."""
+    parsed = parse_ref(ref)
+    return 0 if parsed is None else parsed.number
+
+
+def _refs_in(table: ToolTable, content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts that stand where refs do, in what is nested too."""
+    for name, value in content.items():
+        column, target = table.columns.get(name), table.targets.get(name)
+        values = value if isinstance(value, list) else [value]
+        if target is not None or (column is not None and column.key is not None):
+            yield from (each for each in values if isinstance(each, str))
+        if target is not None:
+            for each in values:
+                yield from _refs_in(target, each) if isinstance(each, dict) else ()
+
+
+class DraftRows:
+    """The rows of drafts in one answer.
+
+    Args:
+        rendering: of the rows in the same answer: they are limited together.
+        labels: of other drafts that these refer to, by ref.
+        whole: whether all is shown that is nested in the content, and not only what is named.
+    """
+
+    def __init__(
+        self, call: Call, rendering: Rendering, labels: Mapping[str, str], *, whole: bool
+    ) -> None:
+        self._call = call
+        self._rendering = rendering
+        self._labels = labels
+        self._whole = whole
+        self.shown: list[tuple[Row, Shape]] = []
+
+    def row(self, record: DraftRecord, shape: Shape) -> Row:
+        """Return the row of a draft, or of what is nested in one."""
+        row: Row = {} if shape.table.own is not None else {ROW_REF: record.ref}
+        for column in shape.columns:
+            row[column.name] = self._value(record, column)
+        if record.ref is not None:
+            row[STATE] = "pending"
+        self.shown.append((row, shape))
+        for name, child in self._children(record, shape).items():
+            related = record.related(name)
+            if related is not None:  # else it is a row, and not for a draft to show
+                row[name] = self._related(record, name, related, child)
+        return row
+
+    def _value(self, record: DraftRecord, column: ToolColumn) -> Any:
+        value = record.given(column)
+        if column.key is not None:
+            return self._refs(value)
+        where = f"{record.name}.{column.name}"
+        value = without_depth(value, where, self._rendering.cut)
+        value = map_document(value, column.places, key_number) if column.places else value
+        return self._rendering.fitting(value, column, where)
+
+    def _refs(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._refs(each) for each in value]
+        if isinstance(value, str):
+            return uuid.UUID(value) if spells_uuid(value) else value or None
+        return None if value is None else HIDDEN
+
+    def _children(self, record: DraftRecord, shape: Shape) -> Mapping[str, Shape]:
+        if not self._whole:
+            return shape.children
+        targets = shape.table.targets
+        nested = (name for name in targets if name in record.content)
+        return {**{name: shape_of(targets[name], None) for name in nested}, **shape.children}
+
+    def _related(
+        self, record: DraftRecord, name: str, related: Sequence[DraftRecord | str], shape: Shape
+    ) -> Row | str | list[Row | str] | None:
+        rendering, rows = self._rendering, list[Row | str]()
+        for each in related[: rendering.limits.rows]:
+            if rendering.related >= rendering.limits.related:
+                break
+            rendering.related += 1
+            rows.append(self._refs(each) if isinstance(each, str) else self.row(each, shape))
+        if not record.table.relationship(name).uselist:
+            return next(iter(rows), None)
+        if len(rows) < len(related):
+            more = len(related) - len(rows)
+            rendering.cut.append(f"{record.name}.{name}: {more} more rows")
+        return rows
+
+    def foreign(self) -> list[Foreign]:
+        """Return what these rows refer to: at most one round trip, but for what is gone."""
+        if self._call.setting.labels == "none":
+            return []
+        every = (each for entry in self.shown for each in self._foreign(*entry))
+        found = list(bounded_refs(every, self._rendering.limits.related))
+        wanted = {(each.ref, each.target.entity) for each in found}
+        rows = sorted(each for each in wanted if parse_ref(each[0]) and not draft_named(each[0]))
+        keys = _usable(self._call.conversation.resolve_wanted, rows, lambda pair: pair[0])
+        foreign = []
+        for each in found:
+            label, key = self._labels.get(each.ref), keys.get((each.ref, each.target.entity))
+            if label is not None:
+                foreign.append(replace(each, label=label))
+            elif key is not None:
+                foreign.append(replace(each, key=key_in(each.target, key)))
+        return foreign
+
+    def _foreign(self, row: Row, shape: Shape) -> Iterator[Foreign]:
+        for column, _, target in referring(shape, self._call.setting.tables):
+            shown = row[column.name]
+            if isinstance(shown, str):
+                yield Foreign(row, column.name, target)
+            for place in places_of(shown) if isinstance(shown, list) else ():
+                yield Foreign(row, column.name, target, place=place)
+
+
+def _usable(
+    ask: Callable[[list[P]], Sequence[T]], wanted: Sequence[P], text_of: Callable[[P], str]
+) -> dict[P, T]:
+    """Return what is asked for of refs, without those that cannot be used any more."""
+    rest = list(wanted)
+    while rest:
+        try:
+            return dict(zip(rest, ask(rest), strict=True))
+        except BadRefError as error:
+            usable = [each for each in rest if text_of(each) != error.ref]
+            if len(usable) == len(rest):
+                raise
+            rest = usable
+    return {}
+
+
+_NOTHING = "no draft matches the filters; nothing was changed"
+
+
+class DraftMaker:
+    """Keeps new rows as drafts for one call: all of them or none."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def create(self, given: Sequence[tuple[NewRows, ToolTable]]) -> dict[str, Any]:
+        """Keep rows of some tables as drafts, and return them as they are then."""
+        conversation, new = self._call.conversation, list[tuple[ToolTable, dict[str, Any]]]()
+        for each, table in given:
+            if each.from_draft is not None:
+                raise invalid_arguments(
+                    "it names drafts, and 'draft' keeps new rows as drafts",
+                    "from_draft",
+                    "give one of the two",
+                )
+            self._check(table)
+            new += [(table, content) for content in new_contents(table, each.rows)]
+        kept = iter(conversation.draft_all((table.model, content) for table, content in new))
+        room = self._call.room()
+        answers = [
+            draft_answer(self._call, table, [next(kept) for _ in each.rows], room)
+            for each, table in given
+        ]
+        return together(answers, {}, [])
+
+    def _check(self, table: ToolTable) -> None:
+        try:
+            check_draftable(table.model, self._call.conversation.entities)
+        except SetupError:
+            raise invalid_content(
+                f"rows of {table.name!r} cannot be drafts of their own",
+                "give them inside of what they belong to, or create them without 'draft'",
+            ) from None
+
+
+def draft_answer(
+    call: Call, table: ToolTable, drafts: Sequence[Draft], room: Room, notes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the answer of a write: drafts of a table as they are then."""
+    found = draft_records(call, drafts, table)
+    rendering = call.rendering([], shape := shape_of(table, None))
+    rows = DraftRows(call, rendering, found.labels, whole=True)
+    told = room.fill(
+        found.records,
+        lambda record: rows.row(record, shape),
+        lambda record: {table.ref_field: record.ref},
+        (rows.shown, rendering.cut),
+    )
+    answer = {"table": table.name, "rows": told, "count": len(told)}
+    return call.finish_answer(answer, notes, rendering, rows.foreign())
+
+
+class DraftWriter:
+    """Writes drafts for one call.
+
+    Args:
+        table: of whose rows the drafts are.
+        named: the pending drafts that its filters name as rows of the table, by their refs.
+    """
+
+    def __init__(self, call: Call, table: ToolTable, named: Mapping[str, Draft]) -> None:
+        self._call = call
+        self._table = table
+        self._named = named
+
+    def update(self, arguments: DbUpdate) -> dict[str, Any]:
+        """Change drafts, and return them as they are then."""
+        hit = self._hit("db_update", arguments)
+        check_own(self._call, self._table, hit, "update")
+        if not hit:
+            draft_changes(self._table, arguments.data)  # which is refused though nothing is done
+        contents = {
+            draft.ref: changed_content(draft, arguments.data, self._table) for draft in hit
+        }
+        versions = {draft.ref: draft.version for draft in hit}
+        kept = self._call.conversation.edit_drafts(contents, versions=versions)
+        return draft_answer(
+            self._call, self._table, kept, self._call.room(), [] if hit else [_NOTHING]
+        )
+
+    def delete(self, arguments: DbDelete) -> dict[str, Any]:
+        """Discard drafts, and return their refs."""
+        hit = self._hit("db_delete", arguments)
+        check_own(self._call, self._table, hit, "delete")
+        refs = [draft.ref for draft in hit]
+        self._call.conversation.discard_drafts(refs)
+        answer = {"table": self._table.name, "deleted": refs, "count": len(refs)}
+        gone = with_labels(answer, "deleted", self._table, [draft.label for draft in hit])
+        return self._call.finish_answer(answer, [] if refs else [_NOTHING], foreign=gone)
+
+    def _hit(self, tool: str, arguments: DbUpdate | DbDelete) -> list[Draft]:
+        """Return the drafts that meet all filters, once they are what the model expects.
+
+        Raises:
+            ToolError: a row may meet them too, or they cannot be decided of drafts.
+        """
+        table, filters = self._table, arguments.filters
+        keys = self._call.resolved(refs_of(filters, table, self._named))
+        conditions = Conditions(keys, self._named).all_of(filters, table)
+        if not sqla.is_false(and_(true(), *conditions)):
+            raise mixed_drafts(tool, list(self._named))
+        records = draft_records(self._call, self._named.values(), table, filters).records
+        hit = matching_records(records, filters)
+        most = self._call.setting.max_written
+        if len(hit) > most:
+            raise too_many_rows(tool, most)
+        for record in hit:
+            for column, expected, actual in self._differences(record, arguments.expect):
+                raise unexpected_row(record.name, column, actual, expected)
+        return [self._named[record.name] for record in hit]
+
+    def _differences(
+        self, record: DraftRecord, expect: Expected
+    ) -> Iterator[tuple[str, Any, Any]]:
+        if isinstance(expect, Mapping):
+            yield from values_otherwise(self._table, expect, record.value)
+        elif isinstance(expect, str):
+            label = self._named[record.name].label
+            if label is None and self._table.keys.label is None:
+                raise invalid_arguments(
+                    f"{record.name!r} has no label: give values by column", "expect"
+                )
+            if label not in (expect, clean(expect)):  # kept without keys
+                yield "label", expect, label
+
+
+def check_own(call: Call, table: ToolTable, drafts: Iterable[Draft], verb: Verb) -> None:
+    """Check that a model may do something to rows of the classes that drafts are of.
+
+    Raises:
+        ToolError: it may not, though to those of a class that one inherits from.
+    """
+    for draft in drafts:
+        own = call.setting.tables.of_model(class_of(table.model, draft.content))
+        if own is not None:
+            own.check(verb)
+
+
+def changed_content(draft: Draft, data: Mapping[str, Any], table: ToolTable) -> dict[str, Any]:
+    """Return a draft's content with what a model changes in it, by the class that it is of then.
+
+    Raises:
+        ToolError: it is nothing that could be saved.
+        DraftContentError: it is of a class that a model may not use.
+    """
+    table_of_content(
+        table, draft.content, stored=True
+    )  # what it was is not got round by what it is to be
+    whole = {**draft.content, **data}
+    said = table_of_content(table, whole)
+    changes = draft_changes(said, data, whole=whole_draft(draft, whole, said))
+    return _with_changes(draft.content, changes, said)
+
+
+def whole_draft(draft: Draft, content: Mapping[str, Any], table: ToolTable) -> dict[str, Any]:
+    """Return what a draft holds, and its ref as its key."""
+    return {**content, str(table.own): draft.ref}
+
+
+def _with_changes(
+    content: Mapping[str, Any], changes: Mapping[str, Any], table: ToolTable
+) -> dict[str, Any]:
+    """Return content with changes; a reference is said once, in a column or a relationship."""
+    outdated = set[str]()
+    for name, columns in table.references().items():
+        if name in changes:
+            outdated |= {*columns} - changes.keys()
+        elif changes.keys() & columns:
+            outdated.add(name)
+    return {**{n: value for n, value in content.items() if n not in outdated}, **changes}
+
+
+_TOKEN_BYTES = 9
+
+
+class DraftLists:
+    """A list in one draft, edited for one call."""
+
+    def __init__(self, call: Call, listed: ToolList, draft: Draft) -> None:
+        self._call = call
+        self._list = listed
+        self._draft = draft
+        self._names = listed.name.split(".")
+
+    def edit(self, arguments: DbEditList, edits: Sequence[Edit]) -> dict[str, Any]:
+        """Edit the list, and return it as it is then; or as it would be, for a preview."""
+        table, draft, name = self._list.tables[0], self._draft, self._names[0]
+        last = self._list.levels[-1]
+        within = len(last.names) if isinstance(last, DocumentLevel) else 0
+        root = read_item(draft.content, self._names, within)
+        if arguments.token is not None and arguments.token != self._token(draft):
+            raise DriftError(arguments.name, None)
+        outcome = execute(root, edits, arguments.name, _Rules(self._list.levels))
+        if edits:
+            check_own(self._call, table, [draft], "update")
+            content = write_item(root, outcome.modified)
+            value = _numbered_anew(content.get(name), self._list.levels)
+            draft = replace(draft, content=changed_content(draft, {name: value}, table))
+        if edits and not arguments.preview:
+            given = {draft.ref: draft.content}
+            [draft] = self._call.conversation.edit_drafts(
+                given, versions={draft.ref: draft.version}
+            )
+        found = draft_records(self._call, [draft], table)
+        rendering = self._call.rendering([], shape := shape_of(table, None))
+        rows = DraftRows(self._call, rendering, found.labels, whole=True)
+        [shown] = [rows.row(record, shape) for record in found.records]
+        kept = self._draft if arguments.preview else draft
+        answer = {
+            "table": arguments.table,
+            "row": arguments.row,
+            "list": arguments.name,
+            "items": number_items(shown.get(name), self._names[1:]),
+            "count": len(root.items or ()),
+            **({"preview": True} if arguments.preview else {}),
+            "token": self._token(kept),
+        }
+        return self._call.finish_answer(answer, [], rendering, rows.foreign())
+
+    def _token(self, draft: Draft) -> str:
+        """Return a digest of which list it is, and of all that is in it."""
+        given = [draft.ref, self._list.name, draft.content.get(self._names[0])]
+        text = json.dumps(given, sort_keys=True)
+        return hashlib.blake2s(text.encode(), digest_size=_TOKEN_BYTES).hexdigest()
+
+
+def _numbered_anew(value: Any, levels: Sequence[Level]) -> Any:
+    """Return a list of objects that are to be rows with the positions that they have by now."""
+    level, *rest = levels
+    if not isinstance(value, list) or isinstance(level, DocumentLevel):
+        return value
+    with_position = [
+        each for each in value if isinstance(each, Mapping) and level.position in each
+    ]
+    first = 0 if any(each[level.position] == 0 for each in with_position) else 1
+    items = []
+    for number, each in enumerate(value, start=first):
+        item = each
+        if isinstance(each, Mapping) and with_position:
+            item = {**each, level.position: number}
+        if isinstance(item, Mapping) and rest and isinstance(rest[0], RowLevel):
+            inside = _numbered_anew(item.get(rest[0].name), rest)
+            item = item if inside is None else {**item, rest[0].name: inside}
+        items.append(item)
+    return items
+
+
+class _Rules(Rules):
+    """What a model may do to items of a draft: the whole is checked once it is edited."""
+
+    def __init__(self, levels: Sequence[Level]) -> None:
+        self._levels = levels
+
+    def mismatch(self, item: Item, depth: int, expect: Any) -> str | None:  # noqa: ARG002
+        # not what: it is as the draft keeps it, with the keys in documents
+        return None if instead_of(item, expect) is None else "another item"
+
+    def fitted(self, edit: Modify | Add, depth: int) -> Any:
+        level = self._levels[min(depth, len(self._levels) - 1)]
+        if depth < len(self._levels) and isinstance(level, RowLevel):
+            is_row = isinstance(edit.value, Mapping) or (
+                isinstance(edit, Add) and isinstance(edit.value, str)
+            )
+            if not is_row:
+                raise UnfitError("is a row: give an object of its fields")
+            if isinstance(edit.value, Mapping) and level.position in edit.value:
+                raise UnfitError(f"has {level.position!r} by its place: move it")
+            return edit.value
+        why = unfit(self._levels, depth, edit)
+        if why is not None:
+            raise UnfitError(why)
+        return edit.value

@@ -1,0 +1,785 @@
+r"""Filter language: grammar, limits, SQL criteria.
+
+Patterns of ILIKE, decided of a text as PostgreSQL decides them, in time that grows with both.
+
+A pattern consists of pieces between its `%`: the first begins the text, the last ends it, and each
+of the others is looked for from where the one before ended. Where it is found first is as good as
+anywhere later, so nothing is tried twice. `_` is any character, and `\` makes the next one itself.
+Pure.
+
+What a filter must say to be decided: where its path leads, and what it compares with.
+
+Checked arguments come in; those raise of which one condition cannot be decided of the rows that it
+is about. That is told before drafts, refs or rows are looked for, and before hooks are asked, so
+that nothing is done on account of a filter that says less than it seems to. `checked` returns what
+a column is compared with, of which `filters` makes SQL, and which drafts are compared with. Pure.
+
+How much one call may ask for: more is refused before it costs anything.
+
+Checked arguments come in; those that ask for more than a database answers in a moment raise, and
+the error says what there was too much of. What hooks add is the application's, and not counted,
+unless it stands in arguments that a hook has put in place of the model's. Pure.
+
+From a model's filters to one SQL condition: the same for reading, updating and deleting.
+
+Filters come in, checked by `grammar`; a SQLAlchemy expression goes out, in which refs stand as the
+model gave them: the session puts keys in their place. None is left out, and none is widened. A
+draft that a filter names is no row. Pure.
+
+A condition on related rows is an EXISTS, so that no row is found twice. Null is asked for by
+`is_null`, or as a value: `=` null, or null in a list, is the same. As in SQL, no other comparison
+holds where the column is null, nor does its negation.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import operator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from sqlalchemy import (
+    ColumnElement,
+    Double,
+    Float,
+    Numeric,
+    Text,
+    and_,
+    cast as sqlalchemy_cast,
+    false,
+    func,
+    inspect,
+    literal,
+    not_,
+    null,
+    or_,
+    select,
+    true,
+    type_coerce,
+)
+from sqlalchemy.dialects.postgresql import INTERVAL, JSONB
+from sqlalchemy.orm import aliased
+
+from alfred_refs import sqla
+from alfred_refs.mapping.columns import Values, is_interval, values_of
+from alfred_refs.mapping.keys import Key, draft_named
+from alfred_refs.tools.arguments import (
+    NEGATIONS,
+    SEMANTIC,
+    AndGroup,
+    Arguments,
+    DbCreate,
+    DbDelete,
+    DbEditList,
+    DbRead,
+    DbUpdate,
+    Filter,
+    FilterClause,
+    NotGroup,
+    OrGroup,
+    clauses_of,
+    over_budget,
+    signed_clauses,
+)
+from alfred_refs.tools.errors import ToolError, invalid_filter, too_many_rows, unknown_column
+from alfred_refs.tools.tables import ROW_REF, ToolColumn, ToolTable, accept_value
+
+_ANY = None
+
+# in the time in which two JSON values are compared, so many of these are
+_LETTERS = 3  # one by one
+_FAST_LETTERS = 50  # by C
+_PIECES = 3
+
+
+class Pattern:
+    """A pattern, read once for all texts.
+
+    Args:
+        pattern: does not end in a backslash that stands for nothing.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self._length = len(pattern)
+        self._first, *others = pieces = _pieces(_small(pattern))
+        self._count = len(pieces)
+        self._is_plain = all(each.letters is not None for each in pieces)
+        self._last = others.pop() if others else None
+        self._between = others
+
+    def fits(self, text: str) -> bool:
+        """Tell whether a text fits the pattern, in any case."""
+        text, first, last = _small(text), self._first, self._last
+        if last is None:
+            return len(text) == len(first) and first.stands(text, 0)
+        at, end = len(first), len(text) - len(last)
+        if at > end or not first.stands(text, 0) or not last.stands(text, end):
+            return False
+        for piece in self._between:
+            found = piece.found(text, at, end)
+            if found is None:
+                return False
+            at = found + len(piece)
+        return True
+
+    def cost(self, text: str) -> int:
+        """Return how many comparisons of JSON values take as long as one of a text with this."""
+        if text.isascii() and self._is_plain:
+            return len(text) // _FAST_LETTERS + min(self._count, len(text)) // _PIECES
+        wide = 1 + self._length // 1_000  # what is compared at once, where each may be any letter
+        return len(text) * wide // _LETTERS
+
+
+class Piece:
+    """What stands between two `%` of a pattern.
+
+    Args:
+        characters: in small letters; `None` for any.
+
+    Attributes:
+        letters: the piece as a text; `None` if any letter may be in it.
+    """
+
+    def __init__(self, characters: Sequence[str | None]) -> None:
+        self._characters = characters
+        letters = [char for char in characters if char is not _ANY]
+        self.letters = "".join(letters) if len(letters) == len(characters) else None
+        self._anywhere, self._places = (0, {}) if self.letters is not None else _bits(characters)
+
+    def __len__(self) -> int:
+        return len(self._characters)
+
+    def stands(self, text: str, at: int) -> bool:
+        """Tell whether the piece stands at a place in a text."""
+        if self.letters is not None:
+            return text.startswith(self.letters, at)
+        return all(char in (_ANY, text[n]) for n, char in enumerate(self._characters, start=at))
+
+    def found(self, text: str, start: int, end: int) -> int | None:
+        """Return the first place of the piece in a part of a text."""
+        if self.letters is not None:
+            found = text.find(self.letters, start, end)
+            return None if found < 0 else found
+        anywhere, places = self._anywhere, self._places
+        reached, whole = 0, 1 << (len(self) - 1)
+        for at in range(start, end):
+            reached = (reached << 1 | 1) & places.get(text[at], anywhere)
+            if reached & whole:
+                return at - len(self) + 1
+        return None
+
+
+def _small(text: str) -> str:
+    """Return a text in small letters, as many as there were: that of some is two."""
+    if text.isascii():
+        return text.lower()
+    return "".join(low if len(low := char.lower()) == 1 else char for char in text)
+
+
+def _pieces(pattern: str) -> list[Piece]:
+    pieces: list[list[str | None]] = [[]]
+    for part in re.findall(r"\\.|.", pattern, re.DOTALL):
+        if part == "%":
+            pieces.append([])
+        else:
+            pieces[-1].append(_ANY if part == "_" else part[-1])
+    return [Piece(each) for each in [pieces[0], *filter(None, pieces[1:-1]), *pieces[1:][-1:]]]
+
+
+def _bits(characters: Sequence[str | None]) -> tuple[int, Mapping[str, int]]:
+    """Return where any letter may be, and where each may: a bit for each place.
+
+    Those up to which a text fits are moved along it all at once.
+    """
+    anywhere = sum(1 << n for n, char in enumerate(characters) if char is _ANY)
+    places = dict.fromkeys(filter(None, characters), anywhere)
+    for n, char in enumerate(characters):
+        if char is not _ANY:
+            places[char] |= 1 << n
+    return anywhere, places
+
+
+COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "neq": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+    ">=": operator.ge,
+    "<=": operator.le,
+}
+"""What a model writes -> what Python calls it, of values and of SQL's expressions alike."""
+
+NULLS = ("is_null", "is_not_null")
+"""The operators that need no value."""
+
+_EQUALITIES = ("=", "!=", "neq")  # in which null takes part: it is, or is not, the same
+_NAMING = (*_EQUALITIES, "in", "not_in")  # of the ref of a row with several key columns
+_TEXT = values_of(Text(), None)
+
+
+def check_filters(arguments: Arguments, table: ToolTable) -> None:
+    """Check every condition of a call on rows of a table."""
+    if isinstance(arguments, DbCreate | DbEditList):
+        return
+    filters: Sequence[Filter] = arguments.filters
+    if isinstance(arguments, DbRead):
+        # what is searched by meaning is for hooks, and looked at by itself
+        plain = (each for each in arguments.filters if not is_semantic(each))
+        filters = [*plain, *arguments.or_filters]
+    for clause, negated in signed_clauses(filters):
+        check_clause(clause, table, negated=negated)
+
+
+def is_semantic(given: object) -> bool:
+    """Tell whether a filter is a search by meaning."""
+    return isinstance(given, FilterClause) and given.field == SEMANTIC and given.op == "similar"
+
+
+def check_clause(clause: FilterClause, table: ToolTable, *, negated: bool) -> None:
+    """Check one condition on rows of a table.
+
+    Args:
+        clause: the condition.
+        table: whose rows it is about.
+        negated: whether rows are asked for that are not what it names.
+    """
+    *path, name = clause.field.split(".")
+    for at, each in enumerate(path, start=1):
+        table = _target(clause, table, each, path[:at])
+    if name == SEMANTIC or clause.op == "similar":
+        raise _misplaced_search(clause)
+    if name == ROW_REF and table.own is None:
+        _check_row_ref(clause, table)
+        return
+    column = table.columns.get(name)
+    if column is None:
+        raise _no_column(clause, table, name)
+    check_operand(clause, column)
+    is_ref = column.key is not None and not column.key.array
+    # "" is taken for null, which is no row: what is not it would be every row that has a value
+    if negated and is_ref and "" in texts_in(clause, empty=True):
+        raise invalid_filter(
+            clause.field, "says which row it is not by an empty text", "give a ref, or null"
+        )
+
+
+def _target(clause: FilterClause, table: ToolTable, name: str, path: Sequence[str]) -> ToolTable:
+    """Return the table that a relationship leads to."""
+    target = table.targets.get(name)
+    if target is None and name in table.columns:
+        raise invalid_filter(
+            clause.field,
+            f"goes on after {'.'.join(path)!r}, a column, which leads to no other rows",
+            "end the path with it",
+        )
+    if target is None:
+        raise unknown_column(table.name, name, table.fields)
+    return target
+
+
+def _no_column(clause: FilterClause, table: ToolTable, name: str) -> ToolError:
+    target = table.targets.get(name)
+    if target is None:
+        return unknown_column(table.name, name, table.fields)
+    plain = (each.name for each in target.columns.values() if each.key is None)
+    column = next(plain, target.ref_field)
+    return invalid_filter(
+        clause.field,
+        f"leads to rows of {target.name!r} and to none of their columns",
+        f"name a column of theirs, such as '{clause.field}.{column}'",
+    )
+
+
+def _misplaced_search(clause: FilterClause) -> ToolError:
+    if clause.op != "similar":
+        return invalid_filter(
+            clause.field, f"cannot be {clause.op!r}", "use 'similar' with a text"
+        )
+    if clause.field != SEMANTIC:
+        return invalid_filter(
+            clause.field,
+            "cannot be 'similar'",
+            f"use field {SEMANTIC!r}, or 'ilike' on a text column",
+        )
+    return invalid_filter(
+        clause.field,
+        "stands inside a group or a path, or in a write, where it cannot be answered",
+        "give it once, directly in the filters of db_read",
+    )
+
+
+def _check_row_ref(clause: FilterClause, table: ToolTable) -> None:
+    """Check a condition on the ref of a row with several key columns: it names rows, no less."""
+    if clause.op not in _NAMING:
+        raise invalid_filter(clause.field, f"cannot be {clause.op!r}", "use '=' or 'in'")
+    _check_value(clause)
+    given = clause.value if clause.op in ("in", "not_in") else [clause.value]
+    is_named = isinstance(given, list) and all(isinstance(e, str) and e for e in given)
+    if not (given and is_named):
+        raise invalid_filter(
+            clause.field,
+            "names something else than rows",
+            f"give the _ref of a row, such as '{table.entity}_1', or a list of them for 'in'",
+        )
+
+
+def check_operand(clause: FilterClause, column: ToolColumn) -> Any:
+    """Return what a clause compares a column with.
+
+    Returns:
+        for `is_null` and `is_not_null` whether null is wanted; for `in` and `not_in` a list, with
+        `None` in it if null was; for `contains` a list, or a JSON document; for `ilike` a pattern;
+        otherwise a value, `None` only for the equalities.
+
+    Raises:
+        ToolError: the clause cannot be decided of such values.
+    """
+    values = column.values
+    if clause.op not in values.operators:
+        raise invalid_filter(
+            clause.field,
+            f"cannot be {clause.op!r}: the column has {values.wanted}",
+            f"use one of {', '.join(map(repr, values.operators))}",
+        )
+    if clause.op in NULLS:
+        return _is_null_wanted(clause)
+    _check_value(clause)
+    match clause.op:
+        case "in" | "not_in":
+            value: Any = _elements(clause, clause.value, values)
+        case "contains":
+            value = _part(clause, values)
+        case "ilike":
+            value = _pattern(clause)
+        case _:
+            value = _one(clause, values)
+    if values.family in ("list", "time"):
+        # none that its type would change, of which a statement makes it one
+        for each in value if isinstance(value, list) and values.item is None else [value]:
+            accept_value(values.check_room, clause.field, each)
+    return value
+
+
+def texts_in(clause: FilterClause, *, empty: bool = False) -> list[str]:
+    """Return the texts that a clause gives, as one value or in a list."""
+    given = clause.value if isinstance(clause.value, list) else [clause.value]
+    return [each for each in given if isinstance(each, str) and (each or empty)]
+
+
+def _check_value(clause: FilterClause) -> None:
+    """Check that there is something to compare with, be it null."""
+    if "value" not in clause.model_fields_set:
+        raise invalid_filter(
+            clause.field, f"has no value for {clause.op!r}", "give one, or use 'is_null'"
+        )
+
+
+def _is_null_wanted(clause: FilterClause) -> bool:
+    if clause.value is not None and not isinstance(clause.value, bool):
+        raise invalid_filter(
+            clause.field,
+            f"has a value beside {clause.op!r}",
+            "leave it out, or give true or false",
+        )
+    return (clause.op == "is_null") == (clause.value is not False)
+
+
+def _elements(clause: FilterClause, given: Any, values: Values) -> list[Any]:
+    if not isinstance(given, list) or not given:
+        raise invalid_filter(
+            clause.field,
+            f"needs a list with at least one value for {clause.op!r}",
+            "give the values as a list",
+        )
+    return [accept_value(values.accept, clause.field, each) for each in given]
+
+
+def _part(clause: FilterClause, values: Values) -> Any:
+    """Return what is to be contained: a document, or elements of a list."""
+    if values.family == "json":
+        if clause.value is None:
+            raise invalid_filter(clause.field, "contains nothing", "give a value")
+        return clause.value
+    given = clause.value if isinstance(clause.value, list) else [clause.value]
+    found = _elements(clause, given, cast(Values, values.item))
+    if None in found:
+        raise invalid_filter(clause.field, "contains null", "give values only")
+    return found
+
+
+def _pattern(clause: FilterClause) -> str:
+    # as it is: a column may pad its own
+    pattern: str | None = accept_value(_TEXT.accept, clause.field, clause.value)
+    if pattern is None:
+        raise invalid_filter(clause.field, "has no pattern", "give one: '%' is any text")
+    if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
+        raise invalid_filter(
+            clause.field,
+            "has a pattern that ends in one backslash",
+            "write two for a backslash itself",
+        )
+    return pattern
+
+
+def _one(clause: FilterClause, values: Values) -> Any:
+    value = accept_value(values.accept, clause.field, clause.value)
+    if value is None and clause.op not in _EQUALITIES:
+        raise invalid_filter(
+            clause.field,
+            f"compares by {clause.op!r} with nothing",
+            "give a value, or use 'is_null'",
+        )
+    return value
+
+
+class Budget(NamedTuple):
+    """How much of something a call may have, what that is in words, and how to do with less."""
+
+    what: str
+    most: int
+    remedy: str
+
+
+_CONDITIONS = Budget(
+    "conditions and values in its filters", 1_000, "ask for less, in several calls if need be"
+)
+# a subquery each: PostgreSQL plans those of one call in a moment as long as they are few
+_STEPS = Budget(
+    "steps to related rows in its filters",
+    32,
+    "filter by columns of the table itself, or first read the related rows and filter by their "
+    "refs",
+)
+_PATH = Budget("names in a path", 5, "begin at a table that is nearer")
+_GROUPS = Budget("groups of filters inside of each other", 10, "nest them less")
+# a statement each, and as many related rows as `Limits` says
+_RELATED = Budget("relationships in its columns", 16, "read their rows from their own tables")
+_NAMES = Budget("names in its columns", 200, "name each column once, or leave columns out")
+_ORDER = Budget("columns in its order", 16, "order by the first few")
+_DRAFTS = Budget("drafts that it names", 100, "do it in several calls")
+# drafts are compared by Python, one after the other
+_DECISIONS = Budget(
+    "conditions, counted anew for each draft", 20_000, "name fewer drafts, or filter less"
+)
+
+
+def check_budget(arguments: Arguments, table: ToolTable, most_written: int) -> None:
+    """Check that a call asks for no more than can be done in a moment."""
+    if isinstance(arguments, DbCreate):
+        rows = [row for each in (arguments, *arguments.also) for row in (*each.rows, *each.drafts)]
+        if len(rows) > most_written:
+            raise too_many_rows("db_create", most_written)
+        return
+    if isinstance(arguments, DbEditList):
+        if len(arguments.edits) > most_written:
+            raise too_many_rows("db_edit_list", most_written)
+        return
+    for budget, count in _counts(arguments, table):
+        if count > budget.most:
+            raise over_budget(*budget)
+
+
+def _counts(
+    arguments: DbRead | DbUpdate | DbDelete, table: ToolTable
+) -> Iterator[tuple[Budget, int]]:
+    """Yield how much a call has of each; nothing is counted after what is too much."""
+    filters = arguments.filters
+    if isinstance(arguments, DbRead):
+        filters = [*filters, *arguments.or_filters]
+        yield from _counts_shown(arguments, table)
+    yield from _counts_filtered(filters)
+
+
+def _counts_shown(arguments: DbRead, table: ToolTable) -> Iterator[tuple[Budget, int]]:
+    columns, order = arguments.columns or [], arguments.order_by or []
+    yield _NAMES, len(columns)
+    yield _PATH, max((name.count(".") + 1 for name in columns), default=0)
+    yield _RELATED, len({path for name in columns for path in _relationships(name, table)})
+    yield _ORDER, 1 if isinstance(order, str) else len(order)
+
+
+def _counts_filtered(filters: Sequence[Filter]) -> Iterator[tuple[Budget, int]]:
+    clauses = list(clauses_of(filters))
+    steps = [clause.field.count(".") for clause in clauses]
+    conditions = len(clauses) + sum(_values(clause.value) for clause in clauses)
+    drafts = {text for clause in clauses for text in texts_in(clause) if draft_named(text)}
+    yield _CONDITIONS, conditions
+    yield _PATH, max(steps, default=-1) + 1
+    yield _STEPS, sum(steps)
+    yield _GROUPS, max(map(_depth, filters), default=0)
+    yield _DRAFTS, len(drafts)
+    yield _DECISIONS, conditions * len(drafts)
+
+
+def _relationships(name: str, table: ToolTable) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of the relationships that are shown by a name in the columns."""
+    path = name.split(".")
+    target: ToolTable | None = table
+    for n, each in enumerate(path, start=1):
+        target = None if target is None else target.targets.get(each)
+        if target is not None:
+            yield tuple(path[:n])
+
+
+def _values(value: Any) -> int:
+    """Return how many values are in a list or a document, at any depth."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    return sum(1 + _values(each) for each in value) if isinstance(value, list) else 0
+
+
+def _depth(given: Filter) -> int:
+    match given:
+        case AndGroup(all_of=filters) | OrGroup(any_of=filters):
+            return 1 + max(map(_depth, filters))
+        case NotGroup():
+            return 1 + _depth(given.negated)
+        case FilterClause():
+            return 0
+
+
+_MORE_DAYS = dt.timedelta(5)  # of a year
+
+Condition = ColumnElement[bool]
+
+Keys = Mapping[tuple[str, str], Key]
+"""The keys that refs name, by ref and the entity that was needed."""
+
+_COMPARISONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    **COMPARISONS,
+    "ilike": lambda attribute, pattern: attribute.ilike(pattern),
+    # every ARRAY has the operator, though only the dialect's has the method
+    "contains": lambda attribute, part: attribute.bool_op("@>")(
+        part if isinstance(part, ColumnElement) else literal(part, attribute.type)
+    ),
+}
+
+
+class Conditions:
+    """Makes conditions of filters.
+
+    Args:
+        keys: what the refs of rows with several key columns name.
+        drafts: what names drafts in the column of a row's own ref, and so no row.
+        negated: whether rows are wanted that do not meet them.
+    """
+
+    def __init__(self, keys: Keys, drafts: Collection[str] = (), *, negated: bool = False) -> None:
+        self._keys = keys
+        self._drafts = drafts
+        self._negated = negated
+
+    def all_of(self, filters: Iterable[Filter], table: ToolTable) -> list[Condition]:
+        """Return one condition for each filter on rows of a table."""
+        return [self._condition(each, table, table.model) for each in filters]
+
+    def _condition(self, given: Filter, table: ToolTable, entity: Any) -> Condition:
+        match given:
+            case AndGroup():
+                return and_(*(self._condition(each, table, entity) for each in given.all_of))
+            case OrGroup():
+                return or_(*(self._condition(each, table, entity) for each in given.any_of))
+            case NotGroup():
+                other = Conditions(self._keys, self._drafts, negated=not self._negated)
+                return not_(other._condition(given.negated, table, entity))
+            case FilterClause():
+                return self._clause(given, given.field.split("."), table, entity)
+
+    def _clause(
+        self, clause: FilterClause, path: Sequence[str], table: ToolTable, entity: Any
+    ) -> Condition:
+        name, *rest = path
+        if rest:
+            return self._exists_related(clause, name, rest, table, entity)
+        if entity is table.model and name == table.ref_field:
+            of_rows = _without(self._drafts, clause)
+            if isinstance(of_rows, bool):
+                return true() if of_rows else false()
+            clause = of_rows
+        if name == ROW_REF and table.own is None:
+            return self._is_row(clause, table, entity)
+        return self._comparison(clause, table.column(name), getattr(entity, name))
+
+    def _comparison(self, clause: FilterClause, column: ToolColumn, attribute: Any) -> Condition:
+        """Return that a column's value is as a clause says: of the class, or of an alias."""
+        wanted = check_operand(clause, column)
+        if column.values.family == "json":
+            document = sqlalchemy_cast(attribute, JSONB)
+            return _of_document(clause.op, document, wanted, negated=self._negated)
+        attribute = comparable(attribute)
+        if clause.op in NULLS:
+            return _is_null(attribute, wanted=wanted)
+        if column.entity is not None:
+            wanted = self._keys_of(wanted, column)
+        if clause.op in ("in", "not_in"):
+            return _is_in(attribute, wanted, column, negated=clause.op == "not_in")
+        if wanted is None:
+            return _is_null(attribute, wanted=clause.op == "=")
+        if column.entity is None:
+            wanted = operand(attribute, wanted)
+        else:  # no key is to be taken for a ref
+            wanted = sqla.key_parameter(wanted, attribute.type)
+        met: Condition = _COMPARISONS[clause.op](attribute, wanted)
+        return met
+
+    def _keys_of(self, refs: Any, column: ToolColumn) -> Any:
+        """Return the keys that refs name, or one does, as a column has them."""
+        if isinstance(refs, list):
+            return [self._keys_of(each, column) for each in refs]
+        if refs is None or column.key is None:
+            return refs
+        return column.key.from_key(self._keys[refs, column.key.entity])
+
+    def _exists_related(
+        self, clause: FilterClause, name: str, rest: Sequence[str], table: ToolTable, entity: Any
+    ) -> Condition:
+        """Return that there is a related row which meets the rest of the path."""
+        target = table.targets[name]
+        other = aliased(target.model)
+        met = self._clause(clause, rest, target, other)
+        if inspect(target.model).mapper.single:
+            return _exists_in_shared_table(table, name, entity, other, met)
+        relationship = getattr(entity, name).of_type(other)
+        many = table.relationship(name).uselist
+        exists: Condition = relationship.any(met) if many else relationship.has(met)
+        return exists
+
+    def _is_row(self, clause: FilterClause, table: ToolTable, entity: Any) -> Condition:
+        """Return that a row with several key columns is, or is not, one of those named."""
+        named = [table.parts_of(self._keys[ref, table.entity]) for ref in texts_in(clause)]
+        if not all(named):  # a ref of the same entity, in a column of the key
+            raise invalid_filter(
+                clause.field,
+                "names something else than rows",
+                f"give the _ref of a row, such as '{table.entity}_1'",
+            )
+        columns = [getattr(entity, name) for name in table.identity]
+        met = or_(
+            *(and_(*(c == part for c, part in zip(columns, key, strict=True))) for key in named)
+        )
+        return not_(met) if clause.op in NEGATIONS else met
+
+
+def _exists_in_shared_table(
+    table: ToolTable, name: str, entity: Any, other: Any, met: Condition
+) -> Condition:
+    """Return that there is a related row of a class that shares its table with others.
+
+    SQLAlchemy's `any()` and `has()` ask for its discriminator in the table around them, which may
+    be the same; a join asks for it in the alias.
+    """
+    row = aliased(table.model)
+    is_same = (getattr(row, each) == getattr(entity, each) for each in table.identity)
+    related = select(literal(1)).select_from(row).join(getattr(row, name).of_type(other))
+    return related.where(*is_same, met).exists()
+
+
+def _without(drafts: Collection[str], clause: FilterClause) -> FilterClause | bool:
+    """Return a clause on refs of rows without drafts, or whether all rows meet it, or none."""
+    given = clause.value
+    match clause.op:
+        case "=" | "!=" | "neq" if isinstance(given, str) and given in drafts:
+            return clause.op != "="
+        case "in" | "not_in" if isinstance(given, list):
+            rest = [each for each in given if not (isinstance(each, str) and each in drafts)]
+            if given and not rest:
+                return clause.op == "not_in"
+            return clause.model_copy(update={"value": rest})
+    return clause
+
+
+def refs_of(
+    filters: Iterable[Filter], table: ToolTable, drafts: Collection[str] = ()
+) -> Iterator[tuple[str, str]]:
+    """Yield the refs of rows that filters name, each with the entity that is needed.
+
+    Args:
+        filters: on rows of a table, checked.
+        table: the table.
+        drafts: what names drafts where rows are chosen by their own ref: that is left out there.
+            Anywhere else only a row will do.
+    """
+    for clause, negated in signed_clauses(filters):
+        entity = _entity_at(clause.field.split("."), table)
+        left_out = drafts if clause.field == table.ref_field and not negated else ()
+        texts = (text for text in texts_in(clause) if text not in left_out)
+        yield from ((text, entity) for text in texts if entity is not None)
+
+
+def chosen_refs(filters: Iterable[Filter], table: ToolTable) -> list[str]:
+    """Return the refs that filters say a row's own is, and not those that it is not."""
+    return [
+        text
+        for clause, negated in signed_clauses(filters)
+        if clause.field == table.ref_field and not negated
+        for text in texts_in(clause)
+    ]
+
+
+def _entity_at(path: Sequence[str], table: ToolTable) -> str | None:
+    """Return the entity of the refs in a column, `None` if that has none."""
+    *relationships, name = path
+    found: ToolTable | None = table
+    for each in relationships:
+        found = None if found is None else found.targets.get(each)
+    if found is None:
+        return None
+    if name == ROW_REF and found.own is None:
+        return found.entity
+    column = found.columns.get(name)
+    return column.entity if column is not None else None
+
+
+def _of_document(op: str, document: Any, wanted: Any, *, negated: bool) -> Condition:
+    """Return what is asked of JSON, in which null is no value, as rows show it."""
+    value = func.nullif(document, sqlalchemy_cast(literal("null", Text), JSONB), type_=JSONB)
+    if op != "contains":
+        return _is_null(value, wanted=wanted)
+    # without nullif() an index serves; to which of "no" and "unknown" it comes is all the same
+    met: Condition = _COMPARISONS[op](value if negated else document, wanted)
+    return met
+
+
+def operand(attribute: Any, value: Any) -> Any:
+    """Return a value as an attribute is compared with it.
+
+    A number is sent in double precision: one that a column has in single precision would be
+    another. A decimal is sent with all its digits, which some drivers' casts would round.
+    """
+    if isinstance(attribute.type, Float):
+        return sqlalchemy_cast(value, attribute.type)
+    if isinstance(attribute.type, Numeric) and not isinstance(value, ColumnElement):
+        return literal(value, Numeric())
+    return value
+
+
+def comparable(attribute: Any) -> Any:
+    """Return an attribute as its values are compared: as rows show them.
+
+    A year of an interval is 360 days where PostgreSQL compares, and 365 where drivers load it.
+    """
+    if not is_interval(attribute.type):
+        return attribute
+    years = sqlalchemy_cast(func.extract("year", attribute), Double)
+    return type_coerce(attribute + years * literal(_MORE_DAYS, INTERVAL), attribute.type)
+
+
+def _is_null(attribute: Any, *, wanted: bool) -> Condition:
+    met: Condition = attribute.is_(null()) if wanted else attribute.is_not(null())
+    return met
+
+
+def _is_in(
+    attribute: Any, values: Sequence[Any], column: ToolColumn, *, negated: bool
+) -> Condition:
+    found = [value for value in values if value is not None]
+    listed: Any = [operand(attribute, value) for value in found]
+    if column.entity is not None:  # one parameter stands for all of them
+        listed = sqla.key_parameter(found, attribute.type)
+    # SQL's NOT IN holds for no row at all if there is a null in the list
+    conditions = [attribute.not_in(listed) if negated else attribute.in_(listed)] if found else []
+    if len(found) < len(values):
+        conditions.append(_is_null(attribute, wanted=not negated))
+    return and_(*conditions) if negated else or_(*conditions)

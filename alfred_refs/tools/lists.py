@@ -1,0 +1,477 @@
+"""db_edit_list: lists edited by position.
+
+`db_edit_list`: a list of one row, edited by position.
+
+    ListEditor(call, arguments).edit()     # {"table": "recipes", "list": "lines", "items": {...}}
+
+The items of a list as a model may name, expect and change them.
+
+The executor of edits asks: what is said of an item comes in, and what is wrong with it goes out.
+Rows are held to what a model may do with rows, values to their columns.
+
+A list as a model is shown it: each item under its position, with its length and its token.
+
+{"items": {"1": {"id": "line_6", "text": "butter"}, "2": ...}, "count": 5, "token": "d5c8…"}
+
+Edit a list of one row for a model, by position: all edits of a call, or none.
+
+The list as it is comes in with the edits; the list as it is then goes out, each item under its
+position. What the edits come to is planned first (`alfred_refs.positions`), and each row of the
+plan passes what a row passes that another tool writes: permits, hooks, the search for what goes
+along. Positions, and which row has a list, are what the tool is about: they are written where a
+model may update the rows, whether or not it sees these columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import inspect, select
+
+from alfred_refs import sqla
+from alfred_refs.errors import ListError, SetupError
+from alfred_refs.positions.editing import (
+    NewRow,
+    Plan,
+    RowChange,
+    Snapshot,
+    document_of,
+    instead_of,
+    plan_of,
+    write,
+)
+from alfred_refs.positions.edits import (
+    Add,
+    Edit,
+    Item,
+    Modify,
+    Move,
+    Remove,
+    Rules,
+    UnfitError,
+    execute,
+    read_item,
+)
+from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, move_refusal, unfit
+from alfred_refs.tools.answers import Rendering, Shape, number_items, size_of, without_depth
+from alfred_refs.tools.arguments import DbEditList, FilterClause, ListEdit
+from alfred_refs.tools.call import Call
+from alfred_refs.tools.cascades import CascadeReport, Changes, check_create, check_update
+from alfred_refs.tools.drafts import DraftLists
+from alfred_refs.tools.errors import ToolError, fixed_item, foreign_row, unordered_list
+from alfred_refs.tools.faults import check_there
+from alfred_refs.tools.filters import Conditions
+from alfred_refs.tools.payload import changes, check_complete, new_records, refs_of_records
+from alfred_refs.tools.preconditions import differences
+from alfred_refs.tools.tables import ToolColumn, ToolList, ToolTable, list_named
+from alfred_refs.tools.writing import Deleter
+
+
+class ItemRules(Rules):
+    """What a model may do to items: what it may do to rows and columns."""
+
+    def __init__(self, call: Call, listed: ToolList, snapshot: Snapshot) -> None:
+        self._call = call
+        self._list = listed
+        self._snapshot = snapshot
+
+    def path_of(self, ref: str) -> Sequence[int] | None:
+        """See `Rules.path_of`: a row of several key columns has the ref that tools give it."""
+        found = self._snapshot.path_of(ref)
+        tables = [] if found else [each for each in self._list.tables[1:] if each.own is None]
+        for table in tables:
+            depth = [*self._list.tables].index(table) - 1
+            items = [i for i, place in self._snapshot.places.items() if place.depth == depth]
+            refs = self._call.refs_of([item.value for item in items], table)
+            if ref in refs:
+                return self._snapshot.path(items[refs.index(ref)])
+        return found
+
+    def mismatch(self, item: Item, depth: int, expect: Any) -> str | None:
+        """See `Rules.unexpected`: no key is in what is told."""
+        table = self._list.rows_at(depth)
+        if table is not None:
+            if not isinstance(expect, str | Mapping):
+                return "a row"
+            if isinstance(expect, str) and self._has_text(item.value, table, expect):
+                return None
+            if isinstance(expect, str) and table.keys.label is None:
+                return "another row"
+            other = {name: actual for name, _, actual in differences(table, item.value, expect)}
+            return repr(other) if other else None
+        if instead_of(item, expect) is None:
+            return None
+        shown = self._item_to_json(item, depth)
+        return None if shown == expect else repr(shown)
+
+    def _item_to_json(self, item: Item, depth: int) -> Any:
+        """Return an item of an array or a document as JSON, from all that the column shows."""
+        level, column = self._list.levels[-1], self._list.column
+        inside: list[int] = []
+        while depth >= len(self._list.levels) - 1:
+            place = self._snapshot.places[item]
+            inside.insert(0, place.number)
+            item, depth = place.parent, place.depth - 1
+        if column is None or not isinstance(level, DocumentLevel):
+            return None
+        shown = read_item(column.show(getattr(item.value, column.name)), level.names)
+        for number in inside:
+            shown = (shown.items or [])[number - 1]
+        return shown.value.value
+
+    def kept(self, depth: int) -> str | None:
+        """See `Rules.kept`."""
+        return move_refusal(self._list.levels, depth)
+
+    def _has_text(self, row: Any, table: ToolTable, text: str) -> bool:
+        """Tell whether a text stands in a row: not only as its label."""
+        shown = [column.name for column in table.columns.values() if column.shown]
+        return any(getattr(row, name) == text for name in shown)
+
+    def fitted(self, edit: Modify | Add, depth: int) -> Any:
+        """See `Rules.fitted`: as `db_update` and `db_create` check values."""
+        table = self._list.rows_at(depth)
+        try:
+            if table is None:
+                return self._fitted_item(edit, depth)
+            return _fitted_row(edit, table, self._list.levels[depth])
+        except ToolError as error:
+            raise UnfitError(f"cannot be given this: {error.message}") from None
+
+    def _fitted_item(self, edit: Modify | Add, depth: int) -> Any:
+        """Return the value of an item of an array or a document."""
+        why, column = unfit(self._list.levels, depth, edit), self._list.column
+        if why is not None or column is None:
+            raise UnfitError(why)
+        # an array takes arrays alone, of as many dimensions
+        around = depth + 2 - len(self._list.levels) if column.values.item is not None else 0
+        given = edit.value
+        for _ in range(around):
+            given = [given]
+        given = column.accept(given, new=True)
+        for _ in range(around):
+            [given] = given
+        return given
+
+
+def _fitted_row(edit: Modify | Add, table: ToolTable, level: Level) -> Mapping[str, Any]:
+    """Return the values of a row by attribute."""
+    if not isinstance(edit.value, Mapping):
+        raise UnfitError("is a row: give an object of its fields")
+    fixed = [level.position, *level.parents] if isinstance(level, RowLevel) else []
+    for name in edit.value:
+        if name in fixed:
+            raise UnfitError(f"has {name!r} by its place: move it")
+    if isinstance(edit, Modify):
+        return changes(table, edit.value)
+    return new_records(table, [edit.value])[0]
+
+
+class ListAnswers:
+    """What a model is shown of a list: each item under its position, as text."""
+
+    def __init__(self, call: Call, listed: ToolList) -> None:
+        self._call = call
+        self._list = listed
+        self._room = call.room()
+        self._rendering: Rendering = call.rendering([], Shape(listed.tables[0], []))
+        self._shapes = [
+            Shape(table, [*_columns(table, level)])
+            for table, level in zip(listed.tables[1:], listed.levels, strict=False)
+            if isinstance(level, RowLevel)
+        ]
+
+    def answer(
+        self,
+        arguments: DbEditList,
+        snapshot: Snapshot,
+        modified: Mapping[Item, Any],
+        notes: Sequence[str],
+    ) -> dict[str, Any]:
+        """Return the answer: the list, how long it is, and its token."""
+        root, level = snapshot.root, self._list.levels[0]
+        if isinstance(level, DocumentLevel):
+            items: Any = self._document(root, level, modified, arguments.row)
+        else:
+            items = self._rows(root, 0, modified, arguments.name)
+        answer = {
+            "table": arguments.table,
+            "row": arguments.row,
+            "list": arguments.name,
+            "items": items,
+            "count": len(root.items or ()),
+            **({"preview": True} if arguments.preview else {}),
+            "token": snapshot.token,
+        }
+        return self._call.finish_answer(answer, notes, self._rendering)
+
+    def _rows(
+        self, parent: Item, depth: int, modified: Mapping[Item, Any], path: str
+    ) -> dict[str, Any]:
+        items, shown = parent.items or [], dict[str, Any]()
+        for number, item in enumerate(items, start=1):
+            if number > self._call.setting.limits.rows or self._room.characters < 0:
+                self._rendering.cut.append(f"{path}: items from {number} to {len(items)}")
+                break
+            row = self._row(item, depth, modified)
+            self._room.characters -= size_of(row)
+            inside = self._list.levels[depth + 1 : depth + 2]
+            for level in inside if item.items is not None else ():
+                if isinstance(level, DocumentLevel):
+                    row[level.column] = self._document(item, level, modified, f"{path}[{number}]")
+                else:
+                    where = f"{path}[{number}].{level.name}"
+                    row[level.name] = self._rows(item, depth + 1, modified, where)
+            shown[str(number)] = row
+        return shown
+
+    def _row(self, item: Item, depth: int, modified: Mapping[Item, Any]) -> dict[str, Any]:
+        shape = self._shapes[depth]
+        given = modified.get(item, {})
+        row: dict[str, Any] = {}
+        if isinstance(item.value, shape.table.model):
+            row = self._rendering.row(item.value, shape)
+            if given:
+                self._rendering.shown.pop()  # its labels are those of before
+        else:
+            given = item.value
+        row.update((name, shape.table.columns[name].show(value)) for name, value in given.items())
+        return row  # the same, which labels are put into
+
+    def _document(
+        self, item: Item, level: DocumentLevel, modified: Mapping[Item, Any], path: str
+    ) -> Any:
+        column, cut = self._list.tables[-1].columns[level.column], self._rendering.cut
+        whole = without_depth(document_of(item, level, modified), path, cut)
+        shown = self._rendering.fitting(column.show(whole), column, path)
+        self._room.characters -= size_of(shown)
+        return number_items(shown, level.names)
+
+
+def _columns(table: ToolTable, level: RowLevel) -> Iterator[ToolColumn]:
+    """Yield what is shown of the rows of a list: not what their place says."""
+    placed = {level.position, *level.parents}
+    for name, column in table.columns.items():
+        if name == table.own or (column.shown and name not in placed):
+            yield column
+
+
+_MOST_NAMED = 10  # rows that an error names, of those that cannot be changed
+
+
+class ListEditor:
+    """Edits a list for one call."""
+
+    def __init__(self, call: Call, arguments: DbEditList) -> None:
+        self._call = call
+        self._arguments = arguments
+        self._table = call.setting.tables.named(arguments.table)
+        self._list = list_named(self._table, arguments.name)
+        self._changes = Changes(call, arguments)
+        self._made: list[tuple[list[Any], Sequence[NewRow]]] = []  # what hooks are to look at
+
+    def edit(self) -> dict[str, Any]:
+        """Edit the list, and return it as it is then; or as it would be, for a preview."""
+        arguments = self._arguments
+        edits = [_edit(each) for each in arguments.edits]
+        drafts = self._call.drafts_named([arguments.row], self._table.entity)
+        if drafts:
+            return DraftLists(self._call, self._list, drafts[arguments.row]).edit(arguments, edits)
+        row = self._row()
+        snapshot = self._snapshot(row, lock=not arguments.preview)
+        if arguments.token is not None:
+            snapshot.check(self._list.name, arguments.token)
+        outcome = execute(
+            snapshot.root, edits, self._list.name, ItemRules(self._call, self._list, snapshot)
+        )
+        shown = ListAnswers(self._call, self._list)
+        plan = plan_of(snapshot, outcome)
+        self._check(plan)
+        if arguments.preview:
+            return shown.answer(arguments, snapshot, outcome.modified, [])
+        told = self._hold(plan)
+        write(self._call.session, plan)
+        for made, news in self._made:
+            made += [new.row for new in news]
+        now = self._snapshot(row, lock=False)
+        return shown.answer(arguments, now, {}, self._changes.end()) | told
+
+    def _row(self) -> Any:
+        """Return the row that has the list.
+
+        Raises:
+            BadRefError: there is none.
+            ToolError: it is not for the session to change.
+        """
+        table, ref = self._table, self._arguments.row
+        keys = self._call.resolved([(ref, table.entity)])
+        named = FilterClause(field=table.ref_field, op="=", value=ref)
+        statement = select(table.model).where(*Conditions(keys).all_of([named], table))
+        found = self._call.session.scalars(
+            statement.where(*self._call.writable(table))
+        ).one_or_none()
+        if found is None:
+            check_there(self._call, keys)
+            raise foreign_row(ref, None)
+        return found
+
+    def _snapshot(self, row: Any, *, lock: bool) -> Snapshot:
+        """Return the list as it is; rows without order have one where the model has seen it."""
+        seen = self._arguments.preview or self._arguments.token is not None
+        try:
+            return Snapshot.read(
+                self._call.session, row, self._list.levels, lock=lock, repair=seen
+            )
+        except ListError as error:
+            raise unordered_list(self._list.name, error.fact, is_seen=seen) from None
+
+    def _hold(self, plan: Plan) -> dict[str, list[str]]:
+        """Have hooks look at all that is planned, and hold what goes along to what a model may do.
+
+        Rows that are removed are deleted here, where that is what becomes of them.
+
+        Returns:
+            the refs of rows that go, or are changed, with others.
+        """
+        told: dict[str, list[str]] = {}
+        for level, rows in _by_level(plan.removed):
+            if level.deletes:
+                target = self._target(level)
+                for table, same in self._changes.by_table(rows):
+                    if table is target:
+                        self._changes.ask(table, "delete", same)
+                _add(told, Deleter(self._call, target, self._changes).delete(rows))
+        plan.removed = [(row, level) for row, level in plan.removed if not level.deletes]
+        self._hold_changed(plan, told)
+        for level, news in _by_level((new, new.level) for new in plan.added):
+            self._hold_new(self._target(level), news)
+        return told
+
+    def _check(self, plan: Plan) -> None:
+        """Check what a model may do, before anything is done or any hook is asked.
+
+        Raises:
+            ToolError: something is not for it.
+            BadRefError: what it refers to is not known.
+        """
+        self._check_owned(
+            [*(row for row, _ in plan.removed), *(each.row for each in plan.changed)]
+        )
+        refs: list[tuple[str, str]] = []
+        leaving: list[tuple[Any, Sequence[str]]] = [
+            (row, level.parents) for row, level in plan.removed if not level.deletes
+        ]
+        for row, level in plan.removed:
+            for table, _ in self._changes.by_table([row] if level.deletes else ()):
+                table.check("delete")
+        for each in plan.changed:
+            [(table, _)] = self._changes.by_table([each.row])
+            check_update(table, each.given)
+            refs += refs_of_records(table, [each.given])
+            named = () if each.level is None else each.level.parents
+            leaving.append((each.row, [name for name in named if name in each.placed]))
+        for row, parents in leaving:
+            for table, _ in self._changes.by_table([row]):
+                table.check("update")
+                columns = [table.columns.get(name) for name in parents]
+                if not all(column is not None and column.updatable for column in columns):
+                    raise fixed_item(self._list.name)
+        for new in plan.added:
+            target = self._target(new.level)
+            target.check("create")
+            check_create(target, new.level.parents)
+            refs += refs_of_records(target, [new.values])
+        self._call.resolved(refs)
+
+    def _check_owned(self, rows: Iterable[Any]) -> None:
+        """Check that rows are the owner's, and not only to be read: one statement a table."""
+        for table, same in self._changes.by_table(rows):
+            rules = self._call.writable(table)
+            if not rules:
+                continue
+            keys = [inspect(table.model).mapper.primary_key_from_instance(row) for row in same]
+            columns = [getattr(table.model, name) for name in table.identity]
+            statement = select(*columns).where(sqla.among(columns, keys), *rules)
+            found = self._call.session.execute(statement, execution_options={"raw_keys": True})
+            owned = {*map(tuple, found)}
+            others = [each for each, key in zip(same, keys, strict=True) if key not in owned]
+            if others:
+                refs = self._call.refs_of(others[:_MOST_NAMED], table)
+                raise foreign_row(refs[0], None, refs)
+
+    def _hold_changed(self, plan: Plan, told: dict[str, list[str]]) -> None:
+        """Have hooks look at rows that stay, each with what it is given; all that move at once."""
+        report = CascadeReport(self._call, self._changes)
+        unlinked = [
+            RowChange(row, None, placed=dict.fromkeys(level.parents))
+            for row, level in plan.removed
+        ]
+        moved: dict[ToolTable, list[RowChange]] = {}
+        for each in [*plan.changed, *unlinked]:
+            [(table, rows)] = self._changes.by_table([each.row])
+            if each.given:
+                each.given = self._changes.update(table, rows, dict(each.given), each.given)
+            else:
+                moved.setdefault(table, []).append(each)
+        for table, same in moved.items():
+            record = self._changes.update(table, [each.row for each in same], {}, ())
+            for each in same:
+                each.given = {**record}
+        for each in [*plan.changed, *unlinked]:
+            [(table, rows)] = self._changes.by_table([each.row])
+            _add(told, report.changed({table: (rows, {**each.given, **each.placed})}))
+        # their references are written with what is removed
+        plan.changed += [replace(each, placed={}) for each in unlinked if each.given]
+
+    def _hold_new(self, target: ToolTable, news: Sequence[NewRow]) -> None:
+        """Have hooks look at new rows of one list.
+
+        Raises:
+            SetupError: a hook adds some, or takes some out.
+        """
+        records = [{**new.values, **new.placed} for new in news]
+        made: list[Any] = []
+        writing = self._changes.ask(target, "create", made, records)
+        if len(writing.records) != len(news):
+            raise SetupError(
+                f"a hook of {target.model.__qualname__!r} changed how many records there are, "
+                "and each has its position",
+                "have it change the records, or refuse the call with a ToolError",
+            )
+        check_complete(target, writing.records)
+        self._call.resolved(refs_of_records(target, writing.records))
+        for new, record in zip(news, writing.records, strict=True):
+            new.values = {n: value for n, value in record.items() if n not in new.placed}
+        self._made.append((made, news))
+
+    def _target(self, level: RowLevel) -> ToolTable:
+        return self._list.tables[1 + [*self._list.levels].index(level)]
+
+
+def _edit(given: ListEdit) -> Edit:
+    """Return an edit as the executor takes it."""
+    path: Any = given.ref if given.path is None else given.path
+    to: Any = given.to
+    match given.action:
+        case "modify":
+            return Modify(path, given.data, given.expect)
+        case "remove":
+            return Remove(path, given.expect)
+        case "add":
+            return Add(path, given.data)
+        case "move":
+            return Move(path, to, given.expect)
+
+
+def _by_level(pairs: Iterable[tuple[Any, RowLevel]]) -> Iterator[tuple[RowLevel, list[Any]]]:
+    found: dict[RowLevel, list[Any]] = {}
+    for each, level in pairs:
+        found.setdefault(level, []).append(each)
+    yield from found.items()
+
+
+def _add(told: dict[str, list[str]], more: Mapping[str, Sequence[str]]) -> None:
+    for name, refs in more.items():
+        told[name] = [*dict.fromkeys([*told.get(name, ()), *refs])]

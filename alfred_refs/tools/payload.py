@@ -1,0 +1,781 @@
+"""Values of new and changed rows: marks to keys, types, removals, batches.
+
+The values that a model gives for rows: checked by column, before they are stored.
+
+>>> changes(toolset.tables.named("recipes"), {"servings": "four"})
+ToolError: the value given for 'servings' does not fit; it takes an integer of 32 bits
+
+NUL characters that were taken out of the data of a call: told of, where they were in texts.
+
+What `repair` has removed and the tables come in; notes for the model go out. Where a value is no
+text or document, as a ref or a choice, what is left may be another one than was meant: that is
+refused. Pure.
+
+What a model wants to store: checked by column, as Python values, with refs as it gave them.
+
+Payloads come in; records go out, by attribute. A column that is not there, or is not for the model
+to write, refuses the whole.
+
+The way in: texts of a call's arguments as they are to be stored, before anybody looks at them.
+
+Checked arguments come in, with marks where a model was shown keys; the same arguments go out, with
+the keys, in all that columns of text and documents are given or compared with, in the data of
+drafts too. Columns of refs and of UUIDs have no marks. What marks stand for is asked once for the
+whole call; that a row is gone does not matter, because what was shown can be stored. What was cut,
+and what stands for no key that a text can have, is refused. `texts` is the way out.
+
+What one call creates, table by table, on its way from arguments to answers. Pure.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field as dataclasses_field
+from functools import partial
+from typing import Any, TypeVar
+
+from alfred_refs.conversation.draft_fields import NewRow, no_such_class, record_of, said_class
+from alfred_refs.conversation.view import SessionConversation
+from alfred_refs.errors import SetupError, UnknownDraftError
+from alfred_refs.mapping.entities import Entities
+from alfred_refs.mapping.keys import (
+    KEY,
+    CutTextError,
+    Key,
+    Mark,
+    decode_marks,
+    draft_named,
+    find_keys,
+    has_marks,
+    marks_in,
+    parse_ref,
+)
+from alfred_refs.tools.arguments import (
+    SEMANTIC,
+    AndGroup,
+    Arguments,
+    DbCreate,
+    DbEditList,
+    DbRead,
+    Filter,
+    FilterClause,
+    ListEdit,
+    NewRows,
+    NotGroup,
+    OrGroup,
+    Path,
+    misplaced_nul,
+)
+from alfred_refs.tools.errors import (
+    ToolError,
+    invalid_arguments,
+    invalid_content,
+    invalid_value,
+    missing_value,
+    unknown_column,
+)
+from alfred_refs.tools.rules import Writing
+from alfred_refs.tools.serialization import Places, SameNameError, map_document
+from alfred_refs.tools.tables import ToolColumn, ToolList, ToolTable, ToolTables, list_named
+
+
+def notes_of(removed: Mapping[Path, int], arguments: Arguments, tables: ToolTables) -> list[str]:
+    """Return what a model is told of characters that were left out of its data.
+
+    Raises:
+        ToolError: one was in what is no text, or there is no such table or column.
+    """
+    told = Counter[str]()
+    for path, count in removed.items():
+        told[_field(path, arguments, tables)] += count
+    return [
+        f"{count} NUL character{' was' if count == 1 else 's were'} left out of {field!r}"
+        for field, count in told.items()
+    ]
+
+
+def _field(path: Path, arguments: Arguments, tables: ToolTables) -> str:
+    """Return what a model calls the column that a path leads to, if that takes texts."""
+    name, rest = arguments.table, path
+    if isinstance(arguments, DbCreate) and path[0] == "also":
+        name, rest = arguments.also[int(path[1])].table, path[2:]
+    names = [each for each in rest[1:] if isinstance(each, str)]
+    column = _column(names, tables.named(name))
+    if column is None:  # the name of one had the character
+        raise misplaced_nul(path)
+    return column if name == arguments.table else f"{name}.{column}"
+
+
+def _column(names: Sequence[str], table: ToolTable) -> str | None:
+    """Return the path to a column through what is nested in a row, `None` if it has no end.
+
+    Raises:
+        ToolError: there is no such column, or it takes no texts.
+    """
+    for n, name in enumerate(names, start=1):
+        if name in table.columns:
+            values = table.columns[name].values
+            family = values.family if values.item is None else values.item.family
+            if family not in ("text", "json") or name == table.discriminator:
+                raise invalid_value(name, f"{values.wanted}, without NUL characters")
+            return ".".join(names[:n])
+        if name not in table.targets:
+            raise unknown_column(table.name, name, table.fields)
+        table = table.targets[name]
+    return None
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Record = dict[str, Any]
+"""Values of a row by attribute; refs are text."""
+
+
+def new_records(table: ToolTable, payloads: Sequence[Mapping[str, Any]]) -> list[Record]:
+    """Return the records of new rows."""
+    usable = {column.name: column for column in table.columns.values() if column.creatable}
+    return _each(payloads, lambda payload: _record(table, payload, usable))
+
+
+def new_rows(
+    table: ToolTable, payloads: Sequence[Mapping[str, Any]], entities: Entities
+) -> list[NewRow]:
+    """Return new rows, those inside of them by relationship too."""
+    usable = {column.name: column for column in table.columns.values() if column.creatable}
+
+    def row(payload: Mapping[str, Any]) -> NewRow:
+        if table.targets.keys().isdisjoint(payload):
+            return NewRow(table.model, _record(table, payload, usable))
+        return record_of(table.model, draft_changes(table, payload), entities)
+
+    return _each(payloads, row)
+
+
+def new_contents(table: ToolTable, payloads: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what new drafts are to hold."""
+    return _each(payloads, lambda payload: draft_changes(table, payload))
+
+
+def check_complete(table: ToolTable, records: Sequence[Record]) -> None:
+    """Check that new rows have what they must have, once hooks have enriched them."""
+    required = [column for column in table.columns.values() if column.required]
+
+    def check(record: Record) -> None:
+        missing = [column for column in required if record.get(column.name) is None]
+        if missing:
+            is_given = all(column.creatable for column in missing)
+            raise missing_value(table.name, [c.name for c in missing], is_given=is_given)
+
+    _each(records, check)
+
+
+def _each(rows: Sequence[T], do: Callable[[T], R]) -> list[R]:
+    """Return what is made of each of several rows; an error says of which it is."""
+    made = []
+    for number, row in enumerate(rows, start=1):
+        try:
+            made.append(do(row))
+        except ToolError as error:
+            raise (error.in_row(number) if len(rows) > 1 else error) from None
+    return made
+
+
+def changes(table: ToolTable, payload: Mapping[str, Any]) -> Record:
+    """Return the record of what is to be changed."""
+    usable = {column.name: column for column in table.columns.values() if column.updatable}
+    record = _record(table, payload, usable)
+    emptied = [n for n, value in record.items() if value is None and not usable[n].nullable]
+    if emptied:
+        raise missing_value(table.name, emptied)
+    return record
+
+
+def draft_changes(
+    table: ToolTable,
+    payload: Mapping[str, Any],
+    *,
+    stored: bool = False,
+    whole: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return what is to be changed of a draft's content, in JSON as it was given.
+
+    It may have what a new row may be given, and by relationship what is nested in it: objects for
+    new rows, and refs of those that are there.
+
+    Args:
+        table: of whose rows the draft is.
+        payload: the changes, or all of the content.
+        stored: whether it is content that the registry has: an application may have said in it
+            which class it is of, though that is not for a model to say.
+        whole: what the draft holds then, and its ref as its key; `None` if that is the payload.
+
+    Raises:
+        ToolError: it is nothing that could be saved.
+        DraftContentError: it says that it is of a class that a model may not use.
+    """
+    table = table_of_content(table, payload, stored=stored)
+    whole = payload if whole is None else whole
+    usable = {column.name: column for column in table.columns.values() if column.creatable}
+    related = _relationships(table, usable)
+    may_be_said = table.discriminator in table.columns and table.discriminator not in table.fixed
+    kind = [table.discriminator] if stored or may_be_said else []
+    for name in payload:  # before anything is told of those that are not for the model to know
+        if stored and name not in (*table.fields, *kind):
+            raise _not_to_write(table, "holds something")
+        if name not in (*usable, *related, *kind):
+            raise table.not_written(name, [*usable, *related])
+    _check_said_once(table, payload)
+    changed: dict[str, Any] = {}
+    for name, value in payload.items():
+        if name in related:
+            changed[name] = _nested_content(table, name, value, stored=stored)
+            _check_belonging(table, name, value, whole)
+        elif name in kind:
+            changed |= {} if value is None else {name: value}
+        else:
+            accepted = _record(table, {name: value}, usable)[name]
+            changed[name] = None if accepted is None else value  # no ref may be given as ""
+            if accepted is None and not usable[name].nullable:
+                raise missing_value(table.name, [name])
+    return changed
+
+
+def table_of_content(
+    table: ToolTable, content: Mapping[str, Any], *, stored: bool = False
+) -> ToolTable:
+    """Return the table of the class that content says it is of: one that a model may create.
+
+    Raises:
+        DraftContentError: there is no such class.
+        ToolError: it was stored so, and is none that the model may use.
+        ToolError: rows of it are not for the model to create.
+    """
+    class_ = said_class(table.model, content)
+    if class_ is None:
+        return table
+    if class_ not in table.kinds:
+        raise _not_to_write(table, "is of a kind") if stored else no_such_class(table.model)
+    table.kinds[class_].check("create")
+    return table.kinds[class_]
+
+
+def _check_said_once(table: ToolTable, payload: Mapping[str, Any]) -> None:
+    """Check that a reference that is said by a relationship and in its column is the same.
+
+    A new row has no ref yet: no value in the column agrees with it.
+    """
+    by_columns: dict[tuple[str, ...], str] = {}
+    for name, columns in table.references().items():
+        if payload.get(name) is not None:
+            other = by_columns.setdefault(tuple(columns), name)
+            if payload[other] != payload[name]:
+                raise invalid_value(
+                    name, f"what {other!r} says: give one of the two, without the other"
+                )
+        if name in payload and len(columns) == 1 and columns[0] in payload:
+            said, column = payload[name] or None, payload[columns[0]] or None
+            if said != column and not (isinstance(said, dict) and column is None):
+                raise invalid_value(
+                    columns[0], f"what {name!r} says: give one of the two, without the other"
+                )
+
+
+def _not_to_write(table: ToolTable, fact: str) -> ToolError:
+    """Return the error for what an application has stored, and a model may not know."""
+    return invalid_content(
+        f"a draft of {table.name!r} {fact} that is not for you to write; nothing was changed",
+        "leave it as it is, or create a row with values of your own",
+    )
+
+
+def _relationships(table: ToolTable, usable: Collection[str]) -> list[str]:
+    """Return the relationships by which a model may relate new rows to others."""
+    references = table.references()
+    return [
+        name
+        for name in table.targets
+        if not (table.relationship(name).viewonly or name in table.fixed)
+        # what no model may write is not written by its relationship
+        and {*usable} >= {*references.get(name, ())}
+    ]
+
+
+def _nested_content(table: ToolTable, name: str, given: Any, *, stored: bool) -> Any:
+    """Return what is to be nested in a draft, checked by the table that it is of."""
+    is_list = bool(table.relationship(name).uselist)
+    if given is not None and isinstance(given, list) is not is_list:
+        wanted = "a list of objects or refs" if is_list else "an object, or a ref"
+        raise invalid_value(name, wanted)
+    if isinstance(given, list):
+        return [_nested_value(table, name, each, stored=stored) for each in given]
+    return None if given is None else _nested_value(table, name, given, stored=stored)
+
+
+def _nested_value(table: ToolTable, name: str, given: Any, *, stored: bool) -> Any:
+    target = table.targets[name]
+    taken = [target.columns.get(column) for column in table.taking(name)]
+    if isinstance(given, str):
+        is_draft = draft_named(given) is not None
+        if taken and not is_draft:  # the row is changed
+            target.check("update")
+        if not all(c and (c.creatable if is_draft else c.updatable) for c in taken):
+            raise invalid_value(name, "objects for new rows: others cannot be moved there")
+        return given
+    if not isinstance(given, dict):
+        raise invalid_value(name, "objects with values by column, or refs")
+    target.check("create")
+    return draft_changes(target, given, stored=stored)
+
+
+def _check_belonging(table: ToolTable, name: str, given: Any, whole: Mapping[str, Any]) -> None:
+    """Check that rows nested by a relationship do not say that they belong to another row.
+
+    The relationship says it, whatever they say.
+
+    Args:
+        table: of the row that they are nested in.
+        name: of the relationship.
+        given: what is nested.
+        whole: what the row that they are nested in holds.
+    """
+    taking = table.taking(name)
+    allowed: dict[str, tuple[Any, ...]] = {
+        theirs: (None, "", whole.get(own)) for theirs, own in taking.items()
+    }
+    for back, columns in table.targets[name].references().items() if taking else ():
+        if taking.keys() & columns:
+            allowed[back] = (None, whole.get(table.own or ""))
+    for row in given if isinstance(given, list) else [given]:
+        for field in allowed.keys() & row.keys() if isinstance(row, dict) else ():
+            if row[field] not in allowed[field]:
+                wanted = f"no value in {name!r}: rows there belong to the row that they are in"
+                raise invalid_value(field, wanted)
+
+
+def _record(
+    table: ToolTable, payload: Mapping[str, Any], usable: Mapping[str, ToolColumn]
+) -> Record:
+    record: Record = {}
+    for name, value in payload.items():
+        column = usable.get(name)
+        if column is None:
+            raise table.not_written(name, usable)
+        record[name] = column.accept(value, new=True)
+    return record
+
+
+def refs_of_records(table: ToolTable, records: Iterable[Record]) -> Iterator[tuple[str, str]]:
+    """Yield the refs in records, each with the entity that is needed."""
+    for record in records:
+        for name, value in record.items():
+            column = table.columns.get(name)
+            if column is not None and column.entity is not None:
+                texts = value if isinstance(value, list) else [value]
+                yield from ((text, column.entity) for text in texts if isinstance(text, str))
+
+
+def deduplicate_records(
+    records: Sequence[Record], names: Sequence[str]
+) -> tuple[list[Record], list[list[int]]]:
+    """Return records without those that a later one repeats: the last wins, where the first stood.
+
+    As in a unique constraint, no value is the same as no value: such records are all kept.
+
+    Args:
+        records: of new rows.
+        names: of the attributes that tell rows apart.
+
+    Returns:
+        the records, and which of the given ones became one, counted from 1.
+    """
+    places: dict[str, list[int]] = {}
+    for n, record in enumerate(records, start=1):
+        values = [record.get(name) for name in names]
+        places.setdefault(str(n) if None in values else repr(values), []).append(n)
+    kept = [records[numbers[-1] - 1] for numbers in places.values()]
+    return kept, [numbers for numbers in places.values() if len(numbers) > 1]
+
+
+_LITERALLY = "; a backslash after '<' means these letters themselves"
+
+_Rows = TypeVar("_Rows", bound=NewRows)
+
+Leaf = Callable[[str, Any, str | None], Any]
+"""Is given the name of a field, a value in it, and the entity of whose keys it is if a number."""
+
+
+def decode_arguments(
+    arguments: Arguments,
+    tables: ToolTables,
+    conversation: SessionConversation,
+    *,
+    drafts: bool = True,
+) -> Arguments:
+    """Return arguments with what marks stand for in their place: at most one round trip.
+
+    Args:
+        arguments: checked.
+        tables: that a model may use.
+        conversation: in which marks mean something.
+        drafts: whether there are drafts.
+
+    Raises:
+        ToolError: a text was cut, or has a mark that stands for nothing.
+        BadRefError: a mark names a draft, which has no key.
+    """
+    found = _FoundMarks({}, [])
+    _Arguments(tables, found.note).walk(arguments)
+    if not found.differs:
+        return arguments
+    for ref, field in found.marks.items() if not drafts else ():
+        if draft_named(ref):
+            raise _unknown(field, ref)
+    keys = _keys_of(found.marks, conversation, tables.shown)
+    return _Arguments(tables, partial(_stored_text, keys)).walk(arguments)
+
+
+def decode_values(
+    values: Mapping[str, Any], tables: ToolTables, conversation: SessionConversation
+) -> dict[str, Any]:
+    """Return values of an application's tool, by name, with what marks stand for; see `decoded`.
+
+    Raises:
+        ToolError: a text was cut, or has a mark that stands for nothing.
+        BadRefError: a mark names a draft, which has no key.
+    """
+    found = _FoundMarks({}, [])
+    _values(values, found.note)
+    if not found.differs:
+        return {**values}
+    return _values(
+        values, partial(_stored_text, _keys_of(found.marks, conversation, tables.shown))
+    )
+
+
+def _values(values: Mapping[str, Any], leaf: Leaf) -> dict[str, Any]:
+    return {name: _document(name, value, {}, leaf) for name, value in values.items()}
+
+
+def _document(
+    field: str, value: Any, places: Places, leaf: Leaf, entity: str | None = None
+) -> Any:
+    """Return what `leaf` makes of a document, which is in a field."""
+    try:
+        return map_document(
+            value, places, partial(leaf, field), lambda name: leaf(field, name, None), entity
+        )
+    except SameNameError:
+        raise invalid_value(field, "objects that have each name once") from None
+
+
+@dataclass(slots=True)
+class _FoundMarks:
+    """The marks in a call, each with the field where it was first seen."""
+
+    marks: dict[str, str]
+    differs: list[str]
+
+    def note(self, field: str, value: Any, entity: str | None) -> Any:
+        if isinstance(value, str) and has_marks(value):
+            self.differs.append(field)
+            try:
+                for mark in marks_in(value):
+                    self.marks.setdefault(mark.ref, field)
+            except CutTextError:
+                raise _cut_text_error(field) from None
+        if entity is not None and isinstance(value, int) and not isinstance(value, bool):
+            wanted = f"a ref of {entity!r} in angle brackets, as rows show it, and no number"
+            raise invalid_value(field, wanted)
+        return value
+
+
+def _keys_of(
+    marks: Mapping[str, str], conversation: SessionConversation, entities: Container[str]
+) -> dict[str, Key]:
+    """Return what marks stand for, given with the fields that they stand in.
+
+    Those of other entities were shown to no model, whoever has met their rows.
+    """
+    keys = conversation.keys_held(marks)
+    for ref, field in marks.items():
+        parsed = parse_ref(ref)
+        if parsed is None or not (parsed.entity == KEY or parsed.entity in entities):
+            raise _unknown(field, ref)
+        if draft_named(ref):
+            keys[ref] = _key_of_draft(ref, field, conversation)
+        if ref not in keys:
+            raise _unknown(field, ref)
+    return keys
+
+
+def _key_of_draft(ref: str, field: str, conversation: SessionConversation) -> Key:
+    """Return the key of a draft that is a row by now."""
+    try:
+        return conversation.resolve(ref)
+    except UnknownDraftError:
+        raise _unknown(field, ref) from None
+
+
+def _stored_text(keys: Mapping[str, Key], field: str, value: Any, entity: str | None) -> Any:
+    """Return a text as it is to be stored, or the number that it stands for in a document."""
+    if not isinstance(value, str) or not has_marks(value):
+        return value
+    marks = marks_in(value)
+    is_one = [str(mark) for mark in marks] == [value] and not marks[0].spelling
+    if entity is not None and is_one and isinstance(key := keys[marks[0].ref], int):
+        if marks[0].ref.rpartition("_")[0] != entity:
+            raise _unknown(field, marks[0].ref)
+        return key
+    return decode_marks(value, partial(_text_of, keys, field))
+
+
+def _text_of(keys: Mapping[str, Key], field: str, mark: Mark) -> str:
+    key = keys[mark.ref]
+    if isinstance(key, uuid.UUID):
+        return mark.spelling_of(key)
+    # a key that would be shown as it is must not come in
+    is_hidden = mark.ref.startswith(f"{KEY}_") or find_keys(str(key)) == [key]
+    if isinstance(key, str) and is_hidden and not mark.spelling:
+        return key
+    raise _unknown(field, mark.ref)
+
+
+def _cut_text_error(field: str) -> ToolError:
+    return invalid_value(
+        field,
+        "no text with the mark of a cut, which is not all that is stored: leave it out, or give a "
+        f"text of your own{_LITERALLY}",
+    )
+
+
+def _unknown(field: str, ref: str) -> ToolError:
+    return invalid_value(
+        field,
+        f"no {ref!r} in angle brackets, which stands for no key that it can have: take one that "
+        f"texts are shown with, or leave the brackets out{_LITERALLY}",
+    )
+
+
+def table_of(edit: ListEdit, listed: ToolList) -> ToolTable | None:
+    """Return the table of the items that an edit is of, if they are rows.
+
+    Which level of the list it is in, a path or a ref tells.
+    """
+    ref = None if edit.ref is None else parse_ref(edit.ref)
+    entities = [table.entity for table in listed.tables[1:]]
+    if edit.path is not None:
+        depth = len(edit.path) - 1
+    else:
+        depth = entities.index(ref.entity) if ref and ref.entity in entities else 0
+    return listed.rows_at(depth)
+
+
+class _Arguments:
+    """Goes through the arguments of a call.
+
+    Args:
+        leaf: is given each value that is no list or object, and each name in a document.
+    """
+
+    def __init__(self, tables: ToolTables, leaf: Leaf) -> None:
+        self._tables = {table.name: table for table in tables}
+        self._leaf = leaf
+
+    def walk(self, arguments: Arguments) -> Arguments:
+        """Return arguments with what `leaf` makes of their values."""
+        table = self._tables.get(arguments.table)
+        if isinstance(arguments, DbCreate):
+            also = [self._new_rows(each) for each in arguments.also]
+            return self._new_rows(arguments).model_copy(update={"also": also})
+        if table is None:
+            return arguments
+        if isinstance(arguments, DbEditList):
+            listed = list_named(table, arguments.name)
+            edits = [self._edit(each, listed) for each in arguments.edits]
+            return arguments.model_copy(update={"edits": edits})
+        changed: dict[str, Any] = {"filters": self._filters(arguments.filters, table)}
+        if isinstance(arguments, DbRead):
+            changed["or_filters"] = self._filters(arguments.or_filters, table)
+            return arguments.model_copy(update=changed)
+        if isinstance(arguments.expect, dict):
+            changed["expect"] = self._row(arguments.expect, table)
+        elif isinstance(arguments.expect, str):  # labels in a list are as rows show them
+            changed["expect"] = self._leaf("expect", arguments.expect, None)
+        data = getattr(arguments, "data", None)
+        changed |= {} if data is None else {"data": self._row(data, table)}
+        return arguments.model_copy(update=changed)
+
+    def _new_rows(self, given: _Rows) -> _Rows:
+        table = self._tables.get(given.table)
+        if table is None or given.data is None:
+            return given
+        if isinstance(given.data, dict):
+            data: Any = self._row(given.data, table)
+        else:
+            data = [self._row(row, table) for row in given.data]
+        return given.model_copy(update={"data": data})
+
+    def _edit(self, edit: ListEdit, listed: ToolList) -> ListEdit:
+        """Return an edit of a list."""
+        target = table_of(edit, listed)
+        changed: dict[str, Any] = {}
+        for name in {"data", "expect"} & edit.model_fields_set:
+            value = getattr(edit, name)
+            if isinstance(value, dict) and target is not None:
+                changed[name] = self._row(value, target)
+            elif target is None and listed.column is not None:
+                changed[name] = self._value(name, value, listed.column, listed.entity)
+            else:
+                changed[name] = self._leaf(name, value, None)
+        return edit.model_copy(update=changed)
+
+    def _row(self, row: Mapping[str, Any], table: ToolTable) -> dict[str, Any]:
+        return {name: self._field(name, value, table) for name, value in row.items()}
+
+    def _field(self, name: str, value: Any, table: ToolTable) -> Any:
+        """Return the value of a column, or related rows inside of a draft."""
+        column, target = table.columns.get(name), table.targets.get(name)
+        if column is not None:
+            return self._value(name, value, column)
+        if target is None:
+            return value
+        if isinstance(value, list):
+            return [self._row(e, target) if isinstance(e, dict) else e for e in value]
+        return self._row(value, target) if isinstance(value, dict) else value
+
+    def _value(self, field: str, value: Any, column: ToolColumn, entity: str | None = None) -> Any:
+        if column.key is not None or column.values.family == "uuid":
+            return value
+        return _document(field, value, column.places, self._leaf, entity)
+
+    def _filters(self, filters: Iterable[Filter], table: ToolTable) -> list[Filter]:
+        return [self._filter(each, table) for each in filters]
+
+    def _filter(self, given: Filter, table: ToolTable) -> Filter:
+        match given:
+            case AndGroup():
+                return given.model_copy(update={"all_of": self._filters(given.all_of, table)})
+            case OrGroup():
+                return given.model_copy(update={"any_of": self._filters(given.any_of, table)})
+            case NotGroup():
+                return given.model_copy(update={"negated": self._filter(given.negated, table)})
+            case FilterClause():
+                value = self._compared(given, given.field.split("."), table)
+                return given.model_copy(update={"value": value})
+
+    def _compared(self, clause: FilterClause, path: Sequence[str], table: ToolTable) -> Any:
+        name, *rest = path
+        if rest:
+            target = table.targets.get(name)
+            return clause.value if target is None else self._compared(clause, rest, target)
+        if name == SEMANTIC:
+            return self._leaf(clause.field, clause.value, None)
+        column = table.columns.get(name)
+        return clause.value if column is None else self._value(clause.field, clause.value, column)
+
+
+@dataclass(slots=True)
+class Batch:
+    """Rows of one table that are made by one call.
+
+    Attributes:
+        table: whose rows.
+        writing: what hooks are told; its records are the values of the rows.
+        rows: what is made, those of drafts first.
+        drafts: the refs of the drafts that the first rows are of.
+        fixed: whether each row is one that is there in another place: a draft, inside of another
+            row, or one with others inside.
+        merged: which records became one, as `deduplicated` tells.
+    """
+
+    table: ToolTable
+    writing: Writing
+    rows: list[NewRow]
+    drafts: Sequence[str] = ()
+    fixed: bool = False
+    merged: list[list[int]] = dataclasses_field(default_factory=list)
+
+    def named(self) -> Iterator[tuple[str, NewRow]]:
+        """Yield the rows, with what they are called: drafts by their refs."""
+        names = [*self.drafts, *map(str, range(1, len(self.rows) + 1 - len(self.drafts)))]
+        yield from zip(names, self.rows, strict=True)
+
+    def merge(self, names: Sequence[str]) -> None:
+        """Leave out rows that a later one repeats."""
+        kept, self.merged = deduplicate_records([row.values for row in self.rows], names)
+        chosen = {id(record): record for record in kept}
+        by_values = {id(row.values): row for row in self.rows}
+        self.rows = [by_values[each] for each in chosen]
+        self.writing.records = kept
+
+    def included(self) -> list[str]:
+        """Return the paths of relationships by which rows of no draft have others inside."""
+        rows = self.rows[len(self.drafts) :]
+        return list(dict.fromkeys(path for row in rows for path in _paths(row, self.table)))
+
+    def take_back(self) -> None:
+        """Put what hooks have made of the records into the rows, wherever they have moved them.
+
+        Raises:
+            SetupError: they have added records, or taken some out.
+        """
+        # a record in place of another is of the same row; one that was moved is known by itself
+        places = {id(row.values): place for place, row in enumerate(self.rows)}
+        records = [(places.get(id(r), at), dict(r)) for at, r in enumerate(self.writing.records)]
+        if sorted(place for place, _ in records) != [*range(len(self.rows))]:
+            raise SetupError(
+                f"a hook of {self.table.model.__qualname__!r} changed how many records there are, "
+                "and some are drafts, inside of other rows, or have rows inside",
+                "have it change the records, or refuse the call with a ToolError",
+            )
+        for place, record in records:
+            self.rows[place].values.clear()
+            self.rows[place].values.update(record)
+
+    def make_anew(self, names: Sequence[str] | None) -> None:
+        """Make rows of the records that hooks have left.
+
+        Args:
+            names: of the attributes that tell them apart, if those that are the same become one.
+        """
+        if names is not None:
+            self.writing.records, self.merged = deduplicate_records(self.writing.records, names)
+        self.rows = [NewRow(self.table.model, record) for record in self.writing.records]
+
+
+def _paths(row: NewRow, table: ToolTable) -> Iterator[str]:
+    for name, others in row.related.items():
+        if others and name in table.included:
+            yield name
+            for other in others:
+                inside = () if isinstance(other, str) else _paths(other, table.targets[name])
+                yield from (f"{name}.{path}" for path in inside)
+
+
+def check_said(given: NewRows, *, drafts: bool) -> None:
+    """Check that it is said what is wanted: no schema that all clients take could say that.
+
+    Args:
+        given: what is to be created.
+        drafts: whether there are drafts.
+    """
+    if given.data is None and given.from_draft is None:
+        raise invalid_arguments("give data, or from_draft" if drafts else "it is missing", "data")
+    if isinstance(given.data, list) and given.from_draft is not None:
+        raise invalid_arguments("give the changes of a draft as one object", "data")
+    if given.data is not None and isinstance(given.from_draft, list):
+        raise invalid_arguments("give one draft where data changes it", "from_draft")
+
+
+def together(
+    answers: Sequence[dict[str, Any]], saved: Mapping[str, str], notes: Sequence[str]
+) -> dict[str, Any]:
+    """Return one answer of those to each table."""
+    first, *others = answers
+    answer = first | ({"saved": dict(saved)} if saved else {})
+    answer |= {"also": others} if others else {}
+    notes = [*notes, *first.get("notes", [])]
+    return answer | ({"notes": notes} if notes else {})

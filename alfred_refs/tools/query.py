@@ -1,0 +1,662 @@
+"""Select statements of db_read: order, cursors, totals, counts.
+
+Filters, order and pages of rows: from checked arguments to one SQL statement.
+
+>>> filters = [FilterClause(field="servings", op=">", value=2)]
+>>> [condition] = Conditions(keys={}).all_of(filters, toolset.tables.named("recipes"))
+>>> str(condition)
+'recipes.servings > :servings_1'
+
+Which rows a read is about, in which order, and how it goes on after the last one shown.
+
+Checked arguments and what hooks added come in; conditions and the order of a statement go out, in
+refs. Where a read stopped is a `Cursor`: a text that the model gives back, and that has no key. It
+belongs to one question: a digest tells whether it comes with another one. It is no secret, and is
+checked like any other value of a model's. Pure.
+
+What a read asks of many rows at once: how many there are, and what their columns come to.
+
+Names in `columns` come in, as SQL has them; `Totals` go out, and the statement that answers them:
+
+    ["cuisine_id", "count(*)", "avg(servings)"]     one row of answers for each cuisine
+    ["count(*)"]                                    one for all rows
+
+Columns beside totals are groups. Null is as in SQL: it is a group of its own, and what is no value
+is in no total. Keys are names, of which nothing is made. Pure.
+
+`db_read` of totals: how many rows there are and what columns come to, in groups or in all.
+
+A read that hooks have looked at comes in, with what refs in its filters name; an answer goes out,
+whose groups have refs and labels as rows have. One statement, which has the conditions that rows
+are read with.
+
+>>> Counter(call).answer(reading, totals, keys)
+{'table': 'orders', 'totals': [{'customer_id': 'customer_1', 'count(*)': 3}], 'more': False}
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import (
+    ColumnElement,
+    Date,
+    DateTime,
+    Double,
+    Float,
+    Integer,
+    Interval,
+    Numeric,
+    Select,
+    Time,
+    TypeDecorator,
+    and_,
+    case,
+    cast,
+    func,
+    literal,
+    literal_column,
+    null,
+    or_,
+    select,
+    type_coerce,
+)
+from sqlalchemy.orm import aliased
+
+from alfred_refs.mapping.columns import (
+    UnfitValueError,
+    Values,
+    is_interval,
+    shown_number,
+    stored_type,
+)
+from alfred_refs.mapping.key_columns import undecorated_type
+from alfred_refs.mapping.keys import Key, find_keys
+from alfred_refs.tools.answers import (
+    Foreign,
+    Rendering,
+    Shape,
+    holds_everywhere,
+    key_in,
+    referring,
+)
+from alfred_refs.tools.arguments import DbRead, repair_arguments
+from alfred_refs.tools.call import Call
+from alfred_refs.tools.errors import (
+    ToolError,
+    invalid_arguments,
+    invalid_cursor,
+    invalid_order,
+    invalid_total,
+    unknown_column,
+)
+from alfred_refs.tools.faults import check_there
+from alfred_refs.tools.filters import Condition, Conditions, Keys, comparable, operand
+from alfred_refs.tools.rules import Reading, Row
+from alfred_refs.tools.tables import ToolColumn, ToolTable
+
+_LONGEST = 200  # characters of one value: a model repeats the cursor letter by letter
+
+
+class Cursor(BaseModel):
+    """Where a read stopped.
+
+    Attributes:
+        question: a digest of what was asked.
+        after: what the last row had in the columns of the order, as JSON; `None` where one of
+            these is not to be `may_carry`: they are looked up then.
+        seen: a digest of what the last row had, where that is looked up.
+        ref: the last row's ref.
+        shown: how many rows were shown, where a hook gave the order.
+        draft: the number of the last draft, where no row was shown yet.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    question: str
+    after: list[Any] | None = []
+    seen: str | None = None
+    ref: str | None = None
+    shown: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    draft: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    version: Literal[1] = 1
+
+    def __str__(self) -> str:
+        text = self.model_dump_json(exclude_defaults=True)
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def may_carry(values: Values, value: Any) -> bool:
+    """Tell whether a cursor may have a value, and gives it back as the database has it.
+
+    It may be short, and have no key in it. Of days at the ends of the calendar nobody knows: some
+    drivers have infinity there, and in another time zone they are none; and psycopg has no time at
+    all for an infinite one.
+    """
+    shown = values.show(value)
+    if isinstance(shown, str) and (len(shown) > _LONGEST or find_keys(shown)):
+        return False
+    if not values.exact or getattr(value, "year", None) in (dt.MINYEAR, dt.MAXYEAR):
+        return value is None
+    if value == dt.timedelta():
+        return False
+    try:
+        return bool(values.accept(shown) == value)
+    except UnfitValueError:  # as infinity, and what is not a number
+        return False
+
+
+def question_of(read: DbRead) -> str:
+    """Return a digest of what a cursor belongs to: all but how much is shown of it."""
+    shown = {"cursor", "limit", "columns"} | (set() if read.drafts else {"drafts"})
+    return _digest_of(read.model_dump(exclude=shown, mode="json"))
+
+
+def _digest_of(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True)
+    return hashlib.blake2s(text.encode(), digest_size=8).hexdigest()
+
+
+def cursor_of(read: DbRead) -> Cursor | None:
+    """Return the cursor that a read goes on from.
+
+    Raises:
+        ToolError: it is none, or belongs to another question.
+    """
+    if read.cursor is None:
+        return None
+    try:
+        text = base64.urlsafe_b64decode(read.cursor + "=" * (-len(read.cursor) % 4))
+        cursor = Cursor.model_validate(repair_arguments(json.loads(text)))
+    except (ValueError, RecursionError, ToolError):
+        raise invalid_cursor() from None
+    if cursor.question != question_of(read):
+        raise invalid_cursor()
+    return cursor
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """In which order rows are read: by columns, then by primary key, so that no two are equal.
+
+    Attributes:
+        columns: the first of the order -> whether the greatest of it comes first; rows without a
+            value come last either way.
+        descending: the same of the key.
+    """
+
+    table: ToolTable
+    columns: Mapping[ToolColumn, bool]
+    descending: bool
+
+    def by(self) -> list[ColumnElement[Any]]:
+        """Return what a statement is ordered by."""
+        model = self.table.model
+        given = [
+            _with_direction(
+                comparable(getattr(model, column.name)), descending=descending
+            ).nulls_last()
+            for column, descending in self.columns.items()
+        ]
+        own = (getattr(model, name) for name in self.table.identity)
+        return [*given, *(_with_direction(each, descending=self.descending) for each in own)]
+
+    def beyond(self, cursor: Cursor, key: Key) -> Condition:
+        """Return that a row comes after the one where a read stopped.
+
+        Raises:
+            ToolError: the cursor has not what this order needs.
+        """
+        parts = self.table.parts_of(key)
+        if not parts:
+            raise invalid_cursor()
+        model = self.table.model
+        beyond = self._after_all([getattr(model, name) for name in self.table.identity], parts)
+        order = reversed([*self.columns.items()])
+        if cursor.after is None:
+            for column, descending in order:
+                last = self._looked_up(column, parts)
+                attribute = comparable(getattr(model, column.name))
+                further = attribute < last if descending else attribute > last
+                without = and_(attribute.is_(null()), last.is_not(null()))
+                same = and_(attribute.is_not_distinct_from(last), beyond)
+                beyond = or_(further, without, same)
+            return beyond
+        values = reversed(self._values(cursor.after))
+        for (column, descending), value in zip(order, values, strict=True):
+            attribute = comparable(getattr(model, column.name))
+            beyond = _after(attribute, value, beyond, descending=descending)
+        return beyond
+
+    def place(self, key: Key) -> Select[Any]:
+        """Return a statement of what orders the row where a read stopped, if it is there."""
+        model = self.table.model
+        columns = (getattr(model, column.name) for column in self.columns)
+        is_row = self._is_row(model, self.table.parts_of(key))
+        return select(literal(1), *columns).select_from(model).where(*is_row)
+
+    def seen(self, values: Iterable[Any]) -> str:
+        """Return a digest of what a row has in the columns of the order."""
+        return _digest_of(
+            [column.values.show(each) for column, each in zip(self.columns, values, strict=True)]
+        )
+
+    def _looked_up(self, column: ToolColumn, parts: Sequence[Any]) -> Any:
+        """Return what the last row has in a column now."""
+        row = aliased(self.table.model)
+        last = select(comparable(getattr(row, column.name))).where(*self._is_row(row, parts))
+        return last.scalar_subquery()
+
+    def _is_row(self, entity: Any, parts: Sequence[Any]) -> list[Condition]:
+        identity = zip(self.table.identity, parts, strict=True)
+        return [getattr(entity, name) == part for name, part in identity]
+
+    def _values(self, after: Sequence[Any]) -> list[Any]:
+        if len(after) != len(self.columns):
+            raise invalid_cursor()
+        try:
+            return [
+                column.accept(value) for column, value in zip(self.columns, after, strict=True)
+            ]
+        except ToolError:
+            raise invalid_cursor() from None
+
+    def _after_all(self, attributes: Sequence[Any], parts: Sequence[Any]) -> Condition:
+        first, *others = attributes
+        value, *rest = parts
+        further: Condition = first < value if self.descending else first > value
+        if not others:
+            return further
+        return or_(further, and_(first == value, self._after_all(others, rest)))
+
+
+def _with_direction(attribute: Any, *, descending: bool) -> Any:
+    return attribute.desc() if descending else attribute.asc()
+
+
+def _after(attribute: Any, value: Any, rest: Condition, *, descending: bool) -> Condition:
+    if value is None:
+        return and_(attribute.is_(null()), rest)
+    # a boolean by itself has no order to SQLAlchemy
+    last = operand(attribute, literal(value, attribute.type))
+    further = attribute < last if descending else attribute > last
+    return or_(further, attribute.is_(null()), and_(attribute == last, rest))
+
+
+@dataclass(frozen=True, slots=True)
+class GivenOrder:
+    """The order of keys or refs that a hook gave; decided by the database, as is what is shown."""
+
+    table: ToolTable
+    keys: Sequence[Any]
+
+    def by(self) -> list[ColumnElement[Any]]:
+        """Return what a statement is ordered by."""
+        own = getattr(self.table.model, self.table.own or "")
+        return [case(*((own == key, place) for place, key in enumerate(self.keys)))]
+
+
+def directions_of(read: DbRead) -> list[tuple[str, bool]]:
+    """Return what is to be ordered by, each with whether the greatest comes first."""
+    asked, directions = read.order_by or [], read.order_dir
+    names = [asked] if isinstance(asked, str) else asked
+    if not isinstance(directions, list):
+        directions = [directions] * len(names)
+    elif len(directions) != len(names):
+        raise invalid_arguments("it has not one direction for each of order_by", "order_dir")
+    return [(name, each == "desc") for name, each in zip(names, directions, strict=True)]
+
+
+def order_of(read: Reading, table: ToolTable) -> Order:
+    """Return the order that a model asked for.
+
+    What comes after a row's own ref orders nothing: no two rows have the same.
+    """
+    columns: dict[ToolColumn, bool] = {}
+    descending = read.arguments.order_dir == "desc"
+    for name, descending in directions_of(read.arguments):
+        if name == table.own:
+            return Order(table, columns, descending)
+        columns.setdefault(_orderable(name, table), descending)
+    return Order(table, columns, descending)
+
+
+def _orderable(name: str, table: ToolTable) -> ToolColumn:
+    usable = [each.name for each in table.columns.values() if each.values.ordered]
+    column = table.columns.get(name)
+    if column is None:
+        raise unknown_column(table.name, name, usable)
+    if not column.values.ordered:
+        fact = "holds refs" if column.values.family == "ref" else "has values without an order"
+        raise invalid_order(name, fact, usable)
+    return column
+
+
+def rows_asked_for(read: Reading, table: ToolTable, conditions: Conditions) -> list[Condition]:
+    """Return what rows must meet: filters, or-filters, and what hooks added."""
+    arguments = read.arguments
+    asked = conditions.all_of(arguments.filters, table)
+    if arguments.or_filters:
+        asked.append(or_(*conditions.all_of(arguments.or_filters, table)))
+    if read.or_conditions and asked:
+        asked = [or_(and_(*asked), *read.or_conditions)]
+    return [*asked, *read.conditions]
+
+
+_CALL = re.compile(r"\s*(\w+)\s*\(\s*(.*?)\s*\)\s*", re.DOTALL)
+_COUNT = "count"
+_ORDERED = ("min", "max")
+_FUNCTIONS = ("sum", "avg", *_ORDERED)
+_KNOWN = "use 'count(*)', or 'sum', 'avg', 'min' or 'max' of a column"
+
+# what drivers take a year or a month of a duration for
+_DAYS = {"year": 365, "month": 30}
+
+# families of values of which there are groups: one value a row, which the database compares
+_GROUPED = ("ref", "text", "number", "boolean", "time", "choice", "uuid")
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """One thing that is asked of the rows of a group.
+
+    Attributes:
+        name: as it stands in the answer: `"sum(price)"`.
+        function: its name in SQL.
+        column: of what; `None` where rows are counted.
+    """
+
+    name: str
+    function: str
+    column: ToolColumn | None
+
+    def expression(self, model: type[Any]) -> ColumnElement[Any]:
+        """Return what answers it, as exact as the database has it."""
+        if self.column is None:
+            return func.count()
+        attribute = as_loaded(getattr(model, self.column.name))
+        function = getattr(func, self.function)
+        if self.function in _ORDERED or is_interval(attribute.type):
+            return type_coerce(function(attribute), attribute.type)
+        if isinstance(stored_type(attribute.type), Float):
+            # what is of single precision would be added up in single precision
+            return cast(function(cast(attribute, Double())), Double())
+        return cast(function(attribute), Numeric())
+
+    def show(self, value: Any) -> Any:
+        """Return a value of it as JSON: an average is the nearest number that JSON has."""
+        if value is None or self.column is None:
+            return value
+        if self.function == "avg" and isinstance(value, Decimal) and math.isfinite(float(value)):
+            value = float(value)
+        is_made = isinstance(value, float) and self.function not in _ORDERED
+        return shown_number(value) if is_made else self.column.show(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What is asked of rows together.
+
+    Attributes:
+        table: whose rows.
+        groups: the columns whose values rows of a group have in common; none where all rows are
+            one group.
+        totals: what is asked of each group, one at least.
+    """
+
+    table: ToolTable
+    groups: Sequence[ToolColumn]
+    totals: Sequence[Total]
+
+    def statement(self, read: DbRead, conditions: Sequence[Condition]) -> Select[Any]:
+        """Return the statement that answers: groups, totals, and how many rows there are."""
+        model = self.table.model
+        groups = [as_loaded(getattr(model, column.name)) for column in self.groups]
+        asked = [total.expression(model) for total in self.totals]
+        statement = select(*groups, *asked, func.count()).select_from(model).where(*conditions)
+        # by their places: what a driver sends twice is not the same to PostgreSQL
+        places = [_place(n) for n in range(1, len(groups) + 1)]
+        return statement.group_by(*places).order_by(*self._order(read), *places)
+
+    def _order(self, read: DbRead) -> Iterator[ColumnElement[Any]]:
+        """Yield what groups are ordered by: unless that is said, most of the first total first."""
+        names = [*(column.name for column in self.groups), *(each.name for each in self.totals)]
+        refs = [each.name for each in self.groups if each.values.family == "ref"]
+        usable = [name for name in names if name not in refs]
+        given = directions_of(read)
+        if not given and "order_dir" not in read.model_fields_set:
+            given = [(self.totals[0].name, True)]
+        for asked, descending in given or [(self.totals[0].name, read.order_dir == "desc")]:
+            name = asked if asked in self.table.columns else _canonical(asked)
+            if name in refs:
+                raise invalid_order(name, "holds refs", usable)
+            if name not in names:
+                raise invalid_order(name, "is not among the columns that are asked for", usable)
+            place = _place(names.index(name) + 1)
+            yield (place.desc() if descending else place.asc()).nulls_last()
+
+    def check(self, read: DbRead) -> None:
+        """Check that nothing else is asked for that is of rows alone."""
+        if read.drafts:
+            raise invalid_arguments(
+                "drafts are not counted", "drafts", "leave it out, or read them"
+            )
+        if read.cursor is not None:
+            raise invalid_arguments(
+                "groups have no cursor", "cursor", "leave it out; order and limit say which"
+            )
+        for _ in self._order(read):
+            pass
+
+
+def totals_of(read: DbRead, table: ToolTable) -> Totals | None:
+    """Return what a read asks of rows together; `None` if it asks for rows.
+
+    Raises:
+        ToolError: there is no such total, or no groups by such a column.
+    """
+    names = dict.fromkeys(read.columns or ())
+    calls = {name: call for name in names if (call := _call_in(name, table)) is not None}
+    if not calls:
+        return None
+    totals = {}
+    for name, (function, argument) in calls.items():
+        total = _total(name, function, argument, table)
+        totals[total.name] = total
+    groups = [_group(name, table) for name in names if name not in calls]
+    found = Totals(table, groups, list(totals.values()))
+    found.check(read)
+    return found
+
+
+def as_loaded(attribute: Any) -> Any:
+    """Return an attribute as its values add up the way that drivers load them.
+
+    Of a duration that is a year of 365 days and a month of 30, so that it has days alone.
+    """
+    if not is_interval(attribute.type):
+        return attribute
+    parts = {each: func.extract(each, attribute) for each in ("year", "month", "day")}
+    days = parts["year"] * _DAYS["year"] + parts["month"] * _DAYS["month"] + parts["day"]
+    nothing: ColumnElement[Any] = literal_column("0")
+    time = (func.extract(each, attribute) for each in ("hour", "minute"))
+    whole = (cast(each, Integer) for each in (days, *time))
+    seconds: ColumnElement[Any] = cast(func.extract("second", attribute), Double())
+    return type_coerce(
+        func.make_interval(nothing, nothing, nothing, *whole, seconds), attribute.type
+    )
+
+
+def _place(number: int) -> ColumnElement[Any]:
+    return literal_column(str(number))
+
+
+def _call_in(name: str, table: ToolTable) -> tuple[str, str] | None:
+    """Return the function and its argument, where a name is not a column's."""
+    found = None if name in table.columns else _CALL.fullmatch(name)
+    return None if found is None else (found[1].lower(), found[2])
+
+
+def _canonical(name: str) -> str:
+    found = _CALL.fullmatch(name)
+    return name if found is None else f"{found[1].lower()}({found[2]})"
+
+
+def _total(name: str, function: str, argument: str, table: ToolTable) -> Total:
+    """Return one total, from the function and its argument."""
+    if function == _COUNT and argument in ("*", ""):
+        return Total("count(*)", function, None)
+    if function == _COUNT:
+        remedy = "use 'count(*)', with a filter 'is_not_null' if rows without one do not count"
+        raise invalid_total(name, "counts values, and rows are counted", remedy)
+    if function not in _FUNCTIONS:
+        raise invalid_total(name, "is no total", _KNOWN)
+    of_each = {each.name: _why_not(function, each, table) for each in table.columns.values()}
+    usable = [each for each, why in of_each.items() if why is None]
+    if argument not in of_each:
+        raise unknown_column(table.name, argument, usable)
+    why = of_each[argument]
+    if why is not None:
+        remedy = f"use one of {_list_columns(usable)}" if usable else "use 'count(*)'"
+        raise invalid_total(name, f"is of {why}", remedy)
+    return Total(f"{function}({argument})", function, table.columns[argument])
+
+
+def _why_not(function: str, column: ToolColumn, table: ToolTable) -> str | None:
+    """Return what a column has instead of values that a function takes; `None` if it has these."""
+    if column.key is not None:
+        return "refs, which are names"
+    type_, family = getattr(table.model, column.name).type, column.values.family
+    stored = stored_type(type_)
+    is_number = family == "number" and isinstance(stored, Integer | Numeric | Float)
+    if family == "time" and not is_interval(type_):
+        is_time = isinstance(stored, Date | DateTime | Time)
+        return None if function in _ORDERED and is_time else "dates or times, and no numbers"
+    if not is_number and family != "time":
+        return "values that are no numbers"
+    decorated = undecorated_type(type_)
+    is_own = isinstance(decorated, TypeDecorator) and not isinstance(decorated, Interval)
+    return "values that only the application adds" if is_own and function not in _ORDERED else None
+
+
+def _group(name: str, table: ToolTable) -> ToolColumn:
+    """Return a column whose values make groups."""
+    if name == table.ref_field:
+        raise invalid_total(
+            name, "is each row's own, so that every group is one row", "leave it out, or read rows"
+        )
+    usable = [
+        each.name
+        for each in table.columns.values()
+        if each.name != table.own and _is_grouped(each)
+    ]
+    first = name.partition(".")[0]
+    if first in table.targets:
+        own = [each for each in table.references().get(first, ()) if each in usable]
+        there = "" if own else f"count in table {table.targets[first].name!r}, or "
+        raise invalid_total(
+            name, "leads to other rows", f"{there}group by {_list_columns(own or usable)}"
+        )
+    column = table.columns.get(name)
+    if column is None:
+        raise unknown_column(table.name, name, usable)
+    if not _is_grouped(column):
+        raise invalid_total(
+            name,
+            "has more than one value a row, or none that are compared",
+            f"group by {_list_columns(usable)}",
+        )
+    return column
+
+
+def _is_grouped(column: ToolColumn) -> bool:
+    return column.values.family in _GROUPED and "=" in column.values.operators
+
+
+def _list_columns(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names)) or "no column"
+
+
+_MORE = "there are more groups: order them, filter the rows, or raise limit"
+
+
+class Counter:
+    """Counts for one call."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def answer(self, reading: Reading, totals: Totals, keys: Keys) -> dict[str, Any]:
+        """Return the totals that a read asks for.
+
+        Args:
+            reading: as hooks have left it.
+            totals: what it asks for.
+            keys: that refs in its filters name.
+        """
+        most, asked = self._call.setting.limits.rows, reading.arguments.limit
+        limit = most if asked is None else min(asked, most)
+        found = self._read_groups(reading, totals, keys, limit)
+        if keys and not any(count for *_, count in found):
+            reading.notes += check_there(self._call, keys)
+        rendering = self._call.rendering([], shape := Shape(totals.table, totals.groups))
+        places = iter(range(1, len(found) + 1))
+
+        def render(entry: Sequence[Any]) -> Row:
+            return _row(entry, totals, rendering, f"totals[{next(places)}]")
+
+        rows = self._call.room().take(found[:limit], render, [rendering.cut])
+        more = len(rows) < len(found)
+        if more and asked is None:
+            reading.notes.append(_MORE)
+        answer = {"table": totals.table.name, "totals": rows, "more": more}
+        return self._call.finish_answer(
+            answer, reading.notes, rendering, [*self._foreign(rows, shape)]
+        )
+
+    def _read_groups(
+        self, reading: Reading, totals: Totals, keys: Keys, limit: int
+    ) -> list[Sequence[Any]]:
+        """Return groups, each with how many rows it has; one more than are shown, if there are."""
+        if reading.empty or (reading.keys is not None and not reading.keys):
+            nothing = [0 if each.column is None else None for each in totals.totals]
+            return [] if totals.groups else [[*nothing, 0]]
+        conditions = rows_asked_for(reading, totals.table, Conditions(keys))
+        if reading.keys is not None:
+            own = getattr(totals.table.model, totals.table.ref_field)
+            conditions.append(own.in_(self._call.keys_given(reading.keys, totals.table)))
+        statement = totals.statement(reading.arguments, conditions).limit(limit + 1)
+        options = (each for each in reading.options if holds_everywhere(each))
+        return list(self._call.session.execute(statement.options(*options)))
+
+    def _foreign(self, rows: Sequence[Row], shape: Shape) -> Iterator[Foreign]:
+        """Yield the refs of groups, whose labels can be read: their keys have just been met."""
+        tables = self._call.setting.tables
+        found = [
+            Foreign(row, column.name, target)
+            for column, _, target in referring(shape, tables)
+            for row in rows
+            if row[column.name] is not None
+        ]
+        keys = self._call.conversation.keys_held({each.ref for each in found}) if found else {}
+        for each in found:
+            if each.ref in keys:
+                each.key = key_in(each.target, keys[each.ref])
+                yield each
+
+
+def _row(entry: Sequence[Any], totals: Totals, rendering: Rendering, path: str) -> Row:
+    groups = zip(totals.groups, entry, strict=False)
+    row = {c.name: None if v is None else rendering.value(c, v, path) for c, v in groups}
+    asked = zip(totals.totals, entry[len(totals.groups) :], strict=False)
+    return {**row, **{total.name: total.show(value) for total, value in asked}}

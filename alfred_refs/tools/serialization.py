@@ -1,0 +1,349 @@
+"""Serialization of answers: JSON, keys replaced, size limits.
+
+JSON on its way in and out of a call.
+
+In: `repair` parses arguments and takes NUL characters out of data, `arguments` checks them, and
+`payload.intake` puts keys where texts have marks. Out: `texts` looks through the whole answer, and
+puts marks or refs in the place of keys in texts.
+
+>>> from alfred_refs.tools.arguments import validated
+>>> validated("db_read", {"table": "recipes", "limit": 3}).limit
+3
+
+What texts and documents are made of, and which integers in documents are keys.
+
+A column says so by `info={"ref": Order}`, all integers in its documents, or by `info={"ref":
+{"order_id": Order, "lines": "products.id"}}`, those in members of these names, at any depth,
+alone or in lists. To a session such a column is data. Pure.
+
+The way out: whatever a model is told passes here once, and no key stands in it after that.
+
+An answer comes in as rows, hooks and errors have made it, with texts as they are stored; JSON goes
+out, in which each key in a text or in the name of a field is a mark (`mapping.marks`). The
+registry is asked once which of them have refs, and once more to mint those that have none; an
+answer without keys in its texts asks nothing. `intake` is the way back.
+
+What is not text as it is stored is told by its type: `Verbatim` and `Cut` texts, and keys that are
+numbers in documents. To hooks they are texts and numbers like others.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Callable, Container, Mapping
+from decimal import Decimal
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+from sqlalchemy import JSON, Column, inspect
+
+from alfred_refs.conversation.view import SessionConversation
+from alfred_refs.errors import KeyColumnError
+from alfred_refs.mapping.columns import shown_number
+from alfred_refs.mapping.entities import Entities
+from alfred_refs.mapping.key_columns import column_named, key_table, primary_key
+from alfred_refs.mapping.keys import (
+    HIDDEN,
+    KEY,
+    Key,
+    KeySpelling,
+    Mark,
+    cut_mark,
+    encode_marks,
+    head,
+    keys_in,
+)
+from alfred_refs.tools.arguments import DEEPEST
+
+Places = Mapping[str | None, str]
+"""The entity of integers in members of a name; under `None`, of all others."""
+
+
+def places_in(column: Any, entities: Entities) -> Places:
+    """Return which integers in the documents of a column are keys.
+
+    Raises:
+        KeyColumnError: what is declared is no class or primary key of one column.
+    """
+    declared = column.info.get("ref") if isinstance(column, Column) else None
+    if declared is None or not isinstance(column.type, JSON):
+        return {}
+    by_name = declared if isinstance(declared, Mapping) else {None: declared}
+    found = {name: _entity(column, target, entities) for name, target in by_name.items()}
+    return {name: entity for name, entity in found.items() if entity is not None}
+
+
+def _entity(column: Column[Any], target: Any, entities: Entities) -> str | None:
+    """Return the entity whose keys are declared, `None` where integers are none of its keys."""
+    table = _table(column, target)
+    keys = [] if table is None else primary_key(table)
+    is_key = len(keys) == 1 and (
+        not isinstance(target, str) or column_named(table, target) is keys[0]
+    )
+    if not is_key:
+        raise KeyColumnError(
+            f"column {column} declares keys of {target!r} in its documents, and that is no "
+            "class or column whose values are a primary key",
+            'give a mapped class, or "table.column" as a foreign key has it',
+        )
+    held = entities.key_column_of(table)
+    return held.entity if held is not None and held.key_type == "integer" else None
+
+
+def _table(column: Column[Any], target: Any) -> Any:
+    if isinstance(target, str):
+        return column.table.metadata.tables.get(target.rpartition(".")[0])
+    mapper = inspect(target, raiseerr=False)
+    return None if mapper is None else key_table(mapper)
+
+
+class SameNameError(ValueError):
+    """Two names in one object would become one."""
+
+
+def map_document(
+    value: Any,
+    places: Places,
+    leaf: Callable[[Any, str | None], Any],
+    name: Callable[[str], str] = str,
+    entity: str | None = None,
+) -> Any:
+    """Return a document with something else in the place of its names and leaves.
+
+    Args:
+        value: JSON.
+        places: which integers are keys.
+        leaf: is given each value that is no list or object, and whose key it is if an integer.
+        name: is given each name.
+        entity: of integers that stand here.
+
+    Raises:
+        SameNameError: two names in one object become one.
+    """
+    if isinstance(value, dict):
+        found = {
+            name(key): map_document(each, places, leaf, name, places.get(key))
+            for key, each in value.items()
+        }
+        if len(found) < len(value):
+            raise SameNameError
+        return found
+    if isinstance(value, list):
+        return [map_document(each, places, leaf, name, entity) for each in value]
+    return leaf(value, entity or places.get(None))
+
+
+_FEWEST = 32  # letters that a key is spelt with
+
+
+class Verbatim(str):
+    """A text that a model sees as it is: a cursor, or a UUID of a column that has no keys."""
+
+    __slots__ = ()
+
+
+DEEPEST_SHOWN = DEEPEST - 3
+"""Levels of a value that are shown: a new row among others is given with as many."""
+
+MARK = Verbatim("…<cut: nested deeper>")
+"""Stands in place of what is nested too deep to be shown."""
+
+
+class CutText(str):
+    """The head of a text that is too long.
+
+    Attributes:
+        more: how many characters are left out.
+    """
+
+    __slots__ = ("more",)
+    more: int
+
+    def __new__(cls, text: str, more: int = 0) -> CutText:
+        """Make one."""
+        made = super().__new__(cls, text)
+        made.more = more
+        return made
+
+
+class KeyNumber(int):
+    """An integer in a document that is a key.
+
+    Attributes:
+        entity: whose.
+    """
+
+    entity: str = ""
+
+    def __repr__(self) -> str:
+        return HIDDEN  # errors repeat values, in words too
+
+
+def key_number(value: Any, entity: str | None) -> Any:
+    """Return a value in a document, told apart if it is an integer and so a key of an entity."""
+    if entity is None or type(value) is not int:
+        return value
+    found = KeyNumber(value)
+    found.entity = entity
+    return found
+
+
+def shorten_text(text: str, most: int) -> str:
+    """Return a text, or its head that tells how much is left out."""
+    short = head(text, most)
+    return text if short == text else CutText(short, len(text) - len(short))
+
+
+def limit_depth(value: Any, levels: int = DEEPEST_SHOWN) -> tuple[Any, bool]:
+    """Return a value without what is nested too deep, and whether something was.
+
+    Documents come as their driver loads them, which may be deeper than any code goes through.
+    """
+    if not isinstance(value, Mapping | list | tuple):
+        return value, False
+    if not levels:
+        return MARK, True
+    if isinstance(value, Mapping):
+        inside = {name: limit_depth(each, levels - 1) for name, each in value.items()}
+        is_cut = any(cut for _, cut in inside.values())
+        return ({name: each for name, (each, _) in inside.items()} if is_cut else value), is_cut
+    elements = [limit_depth(each, levels - 1) for each in value]
+    is_cut = any(cut for _, cut in elements)
+    return ([each for each, _ in elements] if is_cut else value), is_cut
+
+
+def replace_keys(
+    value: Any,
+    conversation: SessionConversation,
+    entities: Container[str],
+    longest: int | None = None,
+) -> Any:
+    """Return a value as a model is told it: two round trips at most, none without keys.
+
+    Args:
+        value: of whatever types hooks may use.
+        conversation: in which keys have refs.
+        entities: of which a model may be shown refs; other keys are only told apart.
+        longest: characters of a text, if not all of it is to be told.
+    """
+    outgoing = _Outgoing(longest)
+    plain = outgoing.looked_at(value)
+    if not outgoing.differs:
+        return plain
+    outgoing.name(conversation, entities)
+    return outgoing.written(plain)
+
+
+def is_plain(value: Any) -> bool:
+    """Tell whether a value is surely told as it is: there is no room for a key in it."""
+    kind = type(value)
+    if kind is str:
+        return len(value) < _FEWEST and "<" not in value
+    return value is None or kind is int or kind is bool
+
+
+class _Outgoing:
+    """One answer: looked at as a whole, then written with the names of all its keys."""
+
+    def __init__(self, longest: int | None) -> None:
+        self.differs = False
+        self._longest = longest
+        self._names: dict[str, str] = {}  # that are told as they are: all rows have the same
+        self._texts: dict[int, str] = {}  # that are not told as they are, by their identity
+        self._spelt: dict[KeySpelling, None] = {}
+        self._keys: dict[uuid.UUID, None] = {}
+        self._numbers: dict[tuple[str, Key], None] = {}
+        self._held: Mapping[Key, str] = {}
+        self._minted: Mapping[tuple[str, Key], str] = {}
+
+    def looked_at(self, value: Any) -> Any:
+        """Return a value of JSON's types and those that are told apart, and note its keys."""
+        if is_plain(value):  # the common way
+            return value
+        if isinstance(value, dict):
+            names = self._names
+            return {
+                names.get(name) or self._name(name): (
+                    each if is_plain(each) else self.looked_at(each)
+                )
+                for name, each in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self.looked_at(each) for each in value]
+        return self._leaf(value)
+
+    def _name(self, name: Any) -> Any:
+        if type(name) is str and is_plain(name):
+            self._names[name] = name
+            return name
+        return self.looked_at(name if isinstance(name, uuid.UUID) else str(name))
+
+    def _leaf(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, uuid.UUID | KeyNumber):
+            self.differs = True
+            if isinstance(value, KeyNumber):
+                self._numbers[value.entity, int(value)] = None
+            else:
+                self._keys[value] = None
+            return value
+        value = shown_number(value) if isinstance(value, Decimal) else value
+        is_json = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+        return value if is_json else self._text(str(to_jsonable_python(value, fallback=str)))
+
+    def _text(self, text: str) -> str:
+        if isinstance(text, Verbatim):
+            return str(text)  # another object, which is not written again
+        if self._longest is not None and not isinstance(text, CutText):
+            text = shorten_text(text, self._longest)
+        found = dict.fromkeys(keys_in(text))
+        if found or "<" in text or isinstance(text, CutText):
+            self.differs = True
+            self._texts[id(text)] = text
+            self._spelt |= found
+        return text
+
+    def name(self, conversation: SessionConversation, entities: Container[str]) -> None:
+        """Give a ref to each key: at most two round trips."""
+        sought = dict.fromkeys([*self._keys, *(k for s in self._spelt for k in _keys_of(s))])
+        self._held = conversation.refs_held(sought, entities)
+        spelt = [_keys_of(each) for each in self._spelt]
+        spelt = [keys for keys in spelt if not any(key in self._held for key in keys)]
+        others = [*((key,) for key in self._keys if key not in self._held), *spelt]
+        new = [*self._numbers, *((KEY, keys[0]) for keys in others)]
+        self._minted = dict(zip(new, conversation.refer_pairs(new), strict=True))
+
+    def written(self, value: Any) -> Any:
+        """Return a value that was looked at with what a model sees in the place of keys."""
+        if isinstance(value, str):
+            return self._written_text(value)
+        if isinstance(value, dict):
+            return {self.written(name): self.written(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [self.written(each) for each in value]
+        if isinstance(value, uuid.UUID):  # of a hook: a ref, where it is one
+            return self._held.get(value) or str(Mark(self._minted[KEY, value]))
+        if isinstance(value, KeyNumber):
+            return str(Mark(self._minted[value.entity, int(value)]))
+        return value
+
+    def _written_text(self, text: str) -> str:
+        if id(text) not in self._texts:
+            return text
+        written = encode_marks(text, self._mark_of)
+        return f"{written}…{cut_mark(text.more)}" if isinstance(text, CutText) else written
+
+    def _mark_of(self, spelt: KeySpelling) -> Mark:
+        keys = _keys_of(spelt)
+        if keys[0] in self._held:
+            return Mark(self._held[keys[0]], spelt.spelling)
+        if keys[-1] in self._held:  # a row's key that is text, to the letter
+            return Mark(self._held[keys[-1]])
+        return Mark(self._minted[KEY, keys[0]], spelt.spelling)
+
+
+def _keys_of(spelt: KeySpelling) -> tuple[Key, ...]:
+    """Return what may be a key of a row: the UUID, and the text, if that is how rows have it."""
+    return (spelt.text,) if spelt.key is None else (spelt.key, spelt.text)

@@ -1,0 +1,758 @@
+"""Tables offered to a model: columns, names, permits, lists.
+
+What a model may use: read from the mapped classes once, when a toolset is made.
+
+`ToolTables` has a `ToolTable` for each class, with a `ToolColumn` for each attribute that is not
+hidden. What is not there is refused in the words for what does not exist.
+
+>>> table = toolset.tables.named("recipes")
+>>> [column.name for column in table.columns.values() if column.creatable]
+['name', 'servings']
+
+What a model may write, as the application says it: verbs by class, and attributes shown only.
+
+What `Toolset` is given comes in; by class the verbs that a model may do to its rows go out, and
+the attributes that are shown and never written. Read once, when the toolset is made; pure.
+
+One table that a model may use, and its columns: what they take, and what they are called.
+
+Read from a mapped class by `tables`; the same for all calls, so that what follows from it is
+looked up once.
+
+Which lists of a table a model may edit by position: those of the mapping that it may write.
+
+    lists_of(recipes)                      # ['ingredients', 'instructions']
+    list_named(weeks, "sessions.sets")     # rows of rows, or UnknownList told as a ToolError
+
+Related rows are edited where their table is listed and may be updated, and where their position is
+not read only; it may be hidden, for positions are what this is about. Arrays and JSON are edited
+where their column may be. Pure.
+
+What a model may use: tables, their columns, and the relationships between them.
+
+Mapped classes come in, with what is hidden or not to be written; `ToolTables` go out, by the
+names that models use. What is not listed is refused in the words for what does not exist. Read
+once, when the toolset is made.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, cast
+
+from sqlalchemy import Column, Select, Table, inspect
+from sqlalchemy.orm import MANYTOONE, ONETOMANY, ColumnProperty, Mapper, RelationshipProperty
+from sqlalchemy.sql.selectable import AliasedReturnsRows
+
+from alfred_refs import sqla
+from alfred_refs.errors import ListError, SetupError
+from alfred_refs.mapping.columns import UnfitValueError, Values, values_of
+from alfred_refs.mapping.entities import ClassKeys, Entities
+from alfred_refs.mapping.key_columns import KeyColumn, root_of
+from alfred_refs.mapping.keys import Key
+from alfred_refs.owners import Ownership
+from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, levels_of, names_of
+from alfred_refs.tools.errors import (
+    ToolError,
+    invalid_value,
+    read_only_table,
+    unknown_column,
+    unknown_list,
+    unknown_table,
+)
+from alfred_refs.tools.serialization import Places, key_number, map_document, places_in
+
+Verb = Literal["create", "update", "delete"]
+
+VERBS: tuple[Verb, ...] = ("create", "update", "delete")
+"""All that a model may do to rows beside reading them."""
+
+Attributes = set[tuple[Mapper[Any], str]]
+"""Mapped attributes: the class that has each, and its name."""
+
+
+def permits_of(
+    models: Collection[type[Any]],
+    read_only: Iterable[Any],
+    verbs: Mapping[type[Any], Iterable[Verb]],
+) -> tuple[Mapping[type[Any], frozenset[Verb]], Attributes]:
+    """Return what a model may do to rows of some classes, and what it does not write of others.
+
+    Args:
+        models: the classes that it may use.
+        read_only: classes that it may only read, and attributes that are shown and not written.
+        verbs: by class, what it may do to rows.
+
+    Raises:
+        SetupError: something else is listed, or two things are said of one class.
+    """
+    listed = list(read_only)
+    classes = [each for each in listed if isinstance(each, type)]
+    for said, given in (("read_only", classes), ("verbs", verbs)):
+        for other in given:
+            if other not in models:
+                raise SetupError(
+                    f"{said} lists {other!r}, which is not among the models", "add it to models"
+                )
+    permitted = {model: _check_verbs(model, each) for model, each in verbs.items()}
+    for model in classes:
+        if permitted.setdefault(model, frozenset()):
+            raise SetupError(
+                f"class {model.__qualname__!r} is in read_only, and verbs gives it some",
+                "say it in one of the two",
+            )
+    attributes = [attribute_of(e, "read_only") for e in listed if not isinstance(e, type)]
+    for mapper, name in attributes:
+        if not any(inspect(model).mapper.isa(mapper) for model in models):
+            raise SetupError(
+                f"read_only lists {name!r} of {mapper.class_.__qualname__!r}, which is not among "
+                "the models",
+                "add it to models",
+            )
+    return permitted, {each for one in attributes for each in _written_by(*one)}
+
+
+def attribute_of(attribute: Any, said: str) -> tuple[Mapper[Any], str]:
+    """Return which class has an attribute, and its name.
+
+    Raises:
+        SetupError: it is none.
+    """
+    try:
+        return attribute.parent.mapper, attribute.key
+    except AttributeError:
+        raise SetupError(
+            f"{said} lists {attribute!r}, which is no mapped attribute",
+            f"give attributes of the models: Toolset({said}=[Order.note])",
+        ) from None
+
+
+def is_among(mapper: Mapper[Any], name: str, attributes: Attributes) -> bool:
+    """Tell whether an attribute is listed, of the class or of one that it inherits from."""
+    return any((each, name) in attributes for each in mapper.iterate_to_root())
+
+
+def linked_with(mapper: Mapper[Any], name: str) -> Iterator[tuple[Mapper[Any], str]]:
+    """Yield the relationships that write the rows of the table between two, as another does."""
+    relationship = mapper.relationships.get(name)
+    if relationship is not None and relationship.secondary is not None:
+        for other in mapper.registry.mappers:
+            for each in other.relationships:
+                if each.secondary is relationship.secondary:
+                    yield other, each.key
+
+
+def _check_verbs(model: type[Any], given: Iterable[Verb]) -> frozenset[Verb]:
+    named = frozenset(given)
+    if isinstance(given, str) or not named <= {*VERBS}:
+        raise SetupError(
+            f"verbs gives {given!r} to {model.__qualname__!r}",
+            f"give a list of some of {', '.join(map(repr, VERBS))}",
+        )
+    return named
+
+
+def _written_by(mapper: Mapper[Any], name: str) -> Iterable[tuple[Mapper[Any], str]]:
+    """Yield an attribute, and what else writes what it says.
+
+    That is with a reference the columns that it is kept in, and with a relationship by way of a
+    table between the two, all that are by way of the same.
+    """
+    yield mapper, name
+    relationship = mapper.relationships.get(name)
+    if relationship is not None and relationship.direction is MANYTOONE:
+        for column in relationship.local_columns:
+            yield mapper, mapper.get_property_by_column(column).key
+    yield from linked_with(mapper, name)
+
+
+ROW_REF = "_ref"
+"""The field that has the ref of a row whose primary key is of several columns."""
+
+
+# strategies of relationships that are never loaded as a whole
+_UNLOADED = ("dynamic", "write_only", "noload")
+
+_MOST_STATEMENTS = 100  # of one table that are kept
+
+
+@dataclass(frozen=True, eq=False)
+class ToolColumn:
+    """One attribute of a class that a model may use.
+
+    Attributes:
+        name: of the mapped attribute.
+        values: what it takes and gives.
+        key: the keys it holds, `None` for data.
+        shown: whether it is shown unless it is named.
+        creatable: whether a new row may be given it.
+        updatable: whether a row that is there may be given another one.
+        required: whether a new row must be given it.
+        nullable: whether it may be null.
+        doc: what the mapping says of it.
+        places: which integers in its documents are keys.
+    """
+
+    name: str
+    values: Values
+    key: KeyColumn | None
+    shown: bool
+    creatable: bool
+    updatable: bool
+    required: bool
+    nullable: bool
+    doc: str | None
+    places: Places = field(default_factory=dict)
+
+    def show(self, value: Any) -> Any:
+        """Return a value of the column as JSON, in which integers that are keys are told apart."""
+        shown = None if value is None else self.values.show_one(value)
+        return map_document(shown, self.places, key_number) if self.places else shown
+
+    @cached_property
+    def entity(self) -> str | None:
+        """The entity of the refs that it takes; `None` for data and for alternate keys."""
+        return None if self.key is None or self.key.by is not None else self.key.entity
+
+    def accept(self, given: Any, *, new: bool = False) -> Any:
+        """Return what a model gave as the column has it in Python; refs stay text.
+
+        Args:
+            given: a JSON value.
+            new: whether it is to be stored, and not only compared.
+        """
+        return accept_value(
+            self.values.accept_new if new else self.values.accept, self.name, given
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ToolTable:
+    """One mapped class that a model may use.
+
+    Attributes:
+        name: what the model calls it.
+        model: the class.
+        keys: its key attributes.
+        columns: by name, those of the primary key first.
+        identity: the names of the primary key's attributes.
+        entity: what the refs of its rows begin with.
+        verbs: what a model may do to its rows, beside reading them.
+        fixed: the attributes that are shown and not written, relationships among them.
+        targets: by the name of a relationship, the table of the related rows.
+        kinds: the table itself and those of its subclasses, by their classes.
+        statements: that calls have in common, made once.
+    """
+
+    name: str
+    model: type[Any]
+    keys: ClassKeys
+    columns: Mapping[str, ToolColumn]
+    identity: tuple[str, ...]
+    entity: str
+    verbs: frozenset[Verb]
+    fixed: set[str] = field(default_factory=set)
+    targets: dict[str, ToolTable] = field(default_factory=dict)
+    kinds: dict[type[Any], ToolTable] = field(default_factory=dict)
+    statements: dict[Hashable, Select[Any]] = field(default_factory=dict)
+
+    @property
+    def read_only(self) -> bool:
+        """Whether a model may read it only."""
+        return not self.verbs
+
+    def check(self, verb: Verb) -> None:
+        """Check that a model may do something to rows."""
+        if verb not in self.verbs:
+            raise read_only_table(self.name, [each for each in VERBS if each in self.verbs])
+
+    @cached_property
+    def own(self) -> str | None:
+        """The column that has each row's own ref; `None` where that is `ROW_REF`."""
+        return self.identity[0] if self.keys.own is not None else None
+
+    @cached_property
+    def ref_field(self) -> str:
+        """The field by which a filter names rows of this table."""
+        return self.own or ROW_REF
+
+    @cached_property
+    def database_names(self) -> list[str]:
+        """What the database calls the tables that the rows are in."""
+        return [str(cast(Table, each).name) for each in inspect(self.model).mapper.tables]
+
+    @cached_property
+    def discriminator(self) -> str | None:
+        """The attribute that says which class a row is of; `None` where there is one class."""
+        mapper: Mapper[Any] = inspect(self.model).mapper
+        column = mapper.polymorphic_on
+        if not isinstance(column, Column):
+            return None
+        return mapper.get_property_by_column(column).key
+
+    @cached_property
+    def fields(self) -> list[str]:
+        """What a filter or a list of columns may name."""
+        own = [] if self.own is not None else [ROW_REF]
+        return [*own, *self.columns, *self.targets]
+
+    @cached_property
+    def included(self) -> list[str]:
+        """The relationships whose rows may be shown inside a row: not those too large to load."""
+        return [name for name in self.targets if self.relationship(name).lazy not in _UNLOADED]
+
+    def column(self, name: str) -> ToolColumn:
+        """Return a column.
+
+        Raises:
+            ToolError: there is none that a model may use.
+        """
+        found = self.columns.get(name)
+        if found is None:
+            raise unknown_column(self.name, name, list(self.columns))
+        return found
+
+    def not_written(self, name: str, writable: Iterable[str]) -> ToolError:
+        """Return what a model is told of a column that it may not write, or that is not there."""
+        return unknown_column(self.name, name, [*writable], is_read=name in self.fields)
+
+    def parts_of(self, key: Key) -> list[Any]:
+        """Return the key of a row as a statement takes it, column by column.
+
+        Empty if it is a key of less than a row, such as one column of several.
+        """
+        parts = key if isinstance(key, tuple) else (key,)
+        if len(parts) != len(self.identity):
+            return []
+        columns = inspect(self.model).mapper.primary_key
+        values = [
+            part if held is None else held.from_key(part)
+            for held, part in zip(self.keys.identity, parts, strict=True)
+        ]
+        return [sqla.key_parameter(v, c.type) for v, c in zip(values, columns, strict=True)]
+
+    def statement(self, name: Hashable, make: Callable[[], Select[Any]]) -> Select[Any]:
+        """Return a statement that calls have in common: SQLAlchemy takes long to make one.
+
+        Args:
+            name: tells it from the others of the table.
+            make: makes it.
+        """
+        found = self.statements.get(name)
+        if found is None:
+            found = make()
+            if len(self.statements) < _MOST_STATEMENTS:  # a model may name columns as it likes
+                self.statements[name] = found
+        return found
+
+    def relationship(self, name: str) -> RelationshipProperty[Any]:
+        """Return a relationship that leads to a table which a model may use."""
+        found: RelationshipProperty[Any] = inspect(self.model).mapper.relationships[name]
+        return found
+
+    def is_list(self, name: str) -> bool:
+        """Tell whether a relationship leads to several rows."""
+        return bool(self.relationship(name).uselist)
+
+    def references(self) -> dict[str, list[str]]:
+        """Return the columns in which a row refers to others, by the relationships to those."""
+        mapper = inspect(self.model).mapper
+        return {
+            each.key: [mapper.get_property_by_column(column).key for column in each.local_columns]
+            for each in mapper.relationships
+            if each.direction is MANYTOONE
+        }
+
+    def taking(self, name: str) -> dict[str, str]:
+        """Return the columns of related rows that say to which row of this table they belong.
+
+        Those are changed by the relationship, so that a row that is there is moved. Empty where
+        it leads the other way, or by a table between the two.
+
+        Returns:
+            their attributes, with that of this table whose value each is given.
+        """
+        relationship = self.relationship(name)
+        if relationship.direction is not ONETOMANY:
+            return {}
+        theirs = sqla.attributes_of(relationship.mapper, relationship.remote_side)
+        own = sqla.attributes_of(relationship.parent, relationship.local_columns)
+        return {
+            theirs.get(remote, ""): own.get(local, "")
+            for local, remote in relationship.local_remote_pairs or ()
+        }
+
+
+def accept_value(accept: Callable[[Any], Any], field: str, given: Any) -> Any:
+    """Return what a model gave for a field, as `accept` of its `Values` returns it."""
+    try:
+        return accept(given)
+    except UnfitValueError as error:
+        raise invalid_value(field, error.wanted) from None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolList:
+    """A list that a model may edit.
+
+    Attributes:
+        name: that leads to it, with dots between.
+        levels: the lists that it has, the outermost first.
+        tables: for each level, the table of the rows that have the lists, and at the end that of
+            the rows in the last level, if these are rows.
+    """
+
+    name: str
+    levels: Sequence[Level]
+    tables: Sequence[ToolTable]
+
+    def rows_at(self, depth: int) -> ToolTable | None:
+        """Return the table of the rows in a list, the outermost of depth 0, if these are rows."""
+        within = depth < len(self.levels) and isinstance(self.levels[depth], RowLevel)
+        return self.tables[depth + 1] if within else None
+
+    @property
+    def column(self) -> ToolColumn | None:
+        """The column that has the innermost lists; `None` where these are rows."""
+        last = self.levels[-1]
+        return self.tables[-1].columns[last.column] if isinstance(last, DocumentLevel) else None
+
+    @property
+    def entity(self) -> str | None:
+        """The entity of integers that are items of the innermost lists, if those are keys."""
+        last, column = self.levels[-1], self.column
+        if column is None or not isinstance(last, DocumentLevel):
+            return None
+        return column.places.get(last.names[-1] if last.names else None)
+
+
+def lists_of(table: ToolTable) -> list[str]:
+    """Return the attributes of a table that are lists which a model may edit."""
+    found = []
+    for name in names_of(inspect(table.model).mapper):
+        try:
+            if _tables(table, levels_of(table.model, name)) is not None:
+                found.append(name)
+        except ListError:  # of many-to-many rows, or by a column of no integers
+            continue
+    return found
+
+
+def list_named(table: ToolTable, name: str) -> ToolList:
+    """Return the list of a name.
+
+    Raises:
+        ToolError: there is none that a model may edit.
+    """
+    try:
+        levels = levels_of(table.model, name)
+    except ListError:
+        levels = ()
+    tables = _tables(table, levels)
+    if not levels or tables is None:
+        raise unknown_list(table.name, name, lists_of(table))
+    return ToolList(name, levels, tables)
+
+
+def _tables(table: ToolTable, levels: Sequence[Level]) -> Sequence[ToolTable] | None:
+    """Return the tables that levels lead through; `None` where one is not for a model to edit."""
+    tables = [table]
+    for level in levels:
+        if isinstance(level, DocumentLevel):
+            column = table.columns.get(level.column)
+            return tables if column is not None and _is_updated(table, column) else None
+        target = table.targets.get(level.name)
+        if target is None or target.model is not level.model or level.name in table.fixed:
+            return None
+        is_fixed = any(_is_fixed(each, level.position) for each in target.kinds.values())
+        if is_fixed or "update" not in target.verbs:
+            return None
+        table = target
+        tables.append(table)
+    return tables
+
+
+def _is_fixed(table: ToolTable, name: str) -> bool:
+    """Tell whether a column is shown and not written; one that is hidden is."""
+    column = table.columns.get(name)
+    return name in table.fixed or not (column is None or column.updatable)
+
+
+def _is_updated(table: ToolTable, column: ToolColumn) -> bool:
+    return column.updatable and "update" in table.verbs
+
+
+class ToolTables:
+    """The tables of one toolset, by name.
+
+    Args:
+        models: mapped classes, or such by the name that models are to use.
+        entities: what is known of the application's tables.
+        read_only: classes that a model may only read, and attributes that it does not write.
+        verbs: by class, what a model may do to rows; all of it where nothing is said.
+        hidden: mapped attributes that a model never sees.
+        ownership: whose rows are whose: the owner's attributes are hidden too.
+
+    Raises:
+        SetupError: two classes have one name, what is listed is no class or attribute of these, or
+            the ownership does not know a class.
+    """
+
+    def __init__(
+        self,
+        models: Iterable[type[Any]] | Mapping[str, type[Any]],
+        entities: Entities,
+        *,
+        read_only: Iterable[Any] = (),
+        verbs: Mapping[type[Any], Iterable[Verb]] | None = None,
+        hidden: Iterable[Any] = (),
+        ownership: Ownership | None = None,
+    ) -> None:
+        self._tables: dict[str, ToolTable] = {}
+        named = _named_models(models)
+        hidden_names = {attribute_of(each, "hidden") for each in hidden}
+        permitted, fixed = permits_of([model for _, model in named], read_only, verbs or {})
+        fixed.update(other for each in hidden_names for other in linked_with(*each))
+        if ownership is not None:
+            hidden_names |= _owners([model for _, model in named], entities, ownership)
+        for name, model in named:
+            if name in self._tables:
+                raise SetupError(
+                    f"classes {self._tables[name].model.__qualname__!r} and "
+                    f"{model.__qualname__!r} are both table {name!r} to a model",
+                    "give models by name: Toolset(models={'guests': Guest, ...})",
+                )
+            self._tables[name] = _table(
+                name,
+                model,
+                entities,
+                verbs=permitted.get(model, frozenset(VERBS)),
+                fixed=fixed,
+                hidden=hidden_names,
+            )
+        self._by_model = {table.model: table for table in self._tables.values()}
+        for table in self._tables.values():
+            _check_locked(table)
+            self._connect(table, hidden_names)
+
+    def __iter__(self) -> Any:
+        return iter(self._tables.values())
+
+    @property
+    def names(self) -> list[str]:
+        """What the tables are called."""
+        return list(self._tables)
+
+    @property
+    def entities(self) -> set[str]:
+        """What refs begin with that name rows of listed classes alone.
+
+        Where the class at the root is not listed, a ref of its entity may name a row of any class.
+        """
+        roots = ((each, root_of(inspect(each.model).mapper).class_) for each in self)
+        return {each.entity for each, root in roots if root in self._by_model}
+
+    @cached_property
+    def shown(self) -> frozenset[str]:
+        """Entities whose refs a model may be shown: of listed classes, or of keys in columns."""
+        columns = [column for table in self for column in table.columns.values()]
+        keys = {column.key.entity for column in columns if column.key is not None}
+        places = {entity for column in columns for entity in column.places.values()}
+        return frozenset({table.entity for table in self} | keys | places)
+
+    def named(self, name: str, verb: Verb | None = None) -> ToolTable:
+        """Return the table of a name, whose rows are read, or have something else done to them.
+
+        Raises:
+            ToolError: there is none that a model may use, or that may not be done.
+        """
+        table = self._tables.get(name)
+        if table is None:
+            raise unknown_table(name, self.names)
+        if verb is not None:
+            table.check(verb)
+        return table
+
+    def of_model(self, model: type[Any]) -> ToolTable | None:
+        """Return the table of a class, or of the nearest class it inherits from."""
+        return next((self._by_model[c] for c in model.__mro__ if c in self._by_model), None)
+
+    def of_entity(self, entity: str) -> ToolTable | None:
+        """Return the table whose rows an entity's refs name."""
+        return next((table for table in self if table.entity == entity), None)
+
+    def _connect(self, table: ToolTable, hidden: Attributes) -> None:
+        """Tell a table of those that its relationships lead to, and of those of its subclasses."""
+        mapper: Mapper[Any] = inspect(table.model).mapper
+        listed = {inspect(each.model).local_table for each in self}
+        for relationship in mapper.relationships:
+            target = self.of_model(relationship.mapper.class_)
+            if target is not None and not is_among(mapper, relationship.key, hidden):
+                table.targets[relationship.key] = target
+            if relationship.secondary in listed:  # rows are written there
+                table.fixed.add(relationship.key)
+        for each in mapper.self_and_descendants:
+            if each.class_ in self._by_model:
+                table.kinds[each.class_] = self._by_model[each.class_]
+
+
+def _named_models(
+    models: Iterable[type[Any]] | Mapping[str, type[Any]],
+) -> list[tuple[str, type[Any]]]:
+    named = []
+    for name, model in (
+        models.items() if isinstance(models, Mapping) else ((None, each) for each in models)
+    ):
+        mapper: Any = inspect(model, raiseerr=False)
+        if not isinstance(mapper, Mapper):
+            raise SetupError(f"models lists {model!r}, which is not mapped", "give mapped classes")
+        named.append((name or str(cast(Table, mapper.local_table).name), model))
+    return named
+
+
+def _owners(
+    models: Iterable[type[Any]], entities: Entities, ownership: Ownership
+) -> set[tuple[Mapper[Any], str]]:
+    """Return the attributes that have the owner, but for keys by which rows are named."""
+    found = set()
+    for model in models:
+        if not ownership.knows(model):
+            raise SetupError(
+                f"class {model.__qualname__!r} is in the toolset and unknown to its owner's rules",
+                "say in the Ownership how its rows are owned, or list it in open=",
+            )
+        name = ownership.attribute(model)
+        keys = entities.of_class(model)
+        if name is not None and (name not in keys.primary or keys.own is None):
+            found.add((inspect(model).mapper, name))
+    return found
+
+
+def _check_locked(table: ToolTable) -> None:
+    """Check that rows which may be changed can be locked: a union of tables cannot be.
+
+    Raises:
+        SetupError: they cannot.
+    """
+    changing = table.verbs & {"update", "delete"}
+    if changing and isinstance(inspect(table.model).mapper.selectable, AliasedReturnsRows):
+        raise SetupError(
+            f"rows of {table.model.__qualname__!r} are read from several tables together, and "
+            "cannot be locked to be changed",
+            "map it by AbstractConcreteBase, or let a model read and create such rows only: "
+            "verbs={...: ['create']}",
+        )
+
+
+def _check_identity(mapper: Mapper[Any]) -> None:
+    """Check that refs can name the rows of a class, as far as the types of its key tell.
+
+    Raises:
+        SetupError: they cannot.
+    """
+    for column in mapper.primary_key:
+        try:
+            kind = column.type.python_type
+        except NotImplementedError:  # the type does not say
+            continue
+        if not issubclass(kind, uuid.UUID | int | str) or kind is bool:
+            raise SetupError(
+                f"rows of {mapper.class_.__qualname__!r} are told apart by {column.key!r}, a "
+                f"{kind.__name__}, and refs name rows by UUIDs, integers and texts",
+                "leave the class out of models, or map it by another primary key",
+            )
+
+
+def _table(
+    name: str,
+    model: type[Any],
+    entities: Entities,
+    *,
+    verbs: frozenset[Verb],
+    fixed: Attributes,
+    hidden: Attributes,
+) -> ToolTable:
+    mapper: Mapper[Any] = inspect(model).mapper
+    _check_identity(mapper)
+    keys = entities.of_class(model)
+    identity = tuple(mapper.get_property_by_column(column).key for column in mapper.primary_key)
+    attributes = sorted(mapper.column_attrs, key=lambda attribute: attribute.key not in identity)
+    columns = {
+        attribute.key: _column(
+            attribute,
+            mapper,
+            entities,
+            is_identity=attribute.key in identity,
+            is_fixed=is_among(mapper, attribute.key, fixed),
+        )
+        for attribute in attributes
+        if not is_among(mapper, attribute.key, hidden)
+    }
+    label = None if keys.label is None else keys.label.attribute
+    if label is not None and is_among(mapper, label, hidden):
+        raise SetupError(
+            f"hidden lists {label!r} of {model.__qualname__!r}, by which its rows are called "
+            "in answers and errors",
+            "show it, or let the label be another: __ref_label__ or RefPolicy(labels={...})",
+        )
+    return ToolTable(
+        name,
+        model,
+        keys,
+        columns,
+        identity,
+        entities.name_of(model),
+        verbs,
+        {each.key for each in mapper.attrs if is_among(mapper, each.key, fixed)},
+    )
+
+
+def _column(
+    attribute: ColumnProperty[Any],
+    mapper: Mapper[Any],
+    entities: Entities,
+    *,
+    is_identity: bool,
+    is_fixed: bool,
+) -> ToolColumn:
+    keys = entities.of_class(mapper.class_)
+    column, key = attribute.columns[0], keys.all.get(attribute.key)
+    values = values_of(column.type, key)
+    # what the database or the mapping makes is not for a model to give
+    is_own = is_identity and keys.own is not None
+    takes = not is_own and not is_fixed and _is_given(column, mapper)
+    takes = takes and values.family != "opaque"
+    nullable = not isinstance(column, Column) or bool(column.nullable)
+    return ToolColumn(
+        attribute.key,
+        values,
+        key,
+        shown=values.family != "opaque" and not attribute.deferred,
+        creatable=takes,
+        updatable=takes and not is_identity,
+        required=takes and not nullable and not _is_made(column),
+        nullable=nullable,
+        doc=attribute.doc or (column.comment if isinstance(column, Column) else None),
+        places=places_in(column, entities),
+    )
+
+
+def _is_given(column: Any, mapper: Mapper[Any]) -> bool:
+    """Tell whether a column's values are the application's to give."""
+    if not isinstance(column, Column) or column.computed is not None:
+        return False
+    if column.identity is not None and column.identity.always:
+        return False
+    # what tells the class of a row, or its version
+    return all(column is not each for each in (mapper.polymorphic_on, mapper.version_id_col))
+
+
+def _is_made(column: Any) -> bool:
+    """Tell whether a column has a value though a new row is given none."""
+    made: Sequence[Any] = (column.default, column.server_default, column.identity)
+    return any(each is not None for each in made) or (
+        column.primary_key and column.autoincrement is True
+    )
