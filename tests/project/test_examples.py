@@ -1,4 +1,4 @@
-"""Each public name shows what it does: the examples of docstrings run, in `examples.world`."""
+"""Examples in docstrings run, in `examples.world`: those of public names and of modules."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, DocTestFinder, DocTestRunner
 from enum import Enum
 from importlib import import_module
 from inspect import isclass, isfunction
+from pkgutil import walk_packages
 from typing import Any
 
 import pytest
@@ -21,6 +22,30 @@ from tests import reference
 from tests.fix_postgres import PreparedDatabases, databases_prepared
 
 pytestmark = pytest.mark.once
+
+# the wings whose modules each open with an example; a door shows its modules instead
+WINGS = frozenset(
+    [
+        "sqla",
+        "mapping",
+        "owners",
+        "store",
+        "statements",
+        "conversation",
+        "session",
+        "positions",
+        "integrations",
+        "cli",
+    ]
+)
+MODULES = [
+    found.name
+    for found in walk_packages(alfred_refs.__path__, "alfred_refs.")
+    if found.name.split(".")[1] in WINGS
+    and not found.ispkg
+    and ".migrations" not in found.name
+    and not found.name.endswith("__main__")
+] + ["alfred_refs.errors"]
 
 
 def _of(name: str) -> Any:
@@ -74,6 +99,19 @@ def test_an_example_comes_to_what_it_says(name: str, names: dict[str, Any]) -> N
     assert any(shown), f"the Example of {name} shows nothing that comes of it"
     assert find_keys(shown) == []
     assert not told, "".join(told)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_example_of_a_module_runs(name: str, names: dict[str, Any]) -> None:
+    """Its docstring has an example, which has the module's names and those of the world."""
+    module = import_module(name)
+
+    example = DocTestFinder(recurse=False).find(module, name, globs={**vars(module), **names})[0]
+    assert example.examples, f"the docstring of {name} has no example"
+    failures: list[str] = []
+    DocTestRunner(optionflags=ELLIPSIS | NORMALIZE_WHITESPACE).run(example, out=failures.append)
+
+    assert not failures, "".join(failures)
 
 
 @pytest.mark.parametrize("model", [*TOOLS.values(), DbQuery, FilterClause])
