@@ -24,20 +24,10 @@ from tests.fix_postgres import PreparedDatabases, databases_prepared
 pytestmark = pytest.mark.once
 
 # the wings whose modules each open with an example; a door shows its modules instead
-WINGS = frozenset(
-    [
-        "sqla",
-        "mapping",
-        "owners",
-        "store",
-        "statements",
-        "conversation",
-        "session",
-        "positions",
-        "integrations",
-        "cli",
-    ]
-)
+WINGS = {
+    *("sqla", "mapping", "owners", "store", "statements"),
+    *("conversation", "session", "positions", "integrations", "cli"),
+}
 MODULES = [
     found.name
     for found in walk_packages(alfred_refs.__path__, "alfred_refs.")
