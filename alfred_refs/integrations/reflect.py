@@ -329,4 +329,4 @@ def _make_keys(table: Table) -> None:
     if len(columns) == 1 and not columns[0].foreign_keys:
         (column,) = columns
         if isinstance(column.type, Uuid) and column.server_default is None:
-            sqla.put_default(column, uuid.uuid4)
+            sqla.set_default(column, uuid.uuid4)

@@ -139,7 +139,7 @@ class Entities:
 
     def kept_with(self, class_: type[Any]) -> dict[str, Any]:
         """Return what is known of a mapped class, which is forgotten with it."""
-        return sqla.kept_with(class_, self)
+        return sqla.class_cache(class_, self)
 
     def primary_of(self, entity: str) -> Column[Any] | None:
         """Return the one primary key column of an entity's rows, if a class is mapped to them."""
@@ -191,7 +191,7 @@ class Entities:
         Only columns are looked at: for any other expression the answer is `None`, and so it is
         for a column of a union that has keys of two entities, or keys beside plain data.
         """
-        element = sqla.selected_from_union(element)
+        element = sqla.polymorphic_column(element)
         bases = [c for c in element.base_columns if is_in_table(c)]
         known = [self._columns.of(column) for column in bases]
         alike = {column and replace(column, name="") for column in known}

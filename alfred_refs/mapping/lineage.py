@@ -650,7 +650,7 @@ class Lineage:
         """Follow a column through subqueries and aliases to where its values come from."""
         if element.table is None and not element.is_literal:
             element = self._bare.get(element.name, cast(Any, element))
-        meant = sqla.selected_from_union(element)
+        meant = sqla.polymorphic_column(element)
         bases = [base for base in meant.base_columns if base is not meant]
         if isinstance(meant, Column) and isinstance(meant.table, Table):
             return self._key_column(meant)
@@ -704,7 +704,7 @@ class Lineage:
     def _of_row(self, table: FromClause) -> KeyShape:
         """Return what a whole row shows as JSON: the database may have more columns of a table."""
         fields = [(column, as_json(self.of(column))) for column in table.c]
-        rest = None if sqla.table_behind(table) is None else UNKNOWN
+        rest = None if sqla.underlying_table(table) is None else UNKNOWN
         if rest is None and not any(shape for _, shape in fields):
             return None
         if any(shape and sqla.is_unnamed(column) for column, shape in fields):

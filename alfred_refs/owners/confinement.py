@@ -38,7 +38,7 @@ class _ConfinedConnection:
     connection: Connection
     dialect: Any  # its own, which does not confine
     is_own: bool  # nobody else works on it
-    check: sqla.Check
+    check: sqla.WriteCheck
     is_up: bool = False
 
 
@@ -100,7 +100,7 @@ class Confinement:
             self._walls[-1].seen = seen
 
     def on_connect(
-        self, connection: Connection, check: sqla.Check, *, outermost: bool, is_own: bool
+        self, connection: Connection, check: sqla.WriteCheck, *, outermost: bool, is_own: bool
     ) -> None:
         """Note that the session begins to work on a connection.
 
@@ -159,9 +159,9 @@ class Confinement:
             self._parameters = self.ownership.parameters(self.owner.value)
         if up:
             dialect = self.ownership.dialect_like(joined.dialect)
-            sqla.put_dialect(joined.connection, dialect, self._parameters, joined.check)
+            sqla.set_dialect(joined.connection, dialect, self._parameters, joined.check)
         else:
-            sqla.put_dialect(joined.connection, joined.dialect, None)
+            sqla.set_dialect(joined.connection, joined.dialect, None)
 
     @contextmanager
     def lift(self, *, loads: bool = True) -> Iterator[None]:
@@ -179,7 +179,7 @@ class Confinement:
         self, session: Session, statement: Any, options: Mapping[str, Any]
     ) -> Iterator[None]:
         """Confine a statement inside the `with`, unless trusted code is at work."""
-        asks = sqla.asks("unconfined", statement, options)
+        asks = sqla.is_option_set("unconfined", statement, options)
         self.doubtful |= asks
         is_up = not (asks or self.lifted)
         with self.walls(up=is_up, executes=True):
@@ -203,7 +203,7 @@ class Confinement:
 
     def holds(self, execution: ORMExecuteState) -> bool:
         """Tell whether a statement is to be confined."""
-        asks = sqla.asks("unconfined", execution.statement, execution.execution_options)
+        asks = sqla.is_option_set("unconfined", execution.statement, execution.execution_options)
         return not (self.lifted or asks)
 
     # What is written
@@ -282,7 +282,7 @@ class Confinement:
         belonging = self.ownership.belonging_of(state.mapper.base_mapper.local_table)
         if belonging is None:
             return True
-        before = sqla.loaded_before(state)
+        before = sqla.committed_values(state)
         if belonging.column is not None:
             name = attribute_of(state.mapper, belonging.column)
             if name not in before:
@@ -315,7 +315,7 @@ class Confinement:
         """Return which values of a table's columns stand in rows that may be read, or written."""
         table = columns[0].table
         criterion = self.ownership.writable(table) if writing else None
-        found = select(*columns).where(sqla.among(columns, values))
+        found = select(*columns).where(sqla.in_keys(columns, values))
         if criterion is not None:
             found = found.where(criterion)
         with self.walls(up=True), session.no_autoflush:

@@ -202,7 +202,7 @@ def _inherit_rules(mapper: Mapper[Any], table: Table) -> Belonging:
         raise OwnershipError(
             f"table {table.name!r} has no owner's column", "name the attribute of its own"
         )
-    pairs = sqla.pairs_in(own.inherit_condition, table)
+    pairs = sqla.equalities_in(own.inherit_condition, table)
     return Belonging(table, parent=pairs[0][1].table, pairs=tuple(pairs))
 
 
@@ -306,7 +306,7 @@ class Ownership:
         Raises:
             UnconfinedError: the table is unknown.
         """
-        table = sqla.plain(table)
+        table = sqla.deannotated_table(table)
         if table in self.belongings:
             return self.belongings[table]
         if table in self.open_tables:
@@ -366,7 +366,7 @@ class Ownership:
                 compared = sqla.key_parameter(as_column_has(column, owner), column.type)
             is_shared = belonging.shared and not writing
             return or_(column == compared, column.is_(None)) if is_shared else column == compared
-        parent = sqla.aliased_for_criterion(cast(Table, belonging.parent))
+        parent = sqla.criterion_alias(cast(Table, belonging.parent))
         decides = self.criterion(parent, writing=writing, owner=owner)
         pairs = [
             _column_in(parent, theirs) == _column_in(from_, ours)

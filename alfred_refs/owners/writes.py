@@ -283,7 +283,7 @@ class OwnedFlush:
             return
         for relationship in state.mapper.relationships:
             if relationship.secondary is not None and not relationship.viewonly:
-                added = sqla.added_to(state, relationship.key)
+                added = sqla.added_states(state, relationship.key)
                 if self._confinement.hidden(self._session, added, writing=False):
                     what = f"{state.class_.__name__}.{relationship.key}"
                     raise ForeignRowError(what, named=True)
@@ -321,7 +321,7 @@ def confine_write(confinement: Confinement, execution: ORMExecuteState) -> None:
         UnconfinedError: what is written cannot be told.
     """
     statement = execution.statement
-    table = sqla.table_behind(getattr(statement, "table", None))
+    table = sqla.underlying_table(getattr(statement, "table", None))
     if table is None:
         return
     if execution.is_insert:
@@ -352,7 +352,7 @@ def check_sent(
         ForeignRowError: a foreign key names a row that the owner cannot see.
         UnconfinedError: what it names cannot be told.
     """
-    table = sqla.table_behind(statement.table)
+    table = sqla.underlying_table(statement.table)
     if table is None:
         return
     target = _Target(table, None)
@@ -433,7 +433,7 @@ class _Target:
 
 
 def _target(statement: Executable, table: Table) -> _Target:
-    _, mapper = sqla.written_by(statement)  # type: ignore[arg-type]
+    _, mapper = sqla.write_target(statement)  # type: ignore[arg-type]
     return _Target(table, mapper)
 
 

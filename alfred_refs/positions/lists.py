@@ -318,7 +318,7 @@ def _lock_rows(
     found = session.execute(locking, execution_options={"raw_keys": True}).all()
     if level is not None and found:
         parents = [getattr(level.model, name) for name in level.parents]
-        _lock_rows(session, level.model, sqla.among(parents, found), levels[1:])
+        _lock_rows(session, level.model, sqla.in_keys(parents, found), levels[1:])
     return bool(found)
 
 
@@ -333,7 +333,7 @@ def _check_all_are_seen(
     keys = [[sqla.state_of(row).dict[name] for name in level.own] for row in rows]
     own = [getattr(model, name) for name in level.own]
     related = getattr(model, level.name).of_type(aliased(level.model))
-    count = select(func.count()).select_from(model).join(related).where(sqla.among(own, keys))
+    count = select(func.count()).select_from(model).join(related).where(sqla.in_keys(own, keys))
     with sqla.unconfined_lookup(session):
         connection = session.connection(bind_arguments={"mapper": inspect(level.model).mapper})
         if connection.scalar(count) != len(inside):

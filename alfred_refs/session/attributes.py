@@ -397,7 +397,7 @@ def instrument_once(class_: type[Any], entities: Entities) -> ClassKeys:
     Raises:
         KeyColumnError: the class would be dumped with its keys.
     """
-    kept = sqla.kept_with(class_, entities)
+    kept = sqla.class_cache(class_, entities)
     keys: ClassKeys | None = kept.get("instrumented")
     if keys is None:
         keys = entities.of_class(class_)

@@ -177,7 +177,7 @@ class Builder:
         if relationship.uselist and (id(instance), name, id(other)) in self._there:
             return
         try:
-            sqla.put_related(instance, name, other)
+            sqla.set_related(instance, name, other)
         except InvalidRequestError as error:
             if "is not populated" not in str(error):
                 raise
@@ -402,7 +402,7 @@ class DraftSaving:
 
     def circle(self, error: CircularDependencyError) -> CircularDraftsError | None:
         """Return the error for drafts that name each other by relationships; `None` if none do."""
-        states = sqla.states_in_circle(error)
+        states = sqla.states_in_cycle(error)
         refs = [ref for ref, state in self._flushed.items() if state in states]
         return CircularDraftsError(refs) if refs else None
 
@@ -465,7 +465,7 @@ class SessionRows:
 class _Text:
     """A draft's ref in an attribute of an instance, which a key has taken the place of."""
 
-    there: sqla.There
+    there: sqla.WeakInstance
     name: str
     text: Any
     key: Any

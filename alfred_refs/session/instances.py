@@ -65,7 +65,7 @@ from alfred_refs.session.attributes import (
     is_set,
 )
 from alfred_refs.session.lookups import Alternates, Held
-from alfred_refs.sqla import BOUNDARY, Rows, State, There
+from alfred_refs.sqla import BOUNDARY, Rows, State, WeakInstance
 from alfred_refs.statements import shower
 from alfred_refs.store import Gone
 
@@ -272,9 +272,9 @@ class LoadedInstances:
     def __init__(self) -> None:
         # the states' own weak references: with the states, boundary and list would be a ring,
         # and all that a session ever read would wait for the collector
-        self.new: list[There] = []
-        self.waiting: list[There] = []
-        self._known: list[There] = []  # all that are not new
+        self.new: list[WeakInstance] = []
+        self.waiting: list[WeakInstance] = []
+        self._known: list[WeakInstance] = []  # all that are not new
         self._many = self._many_known = _FEW
 
     def forget_dropped(self) -> None:
@@ -315,7 +315,7 @@ class LoadedInstances:
         return states
 
 
-def weak_references(loaded: Iterable[There]) -> list[There]:
+def weak_references(loaded: Iterable[WeakInstance]) -> list[WeakInstance]:
     """Return references to the instances that are there which do not lead to their states.
 
     That of a state has the state to call when its instance is gone.
@@ -323,7 +323,7 @@ def weak_references(loaded: Iterable[There]) -> list[There]:
     return [ref(each) for there in loaded if (each := there()) is not None]
 
 
-def states_of(loaded: Iterable[There]) -> list[State]:
+def states_of(loaded: Iterable[WeakInstance]) -> list[State]:
     """Return the states of the instances that are still there."""
     return [sqla.state_of(each) for there in loaded if (each := there()) is not None]
 
@@ -359,7 +359,7 @@ class LabelledClasses(WeakSet[type[Any]]):
         changed: dict[EntityKey, str] = {}
         for state, keys, source in self._among(map(sqla.state_of, instances)):
             label = source.of(state.dict)
-            if label is not None and label != source.of(sqla.loaded_before(state)):
+            if label is not None and label != source.of(sqla.committed_values(state)):
                 changed |= dict.fromkeys(self._held.of(state, keys.primary), label)
         return changed
 
@@ -769,7 +769,7 @@ def holds_key(parameter: BindParameter[Any]) -> bool:
     """
     if sqla.is_key_parameter(parameter):
         return True
-    found = sqla.attribute_behind(parameter)
+    found = sqla.instance_attribute_of(parameter)
     if found is None:
         return False
     state, name = found

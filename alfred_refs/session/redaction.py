@@ -139,7 +139,7 @@ class ColumnCatalogue:
 
     def of_identity(self, path: str) -> list[Meaning] | None:
         """Return what the primary key of a class holds, named as in `<class 'path'>`."""
-        classes = sqla.classes_called(path)
+        classes = sqla.classes_at_path(path)
         if len(classes) != 1:
             return None
         try:
@@ -437,7 +437,7 @@ class ErrorRedaction:
     def watch(self, connection: Connection) -> None:
         """Note that the session begins to work on a connection."""
         # first, so that no listener of the program makes a text with keys
-        sqla.listen_first(connection, hide_keys)
+        sqla.prepend_error_listener(connection, hide_keys)
         others = vars(connection).get(_SESSIONS, ())
         if self not in others:
             vars(connection)[_SESSIONS] = (*others, self)

@@ -112,10 +112,10 @@ def translate(execution: ORMExecuteState) -> Result[Any] | None:
     boundary = translation.boundary
     if (
         boundary.raw
-        or sqla.loads_by_itself(execution)  # by keys, for the session itself
+        or sqla.is_internal_load(execution)  # by keys, for the session itself
         or execution.execution_options.get("raw_keys")
     ):
-        sqla.load_whole(execution)
+        sqla.drop_loader_yield_per(execution)
         is_met = boundary.looks_ahead
         return (
             mint_on_fetch(execution, sqla.invoke_statement(execution), translation)

@@ -392,7 +392,7 @@ def mint_on_fetch(
 ) -> Result[Any]:
     """Have the keys of a result minted as its rows are fetched, if the session wants that."""
     boundary = translation.boundary
-    if not boundary.looks_ahead or not sqla.yields_chunks(result):
+    if not boundary.looks_ahead or not sqla.is_chunked(result):
         return result
     now = bool(execution.execution_options.get("prebuffer_rows"))
     look = partial(boundary.met, alternates=_alternates_of(execution, boundary))

@@ -70,7 +70,7 @@ from sqlalchemy.sql.selectable import (
 from sqlalchemy.sql.util import surface_selectables_only
 from sqlalchemy.util.concurrency import await_only, in_greenlet
 
-from alfred_refs.sqla.mappers import mapper_of_table, plain
+from alfred_refs.sqla.mappers import deannotated_table, mapper_of_table
 from alfred_refs.sqla.statements import update_on_conflict
 
 _T = TypeVar("_T")
@@ -113,7 +113,9 @@ def on_disposal(engine: Engine, disposed: Callable[[Engine], None]) -> None:
         vars(engine).pop("_has_events", None)
 
 
-def listen_first(connection: Connection, hear: Callable[[ExceptionContext], None]) -> None:
+def prepend_error_listener(
+    connection: Connection, hear: Callable[[ExceptionContext], None]
+) -> None:
     """Have a function told of every error of an engine, before anybody else is.
 
     `event.listen` does not put listeners of this event first, though it takes `insert=True`; and
@@ -125,7 +127,7 @@ def listen_first(connection: Connection, hear: Callable[[ExceptionContext], None
         _event_key(dialect, "handle_error", hear).base_listen(insert=True)
 
 
-def kept_with_connection(connection: Connection) -> dict[Any, Any]:
+def connection_cache(connection: Connection) -> dict[Any, Any]:
     """Return what is kept with a connection of the driver: nothing yet, if that is a new one.
 
     So is `Connection.info`, which is the application's. Leans on what a pool records of each
@@ -140,7 +142,7 @@ def kept_with_connection(connection: Connection) -> dict[Any, Any]:
     return cast("dict[Any, Any]", kept[1])
 
 
-def pool_beside(pool: Pool) -> Pool:
+def parallel_pool(pool: Pool) -> Pool:
     """Return a new pool with the settings and hooks of another, that may connect beside it.
 
     Both connect by one dialect, which is initialised in the first connection that any of them
@@ -153,7 +155,7 @@ def pool_beside(pool: Pool) -> Pool:
     return beside
 
 
-def connections_of(bind: Any) -> int | None:
+def max_connections(bind: Any) -> int | None:
     """Return how many connections an engine has at most at a time; `None`: that is not known.
 
     Leans on `QueuePool._max_overflow`, which has no public name. A size of 0 is no limit.
@@ -240,7 +242,7 @@ def is_settled(table: FromClause) -> bool:
     return bool(vars(table).get("alfred_refs_settled"))
 
 
-def aliased_for_criterion(table: FromClause) -> Any:
+def criterion_alias(table: FromClause) -> Any:
     """Return an alias for use in a criterion, which says itself which of its rows are meant.
 
     Its name is no other's: of each table it is another, and a program may give none that begins
@@ -720,7 +722,7 @@ def _names(columns: Iterable[Any]) -> set[str]:
 _PARAMETERS = "alfred_refs_owner"  # of a connection: what its statements' criteria compare with
 _CHECK = "alfred_refs_check"  # of a connection: looks at what a statement is about to write
 
-Check = Callable[[Any, Sequence[Mapping[str, Any]]], None]
+WriteCheck = Callable[[Any, Sequence[Mapping[str, Any]]], None]
 """Refuses a statement that writes, by its parameters too."""
 
 
@@ -737,7 +739,7 @@ class _Context:
     @property
     def _is_of_flush(self) -> bool:
         """Whether the ORM has made the statement of instances, which are looked at as such."""
-        mapper = mapper_of_table(plain(self.compiled.compile_state.statement.table))
+        mapper = mapper_of_table(deannotated_table(self.compiled.compile_state.statement.table))
         cache = self.execution_options.get("compiled_cache")
         return mapper is not None and cache is mapper.base_mapper._compiled_cache
 
@@ -806,11 +808,11 @@ def confined_dialect(dialect: Dialect, rules: Rules) -> Dialect:
     return cast(Dialect, confined)
 
 
-def put_dialect(
+def set_dialect(
     connection: Connection,
     dialect: Dialect,
     parameters: Mapping[str, Any] | None,
-    check: Check | None = None,
+    check: WriteCheck | None = None,
 ) -> None:
     """Have a connection compile and execute by a dialect.
 

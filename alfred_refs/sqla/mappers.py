@@ -57,7 +57,7 @@ State = InstanceState[Any]
 """What SQLAlchemy knows of an instance."""
 
 
-def kept_with(class_: type[Any], keeper: object) -> dict[str, Any]:
+def class_cache(class_: type[Any], keeper: object) -> dict[str, Any]:
     """Return what somebody keeps of a mapped class: it goes when the class goes, or who keeps it.
 
     It may refer to the class, which a `WeakKeyDictionary` would never let go of for that: it is
@@ -110,7 +110,7 @@ def is_type_bound(constraint: Any) -> bool:
     return bool(getattr(constraint, "_type_bound", False))
 
 
-def pairs_in(condition: Any, table: Table) -> list[tuple[Any, Any]]:
+def equalities_in(condition: Any, table: Table) -> list[tuple[Any, Any]]:
     """Return the columns of a table that a condition compares, each with what it is equal to."""
     equal = [e for e in visitors.iterate(condition) if isinstance(e, BinaryExpression)]
     sides = [pair for e in equal for pair in ((e.left, e.right), (e.right, e.left))]
@@ -124,7 +124,7 @@ def tables() -> Iterator[Table]:
         yield from metadata.tables.values()
 
 
-def classes_called(path: str) -> list[type[Any]]:
+def classes_at_path(path: str) -> list[type[Any]]:
     """Return the mapped classes of the process that `repr()` shows as `<class 'path'>`."""
     classes = (mapper.class_ for mapper in mappers())
     return [c for c in classes if path == f"{c.__module__}.{c.__qualname__}"]
@@ -140,7 +140,7 @@ def state_of(instance: object) -> InstanceState[Any]:
     return instance_state(instance)
 
 
-def loaded_before(state: InstanceState[Any]) -> dict[str, Any]:
+def committed_values(state: InstanceState[Any]) -> dict[str, Any]:
     """Return what an instance had loaded before it was changed, until a flush is over.
 
     Leans on `committed_state`, which has what `attributes.get_history()` would look up one by one.
@@ -153,16 +153,16 @@ def loaded_before(state: InstanceState[Any]) -> dict[str, Any]:
     }
 
 
-def plain(table: Table) -> Table:
+def deannotated_table(table: Table) -> Table:
     """Return a table as it was declared: in a statement of the ORM it has annotations."""
     return table._deannotate()
 
 
-def table_behind(from_: Any) -> Table | None:
+def underlying_table(from_: Any) -> Table | None:
     """Return the table that a statement means, though by an alias; `None`: it means no table."""
     while isinstance(from_, AliasedReturnsRows):
         from_ = from_.element
-    return plain(from_) if isinstance(from_, Table) else None
+    return deannotated_table(from_) if isinstance(from_, Table) else None
 
 
 def attributes_of(mapper: Mapper[Any], columns: Iterable[Any]) -> dict[Any, str]:
@@ -186,7 +186,7 @@ def flushed_states(
     return saved, [state for state, deleted in states if deleted]
 
 
-def added_to(state: InstanceState[Any], relationship: str) -> list[InstanceState[Any]]:
+def added_states(state: InstanceState[Any], relationship: str) -> list[InstanceState[Any]]:
     """Return the states of the instances that a relationship has new, without loading any."""
     history = state.get_history(relationship, PASSIVE_NO_INITIALIZE)
     return [instance_state(each) for each in history.added or () if each is not None]
@@ -196,14 +196,14 @@ def added_to(state: InstanceState[Any], relationship: str) -> list[InstanceState
 _AS_FLUSHED = PassiveFlag.PASSIVE_OFF | PassiveFlag.LOAD_AGAINST_COMMITTED | PassiveFlag.NO_RAISE
 
 
-def related_to(state: InstanceState[Any], relationship: str) -> list[InstanceState[Any]]:
+def related_states(state: InstanceState[Any], relationship: str) -> list[InstanceState[Any]]:
     """Return the states of what a relationship leads to, loaded as a flush that deletes does."""
     impl = cast(Any, state.manager[relationship]).impl
     history = impl.get_history(state, state.dict, _AS_FLUSHED)
     return [instance_state(each) for each in history.sum() if each is not None]
 
 
-def orphaned_by(state: InstanceState[Any]) -> Iterator[Any]:
+def orphans_of(state: InstanceState[Any]) -> Iterator[Any]:
     """Yield the instances that a flush of another one deletes, because that has let go of them."""
     for each in state.mapper.relationships:
         if each.cascade.delete_orphan and not each.viewonly:
@@ -248,7 +248,7 @@ def reverse_of(relationship: RelationshipProperty[Any]) -> list[str]:
     return [each.key for each in relationship._reverse_property]
 
 
-def put_related(instance: Any, relationship: str, other: Any) -> None:
+def set_related(instance: Any, relationship: str, other: Any) -> None:
     """Relate an instance to another one, whatever kind of collection that is kept in."""
     prop = instance_state(instance).mapper.relationships[relationship]
     if not prop.uselist:
@@ -264,7 +264,7 @@ Filled = tuple[Mapper[Any], str, Any]
 """A mapper, the name of one of its attributes, and the expression that it is filled with."""
 
 
-def attributes_filled(statement: Executable) -> Iterator[Filled]:
+def populated_attributes(statement: Executable) -> Iterator[Filled]:
     """Yield what attributes are filled with by `from_statement()`, and by aliases of subqueries.
 
     Both go by names, too: an expression called as a column fills its attribute.
@@ -281,12 +281,12 @@ def attributes_filled(statement: Executable) -> Iterator[Filled]:
         yield from _by_alias(alias)
 
 
-def loads_by_text(statement: Executable) -> bool:
+def is_from_text(statement: Executable) -> bool:
     """Tell whether instances are loaded by text that does not say what its columns are."""
     return isinstance(statement, FromStatement) and isinstance(statement.element, TextClause)
 
 
-def names_filled(statement: Executable) -> Iterator[tuple[Mapper[Any], str, set[str]]]:
+def names_of_attributes(statement: Executable) -> Iterator[tuple[Mapper[Any], str, set[str]]]:
     """Yield the attributes that `from_statement()` fills, with the names that it goes by."""
     for entity in cast(Any, statement)._raw_columns:
         inspected: Any = entity._annotations.get("parententity")
@@ -301,7 +301,7 @@ def names_filled(statement: Executable) -> Iterator[tuple[Mapper[Any], str, set[
 def _by_name(statement: FromStatement[Any]) -> Iterator[Filled]:
     element: Any = statement.element
     columns = list(getattr(element, "exported_columns", ()))
-    for mapper, key, names in names_filled(statement):
+    for mapper, key, names in names_of_attributes(statement):
         for column in columns:
             if not names.isdisjoint((column.key, column.name)):
                 yield mapper, key, column
@@ -320,7 +320,7 @@ def _by_alias(alias: AliasedInsp[Any]) -> Iterator[Filled]:
             yield alias.mapper, attribute.key, filled
 
 
-def put_default(column: Column[Any], make: Callable[[], Any]) -> None:
+def set_default(column: Column[Any], make: Callable[[], Any]) -> None:
     """Have new rows get what a function makes, of a column that is made already.
 
     Leans on `SchemaItem._set_parent_with_dispatch`, by which `Column` takes its `default`.
@@ -365,7 +365,7 @@ def save_in_order(flush: UOWTransaction, pairs: Iterable[tuple[State, State]]) -
     flush.presort_actions["alfred_refs", "order"] = _InOrder(pairs)
 
 
-def states_in_circle(error: CircularDependencyError) -> list[State]:
+def states_in_cycle(error: CircularDependencyError) -> list[State]:
     """Return the instances of which a flush has found none to be saved first.
 
     Each is in an action of the unit of work, which has its state.

@@ -70,7 +70,7 @@ class _CoveredCursor(CursorResult[Any]):
         return self.__dict__[_SHOW]("last_updated_params", super().last_updated_params())
 
 
-def cover_exits(result: CursorResult[Any], show: Callable[[str, Any], Any]) -> None:
+def rewrite_write_info(result: CursorResult[Any], show: Callable[[str, Any], Any]) -> None:
     """Have what a result tells beside its rows go through a function, by the exit's name.
 
     It stays the same object, of a subclass: others may hold it, as a rewritten result does.
@@ -80,7 +80,7 @@ def cover_exits(result: CursorResult[Any], show: Callable[[str, Any], Any]) -> N
         result.__dict__[_SHOW] = show
 
 
-def new_primary_keys(result: CursorResult[Any]) -> None:
+def read_inserted_keys(result: CursorResult[Any]) -> None:
     """Ask a result for the primary keys of the rows that it inserted, if it can tell."""
     with suppress(InvalidRequestError):
         _ = result.inserted_primary_key_rows
@@ -92,7 +92,7 @@ def cursor_result_of(result: Result[Any]) -> CursorResult[Any] | None:
     return raw if isinstance(raw, CursorResult) else None
 
 
-def origins_of(result: CursorResult[Any]) -> list[tuple[int, int]]:
+def column_origins(result: CursorResult[Any]) -> list[tuple[int, int]]:
     """Return from which table and column, by their numbers, each value of a row is read.
 
     That is what PostgreSQL sends with the rows: psycopg keeps it in the result of libpq, psycopg2
@@ -132,7 +132,7 @@ class RewrittenResult(ChunkedIteratorResult[Any]):
         return getattr(self.behind, name)
 
 
-def yields_chunks(result: Result[Any]) -> bool:
+def is_chunked(result: Result[Any]) -> bool:
     """Tell whether a result is the ORM's own, or one that `rewrite_rows` made of a Core result."""
     return isinstance(result, ChunkedIteratorResult)
 
@@ -189,10 +189,10 @@ def _chunks(cursor: Result[Any], size: int | None) -> Iterator[Rows]:
         yield chunk
 
 
-See = Callable[[Exception], None]
+ErrorListener = Callable[[Exception], None]
 """Is given an exception before the program is."""
 
-There = Callable[[], object]
+WeakInstance = Callable[[], object]
 """A state's weak reference: gives its instance, or `None` when the program has dropped it."""
 
 
@@ -208,7 +208,7 @@ class Intake(Protocol):
     """
 
     classes: set[type[Any]]
-    loaded: list[There]
+    loaded: list[WeakInstance]
 
     def enter(self, state: Any) -> None:
         """Take in an instance: it belongs to this, and is noted in `loaded`."""
@@ -275,7 +275,7 @@ class Confining(Protocol):
         ...
 
 
-def watch_adding(session: Session, see: See) -> None:
+def watch_adding(session: Session, see: ErrorListener) -> None:
     """Have a function see why an instance that has a key is refused: SQLAlchemy names the key.
 
     It is added by way of a relationship too, which no method of the session sees. Leans on what
@@ -347,7 +347,7 @@ def is_aborted(connection: Connection) -> bool:
     return getattr(info, "transaction_status", None) == _IN_ERROR
 
 
-def asks(option: str, statement: Any, given: Mapping[str, Any]) -> bool:
+def is_option_set(option: str, statement: Any, given: Mapping[str, Any]) -> bool:
     """Tell whether an execution asks for something by an option of its own or its statement's.
 
     What an eager loader executes asks for what the statement does that it belongs to.
@@ -357,7 +357,7 @@ def asks(option: str, statement: Any, given: Mapping[str, Any]) -> bool:
             return bool(given[option])
         above: Any = given.get("sa_top_level_orm_context")
         if above is not None:
-            return asks(option, above.query, above.execution_options)
+            return is_option_set(option, above.query, above.execution_options)
     return bool(getattr(statement, "_execution_options", {}).get(option))
 
 
@@ -367,7 +367,7 @@ def unconfined_lookup(session: Session) -> AbstractContextManager[None]:
     return _NO_WALLS if confinement is None else confinement.lift(loads=False)
 
 
-def loads_by_itself(execution: ORMExecuteState) -> bool:
+def is_internal_load(execution: ORMExecuteState) -> bool:
     """Tell whether the ORM executes a statement of its own, which has keys and wants keys.
 
     It does to refresh, for a relationship, for the row of an identity, and for the rows that a
@@ -421,7 +421,7 @@ def invoke_statement(execution: ORMExecuteState, *, watched: bool = True) -> Any
     )
 
 
-def load_whole(execution: ORMExecuteState) -> None:
+def drop_loader_yield_per(execution: ORMExecuteState) -> None:
     """Have what an eager loader executes for a chunk of rows fetched whole, whoever invokes it.
 
     Its options are those of the statement it belongs to, `yield_per` among them, which the loader

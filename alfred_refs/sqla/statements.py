@@ -55,7 +55,7 @@ from sqlalchemy.util import immutabledict
 from alfred_refs.errors import UntranslatableError
 
 
-def shape_of(statement: Executable) -> tuple[Hashable | None, Sequence[BindParameter[Any]]]:
+def cache_key_of(statement: Executable) -> tuple[Hashable | None, Sequence[BindParameter[Any]]]:
     """Return what is the same for all statements of one shape, and the values that are not.
 
     Leans on `_generate_cache_key`, which the statement memoizes and execution uses again, so
@@ -106,7 +106,7 @@ def is_opaque(element: Any) -> bool:
     return not list(element.get_children())
 
 
-def hidden_in(element: Any) -> list[ClauseElement]:
+def opaque_parts(element: Any) -> list[ClauseElement]:
     """Return the expressions that an opaque element has in its attributes, its texts included."""
     found: list[ClauseElement] = []
     for name, value in vars(element).items() if is_opaque(element) else ():
@@ -116,7 +116,7 @@ def hidden_in(element: Any) -> list[ClauseElement]:
                 if isinstance(part, ClauseElement) and part is not element:
                     found.append(part)
                 elif isinstance(part, str):
-                    found.append(expanding_parameter(part))
+                    found.append(literal_parameter(part))
     return found
 
 
@@ -143,7 +143,7 @@ def has_lambdas(statement: Executable) -> bool:
     return any(isinstance(element, LambdaElement) for element in elements_of(statement))
 
 
-def written_by(statement: UpdateBase) -> tuple[Any, Mapper[Any] | None]:
+def write_target(statement: UpdateBase) -> tuple[Any, Mapper[Any] | None]:
     """Return the table that a write is to, and the mapper of the class that it names, if any.
 
     The public `entity_description` fails for a table where criteria name a class.
@@ -172,21 +172,21 @@ def records_of(values: Values | ScalarValues) -> list[Sequence[Any]]:
     return list(itertools.chain.from_iterable(values._data))
 
 
-def places_of(values: Values | ScalarValues) -> list[list[Any]]:
+def expressions_by_position(values: Values | ScalarValues) -> list[list[Any]]:
     """Return the expressions at each position of the rows of a `values()` construct."""
     places = [
         [record[i] for record in records_of(values)] for i in range(len(values._column_args))
     ]
     return [
         [
-            value if isinstance(value, ClauseElement) else expanding_parameter(value)
+            value if isinstance(value, ClauseElement) else literal_parameter(value)
             for value in place
         ]
         for place in places
     ]
 
 
-def expanding_parameter(value: Any) -> BindParameter[Any]:
+def literal_parameter(value: Any) -> BindParameter[Any]:
     """Return a parameter for a value that becomes one only when its statement is compiled."""
     return BindParameter(None, value, unique=True)
 
@@ -203,7 +203,7 @@ def conflict_values_of(statement: Executable) -> Iterator[tuple[Any, Any]]:
     return iter(pairs.items() if isinstance(pairs, Mapping) else pairs)
 
 
-def selected_into(statement: Executable) -> Iterator[tuple[Any, Any]]:
+def from_select_pairs(statement: Executable) -> Iterator[tuple[Any, Any]]:
     """Yield the (column, expression) pairs of an insert from a select."""
     names = getattr(statement, "_select_names", None)
     if not names:
@@ -211,7 +211,7 @@ def selected_into(statement: Executable) -> Iterator[tuple[Any, Any]]:
     return zip(names, cast(Any, statement).select.selected_columns, strict=True)
 
 
-def out_of_reach(statement: Executable) -> Iterator[ClauseElement]:
+def unreachable_parts(statement: Executable) -> Iterator[ClauseElement]:
     """Yield the parts of a statement in which `with_values` replaces nothing.
 
     That is the criteria that loader options carry (`with_loader_criteria()`, `.and_()`), those of
@@ -221,7 +221,7 @@ def out_of_reach(statement: Executable) -> Iterator[ClauseElement]:
     yield from _criteria_of_options(statement)
     selectables: dict[int, ClauseElement] = {}
     for element in elements_of(statement):
-        yield from hidden_in(element)
+        yield from opaque_parts(element)
         for target, on, *_ in getattr(element, "_setup_joins", ()):
             for joined in (target, on):
                 yield from getattr(joined, "_extra_criteria", ())
@@ -245,7 +245,7 @@ def params_of(statement: Executable) -> Mapping[str, Any]:
     return getattr(statement, "_params", {})
 
 
-def expressions_of(options: Iterable[Any]) -> Iterator[Any]:
+def query_expressions(options: Iterable[Any]) -> Iterator[Any]:
     """Yield the expressions that loader options put into attributes: `with_expression()`."""
     for option in options:
         for load in getattr(option, "context", ()):
@@ -258,7 +258,7 @@ def options_of(statement: Executable) -> Iterable[Any]:
     return cast("Iterable[Any]", getattr(statement, "_with_options", ()))
 
 
-def returned_by(statement: Executable) -> Iterator[Sequence[Any]]:
+def result_expressions(statement: Executable) -> Iterator[Sequence[Any]]:
     """Yield what stands at each position of the rows: a list of one column, empty for an entity.
 
     The statement is a select or an insert, update or delete. Its public descriptions cannot be
@@ -274,7 +274,7 @@ def returned_by(statement: Executable) -> Iterator[Sequence[Any]]:
             yield from ([column] for column in element.c)
 
 
-def selected_from_union(element: ColumnElement[Any]) -> ColumnElement[Any]:
+def polymorphic_column(element: ColumnElement[Any]) -> ColumnElement[Any]:
     """Return the column that an attribute of a class stands for in a statement.
 
     It is the attribute's own column, but for a base class of concrete inheritance: its rows come
@@ -329,7 +329,7 @@ def distinct_on(statement: Select[Any], elements: Sequence[ColumnElement[Any]]) 
     return statement.distinct(*elements) if make is None else statement.ext(make(*elements))
 
 
-def among(columns: Sequence[Any], keys: Iterable[Sequence[Any]]) -> ColumnElement[bool]:
+def in_keys(columns: Sequence[Any], keys: Iterable[Sequence[Any]]) -> ColumnElement[bool]:
     """Return the condition that the columns of a key have one of some keys."""
     met: ColumnElement[bool]
     if len(columns) == 1:
@@ -370,7 +370,7 @@ def takes_list(parameter: BindParameter[Any]) -> bool:
     return parameter.expanding or isinstance(parameter.type, ARRAY | NullType)
 
 
-def attribute_behind(parameter: BindParameter[Any]) -> tuple[InstanceState[Any], str] | None:
+def instance_attribute_of(parameter: BindParameter[Any]) -> tuple[InstanceState[Any], str] | None:
     """Return which attribute of which instance a parameter reads when it is executed, if any.
 
     An instance that is compared with a relationship stands in the statement as such parameters.
@@ -456,7 +456,7 @@ def is_key_parameter(parameter: BindParameter[Any]) -> bool:
     return isinstance(parameter.callable, KeyReader)
 
 
-def stem_of(parameter: BindParameter[Any]) -> str | None:
+def anonymous_stem(parameter: BindParameter[Any]) -> str | None:
     """Return what a parameter is called for that the program did not name: `id`.
 
     In the statement that is part of its key, `%(140736 id)s`, of which compiling makes `id_1`.
@@ -465,7 +465,7 @@ def stem_of(parameter: BindParameter[Any]) -> str | None:
     return None if found is None else found[1]
 
 
-def may_be_named(name: str, stem: str) -> bool:
+def may_set_anonymous(name: str, stem: str) -> bool:
     """Tell whether a name that comes with an execution may mean a parameter of this stem.
 
     Leans on `Compiled.construct_params()`, which takes a parameter's key, or the name that it
@@ -481,7 +481,7 @@ def may_be_named(name: str, stem: str) -> bool:
 _VALUES = (str, bytes, int, float, Enum, BuiltinFunctionType, type(None))
 
 
-class WeakShape(tuple[Any, ...]):  # noqa: SLOT001  # a tuple has no room for the hash
+class WeakCacheKey(tuple[Any, ...]):  # noqa: SLOT001  # a tuple has no room for the hash
     """A shape with weak proxies of the application's objects: equal to it while they are there.
 
     A proxy is compared as what it stands for, and that in C: a look-up calls nothing of ours. It
@@ -494,7 +494,7 @@ class WeakShape(tuple[Any, ...]):  # noqa: SLOT001  # a tuple has no room for th
 
     _hash: int
 
-    def __new__(cls, shape: Hashable) -> WeakShape:
+    def __new__(cls, shape: Hashable) -> WeakCacheKey:
         """Make it of a shape, which is a tuple."""
         weak = super().__new__(cls, map(_weakly, cast("tuple[Hashable, ...]", shape)))
         weak._hash = hash(shape)
@@ -531,13 +531,13 @@ def _is_library(item: object) -> bool:
 _TRIED = object()  # a value that no parameter has
 
 
-def stand_in_where(statement: Executable, parameters: Iterable[BindParameter[Any]]) -> bool:
+def all_in_where(statement: Executable, parameters: Iterable[BindParameter[Any]]) -> bool:
     """Tell whether `with_values_in_where` serves a statement, and so all others of its shape.
 
     It does if the copy generates the very cache key that it is given: a parameter that stands
     anywhere else as well would be met there as it was.
     """
-    if not getattr(statement, "_where_criteria", ()) or shape_of(statement)[0] is None:
+    if not getattr(statement, "_where_criteria", ()) or cache_key_of(statement)[0] is None:
         return False
     copy = cast(Any, with_values_in_where(statement, {p.key: None for p in parameters}))
     given, generated = copy._generate_cache_key(), HasCacheKey._generate_cache_key(copy)
@@ -549,7 +549,7 @@ def stand_in_where(statement: Executable, parameters: Iterable[BindParameter[Any
 
 
 def with_values_in_where(statement: Executable, values: Mapping[str, Any]) -> Executable:
-    """Return a copy as `with_values` does, where `stand_in_where`, in a fraction of the time.
+    """Return a copy as `with_values` does, where `all_in_where`, in a fraction of the time.
 
     All but the comparisons is shared with the statement, as in a copy that `where()` makes, and
     the copy has its cache key already: the statement's, with its own parameters in their places.
@@ -652,7 +652,7 @@ def _aliases_without(statement: Executable, values: Mapping[str, Any]) -> Iterat
                 yield element
 
 
-def not_replaced(
+def unreachable_parameters(
     statement: Executable, parameters: Sequence[BindParameter[Any]]
 ) -> Iterator[BindParameter[Any]]:
     """Yield the parameters that `with_values` does not reach, as a trial shows.
@@ -661,7 +661,7 @@ def not_replaced(
     """
     if isinstance(statement, Update | Delete):
         copy = with_values(statement, {p.key: _TRIED for p in parameters})
-        left = {p.key for p in shape_of(copy)[1] if parameter_value(p) is not _TRIED}
+        left = {p.key for p in cache_key_of(copy)[1] if parameter_value(p) is not _TRIED}
         yield from (parameter for parameter in parameters if parameter.key in left)
 
 

@@ -403,7 +403,7 @@ class Flows:
             case TableValuedColumn():
                 return self._of_row_of(element.scalar_alias)
             case _ if sqla.is_opaque(element):
-                return merge_flows(map(self.of, sqla.hidden_in(element))).derived()
+                return merge_flows(map(self.of, sqla.opaque_parts(element))).derived()
             case None | Null() | ColumnElement(type=Boolean()):
                 return Flow()  # a condition decides, no more
             case ClauseElement():
@@ -421,7 +421,7 @@ class Flows:
         """Follow a column through subqueries and aliases to where its values come from."""
         return merge_flows(
             self._of_base(base) if isinstance(base, ColumnClause) else self.of(base)
-            for base in sqla.selected_from_union(element).base_columns
+            for base in sqla.polymorphic_column(element).base_columns
         )
 
     def _of_base(self, column: ColumnClause[Any]) -> Flow:
@@ -430,7 +430,7 @@ class Flows:
             return Flow(keys=(key,))
         if isinstance(column.table, Values):
             place = [c.name for c in column.table.c].index(column.name)
-            return merge_flows(map(self.of, sqla.places_of(column.table)[place]))
+            return merge_flows(map(self.of, sqla.expressions_by_position(column.table)[place]))
         if isinstance(column.table, TableValuedAlias):
             return self._of_row_of(column.table)
         return Flow(data=(column,))
@@ -505,7 +505,7 @@ def positions(element: Any) -> list[list[Any]]:
         case SelectBase():
             return [[column] for column in element.selected_columns]
         case ScalarValues():
-            return sqla.places_of(element)
+            return sqla.expressions_by_position(element)
         case _:
             return [[element]]
 
@@ -772,7 +772,7 @@ class Comparisons:
         for column, value in stored_by(statement):
             # a record may be out of reach, in a CTE
             is_inner = not isinstance(value, ClauseElement) and statement is not self._statement
-            stored = sqla.expanding_parameter(value) if is_inner else value
+            stored = sqla.literal_parameter(value) if is_inner else value
             if isinstance(stored, ClauseElement):
                 self._relate([self._flows.of(column), self._flows.of(stored)])
 
@@ -826,7 +826,7 @@ def stored_by(statement: UpdateBase) -> Iterator[tuple[Any, Any]]:
     for record in itertools.chain.from_iterable(sqla.many_values_of(statement)):
         named = isinstance(record, Mapping)
         pairs += record.items() if named else zip(ordered, record, strict=False)
-    for name, value in [*pairs, *sqla.selected_into(statement)]:
+    for name, value in [*pairs, *sqla.from_select_pairs(statement)]:
         column = columns.get(name) if isinstance(name, str) else _element(name)
         if column is not None:
             yield column, _element(value)
@@ -836,7 +836,7 @@ def columns_of(statement: Executable) -> tuple[dict[str, Any], list[Any]]:
     """Return the columns that a write can fill, by the names it may use, and in order."""
     if not isinstance(statement, UpdateBase):
         return {}, []
-    table, mapper = sqla.written_by(statement)
+    table, mapper = sqla.write_target(statement)
     ordered = list(table.c) if isinstance(table, FromClause) else []  # of an alias, too
     attributes = () if mapper is None else mapper.column_attrs
     return {

@@ -105,12 +105,12 @@ def check_filled(statement: Executable, lineage: Lineage, entities: Entities) ->
         UntranslatableError: one is.
     """
     check_options(sqla.options_of(statement), lineage)
-    for mapper, name, expression in sqla.attributes_filled(statement):
+    for mapper, name, expression in sqla.populated_attributes(statement):
         key = entities.of_class(mapper.class_).all.get(name)
         check_shape(lineage.of(expression), key, f"{mapper.class_.__name__}.{name}")
     for write in sqla.elements_of(statement):
         if isinstance(write, UpdateBase):
-            table, _ = sqla.written_by(write)
+            table, _ = sqla.write_target(write)
             stored = Lineage(entities.of_column, written=table)
             for column, value in stored_by(write):
                 is_data = isinstance(value, ClauseElement) and entities.of_column(column) is None
@@ -124,7 +124,7 @@ def check_options(options: Iterable[Any], lineage: Lineage) -> None:
     Raises:
         UntranslatableError: one is.
     """
-    for expression in sqla.expressions_of(options):
+    for expression in sqla.query_expressions(options):
         check_shape(lineage.of(expression), None, "an attribute filled by with_expression()")
 
 
@@ -183,7 +183,7 @@ class Inputs:
 
     Attributes:
         positions: what each parameter of the statement is compared with or stored in, by the
-            parameter's place in `sqla.shape_of`.
+            parameter's place in `sqla.cache_key_of`.
         types: the SQL types of the parameters that are not sent as what they meet.
         named: what each value is stored in or compared with that comes by name: with the
             execution, or in a record.
@@ -219,7 +219,7 @@ def inputs_of(
 
     Args:
         statement: any; one without key columns has no inputs.
-        parameters: its parameters, as `sqla.shape_of` lists them.
+        parameters: its parameters, as `sqla.cache_key_of` lists them.
         entities: which columns hold keys.
 
     Raises:
@@ -230,16 +230,16 @@ def inputs_of(
     for element in sqla.elements_of(statement):
         comparisons.read(element)
         comparisons.read_opaque(element)
-    for part in sqla.out_of_reach(statement):
+    for part in sqla.unreachable_parts(statement):
         comparisons.refuse_in(part)
-    for parameter in sqla.not_replaced(statement, parameters):
+    for parameter in sqla.unreachable_parameters(statement, parameters):
         comparisons.refuse(parameter)
     comparisons.check(parameters)
     targets, types = comparisons.targets, comparisons.types
     columns, ordered = columns_of(statement)
     by_name = {name: target for name, c in columns.items() if (target := target_of(flows.of(c)))}
     named = [p.key for p in parameters if not p.unique]
-    stems = [(stem, p.key) for p in parameters if (stem := sqla.stem_of(p)) is not None]
+    stems = [(stem, p.key) for p in parameters if (stem := sqla.anonymous_stem(p)) is not None]
     return Inputs(
         {i: targets[p.key] for i, p in enumerate(parameters) if p.key in targets},
         {i: types[p.key] for i, p in enumerate(parameters) if p.key in types},
@@ -337,7 +337,7 @@ def with_keys(
 ) -> tuple[Executable, Parameters]:
     """Return the statement and its parameters with keys in place of the texts found in them.
 
-    That is quick where all that is replaced stands `in_where`, as `sqla.stand_in_where` tells.
+    That is quick where all that is replaced stands `in_where`, as `sqla.all_in_where` tells.
 
     Args:
         inputs: where texts may be.
@@ -454,7 +454,7 @@ def _refuse_made_names(record: Mapping[str, Any], inputs: Inputs) -> None:
     """
     for name in map(_name, record):
         for stem, target in () if name in inputs.names else inputs.unnamed:
-            if sqla.may_be_named(name, stem):
+            if sqla.may_set_anonymous(name, stem):
                 swap_refs(record[name], target, partial(_refuse_name, name))
 
 
@@ -499,9 +499,9 @@ class _Relation:
 def trace_origins(outputs: Outputs, result: Result[Any], entities: Entities) -> Outputs:
     """Return the outputs of a result with what is known of its values of unknown origin."""
     cursor = sqla.cursor_result_of(result)
-    places = [] if cursor is None else sqla.origins_of(cursor)
+    places = [] if cursor is None else sqla.column_origins(cursor)
     if cursor is not None and places and outputs.width != len(places):
-        if sqla.yields_chunks(result):  # an entity or a bundle has several columns of the cursor
+        if sqla.is_chunked(result):  # an entity or a bundle has several columns of the cursor
             places = []
         else:
             outputs = outputs_from([UNKNOWN] * len(places))
@@ -517,14 +517,14 @@ def check_filled_by_text(result: Result[Any], statement: Executable, entities: E
         UntranslatableError: it does, as far as the server tells.
     """
     cursor = sqla.cursor_result_of(result)
-    places = [] if cursor is None else sqla.origins_of(cursor)
+    places = [] if cursor is None else sqla.column_origins(cursor)
     if cursor is None or cursor.rowcount == 0 or not any(oid for oid, _ in places):
         return
     told = _query_origins(
         outputs_from([UNKNOWN] * len(places)), places, cursor.connection, entities
     )
     found = {name: told.made.get(i) for i, name in enumerate(cursor.keys())}
-    for mapper, attribute, names in sqla.names_filled(statement):
+    for mapper, attribute, names in sqla.names_of_attributes(statement):
         own = entities.of_class(mapper.class_).all.get(attribute)
         for shape in map(found.get, names):
             if any(columns_in(shape)):  # what is computed the server does not tell
@@ -552,7 +552,7 @@ def _query_origins(
 
 def _relations(oids: Collection[int], connection: Connection) -> Mapping[int, _Relation]:
     """Return tables by their numbers: one query for those that this connection has not met."""
-    known: dict[int, _Relation | None] = sqla.kept_with_connection(connection)
+    known: dict[int, _Relation | None] = sqla.connection_cache(connection)
     new = [oid for oid in oids if oid and oid not in known]
     if new:
         known |= dict.fromkeys(new)
@@ -632,7 +632,7 @@ class Plans:
         Raises:
             UntranslatableError: the statement would show keys in a way that cannot be rewritten.
         """
-        shape, parameters = sqla.shape_of(statement)
+        shape, parameters = sqla.cache_key_of(statement)
         try:
             plan = self._plans.get(shape)
         except ReferenceError:  # a class has come to the place of one that is gone
@@ -647,9 +647,9 @@ class Plans:
             replaced = [
                 parameters[i] for i, target in inputs.positions.items() if takes_keys(target)
             ]
-            in_where = not inputs.types and sqla.stand_in_where(statement, replaced)
+            in_where = not inputs.types and sqla.all_in_where(statement, replaced)
             outputs = outputs_of(statement, parameters, self.entities, inputs.keys)
-            by_text = sqla.loads_by_text(statement)
+            by_text = sqla.is_from_text(statement)
             plan = Plan(
                 inputs,
                 in_where,
@@ -674,4 +674,4 @@ class Plans:
         with self._lock:
             if len(self._plans) >= _CAPACITY:
                 del self._plans[next(iter(self._plans))]
-            self._plans[sqla.WeakShape(shape)] = plan
+            self._plans[sqla.WeakCacheKey(shape)] = plan

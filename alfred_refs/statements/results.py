@@ -454,7 +454,7 @@ def outputs_of(
 
     Args:
         statement: any; one that returns no rows has no outputs.
-        parameters: its parameters, as `sqla.shape_of` lists them.
+        parameters: its parameters, as `sqla.cache_key_of` lists them.
         entities: which columns hold keys.
         key_parameters: those that stand for keys, by name.
 
@@ -504,7 +504,7 @@ def _elements(statement: Any) -> Iterator[Sequence[Any]]:
         case CompoundSelect():
             yield from positions(statement)
         case Select() | FromStatement() | UpdateBase():
-            yield from sqla.returned_by(statement)
+            yield from sqla.result_expressions(statement)
         case TextualSelect():
             yield from ([column] for column in statement.selected_columns)
         case _:
@@ -574,9 +574,9 @@ def cover(
         return
     target = getattr(statement, "table", None)
     table = target if isinstance(target, Table) else None
-    sqla.cover_exits(cursor, partial(_render_exits, table, entities, conversation))
+    sqla.rewrite_write_info(cursor, partial(_render_exits, table, entities, conversation))
     if now:
-        sqla.new_primary_keys(cursor)
+        sqla.read_inserted_keys(cursor)
 
 
 def _render_exits(

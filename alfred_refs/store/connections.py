@@ -227,7 +227,7 @@ class OwnEngine:
     def _make(self) -> Engine:
         """Hidden parameters keep keys out of logs."""
         application = self._application
-        pool = sqla.pool_beside(application.pool)
+        pool = sqla.parallel_pool(application.pool)
         event.listen(pool, "connect", partial(_commit_each, application.dialect))
         if application.dialect.driver == "psycopg":
             event.listen(pool, "connect", _write_arrays_in_binary)

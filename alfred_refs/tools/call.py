@@ -393,7 +393,7 @@ class Call:
         columns = [getattr(model, name) for name in shape.table.identity]
         statement = (
             shape.statement()
-            .where(sqla.among(columns, keys))
+            .where(sqla.in_keys(columns, keys))
             # the keys are keys, though some may be text
             .execution_options(raw_keys=True)
         )

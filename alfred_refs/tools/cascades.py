@@ -376,7 +376,7 @@ class Link:
         ]
         others = [getattr(far, name) for name in self.far.identity]
         joined = select(*others).select_from(has).join(getattr(has, self.name).of_type(related))
-        return joined.where(sqla.among(own, keys)).distinct().order_by(*others)
+        return joined.where(sqla.in_keys(own, keys)).distinct().order_by(*others)
 
 
 def links_of(mapper: Mapper[Any], tables: Iterable[ToolTable]) -> Iterator[Link]:
@@ -563,7 +563,7 @@ class CascadeSearch:
                 return None
             with self._call.session.no_autoflush:
                 for name in edge.names:
-                    related = sqla.related_to(sqla.state_of(instance), name)
+                    related = sqla.related_states(sqla.state_of(instance), name)
                     found.update(state.key[:2] for state in related if state.key is not None)
         return found
 
@@ -744,7 +744,10 @@ def _statement(
     identity = [*to.table.primary_key] if to.mapper is None else [*to.mapper.primary_key]
     # a table may refer to itself: what is inside is a query of its own
     referred = (
-        select(*edge.referred).select_from(there).where(sqla.among(identity, keys)).correlate(None)
+        select(*edge.referred)
+        .select_from(there)
+        .where(sqla.in_keys(identity, keys))
+        .correlate(None)
     )
     columns: Any = tuple_(*edge.columns) if len(edge.columns) > 1 else edge.columns[0]
     return select(*primary).select_from(source).where(columns.in_(referred)).order_by(*primary)
@@ -856,7 +859,7 @@ class CascadeReport:
     def _load_instances(self, table: ToolTable, found: Iterable[AffectedRow]) -> list[Any]:
         """Return the instances of rows: one statement."""
         primary = inspect(table.model).mapper.primary_key
-        among = sqla.among(primary, [each.key for each in found])
+        among = sqla.in_keys(primary, [each.key for each in found])
         statement = select(table.model).where(among).execution_options(raw_keys=True)
         with self._call.session.no_autoflush:
             return [*self._call.session.scalars(statement)]

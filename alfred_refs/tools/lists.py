@@ -393,7 +393,7 @@ class ListEditor:
                 continue
             keys = [inspect(table.model).mapper.primary_key_from_instance(row) for row in same]
             columns = [getattr(table.model, name) for name in table.identity]
-            statement = select(*columns).where(sqla.among(columns, keys), *rules)
+            statement = select(*columns).where(sqla.in_keys(columns, keys), *rules)
             found = self._call.session.execute(statement, execution_options={"raw_keys": True})
             owned = {*map(tuple, found)}
             others = [each for each, key in zip(same, keys, strict=True) if key not in owned]

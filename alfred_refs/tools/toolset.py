@@ -52,7 +52,7 @@ from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.keys import RefPolicy
 from alfred_refs.owners import Ownership
 from alfred_refs.session.session import RefSession
-from alfred_refs.sqla import connections_of, driver_error_fields
+from alfred_refs.sqla import driver_error_fields, max_connections
 from alfred_refs.store import Actor
 from alfred_refs.tools.answers import Limits, Mode
 from alfred_refs.tools.arguments import (
@@ -180,7 +180,7 @@ class BoundToolset:
         self.toolset = toolset
         self.tool = toolset.tool
         self.registry = registry
-        self.connections = connections_of(getattr(sessions, "kw", {}).get("bind"))
+        self.connections = max_connections(getattr(sessions, "kw", {}).get("bind"))
         self._sessions: Any = sessions
         self._by = by
         self._kept = _ConversationCache(registry)

@@ -138,7 +138,7 @@ class Deleter:
             reach = searcher.search(instances, along=True)
             let_go = IdentitySet(instances)
             for state in map(sqla.state_of, session.dirty):
-                if any(each in let_go for each in sqla.orphaned_by(state)):
+                if any(each in let_go for each in sqla.orphans_of(state)):
                     # it refers to something else by now
                     for found in (reach.unlinked, reach.followed, reach.staying):
                         found.pop(state.key and state.key[:2], None)
@@ -549,7 +549,7 @@ class Creator(Writer):
         """Return the rows that a flush would delete because others have let go of them."""
         with self._session.no_autoflush:
             dirty = map(sqla.state_of, self._session.dirty)
-            return IdentitySet(each for state in dirty for each in sqla.orphaned_by(state))
+            return IdentitySet(each for state in dirty for each in sqla.orphans_of(state))
 
     def _build(self, batches: Sequence[Batch], claims: Claims) -> Builder:
         """Make the instances: all of them before they are related to each other.

@@ -55,7 +55,7 @@ from alfred_refs.mapping.lineage import (
     Unknown,
     columns_in,
 )
-from alfred_refs.sqla import shape_of
+from alfred_refs.sqla import cache_key_of
 from tests.models import MealPlan, Order, OrderLine, Person, Preference, Recipe, RecipeNote
 
 countries = Table("countries", MetaData(), Column("code", String(2), primary_key=True))
@@ -318,7 +318,9 @@ def test_a_value_made_from_keys_tells_where_they_stand(
 ) -> None:
     """Lists, records and texts of keys are understood, nested to any depth."""
     element = getattr(element, "__clause_element__", lambda: element)()
-    _, parameters = shape_of(select(element)) if not isinstance(element, Bundle) else (None, [])
+    _, parameters = (
+        cache_key_of(select(element)) if not isinstance(element, Bundle) else (None, [])
+    )
     lineage = Lineage(entities.of_column, None, [p.key for p in parameters])
 
     assert lineage.of_any([element]) == expected

@@ -32,7 +32,7 @@ from sqlalchemy.dialects.postgresql import INTERVAL, insert as upsert
 from sqlalchemy.orm import aliased
 
 from alfred_refs import Ownership, RefSession, UnconfinedError
-from alfred_refs.sqla.engines import aliased_for_criterion
+from alfred_refs.sqla.engines import criterion_alias
 from tests.fix_owned import World
 from tests.owned import Ingredient, Line, Plan, Recipe
 
@@ -40,7 +40,7 @@ from tests.owned import Ingredient, Line, Plan, Recipe
 @pytest.mark.usefixtures("world")
 def test_nobody_may_call_an_alias_as_ours_are(ann: RefSession) -> None:
     """It would stand for the criterion's own."""
-    name = aliased_for_criterion(Recipe.__table__).name
+    name = criterion_alias(Recipe.__table__).name
     for asked in (
         select(aliased(Recipe, name=quoted_name(name.upper(), quote=False))),
         select(aliased(Recipe, name=name)),

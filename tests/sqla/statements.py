@@ -31,4 +31,4 @@ STATEMENTS = {
 
 def values(statement: Executable) -> list[Any]:
     """Return the values of a statement's parameters."""
-    return [sqla.parameter_value(p) for p in sqla.shape_of(statement)[1]]
+    return [sqla.parameter_value(p) for p in sqla.cache_key_of(statement)[1]]

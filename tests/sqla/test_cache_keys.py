@@ -30,7 +30,7 @@ from tests.sqla.statements import ONE, STATEMENTS, TWO, values
 @pytest.mark.parametrize("make", STATEMENTS.values(), ids=STATEMENTS)
 def test_statements_that_differ_in_values_have_one_shape(make: Any) -> None:
     """The shape leaves the values out, and lists the parameters in one order."""
-    (shape, one), (same, two) = sqla.shape_of(make(ONE)), sqla.shape_of(make(TWO))
+    (shape, one), (same, two) = sqla.cache_key_of(make(ONE)), sqla.cache_key_of(make(TWO))
 
     assert shape == same
     assert shape is not None
@@ -46,7 +46,7 @@ def test_a_statement_that_is_not_cached_lists_its_parameters_too() -> None:
 
     statement = select(Recipe).where(Recipe.name == "x", Custom())
 
-    shape, parameters = sqla.shape_of(statement)
+    shape, parameters = sqla.cache_key_of(statement)
     assert (shape, [sqla.parameter_value(p) for p in parameters]) == (None, ["x"])
 
 
@@ -56,7 +56,7 @@ def test_elements_are_found_everywhere(make: Any) -> None:
     statement = make(ONE)
     met = {id(element) for element in sqla.elements_of(statement)}
 
-    assert {id(p) for p in sqla.shape_of(statement)[1]} <= met
+    assert {id(p) for p in sqla.cache_key_of(statement)[1]} <= met
 
 
 def test_what_a_traversal_passes_over_is_found() -> None:
@@ -79,8 +79,8 @@ def test_what_a_traversal_passes_over_is_found() -> None:
     assert texts(upsert) >= {"set", "where", "index"}
     assert texts(insert(Recipe).values([{"name": func.lower("in list")}])) == {"in list"}
     assert texts(select(listed)) == {"in values"}
-    assert [p.value for p in sqla.shape_of(select(listed))[1]] == []
-    assert {p.value for p in sqla.shape_of(upsert)[1]} >= {"set", "where", "index"}
+    assert [p.value for p in sqla.cache_key_of(select(listed))[1]] == []
+    assert {p.value for p in sqla.cache_key_of(upsert)[1]} >= {"set", "where", "index"}
 
 
 def test_a_weak_shape_is_equal_to_the_shape_until_its_classes_are_gone() -> None:
@@ -99,10 +99,10 @@ def test_a_weak_shape_is_equal_to_the_shape_until_its_classes_are_gone() -> None
 
     def shape(thing: Any) -> Any:
         some = select(thing).where(thing.id.in_([1]), exists(select(aliased(thing).id)))
-        return sqla.shape_of(some)[0]
+        return sqla.cache_key_of(some)[0]
 
     first, second = declared(), declared()
-    kept = {sqla.WeakShape(shape(first)): "first", sqla.WeakShape(shape(second)): "second"}
+    kept = {sqla.WeakCacheKey(shape(first)): "first", sqla.WeakCacheKey(shape(second)): "second"}
     assert [kept.get(shape(each)) for each in (first, second, declared())] == (
         ["first", "second", None]
     )
@@ -118,8 +118,8 @@ def test_a_weak_shape_is_equal_to_the_shape_until_its_classes_are_gone() -> None
 
 def test_looking_up_a_shape_calls_nothing_of_ours() -> None:
     """It is done for each statement, and compares each object in its shape."""
-    shape, same = (sqla.shape_of(select(Recipe).where(Recipe.id == n))[0] for n in "ab")
-    kept: dict[Any, str] = {sqla.WeakShape(shape): "found"}
+    shape, same = (sqla.cache_key_of(select(Recipe).where(Recipe.id == n))[0] for n in "ab")
+    kept: dict[Any, str] = {sqla.WeakCacheKey(shape): "found"}
     called: list[str] = []
 
     def hear(frame: FrameType, event: str, _: object) -> None:
@@ -139,7 +139,7 @@ def test_a_shape_whose_class_is_gone_is_compared_with_none() -> None:
     class Thing:
         pass
 
-    kept: dict[Any, str] = {sqla.WeakShape((Thing, "a")): "gone"}
+    kept: dict[Any, str] = {sqla.WeakCacheKey((Thing, "a")): "gone"}
     other = _Hashed(hash((Thing, "a")))
     assert kept.get((Thing, "a")) == "gone"
     del Thing

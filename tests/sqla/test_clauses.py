@@ -45,18 +45,18 @@ def test_returning_tells_entities_from_columns() -> None:
     orm = insert(MealPlan).returning(MealPlan, MealPlan.id)
     core = insert(recipe_tags).returning(recipe_tags)
 
-    assert [len(elements) for elements in sqla.returned_by(orm)] == [0, 1]
-    assert [elements[0].key for elements in sqla.returned_by(core)] == ["recipe_id", "tag"]
+    assert [len(elements) for elements in sqla.result_expressions(orm)] == [0, 1]
+    assert [elements[0].key for elements in sqla.result_expressions(core)] == ["recipe_id", "tag"]
 
 
 @pytest.mark.parametrize("write", [insert, update, delete])
 def test_a_write_tells_its_table_and_its_class(write: Any) -> None:
     """By the class, by the table, and by a table where criteria name a class."""
-    assert sqla.written_by(write(Recipe)) == (Recipe.__table__, Recipe.__mapper__)
-    assert sqla.written_by(write(recipe_tags)) == (recipe_tags, None)
+    assert sqla.write_target(write(Recipe)) == (Recipe.__table__, Recipe.__mapper__)
+    assert sqla.write_target(write(recipe_tags)) == (recipe_tags, None)
     if write is not insert:
         mixed = write(recipe_tags).where(recipe_tags.c.recipe_id == Recipe.id)
-        assert sqla.written_by(mixed) == (recipe_tags, None)
+        assert sqla.write_target(mixed) == (recipe_tags, None)
 
 
 def test_an_element_of_ones_own_has_no_parts() -> None:
@@ -65,7 +65,7 @@ def test_an_element_of_ones_own_has_no_parts() -> None:
     element = Opaque(parts)
     assert element.comparator.__clause_element__() is element
 
-    key, parameter = sqla.hidden_in(element)
+    key, parameter = sqla.opaque_parts(element)
 
     assert (str(key), sqla.parameter_value(parameter)) == ("recipes.id", "x")  # type: ignore[arg-type]
     assert [sqla.is_opaque(e) for e in (element, Recipe.name == "x", None)] == [True, False, False]
@@ -76,18 +76,18 @@ def test_an_attribute_of_a_concrete_base_stands_for_a_column_of_the_union() -> N
     configure_mappers()
     attribute, plain = (c.__clause_element__() for c in (Vehicle.id, Recipe.id))
 
-    found = sqla.selected_from_union(attribute)
+    found = sqla.polymorphic_column(attribute)
 
     assert found is Vehicle.__mapper__.selectable.c["id"]
     assert len(found.base_columns) == 2
-    assert sqla.selected_from_union(plain) is plain
+    assert sqla.polymorphic_column(plain) is plain
 
 
 def test_the_rows_of_a_values_construct_are_listed_by_position() -> None:
     """What is no expression is taken for a parameter that no statement lists."""
     listed = sa_values(column("x"), column("y"), name="v").data([(1, "a"), (func.now(), "b")])
 
-    first, second = sqla.places_of(listed)
+    first, second = sqla.expressions_by_position(listed)
 
     assert [type(each).__name__ for each in first] == ["BindParameter", "now"]
     assert [sqla.parameter_value(each) for each in second] == ["a", "b"]
@@ -96,7 +96,7 @@ def test_the_rows_of_a_values_construct_are_listed_by_position() -> None:
 def test_a_bundle_is_known_behind_the_element_that_stands_for_it() -> None:
     """A select keeps the bundle's columns, which remember it; other elements have none."""
     bundle: Bundle[Any] = Bundle("own", Recipe.id)
-    [[element]] = sqla.returned_by(select(bundle))
+    [[element]] = sqla.result_expressions(select(bundle))
 
     assert sqla.bundle_of(element) is bundle
     assert sqla.bundle_of(bundle) is bundle
@@ -124,9 +124,9 @@ def test_the_expression_of_an_option_is_found() -> None:
     direct = with_expression(Recipe.name, Recipe.id)
     nested = joinedload(MealPlan.recipe).with_expression(Recipe.name, Recipe.id)
 
-    assert [str(e) for e in sqla.expressions_of([direct])] == ["recipes.id"]
-    assert [str(e) for e in sqla.expressions_of([nested])] == ["recipes.id"]
-    assert list(sqla.expressions_of([joinedload(MealPlan.recipe)])) == []
+    assert [str(e) for e in sqla.query_expressions([direct])] == ["recipes.id"]
+    assert [str(e) for e in sqla.query_expressions([nested])] == ["recipes.id"]
+    assert list(sqla.query_expressions([joinedload(MealPlan.recipe)])) == []
     assert list(sqla.options_of(select(Recipe).options(direct))) == [direct]
 
 

@@ -47,7 +47,7 @@ def test_each_way_to_compare_an_instance_tells_the_attribute() -> None:
         (Recipe.plans.contains(plan), plan, "recipe_id"),
     ]
 
-    found = [sqla.attribute_behind(sqla.shape_of(select(c))[1][0]) for c, *_ in criteria]
+    found = [sqla.instance_attribute_of(sqla.cache_key_of(select(c))[1][0]) for c, *_ in criteria]
 
     assert found == [(sqla.state_of(instance), name) for _, instance, name in criteria]
 
@@ -57,17 +57,17 @@ def test_what_sqlalchemy_calls_its_variables_does_not_matter() -> None:
     guest = Guest()
     parameter: BindParameter[Any] = bindparam("x", callable_=_of_other_names(guest))
 
-    assert sqla.attribute_behind(parameter) == (sqla.state_of(guest), "id")
+    assert sqla.instance_attribute_of(parameter) == (sqla.state_of(guest), "id")
 
 
 @pytest.mark.parametrize("read", [_reads(), partial(_reads(ONE))])
 def test_a_callable_of_another_shape_is_refused(read: Callable[[], Any]) -> None:
     """One of SQLAlchemy's that does not tell the attribute: what it returns is a key."""
     with pytest.raises(UntranslatableError, match="compares a relationship with an instance"):
-        sqla.attribute_behind(bindparam("x", callable_=read))
+        sqla.instance_attribute_of(bindparam("x", callable_=read))
 
 
 @pytest.mark.parametrize("read", [lambda: ONE, partial(str, ONE), ONE.__str__, [ONE].pop])
 def test_a_callable_of_the_programs_reads_no_attribute(read: Callable[[], Any]) -> None:
     """What it returns may be a ref."""
-    assert sqla.attribute_behind(bindparam("x", callable_=read)) is None
+    assert sqla.instance_attribute_of(bindparam("x", callable_=read)) is None

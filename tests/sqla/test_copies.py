@@ -39,14 +39,14 @@ def test_values_can_be_replaced_in_a_copy_of_the_same_shape(make: Any) -> None:
     before = values(statement)
     replaced = {
         p.key: [TWO] if isinstance(sqla.parameter_value(p), list) else TWO
-        for p in sqla.shape_of(statement)[1]
+        for p in sqla.cache_key_of(statement)[1]
         if sqla.parameter_value(p) in (ONE, [ONE])
     }
 
     copy = sqla.with_values(statement, replaced)
 
     assert values(copy) == values(make(TWO))
-    assert sqla.shape_of(copy)[0] == sqla.shape_of(statement)[0]
+    assert sqla.cache_key_of(copy)[0] == sqla.cache_key_of(statement)[0]
     assert values(statement) == before
 
 
@@ -91,7 +91,7 @@ ELSEWHERE: dict[str, Executable] = {
 def ones(statement: Executable) -> list[Any]:
     """Return the parameters that hold the first key, as such or in a list."""
     held = {ONE: TWO, str(ONE): str(TWO)}
-    found = sqla.shape_of(statement)[1]
+    found = sqla.cache_key_of(statement)[1]
     return [p for p in found if (v := p.effective_value) in [*held, [ONE, ONE]] and v is not None]
 
 
@@ -112,14 +112,14 @@ def test_a_quick_copy_is_sent_as_a_whole_one(name: str) -> None:
     """It has the same SQL and parameters, and the cache key that it would generate."""
     statement = IN_WHERE[name]
     before = compiled(statement)
-    assert sqla.stand_in_where(statement, ones(statement))
+    assert sqla.all_in_where(statement, ones(statement))
 
     quick: Any = sqla.with_values_in_where(statement, holding(TWO, statement))
 
     assert (
         compiled(quick) == compiled(sqla.with_values(statement, holding(TWO, statement))) != before
     )
-    assert sqla.shape_of(quick)[0] == sqla.shape_of(statement)[0]
+    assert sqla.cache_key_of(quick)[0] == sqla.cache_key_of(statement)[0]
     assert sorted(values(quick.where(Recipe.name == "")), key=str) == sorted(
         [*values(quick), ""], key=str
     )
@@ -150,7 +150,7 @@ def test_quick_copies_are_compiled_once_and_sent_with_their_own_values(
 def test_a_statement_is_copied_whole_where_a_parameter_stands_elsewhere(name: str) -> None:
     """A quick copy would have the old value there."""
     assert ones(ELSEWHERE[name])
-    assert not sqla.stand_in_where(ELSEWHERE[name], ones(ELSEWHERE[name]))
+    assert not sqla.all_in_where(ELSEWHERE[name], ones(ELSEWHERE[name]))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_subquery_that_a_class_is_mapped_to_is_not_copied_without_need() -> No
     inner = aliased(Recipe, select(Recipe).where(Recipe.name != "x").subquery())
     statement = select(MealPlan.id, inner.name).join(inner, inner.id == MealPlan.recipe_id)
     statement = statement.where(inner.id == "recipe_1")
-    [*_, parameter] = sqla.shape_of(statement)[1]
+    [*_, parameter] = sqla.cache_key_of(statement)[1]
 
     copy = sqla.with_values(statement, {parameter.key: uuid.UUID(int=1)})
 
@@ -190,16 +190,20 @@ def test_a_subquery_that_a_class_is_mapped_to_is_not_copied_without_need() -> No
 def test_a_copy_can_send_a_parameter_as_another_type() -> None:
     """The copies of one shape have one shape again, and the original keeps its type."""
     statements = [select(Recipe).where(Recipe.id == literal(text)) for text in ("a", "b")]
-    keys = [sqla.shape_of(statement)[1][0].key for statement in statements]
+    keys = [sqla.cache_key_of(statement)[1][0].key for statement in statements]
 
     one, two = (
         sqla.with_values(statement, {key: ONE}, {key: Uuid()})
         for statement, key in zip(statements, keys, strict=True)
     )
 
-    assert sqla.shape_of(one)[0] == sqla.shape_of(two)[0] != sqla.shape_of(statements[0])[0]
-    assert [str(p.type) for p in sqla.shape_of(one)[1]] == [str(Uuid())]
-    assert [str(p.type) for p in sqla.shape_of(statements[0])[1]] == ["VARCHAR"]
+    assert (
+        sqla.cache_key_of(one)[0]
+        == sqla.cache_key_of(two)[0]
+        != sqla.cache_key_of(statements[0])[0]
+    )
+    assert [str(p.type) for p in sqla.cache_key_of(one)[1]] == [str(Uuid())]
+    assert [str(p.type) for p in sqla.cache_key_of(statements[0])[1]] == ["VARCHAR"]
 
 
 def test_the_end_of_an_upsert_can_be_replaced_in_a_copy() -> None:
@@ -247,7 +251,7 @@ def test_what_a_copy_leaves_as_it_was_is_known() -> None:
 
     found = {
         element.value
-        for part in sqla.out_of_reach(statement)
+        for part in sqla.unreachable_parts(statement)
         for element in sqla.elements_of(part)
         if isinstance(element, BindParameter)
     }

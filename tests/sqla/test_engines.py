@@ -52,7 +52,7 @@ def test_a_pool_beside_another_waits_for_the_dialect(database_url: str) -> None:
     Without the shared lock the second finds the initialisation begun and goes on without it.
     """
     engine = create_engine(database_url)
-    beside = sqla.pool_beside(engine.pool)
+    beside = sqla.parallel_pool(engine.pool)
     initialize, running, seen = engine.dialect.initialize, threading.Event(), []
 
     def slowly(connection: Connection) -> None:
@@ -100,8 +100,8 @@ def test_a_listener_for_errors_can_come_first(engine: Engine) -> None:
         told.append("first")
 
     with engine.connect() as connection:
-        sqla.listen_first(connection, hear)
-        sqla.listen_first(connection, hear)
+        sqla.prepend_error_listener(connection, hear)
+        sqla.prepend_error_listener(connection, hear)
         with pytest.raises(DBAPIError):
             connection.execute(text("no statement"))
 
@@ -111,17 +111,17 @@ def test_a_listener_for_errors_can_come_first(engine: Engine) -> None:
 def test_what_is_kept_with_a_connection_goes_when_it_is_made_anew(engine: Engine) -> None:
     """It is not in `info`, and stays while the pool has the connection."""
     with engine.connect() as connection:
-        kept = sqla.kept_with_connection(connection)
+        kept = sqla.connection_cache(connection)
         kept["x"] = 1
         assert connection.info == {}
     with engine.connect() as connection:
-        assert sqla.kept_with_connection(connection) is kept
+        assert sqla.connection_cache(connection) is kept
         connection.invalidate()
         connection.rollback()
-        assert sqla.kept_with_connection(connection) == {}
+        assert sqla.connection_cache(connection) == {}
         connection.detach()
-        detached = sqla.kept_with_connection(connection)
-        assert sqla.kept_with_connection(connection) is detached
+        detached = sqla.connection_cache(connection)
+        assert sqla.connection_cache(connection) is detached
         assert detached == {}
 
 
@@ -138,6 +138,6 @@ def test_it_is_known_how_many_connections_there_are(
     engine: Engine, pool: dict[str, Any], connections: int | None
 ) -> None:
     """Of synchronous and asynchronous engines; not of those that have as many as are asked for."""
-    assert sqla.connections_of(create_engine(engine.url, **pool)) == connections
-    assert sqla.connections_of(create_async_engine(engine.url, **pool)) == connections
-    assert sqla.connections_of(None) is None
+    assert sqla.max_connections(create_engine(engine.url, **pool)) == connections
+    assert sqla.max_connections(create_async_engine(engine.url, **pool)) == connections
+    assert sqla.max_connections(None) is None

@@ -106,8 +106,8 @@ def test_the_tables_of_all_bases_are_found() -> None:
 
 def test_classes_are_found_by_what_their_repr_shows() -> None:
     """Which is all that an error says of them."""
-    assert sqla.classes_called("tests.models.Recipe") == [Recipe]
-    assert sqla.classes_called("tests.models.NoRecipe") == []
+    assert sqla.classes_at_path("tests.models.Recipe") == [Recipe]
+    assert sqla.classes_at_path("tests.models.NoRecipe") == []
 
 
 def test_constraints_of_types_are_known() -> None:
@@ -144,10 +144,10 @@ def test_what_is_kept_with_a_class_goes_with_it_or_with_who_keeps_it() -> None:
         id: Mapped[int] = mapped_column(primary_key=True)
 
     one, other = Keeper(), Keeper()
-    sqla.kept_with(Thing, one)["value"] = Thing
-    value = sqla.kept_with(Thing, other)["value"] = Keeper()
+    sqla.class_cache(Thing, one)["value"] = Thing
+    value = sqla.class_cache(Thing, other)["value"] = Keeper()
     there = [weakref.ref(each) for each in (value, Thing)]
-    assert sqla.kept_with(Thing, one) == {"value": Thing}
+    assert sqla.class_cache(Thing, one) == {"value": Thing}
 
     del other, value
     assert there[0]() is None

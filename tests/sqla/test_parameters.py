@@ -30,10 +30,10 @@ def test_a_parameter_tells_which_instance_it_reads() -> None:
     recipe = Recipe(id=ONE)
     statement = select(MealPlan).where(MealPlan.recipe == recipe, MealPlan.instead_of == TWO)
     for each in (statement, sqla.with_values(statement, {"instead_of_1": ONE})):
-        [first, second] = sqla.shape_of(each)[1]
-        assert sqla.attribute_behind(first) == (sqla.state_of(recipe), "id")
-        assert sqla.attribute_behind(second) is None
-    assert sqla.attribute_behind(bindparam("x", callable_=lambda: ONE)) is None
+        [first, second] = sqla.cache_key_of(each)[1]
+        assert sqla.instance_attribute_of(first) == (sqla.state_of(recipe), "id")
+        assert sqla.instance_attribute_of(second) is None
+    assert sqla.instance_attribute_of(bindparam("x", callable_=lambda: ONE)) is None
 
 
 @pytest.mark.parametrize("length", [None, 6, 10])
@@ -51,19 +51,19 @@ def _check_made_names(name: str, dialect: Any) -> None:
     compiled: Any = statement.compile(dialect=dialect)
 
     for parameter, made in compiled.bind_names.items():
-        stem = sqla.stem_of(parameter)
+        stem = sqla.anonymous_stem(parameter)
         assert stem is not None
         for given in (made, parameter.key):
-            assert sqla.may_be_named(given, stem)
+            assert sqla.may_set_anonymous(given, stem)
             assert "other" in compiled.construct_params({given: "other"}).values()
 
 
 def test_other_names_are_not_taken_for_made_ones() -> None:
     """Those that the program gives, of other parameters, and without a number."""
-    assert sqla.stem_of(bindparam("id_1")) is None
-    assert not sqla.may_be_named("other_1", "id")
-    assert not sqla.may_be_named("id", "id")
-    assert not sqla.may_be_named("%(7 other)s", "id")
+    assert sqla.anonymous_stem(bindparam("id_1")) is None
+    assert not sqla.may_set_anonymous("other_1", "id")
+    assert not sqla.may_set_anonymous("id", "id")
+    assert not sqla.may_set_anonymous("%(7 other)s", "id")
 
 
 def test_a_parameter_given_at_execution_has_no_value_yet() -> None:

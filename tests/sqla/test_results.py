@@ -63,12 +63,12 @@ def test_the_place_of_each_value_is_told_by_the_driver(tables: Engine, driver: s
     with engine.connect() as connection:
         [table] = connection.scalars(text("select 'recipes'::regclass::oid::int"))
         result = connection.execute(text("select name, id, 1 from recipes"))
-        assert sqla.origins_of(result) == [(table, 2), (table, 1), (0, 0)]
+        assert sqla.column_origins(result) == [(table, 2), (table, 1), (0, 0)]
         assert sqla.cursor_result_of(result) is result
     engine.dispose()
     lite = create_engine("sqlite://")
     with lite.connect() as connection:
-        assert sqla.origins_of(connection.execute(text("select 1"))) == [(0, 0)]
+        assert sqla.column_origins(connection.execute(text("select 1"))) == [(0, 0)]
     lite.dispose()
 
 
@@ -76,9 +76,9 @@ def test_the_exits_of_a_result_can_be_covered(tables: Engine) -> None:
     """The result stays the same object; what another statement lacks is no exit of its own."""
     with tables.connect() as connection:
         written = connection.execute(insert(Recipe).values(name="x"))
-        sqla.cover_exits(written, lambda name, value: (name, len(value)))
+        sqla.rewrite_write_info(written, lambda name, value: (name, len(value)))
         assert written.inserted_primary_key == "inserted_primary_key_rows"
         read = connection.execute(select(Recipe.name))
-        sqla.cover_exits(read, lambda *_: pytest.fail("nothing was asked"))
-        sqla.new_primary_keys(read)
+        sqla.rewrite_write_info(read, lambda *_: pytest.fail("nothing was asked"))
+        sqla.read_inserted_keys(read)
         assert read.scalars().all() == ["x"]

@@ -82,7 +82,7 @@ def test_the_statements_of_the_orm_itself_are_told_from_the_programs(
 
 def _both_ways(execution: ORMExecuteState) -> tuple[bool, bool]:
     theirs = execution.is_column_load or execution.is_relationship_load
-    return sqla.loads_by_itself(execution), theirs
+    return sqla.is_internal_load(execution), theirs
 
 
 @pytest.mark.parametrize("within", [False, True])
@@ -90,7 +90,7 @@ def test_an_eager_loader_loads_the_whole_for_a_chunk_of_rows(tables: Engine, wit
     """Also where a listener invokes its statement, to which the size of chunks leaks."""
 
     def invoke(execution: ORMExecuteState) -> Result[Any]:
-        sqla.load_whole(execution)
+        sqla.drop_loader_yield_per(execution)
         return execution.invoke_statement()
 
     loader = selectinload(Recipe.plans)
@@ -119,7 +119,7 @@ def test_what_the_orm_looks_up_for_itself_is_told(engine: Engine) -> None:
 
         @event.listens_for(session, "do_orm_execute")
         def note(execution: ORMExecuteState) -> None:
-            by_itself.append(sqla.loads_by_itself(execution))
+            by_itself.append(sqla.is_internal_load(execution))
 
         key = uuid.uuid4()
         session.get(Recipe, key)

@@ -21,7 +21,7 @@ class Taking:
 
     def __init__(self, *classes: type[Any], refused: bool = False) -> None:
         self.classes = set(classes)
-        self.loaded: list[sqla.There] = []
+        self.loaded: list[sqla.WeakInstance] = []
         self.chunks: list[int] = []
         self.sought: Callable[[], None] | None = None
         self.refused = refused

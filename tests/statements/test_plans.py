@@ -236,8 +236,8 @@ def test_a_class_in_the_place_of_one_that_is_gone_has_plans_of_its_own(
         return Thing
 
     # as if all were made in one place of the memory
-    monkeypatch.setattr(sqla.WeakShape, "__hash__", lambda _: 0)
-    monkeypatch.setattr(sqla, "shape_of", _in_one_place(sqla.shape_of))
+    monkeypatch.setattr(sqla.WeakCacheKey, "__hash__", lambda _: 0)
+    monkeypatch.setattr(sqla, "cache_key_of", _in_one_place(sqla.cache_key_of))
     for _ in range(3):
         thing = declared()
         _, plan, _ = plans.of(select(thing).where(thing.id == "thing_1"))
