@@ -185,7 +185,7 @@ class MentionedRows:
         pairs = [(each.entity, self._key(each)) for each in found]
         distinct = dict.fromkeys(pairs)
         done = [Activity(pair, "mentioned", label=labels.get(pair)) for pair in distinct]
-        self._view.note(done, "user")
+        self._view.note_activity(done, "user")
         return self._view.refer_pairs(pairs)
 
     def _column(self, entity: str) -> KeyColumn:

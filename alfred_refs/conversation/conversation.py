@@ -267,7 +267,7 @@ class ActivityMap(DraftMap):
         self._store.retain(self._address, _parse_refs(refs), self._reason(reason), "user")
 
     def _reason(self, reason: str) -> str:
-        return str(scrub_value(reason, self._refs_held, self._texts()))[:_LONGEST_REASON]
+        return str(scrub_value(reason, self.known_refs, self.text_keys()))[:_LONGEST_REASON]
 
     def demote(self, refs: Iterable[str]) -> None:
         """Leave rows out of prompts, until something is done with them again.
@@ -293,11 +293,11 @@ class ActivityMap(DraftMap):
 
     def _known(self, refs: Iterable[str]) -> list[Ref]:
         refs = list(dict.fromkeys(refs))
-        held = self._keys_held(refs)
+        held = self.known_keys(refs)
         self.resolve_all([ref for ref in refs if ref not in held])
         return _parse_refs(refs)
 
-    def _note(self, done: Sequence[Activity], actor: Actor) -> None:
+    def note_activity(self, done: Sequence[Activity], actor: Actor) -> None:
         """Note what was done with rows: one round trip, or none where nothing was."""
         if done:
             self._store.note(self._address, done, actor, self._working_turn)
@@ -317,7 +317,7 @@ class ActivityMap(DraftMap):
             ContextError: there is something in it that is no JSON.
         """
         try:
-            text = json_text(scrub_value(content, self._refs_held, self._texts()))
+            text = json_text(scrub_value(content, self.known_refs, self.text_keys()))
         except ValueError as error:  # infinity, which JSON has not, or thousands of digits
             raise ContextError(
                 f"what a step left is no JSON: {error}", "give text for it, or null"
@@ -583,7 +583,9 @@ class Conversation(ActivityMap):
         Raises:
             KeyShownError: there is a key without ref, and it is to be refused.
         """
-        return scrub_value(value, partial(self._refs_held, among=entities), self._texts(), unknown)
+        return scrub_value(
+            value, partial(self.known_refs, among=entities), self.text_keys(), unknown
+        )
 
     def entries(
         self, entity: type[Any] | Table | str | None = None, *, keys: bool = False

@@ -70,10 +70,10 @@ class DraftMap(RefMap):
             SetupError: rows of the class cannot be drafted: their keys cannot be decided before
                 they are inserted.
         """
-        [made] = self._draft_all([(entity, content)], label)
+        [made] = self.draft_all([(entity, content)], label)
         return made
 
-    def _draft_all(
+    def draft_all(
         self,
         given: Iterable[tuple[type[Any] | Table | str, Mapping[str, Any]]],
         label: str | None = None,
@@ -323,7 +323,7 @@ class DraftMap(RefMap):
         record = record_of(model, content, entities)
         wanted = dict.fromkeys(record.refs(entities))
         drafts = [want for want in wanted if draft_named(want[0]) is not None]
-        self._resolve_wanted([want for want in wanted if draft_named(want[0]) is None])
+        self.resolve_pairs([want for want in wanted if draft_named(want[0]) is None])
         found = self._drafts_of([text for text, _ in drafts])
         for draft, needed in drafts:
             self._usable_entry(draft, found, needed)
@@ -354,7 +354,7 @@ class DraftMap(RefMap):
         entity, saved, label = entry.ref.entity, None, entry.label
         if entry.state == "saved" and entry.key is not None:
             row = entry.row
-            saved = str(row.ref) if row else self._refer_pairs([(entity, entry.key)])[0]
+            saved = str(row.ref) if row else self.refer_pairs([(entity, entry.key)])[0]
             label = row.label if row and row.label is not None else label
         return Draft(
             *(str(entry.ref), entity, json.loads(entry.content), label, entry.turn),

@@ -308,7 +308,7 @@ class Draft:
     key: Key | None = field(default=None, repr=False)
 
 
-Wanted = tuple[str, str | None]
+ExpectedRef = tuple[str, str | None]
 """A ref as it was given, and the entity that is needed (`None`: any)."""
 
 
@@ -345,7 +345,9 @@ class RefCache:
         refs = self._refs.get(entity)
         return None if refs is None else refs.get(token_of(key))
 
-    def look_up(self, wanted: Iterable[Wanted]) -> tuple[dict[Wanted, Key], list[Wanted]]:
+    def look_up(
+        self, wanted: Iterable[ExpectedRef]
+    ) -> tuple[dict[ExpectedRef, Key], list[ExpectedRef]]:
         """Return the keys of those refs that are here, and the refs to ask the store for."""
         keys, missing = {}, []
         known, gone = {} if self.forgotten else self._keys, self._gone
@@ -371,7 +373,7 @@ class RefCache:
             return None
         return self._keys.get(actual, {}).get(ref)
 
-    def names_of(self, key: Key) -> dict[str, str]:
+    def refs_by_entity(self, key: Key) -> dict[str, str]:
         """Return the refs of a key, by entity; what stands in texts has none.
 
         A UUID and an integer may have one token, so the key itself is looked at.
@@ -381,7 +383,7 @@ class RefCache:
         keys = self._keys
         return {e: ref for e, ref in found if ref and keys.get(e, {}).get(ref) == key}
 
-    def texts(self) -> list[str]:
+    def text_keys(self) -> list[str]:
         """Return the keys of rows that are text."""
         rows = [refs for entity, refs in [*self._refs.items()] if entity != KEY]
         return [token for refs in rows for token in [*refs] if type(token) is str]
@@ -529,13 +531,13 @@ class Caches:
         refs = (cache.ref_of(entity, key) for cache in self._in_use())
         return next((ref for ref in refs if ref is not None), None)
 
-    def names_of(self, key: Key) -> dict[str, str]:
+    def refs_by_entity(self, key: Key) -> dict[str, str]:
         """Return the refs of a key, by entity, whether their rows are gone or not."""
-        return {e: ref for cache in self._in_use() for e, ref in cache.names_of(key).items()}
+        return {e: ref for cache in self._in_use() for e, ref in cache.refs_by_entity(key).items()}
 
-    def texts(self) -> list[str]:
+    def text_keys(self) -> list[str]:
         """Return the keys that are text."""
-        return list(dict.fromkeys(text for cache in self._in_use() for text in cache.texts()))
+        return list(dict.fromkeys(text for cache in self._in_use() for text in cache.text_keys()))
 
 
 _MOST = 10_000  # remembered; what is beyond stays without a label
@@ -581,16 +583,16 @@ class RefMap:
         self.owner = address.owner
         self._entities = entities
         self._address = address
-        self._work_under(schemas)
+        self._use_schemas(schemas)
         self._store = store
         self._caches = caches
         self._is_used = False
         self._telemetry = telemetry
-        self._rows: Rows = StoredRows(address, store, entities)
+        self.row_finder: Rows = StoredRows(address, store, entities)
         self._noted_until = monotonic() + NOTED_EVERY.total_seconds()
         self._labels: dict[EntityKey, str] = {}  # what is to be told with the next mint
 
-    def _work_under(self, schemas: Schemas) -> None:
+    def _use_schemas(self, schemas: Schemas) -> None:
         """Use refs for the rows of these schemas: the store refuses others'."""
         self._schemas = schemas
         table_of = partial(self._entities.table_name_of, schemas=schemas)
@@ -604,7 +606,7 @@ class RefMap:
         """The cache to work in; it may be another the next time."""
         return self._caches.current
 
-    def _make_room(self) -> bool:
+    def make_room(self) -> bool:
         """Go on with another cache, if that is for this object to do; tell whether it was."""
         return False
 
@@ -637,17 +639,17 @@ class RefMap:
             BadRefError: as for `resolve`; it is about the first bad ref.
         """
         if entity is None:
-            return self._resolve_wanted([(ref, None) for ref in refs])
+            return self.resolve_pairs([(ref, None) for ref in refs])
         name, column = self._entities.name_of(entity), self._entities.key_column_of(entity)
-        keys = self._resolve_wanted([(ref, name) for ref in refs])
+        keys = self.resolve_pairs([(ref, name) for ref in refs])
         return keys if column is None else [column.from_key(key) for key in keys]
 
-    def _resolve_wanted(self, wanted: Sequence[Wanted]) -> list[Key]:
+    def resolve_pairs(self, wanted: Sequence[ExpectedRef]) -> list[Key]:
         """Return the keys of refs that are needed for different entities, in order."""
         self._is_used = True
         keys, missing = self._cache.look_up(wanted)
         if missing:
-            self._make_room()
+            self.make_room()
             cache = self._cache
             keys, missing = cache.look_up(wanted)
             keys |= self._fetch(cache, missing) if missing else {}
@@ -662,14 +664,14 @@ class RefMap:
         with suppress(RefError):  # a note: what is here is here
             self._store.touch(self._address)
 
-    def _gone(self, ref: str, entity: str) -> GoneRefError:
+    def gone_error(self, ref: str, entity: str) -> GoneRefError:
         """Return the error for a ref whose row was looked for and is not there."""
         known, _ = self._suggestions().for_text(ref, parse_ref(ref), entity)
         known.pop(ref, None)
         error = GoneRefError(ref, entity, known, None, "was deleted")
         return self._telemetry.refused(self.id, error)
 
-    def _unknown(self, text: str, entity: str | None) -> UnknownRefError:
+    def unknown_error(self, text: str, entity: str | None) -> UnknownRefError:
         """Return the error for a text that names nothing, whatever it spells."""
         offered = self._suggestions().for_text(text, parse_ref(text), entity)
         return self._telemetry.refused(self.id, UnknownRefError(text, entity, *offered))
@@ -677,7 +679,7 @@ class RefMap:
     def _suggestions(self) -> Suggestions:
         return Suggestions(self._address, self._store)
 
-    def _keys_met(self, wanted: Iterable[Wanted]) -> Mapping[Wanted, Key] | None:
+    def cached_keys(self, wanted: Iterable[ExpectedRef]) -> Mapping[ExpectedRef, Key] | None:
         """Return the keys of refs if all are at hand, without a round trip; `None` otherwise.
 
         That is to look, not to resolve: it does not count as a use of the refs.
@@ -709,15 +711,15 @@ class RefMap:
         Raises:
             KeyTypeError: the class or table has keys of another type.
         """
-        return self._refer_pairs(pairs_of(self._entities, entity, keys))
+        return self.refer_pairs(pairs_of(self._entities, entity, keys))
 
-    def _refer_pairs(self, pairs: Sequence[EntityKey]) -> list[str]:
+    def refer_pairs(self, pairs: Sequence[EntityKey]) -> list[str]:
         """Return the refs of keys of different entities, in order."""
         cache = self._cache
-        self._meet(cache, pairs)
+        self._mint(cache, pairs)
         return [cache.refs_of(entity)[token_of(key)] for entity, key in pairs]
 
-    def _refs_held(
+    def known_refs(
         self, keys: Collection[Key], among: Container[str] | None = None
     ) -> dict[Key, str]:
         """Return the ref of each key that rows have, be they gone or not: one round trip, or none.
@@ -732,12 +734,12 @@ class RefMap:
         }
         return {key: str(refs[0]) for key, refs in rows.items() if refs}
 
-    def _keys_held(self, refs: Iterable[str]) -> dict[str, Key]:
+    def known_keys(self, refs: Iterable[str]) -> dict[str, Key]:
         """Return the keys of those refs that are known, though their rows be gone.
 
         That is at most one round trip. What is no ref of a row is left out.
         """
-        wanted: list[Wanted] = [(ref, None) for ref in dict.fromkeys(refs)]
+        wanted: list[ExpectedRef] = [(ref, None) for ref in dict.fromkeys(refs)]
         met, missing = self._cache.look_up(wanted)
         parsed = [ref for text, _ in missing if (ref := parse_ref(text)) and not ref.draft]
         found = self._store.resolve(self._address, parsed) if parsed else {}
@@ -745,12 +747,12 @@ class RefMap:
             str(ref): entry.key for ref, entry in found.items()
         }
 
-    def _has_met(self, pairs: Iterable[EntityKey]) -> bool:
+    def has_cached(self, pairs: Iterable[EntityKey]) -> bool:
         """Tell whether all these keys can be shown without a round trip."""
         cache = self._cache
         return all(cache.ref_of(*pair) is not None for pair in pairs)
 
-    def _meet(self, cache: RefCache, pairs: Iterable[EntityKey]) -> None:
+    def _mint(self, cache: RefCache, pairs: Iterable[EntityKey]) -> None:
         """Make sure that a cache can show all these keys: at most one round trip to mint."""
         new = {pair: None for pair in pairs if cache.ref_of(*pair) is None}
         if not new:
@@ -762,23 +764,23 @@ class RefMap:
             self._labels |= {p: label for p, label in labels.items() if called.get(p) != label}
         self._keep(cache, told)
 
-    def _names_of(self, key: Key) -> Mapping[str, str]:
+    def refs_by_entity(self, key: Key) -> Mapping[str, str]:
         """Return the refs that a key has in this process, by entity; nothing is minted."""
-        return self._caches.names_of(key)
+        return self._caches.refs_by_entity(key)
 
-    def _texts(self) -> list[str]:
+    def text_keys(self) -> list[str]:
         """Return the keys met so far that are text."""
-        return self._caches.texts()
+        return self._caches.text_keys()
 
-    def _refs_met(self, key: Key) -> list[str]:
+    def cached_refs(self, key: Key) -> list[str]:
         """Return the refs, of any entity, that this process has met for a key whose row is there.
 
         No round trip: what the store knows beside is not asked for.
         """
         gone = self._caches.gone
-        return [ref for ref in self._cache.names_of(key).values() if ref not in gone]
+        return [ref for ref in self._cache.refs_by_entity(key).values() if ref not in gone]
 
-    def _note_gone(self, pairs: Collection[EntityKey], reason: Gone) -> None:
+    def note_gone(self, pairs: Collection[EntityKey], reason: Gone) -> None:
         """Note why there are no rows for these keys.
 
         Keys that never had a ref are not minted for that, nor is the store told of them.
@@ -795,7 +797,7 @@ class RefMap:
         if pairs:
             self._store.mark(self._address, pairs, gone)
 
-    def _fetch(self, cache: RefCache, wanted: Sequence[Wanted]) -> dict[Wanted, Key]:
+    def _fetch(self, cache: RefCache, wanted: Sequence[ExpectedRef]) -> dict[ExpectedRef, Key]:
         """Ask the store for refs; raise for the first that cannot be used."""
         parsed = {text: parse_ref(text) for text, _ in wanted}
         refs = [ref for ref in parsed.values() if ref is not None and not ref.draft]
@@ -834,7 +836,7 @@ class RefMap:
         return self._settled(self._store.read_drafts(self._address, refs))
 
     def _settled(self, drafts: Mapping[Ref, DraftEntry]) -> Mapping[Ref, DraftEntry]:
-        return reconcile_drafts(drafts, self._rows, self._store, self._address)
+        return reconcile_drafts(drafts, self.row_finder, self._store, self._address)
 
     def _keep(self, cache: RefCache, entries: Collection[Entry]) -> None:
         self._caches.keep(cache, entries)

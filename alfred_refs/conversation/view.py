@@ -20,9 +20,7 @@ from operator import attrgetter
 from typing import Any, Protocol
 
 from alfred_refs.conversation.conversation import ActivityMap, Conversation
-from alfred_refs.conversation.draft_fields import Rows
-from alfred_refs.conversation.drafts import DraftMap
-from alfred_refs.conversation.refs import Draft, RefCache, Suggestions, Wanted
+from alfred_refs.conversation.refs import Draft, ExpectedRef, RefCache, Suggestions
 from alfred_refs.errors import SavedDraftError, SetupError
 from alfred_refs.mapping.keys import EntityKey, Key, Ref
 from alfred_refs.sqla import Schemas
@@ -103,7 +101,7 @@ class SessionConversation(ActivityMap):
     def _address(self, address: Address) -> None:
         self._sent_to = address
 
-    def work_under(self, schemas: Schemas) -> None:
+    def use_schemas(self, schemas: Schemas) -> None:
         """Use refs for the rows of these schemas from now on.
 
         Raises:
@@ -118,7 +116,7 @@ class SessionConversation(ActivityMap):
                 "open a session for each, on an engine with that option, or begin it with "
                 "session.connection(execution_options=...)",
             )
-        self._work_under(schemas)
+        self._use_schemas(schemas)
         self._outside = self._whole._under(schemas)
         self._caches = self._shared.under(schemas)
         self.schemas = self._schemas
@@ -151,7 +149,7 @@ class SessionConversation(ActivityMap):
         """See `Conversation.begin_turn`."""
         return self._whole.begin_turn()
 
-    def _make_room(self) -> bool:
+    def make_room(self) -> bool:
         """Go on with another cache if this one has too much in it, or was forgotten.
 
         What instances show is there too; other refs that were read before are not to be expected
@@ -173,11 +171,11 @@ class SessionConversation(ActivityMap):
         self._most = max(self._caches.capacity, 2 * len(self._mine))
         return True
 
-    def meet(self, pairs: Collection[EntityKey]) -> None:
+    def mint(self, pairs: Collection[EntityKey]) -> None:
         """Make sure that all these keys can be shown: at most one round trip to mint."""
-        self._meet(self._mine, pairs)
+        self._mint(self._mine, pairs)
 
-    def lacks_label(self, pair: EntityKey, *, minted: bool) -> bool:
+    def needs_label(self, pair: EntityKey, *, minted: bool) -> bool:
         """Tell whether the label of a row is wanted: its key is known without one, or new here.
 
         With `minted`, keys that are new are left out.
@@ -187,14 +185,14 @@ class SessionConversation(ActivityMap):
         return not minted and self._mine.ref_of(*pair) is None
 
     def note_labels(self, labels: Mapping[EntityKey, str]) -> None:
-        """Note what rows are called: told when they are minted, or else by `tell_labels`."""
+        """Note what rows are called: told when they are minted, or else by `store_labels`."""
         self._labels |= labels
 
-    def label_known(self, pair: EntityKey) -> str | None:
+    def cached_label(self, pair: EntityKey) -> str | None:
         """Return what the registry calls a row, as far as it is known here."""
         return self._mine.label_of(*pair)
 
-    def tell_labels(
+    def store_labels(
         self, changed: Mapping[EntityKey, str], unsure: Collection[EntityKey] = ()
     ) -> None:
         """Tell the store labels that it lacks or has otherwise: at most one trip.
@@ -209,7 +207,7 @@ class SessionConversation(ActivityMap):
             pair: label
             for pair, label in noted.items()
             if pair in unlabelled
-            or (pair not in unsure and self.label_known(pair) not in (None, label))
+            or (pair not in unsure and self.cached_label(pair) not in (None, label))
         }
         labels |= changed
         if labels:
@@ -224,23 +222,19 @@ class SessionConversation(ActivityMap):
 
     # Drafts
 
-    def look_in(self, rows: Rows) -> None:
-        """Have the rows of drafts looked for in another place."""
-        self._rows = rows
-
     def outside(self) -> Conversation:
         """Return the conversation as it is outside of the session's transaction."""
         return self._outside
 
     def note_gone(self, pairs: Collection[EntityKey], reason: Gone) -> None:
-        """Note why there are no rows for these keys; see `RefMap._note_gone`."""
-        self._note_gone(pairs, reason)
+        """Note why there are no rows for these keys; see `RefMap.note_gone`."""
+        super().note_gone(pairs, reason)
         if self.on_deleted is not None and reason == "was deleted":
             self.on_deleted(pairs)
 
     def is_row(self, ref: str, entity: str) -> bool:
         """Tell whether a draft's ref names a row already, as far as is known here."""
-        return ref in self.saving or self._keys_met([(ref, entity)]) is not None
+        return ref in self.saving or self.cached_keys([(ref, entity)]) is not None
 
     def edit_drafts(self, contents: Mapping[str, Mapping[str, Any]], **given: Any) -> list[Draft]:
         """See `DraftMap.edit_drafts`; a draft that the transaction saves is a row."""
@@ -261,7 +255,7 @@ class SessionConversation(ActivityMap):
         """
         for ref in refs:
             if ref in self.saving:
-                error = SavedDraftError(ref, self._refer_pairs([self.saving[ref]])[0])
+                error = SavedDraftError(ref, self.refer_pairs([self.saving[ref]])[0])
                 raise self._telemetry.refused(self.id, error)
 
     def end_saving(
@@ -279,12 +273,12 @@ class SessionConversation(ActivityMap):
         """
         pairs = [self.saving[ref] for ref in saved]
         self.saving.clear()
-        if not pairs or not self._rows.committed(pairs):
+        if not pairs or not self.row_finder.committed(pairs):
             return ()
         self.confirm_drafts(saved)
         new = {p: labels[p] for p in pairs if p in labels and self._mine.ref_of(*p) is None}
         self._labels |= new
-        self.meet(new)
+        self.mint(new)
         return new
 
     def _settled(self, drafts: Mapping[Ref, DraftEntry]) -> Mapping[Ref, DraftEntry]:
@@ -297,7 +291,7 @@ class SessionConversation(ActivityMap):
         others = super()._settled({ref: drafts[ref] for ref in drafts if ref not in mine})
         return {ref: mine.get(ref) or others[ref] for ref in drafts}
 
-    def _fetch(self, cache: RefCache, wanted: Sequence[Wanted]) -> dict[Wanted, Key]:
+    def _fetch(self, cache: RefCache, wanted: Sequence[ExpectedRef]) -> dict[ExpectedRef, Key]:
         mine = {
             (ref, entity): self.saving[ref][1]
             for ref, entity in (wanted if self.saving else ())
@@ -318,20 +312,3 @@ class SessionConversation(ActivityMap):
         super()._keep(cache, entries)
         # what is read at one go must fit, or it would be asked for each time
         self._most = max(self._most, 2 * len(entries))
-
-    # What the package asks of the map, and nobody who has a conversation
-
-    gone = DraftMap._gone
-    draft_all = DraftMap._draft_all
-    unknown_ref = DraftMap._unknown
-    keys_met = DraftMap._keys_met
-    refer_pairs = DraftMap._refer_pairs
-    refs_held = DraftMap._refs_held
-    keys_held = DraftMap._keys_held
-    has_met = DraftMap._has_met
-    names_of = DraftMap._names_of
-    texts = DraftMap._texts
-    refs_met = DraftMap._refs_met
-    make_room = _make_room
-    note = ActivityMap._note
-    resolve_wanted = DraftMap._resolve_wanted

@@ -286,7 +286,7 @@ class DraftSaving:
         self._entities = boundary.conversation.entities
         # the new instances of the last flush, by the refs of their drafts
         self._flushed: Mapping[str, State] = {}
-        self._conversation.look_in(SessionRows(session, self._entities))
+        self._conversation.row_finder = SessionRows(session, self._entities)
 
     def resolve_new(self, flush: UOWTransaction) -> None:
         """Put keys in place of the refs that instances wait with, those of drafts included.

@@ -51,7 +51,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import sqla
 from alfred_refs.conversation.conversation import Conversation
-from alfred_refs.conversation.refs import Wanted
+from alfred_refs.conversation.refs import ExpectedRef
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import UnknownRefError
 from alfred_refs.mapping.entities import ClassKeys, Entities
@@ -89,12 +89,12 @@ class PendingRefs:
         self._session = session
         self._new: dict[State, None] = {}
 
-    def _keys_of(self, values: Iterable[tuple[KeyColumn, Any]]) -> Mapping[Wanted, Key]:
+    def _keys_of(self, values: Iterable[tuple[KeyColumn, Any]]) -> Mapping[ExpectedRef, Key]:
         """Return the keys of all texts in values: at most one round trip."""
         found = [want for column, value in values for want in requested_refs(column, value)]
         if not found:
             return {}
-        return dict(zip(found, self._alternates.resolve_wanted(found), strict=True))
+        return dict(zip(found, self._alternates.resolve_pairs(found), strict=True))
 
     # Given to a call
 
@@ -119,7 +119,7 @@ class PendingRefs:
         if not isinstance(ident, str) or len(keys.identity) == 1:
             return self.value(keys.identity[0], ident)
         entity = self._entities.name_of(class_)
-        [key] = self._alternates.resolve_wanted([(ident, entity)])
+        [key] = self._alternates.resolve_pairs([(ident, entity)])
         if not isinstance(key, tuple):  # one column's, which has refs of the same entity
             raise UnknownRefError(ident, entity)
         parts = zip(keys.identity, key, strict=True)
@@ -210,7 +210,7 @@ class PendingRefs:
             state.dict[name] = value
 
 
-def requested_refs(column: KeyColumn, value: Any) -> list[Wanted]:
+def requested_refs(column: KeyColumn, value: Any) -> list[ExpectedRef]:
     """Return the refs in a value of a column, as the conversation is asked for them."""
     return [(text, column.space) for text in texts_in(column, value)]
 
@@ -347,10 +347,10 @@ class LabelledClasses(WeakSet[type[Any]]):
         noted = {}
         for state, keys, label in self._among(states):
             for pair in self._held.of(state, keys.primary):
-                known = self._conversation.label_known(pair)
+                known = self._conversation.cached_label(pair)
                 if known is not None and label.reads(state.dict, known):
                     continue  # as it most often is
-                if known is not None or self._conversation.lacks_label(pair, minted=minted):
+                if known is not None or self._conversation.needs_label(pair, minted=minted):
                     noted[pair] = label.of(state.dict)
         self._conversation.note_labels({p: each for p, each in noted.items() if each is not None})
 
@@ -620,7 +620,7 @@ class Boundary:
         columns = self._entities.of_class(class_).all
         held = [name for name in record if name in columns and record[name] is not None]
         self.alternates.make_room()
-        self.alternates.meet(
+        self.alternates.mint(
             [pair for name in held for pair in keys_in(columns[name], record[name])]
         )
         shown = {n: shower(columns[n], self.alternates)(record[n]) for n in held}
@@ -656,7 +656,7 @@ class Boundary:
         Returns:
             whether one of them could not be shown before.
         """
-        if self.conversation.has_met(pairs):
+        if self.conversation.has_cached(pairs):
             return False
         self.conversation.make_room()
         self._meet_new(pairs)
@@ -696,7 +696,7 @@ class Boundary:
         """
         loaded = [*self.loaded]
         try:
-            self.conversation.meet([*self.new_keys(alternates), *more])
+            self.conversation.mint([*self.new_keys(alternates), *more])
         except BaseException:
             if not self.loaded:
                 self.loaded.extend(loaded)

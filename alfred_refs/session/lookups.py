@@ -61,7 +61,7 @@ from sqlalchemy.orm import InstanceState, Session
 
 from alfred_refs import sqla
 from alfred_refs.conversation.draft_fields import by_entity, model_of
-from alfred_refs.conversation.refs import Wanted
+from alfred_refs.conversation.refs import ExpectedRef
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import UntranslatableError
 from alfred_refs.mapping.entities import Entities
@@ -123,7 +123,7 @@ class Alternates:
         self._conversation = conversation
         self._session = None if session is None else weakref.ref(session)
         self._known: Mapping[str, AlternateKey] = conversation.entities.alternates
-        self.refs_met = conversation.refs_met  # of primary keys
+        self.cached_refs = conversation.cached_refs  # of primary keys
         self.rows: dict[str, dict[Any, Key]] = {}
         self._values: dict[str, dict[Any, Key | None]] = {}
 
@@ -145,13 +145,13 @@ class Alternates:
         """Return what serves a statement: nothing is looked up for one sent elsewhere."""
         return Alternates(self._conversation, None) if "bind" in bind_arguments else self
 
-    def meet(self, pairs: Collection[EntityKey]) -> None:
-        """See `Conversation.meet`: one query more if there are new values of alternate keys.
+    def mint(self, pairs: Collection[EntityKey]) -> None:
+        """See `Conversation.mint`: one query more if there are new values of alternate keys.
 
         A value that names no row is passed over: it is refused when it is to be shown.
         """
         if not self._known:
-            self._conversation.meet(pairs)
+            self._conversation.mint(pairs)
             return
         self._look_up(pairs)
         met: list[EntityKey] = []
@@ -160,7 +160,7 @@ class Alternates:
             row = key if by is None else self.rows.get(space, {}).get(token_of(key))
             if row is not None:
                 met.append((space if by is None else by.rows.entity, row))
-        self._conversation.meet(met)
+        self._conversation.mint(met)
 
     def refs_of(self, space: str) -> Mapping[Any, str]:
         """See `Conversation.refs_of`; of an alternate key, by the tokens of its values."""
@@ -170,27 +170,27 @@ class Alternates:
         rows = self.rows.setdefault(space, {})
         return AlternateRefs(by, rows, self._conversation.refs_of(by.rows.entity))
 
-    def resolve_wanted(self, wanted: Sequence[Wanted]) -> list[Key]:
-        """See `Conversation.resolve_wanted`: one query more if alternate keys are wanted.
+    def resolve_pairs(self, wanted: Sequence[ExpectedRef]) -> list[Key]:
+        """See `Conversation.resolve_pairs`: one query more if alternate keys are wanted.
 
         Raises:
             BadRefError: a ref cannot be used.
             UntranslatableError: its row has no value in the unique column.
         """
         if not self._known:
-            return self._conversation.resolve_wanted(wanted)
-        keys = self._conversation.resolve_wanted(self._by_entity(wanted))
+            return self._conversation.resolve_pairs(wanted)
+        keys = self._conversation.resolve_pairs(self._by_entity(wanted))
         named = [(str(space), key) for (_, space), key in zip(wanted, keys, strict=True)]
         self._look_up_values(named)
         return [self._key(*want, key) for want, key in zip(wanted, keys, strict=True)]
 
-    def has_met_refs(self, wanted: Sequence[Wanted]) -> bool:
+    def has_met_refs(self, wanted: Sequence[ExpectedRef]) -> bool:
         """Tell whether all these refs can be resolved without a round trip.
 
         Alternate keys must be known in the transaction.
         """
         by_entity = self._by_entity(wanted)
-        keys = self._conversation.keys_met(by_entity)
+        keys = self._conversation.cached_keys(by_entity)
         if keys is None:
             return False
         return all(
@@ -233,7 +233,7 @@ class Alternates:
 
     # The look-up
 
-    def _by_entity(self, wanted: Iterable[Wanted]) -> list[Wanted]:
+    def _by_entity(self, wanted: Iterable[ExpectedRef]) -> list[ExpectedRef]:
         known = self._known
         return [
             (text, known[space].rows.entity if space in known else space)  # type: ignore[index]
@@ -246,7 +246,7 @@ class Alternates:
             return key
         values = self._values.get(by.space, {})
         if token_of(key) not in values:
-            raise self._conversation.gone(text, by.rows.entity)
+            raise self._conversation.gone_error(text, by.rows.entity)
         value = values[token_of(key)]
         if value is None:
             raise UntranslatableError(
@@ -418,7 +418,7 @@ class MissingRows:
             return gone
         if found.is_alone and not found.has_written:
             self.conversation.note_gone([(entity, sought[ref]) for ref in gone], "was deleted")
-        raise self.conversation.gone(gone[0], entity)
+        raise self.conversation.gone_error(gone[0], entity)
 
     def check_named(self, named: Iterable[tuple[KeyColumn, Any]]) -> None:
         """Check the rows whose own keys a statement names by their refs.
@@ -433,7 +433,7 @@ class MissingRows:
         for held, value in named:
             if str(self._primary(held)) == held.name and held.by is None:
                 key = held.to_key(value)
-                ref = self.conversation.names_of(key).get(held.entity)
+                ref = self.conversation.refs_by_entity(key).get(held.entity)
                 if ref is not None:
                     sought.setdefault(held, {})[ref] = key
         for held, keys in sought.items():
@@ -539,7 +539,7 @@ class VisibleRefs:
     def __call__(self, conversation: SessionConversation, refs: Collection[str]) -> list[str]:
         """Return those refs whose rows the owner sees; none if that cannot be asked now."""
         groups: dict[str, dict[str, Key]] = {}
-        for ref, key in conversation.keys_held(refs).items():
+        for ref, key in conversation.known_keys(refs).items():
             parsed = parse_ref(ref)
             if parsed is not None:
                 groups.setdefault(parsed.entity, {})[ref] = key

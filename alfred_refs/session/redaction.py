@@ -227,11 +227,11 @@ Say = Callable[[str], str]
 class Names(Protocol):
     """What keys are called: a conversation, or nothing at all."""
 
-    def names_of(self, key: Key) -> Mapping[str, str]:
+    def refs_by_entity(self, key: Key) -> Mapping[str, str]:
         """Return the refs of a key, by entity."""
         ...
 
-    def texts(self) -> Iterable[str]:
+    def text_keys(self) -> Iterable[str]:
         """Return the keys that are text."""
         ...
 
@@ -252,7 +252,7 @@ class Wording:
 
     def ref(self, key: Key, entity: str | None = None) -> str:
         """Return what stands for a key; without an entity only if there is no doubt."""
-        names = self._names.names_of(key)
+        names = self._names.refs_by_entity(key)
         if entity is not None and entity in names:
             return names[entity]
         sure = len(names) == 1 and (entity is None or isinstance(key, uuid.UUID))
@@ -371,7 +371,7 @@ class Wording:
     def free(self, text: str) -> str:
         """Return text in which a key is known by its look, or because it was met before."""
         text = keys.scrub(text, self.ref)
-        for key in [*self._given, *self._names.texts()]:
+        for key in [*self._given, *self._names.text_keys()]:
             if key in text and not key.isdecimal():
                 shown = self._given.get(key, HIDDEN).replace("\\", r"\\")
                 text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", shown, text)
@@ -387,7 +387,7 @@ class Wording:
         place = _PLACE.search(number.string, max(0, number.start() - 5))
         if place is not None and place.start() <= number.start() < place.end():
             return digits
-        known = digits in self._given or self._names.names_of(int(digits))
+        known = digits in self._given or self._names.refs_by_entity(int(digits))
         return self._given.get(digits, HIDDEN) if known else digits
 
     def raised(self, text: str) -> str:
@@ -485,11 +485,11 @@ class ErrorRedaction:
 class _NoNames:
     """Calls no key by a name: of two conversations on one connection, either may be meant."""
 
-    def names_of(self, key: Key) -> Mapping[str, str]:
+    def refs_by_entity(self, key: Key) -> Mapping[str, str]:
         del key
         return {}
 
-    def texts(self) -> Iterable[str]:
+    def text_keys(self) -> Iterable[str]:
         return ()
 
 

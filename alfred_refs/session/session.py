@@ -249,7 +249,7 @@ def _on_connect(
         translation.transactions.on_connect(is_own=is_own, nested=nested, autocommits=autocommits)
         options = connection.get_execution_options()
         if "schema_translate_map" in options or translation.conversation.schemas:
-            translation.conversation.work_under(sqla.schemas_in(options))
+            translation.conversation.use_schemas(sqla.schemas_in(options))
     if session._confinement is not None:
         session._confinement.on_connect(
             connection, partial(_check_sent, ref(session)), outermost=not nested, is_own=is_own

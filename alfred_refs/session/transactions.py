@@ -122,7 +122,7 @@ class ActivityLog:
             return
         told, self._done = self._done, {}
         try:
-            self._conversation.note([*told.values()], self._actor)
+            self._conversation.note_activity([*told.values()], self._actor)
         except SQLAlchemyError:
             _log.warning("could not note what was done with the rows of %d refs", len(told))
 
@@ -494,7 +494,7 @@ class Transactions:
                 pairs = [pair for pair in gone if gone[pair] == reason]
                 self._conversation.note_gone(pairs, reason)
             changed = {pair: labels[pair] for pair in labels if pair not in told}
-            self._conversation.tell_labels(changed, unsure)
+            self._conversation.store_labels(changed, unsure)
         except SQLAlchemyError:
             # The transaction has ended well or badly on its own account; this is only a note.
             count = len(gone) + len(saved)

@@ -89,7 +89,7 @@ class Translation:
         self.boundary = Boundary(conversation, session)
         self.conversation = self.boundary.conversation
         self.conversation.tables = partial(_look_for, ref(session))
-        self.conversation.work_under(sqla.schemas_of_session(session))
+        self.conversation.use_schemas(sqla.schemas_of_session(session))
         log = None if by is None else ActivityLog(self.conversation, by)
         self.transactions = Transactions(self.conversation, log)
         self.objects = DraftObjects(session, self.conversation)
@@ -276,7 +276,7 @@ class NamedKeys:
             BadRefError: one cannot be used.
         """
         if texts:
-            keys = self._alternates.resolve_wanted([(text, c.space) for text, c in texts])
+            keys = self._alternates.resolve_pairs([(text, c.space) for text, c in texts])
             for (text, column), key in zip(texts, keys, strict=True):
                 self._known[text, column] = column.from_key(key)
 
@@ -413,7 +413,7 @@ def _put_one(
     if text.startswith(DRAFT):
         _flush(execution)
     column = single.column
-    [key] = boundary.conversation.resolve_wanted([(text, column.entity)])
+    [key] = boundary.conversation.resolve_pairs([(text, column.entity)])
     value = column.from_key(key)
     execution.statement = sqla.with_values_in_where(statement, {values[single.place].key: value})
     return [(column, value)]
@@ -542,14 +542,14 @@ class _MetTogether:
         """See `SessionConversation.make_room`."""
         return self.conversation.make_room()
 
-    def meet(self, pairs: Collection[EntityKey]) -> None:
-        """See `SessionConversation.meet`: one round trip for all."""
-        self.conversation.meet([*self.boundary.new_keys(self.conversation), *pairs])
+    def mint(self, pairs: Collection[EntityKey]) -> None:
+        """See `SessionConversation.mint`: one round trip for all."""
+        self.conversation.mint([*self.boundary.new_keys(self.conversation), *pairs])
 
     def refs_of(self, entity: str) -> Mapping[Any, str]:
         """See `SessionConversation.refs_of`."""
         return self.conversation.refs_of(entity)
 
-    def refs_met(self, key: Key) -> Collection[str]:
-        """See `SessionConversation.refs_met`."""
-        return self.conversation.refs_met(key)
+    def cached_refs(self, key: Key) -> Collection[str]:
+        """See `SessionConversation.cached_refs`."""
+        return self.conversation.cached_refs(key)

@@ -102,8 +102,8 @@ def show_suspect(unknown: Unknown, refs_met: RefsMet, value: Any) -> Any:
             return value
 
 
-def _known_ref(refs_met: RefsMet, key: uuid.UUID) -> Any:
-    refs = refs_met(key)
+def _known_ref(cached_refs: RefsMet, key: uuid.UUID) -> Any:
+    refs = cached_refs(key)
     if len(refs) != 1:
         raise _of_unknown_origin()
     return next(iter(refs))
@@ -150,7 +150,7 @@ class Referring(Protocol):
         """Let go of refs, if there are many: those read before are not to be expected any more."""
         ...
 
-    def meet(self, pairs: Collection[EntityKey]) -> None:
+    def mint(self, pairs: Collection[EntityKey]) -> None:
         """Make sure that all these keys have refs."""
         ...
 
@@ -158,7 +158,7 @@ class Referring(Protocol):
         """Return refs by the token of their key."""
         ...
 
-    def refs_met(self, key: Key) -> Collection[str]:
+    def cached_refs(self, key: Key) -> Collection[str]:
         """Return the refs of all entities with this key that were met so far."""
         ...
 
@@ -200,7 +200,7 @@ def shower(shape: KeyShape, conversation: Referring, listed: type[list[Any]] = l
 
     def showing(part: KeyColumn | SpelledKey | Unknown) -> Show:
         if isinstance(part, Unknown):
-            return partial(show_suspect, part, conversation.refs_met)
+            return partial(show_suspect, part, conversation.cached_refs)
         if isinstance(part, KeyColumn):
             return _shower_of_column(part, conversation.refs_of(part.space), listed)
         column, refs = part.column, conversation.refs_of(part.column.space)
@@ -528,7 +528,7 @@ def with_refs(
         for position in positions
         for pair in _new_keys(rows, position, shapes[position], conversation)
     }
-    conversation.meet(new)
+    conversation.mint(new)
     show = [(position, shower(shapes[position], conversation)) for position in positions]
     return [_render_row(row, show) for row in rows]
 
@@ -588,7 +588,7 @@ def _render_exits(
     shape = restrict_key_types(
         _shape_of_exit(table, entities, name, value), entities.key_types_held()
     )
-    conversation.meet(dict.fromkeys(collect_keys(shape, [value])))
+    conversation.mint(dict.fromkeys(collect_keys(shape, [value])))
     return shower(shape, conversation)(value)
 
 

@@ -327,8 +327,8 @@ class Call:
             return {}
         for text, entity in distinct if not self.setting.drafts else ():
             if draft_named(text):  # of a draft that was saved, or of the application's
-                raise self.conversation.unknown_ref(text, entity)
-        keys = self.conversation.resolve_wanted(distinct)
+                raise self.conversation.unknown_error(text, entity)
+        keys = self.conversation.resolve_pairs(distinct)
         return dict(zip(distinct, keys, strict=True))
 
     def drafts_named(self, texts: Iterable[str], entity: str) -> dict[str, Draft]:
@@ -500,7 +500,7 @@ def rows_in_answer(
 
 def snapshot_of(shown: Collection[Shown], conversation: SessionConversation) -> list[Activity]:
     """Return what is kept of what was shown, under the keys of rows; a draft has none."""
-    keys = conversation.keys_held(ref for ref, *_ in shown)
+    keys = conversation.known_keys(ref for ref, *_ in shown)
     return [
         Activity((parsed.entity, keys[ref]), action, seen, heads, shown=True)
         for ref, action, seen, heads in shown

@@ -589,7 +589,7 @@ class DraftRows:
         found = list(bounded_refs(every, self._rendering.limits.related))
         wanted = {(each.ref, each.target.entity) for each in found}
         rows = sorted(each for each in wanted if parse_ref(each[0]) and not draft_named(each[0]))
-        keys = _usable(self._call.conversation.resolve_wanted, rows, lambda pair: pair[0])
+        keys = _usable(self._call.conversation.resolve_pairs, rows, lambda pair: pair[0])
         foreign = []
         for each in found:
             label, key = self._labels.get(each.ref), keys.get((each.ref, each.target.entity))

@@ -499,7 +499,7 @@ def _keys_of(
 
     Those of other entities were shown to no model, whoever has met their rows.
     """
-    keys = conversation.keys_held(marks)
+    keys = conversation.known_keys(marks)
     for ref, field in marks.items():
         parsed = parse_ref(ref)
         if parsed is None or not (parsed.entity == KEY or parsed.entity in entities):

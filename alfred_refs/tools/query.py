@@ -648,7 +648,7 @@ class Counter:
             for row in rows
             if row[column.name] is not None
         ]
-        keys = self._call.conversation.keys_held({each.ref for each in found}) if found else {}
+        keys = self._call.conversation.known_keys({each.ref for each in found}) if found else {}
         for each in found:
             if each.ref in keys:
                 each.key = key_in(each.target, keys[each.ref])

@@ -251,7 +251,7 @@ class Reader:
         """
         ref = parse_ref(cursor.ref or "")
         known = [str(ref)] if ref is not None and ref.entity == order.table.entity else []
-        keys = [*self._call.conversation.keys_held(known).values()]
+        keys = [*self._call.conversation.known_keys(known).values()]
         if not keys:
             raise invalid_cursor()
         beyond = order.beyond(cursor, keys[0])

@@ -308,7 +308,7 @@ class _Outgoing:
     def name(self, conversation: SessionConversation, entities: Container[str]) -> None:
         """Give a ref to each key: at most two round trips."""
         sought = dict.fromkeys([*self._keys, *(k for s in self._spelt for k in _keys_of(s))])
-        self._held = conversation.refs_held(sought, entities)
+        self._held = conversation.known_refs(sought, entities)
         spelt = [_keys_of(each) for each in self._spelt]
         spelt = [keys for keys in spelt if not any(key in self._held for key in keys)]
         others = [*((key,) for key in self._keys if key not in self._held), *spelt]

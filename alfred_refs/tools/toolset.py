@@ -606,7 +606,7 @@ class Toolset:
             slow = most if most is not None and monotonic() - begun >= most else None
             of = self._refusing(error, checked) or table
             if isinstance(error, DraftRefError) and error.ref and not self._setting.drafts:
-                error = call.conversation.unknown_ref(error.ref, error.expected)
+                error = call.conversation.unknown_error(error.ref, error.expected)
             fault = fault_of(error, tool, of, self.tables.entities, slow=slow)
             if fault is None:
                 call.session.hide_keys(error)  # a hook may have raised it

@@ -29,9 +29,9 @@ def seed(engine: Engine) -> RefRegistry:
         ("recipe", KEYS[2]): "Garlic Naan",
     }
     registry._store.label(Address("chat-7", "ann"), labels)
-    chat._note_gone([("recipe", KEYS[1])], "was deleted")
+    chat.note_gone([("recipe", KEYS[1])], "was deleted")
     done = [Activity(("recipe", KEYS[0]), "read"), Activity(("recipe", KEYS[2]), "created")]
-    chat._note(done, "model")
+    chat.note_activity(done, "model")
     chat.retain(["recipe_1"], "the favourite")
     registry.conversation("chat-8").refer_all("recipe", KEYS[:2])
     registry.conversation("chat-1", owner="bob").begin_turn()

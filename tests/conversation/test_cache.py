@@ -40,6 +40,6 @@ def test_a_row_that_goes_is_shown_and_not_resolved() -> None:
     for is_gone in (False, True, False):
         (gone.add if is_gone else gone.discard)("recipe_1")
 
-        assert (refs[KEY.int], cache.names_of(KEY)) == ("recipe_1", {"recipe": "recipe_1"})
+        assert (refs[KEY.int], cache.refs_by_entity(KEY)) == ("recipe_1", {"recipe": "recipe_1"})
         keys, missing = cache.look_up([("recipe_1", "recipe")])
         assert [*keys.values(), *missing] == [("recipe_1", "recipe") if is_gone else KEY]

@@ -55,7 +55,7 @@ def put_back(chat: Conversation, *keys: uuid.UUID) -> None:
 
 def take(chat: Conversation, *keys: uuid.UUID) -> None:
     """Note that rows were deleted."""
-    chat._note_gone([("recipe", key) for key in keys], "was deleted")
+    chat.note_gone([("recipe", key) for key in keys], "was deleted")
 
 
 def kept(caches: Caches) -> int:
@@ -109,10 +109,10 @@ def test_a_row_that_is_gone_stays_gone_when_its_cache_is_full(
 ) -> None:
     """Its mark is kept, or made when it goes: to show its ref once more calls nothing back."""
     chat.refer_all("recipe", KEYS[:2])
-    chat._note_gone([("recipe", KEYS[0])], "was deleted")
+    chat.note_gone([("recipe", KEYS[0])], "was deleted")
     for key in KEYS[2:]:
         chat.refer("recipe", key)
-    chat._note_gone([("recipe", KEYS[1])], "was never saved")
+    chat.note_gone([("recipe", KEYS[1])], "was never saved")
 
     show(chat, "recipe", KEYS[:2])
     assert chat.refer_all("recipe", KEYS[:2]) == REFS[:2]
@@ -129,7 +129,7 @@ def test_a_gone_row_that_is_back_is_so_in_every_cache(chat: Conversation) -> Non
     refs = cache.refs_of("recipe")
     for key in KEYS[1 : CAPACITY + 1]:
         chat.refer("recipe", key)
-    chat._note_gone([("recipe", KEYS[0])], "was deleted")
+    chat.note_gone([("recipe", KEYS[0])], "was deleted")
     assert refs[KEYS[0].int] == "recipe_1"
     assert (cache.look_up([("recipe_1", None)])[0], cache is chat._cache) == ({}, False)
 
@@ -143,7 +143,7 @@ def test_a_row_that_another_process_found_again_is_there(store: TravelLog) -> No
     """The store says so where it is asked next, and is not asked again."""
     here = RefRegistry(store=store).conversation("chat-7")
     here.refer("recipe", KEYS[0])
-    here._note_gone([("recipe", KEYS[0])], "was deleted")
+    here.note_gone([("recipe", KEYS[0])], "was deleted")
     put_back(here, KEYS[0])
     store.trips.clear()
 
@@ -163,7 +163,7 @@ def test_a_row_that_goes_while_the_store_is_asked_for_its_ref_is_gone(
     refer = memory._store.refer
 
     def refer_late(*asked: Any) -> Any:
-        chat._note_gone([("recipe", KEYS[0])], "was deleted")
+        chat.note_gone([("recipe", KEYS[0])], "was deleted")
         return refer(*asked)
 
     monkeypatch.setattr(memory._store, "refer", refer_late)
@@ -175,9 +175,9 @@ def test_a_row_that_goes_while_the_store_is_asked_for_its_ref_is_gone(
 def test_a_row_that_goes_again_is_gone(chat: Conversation) -> None:
     """Though this process has not heard that it was back, and has it as gone already."""
     chat.refer("recipe", KEYS[0])
-    chat._note_gone([("recipe", KEYS[0])], "was deleted")
+    chat.note_gone([("recipe", KEYS[0])], "was deleted")
     put_back(chat, KEYS[0])
-    chat._note_gone([("recipe", KEYS[0])], "was deleted")
+    chat.note_gone([("recipe", KEYS[0])], "was deleted")
 
     with pytest.raises(GoneRefError):
         chat.resolve("recipe_1")
@@ -186,24 +186,24 @@ def test_a_row_that_goes_again_is_gone(chat: Conversation) -> None:
 def test_what_was_let_go_is_not_named_in_errors(chat: Conversation) -> None:
     """Names are those of the keys that are in a cache, or gone."""
     chat.refer_all("recipe", KEYS[:3])
-    chat._note_gone([("recipe", KEYS[0])], "was deleted")
+    chat.note_gone([("recipe", KEYS[0])], "was deleted")
     cache = chat._cache
     for key in KEYS[3:]:
         chat.refer("recipe", key)
 
-    assert chat._names_of(KEYS[0]) == {"recipe": "recipe_1"}
-    assert chat._names_of(KEYS[1]) == {"recipe": "recipe_2"}
+    assert chat.refs_by_entity(KEYS[0]) == {"recipe": "recipe_1"}
+    assert chat.refs_by_entity(KEYS[1]) == {"recipe": "recipe_2"}
     del cache
     gc.collect()
-    assert chat._names_of(KEYS[1]) == {}
+    assert chat.refs_by_entity(KEYS[1]) == {}
 
 
 def test_a_forgotten_conversation_resolves_nothing_here(memory: RefRegistry) -> None:
     """Whoever has opened it, at once; who is reading shows what it showed."""
     chat, other = memory.conversation("chat-7"), memory.conversation("chat-7")
     chat.refer_all("recipe", KEYS[:3])
-    chat._note_gone([("recipe", KEYS[1])], "was deleted")
-    chat._note_gone([("recipe", KEYS[2])], "was deleted")
+    chat.note_gone([("recipe", KEYS[1])], "was deleted")
+    chat.note_gone([("recipe", KEYS[2])], "was deleted")
     put_back(chat, KEYS[2])
     refs = other._cache.refs_of("recipe")
     chat.forget()
@@ -212,7 +212,7 @@ def test_a_forgotten_conversation_resolves_nothing_here(memory: RefRegistry) -> 
         with pytest.raises(UnknownRefError):
             other.resolve(ref)
     assert [refs[key.int] for key in KEYS[:3]] == REFS[:3]
-    assert (chat._names_of(KEYS[0]), chat._caches.gone) == ({}, set())
+    assert (chat.refs_by_entity(KEYS[0]), chat._caches.gone) == ({}, set())
     assert other.refer("recipe", KEYS[2]) == "recipe_4"
 
 

@@ -327,7 +327,7 @@ def test_a_saved_draft_is_asked_for_once(registry: RefRegistry, chat: Conversati
     assert registry.counts.round_trips == before
     with pytest.raises(WrongEntityError):
         chat.resolve("gen_recipe_1", "meal_plan")
-    chat._note_gone([("recipe", KEY)], "was deleted")
+    chat.note_gone([("recipe", KEY)], "was deleted")
     with pytest.raises(GoneRefError):
         chat.resolve("gen_recipe_1")
     chat._store.mark(chat._address, [("recipe", KEY)], None)  # somebody has found it again
@@ -367,7 +367,7 @@ def test_a_saved_draft_whose_row_was_deleted_is_gone(
     save(chat, "gen_recipe_1")
     chat.resolve("gen_recipe_1")
     chat.refer("recipe", KEY)
-    chat._note_gone([("recipe", KEY)], "was deleted")
+    chat.note_gone([("recipe", KEY)], "was deleted")
 
     with pytest.raises(GoneRefError, match="'gen_recipe_1' was deleted and cannot be used"):
         (chat if at == "here" else elsewhere(registry)).resolve("gen_recipe_1")

@@ -265,7 +265,7 @@ def test_a_part_of_a_key_is_repeated(chat: Conversation) -> None:
 
 def test_a_row_that_is_gone_cannot_be_used_and_is_not_offered(chat: Conversation) -> None:
     """The error says what became of the row; its ref is left out of what is known."""
-    chat._note_gone([("recipe", KEYS[1])], "was deleted")
+    chat.note_gone([("recipe", KEYS[1])], "was deleted")
 
     with pytest.raises(GoneRefError) as caught:
         chat.resolve("recipe_2", Recipe)
@@ -276,7 +276,7 @@ def test_a_row_that_is_gone_cannot_be_used_and_is_not_offered(chat: Conversation
 
 def test_a_gone_row_is_still_shown_by_its_ref(chat: Conversation) -> None:
     """Showing a deleted object once more does not call its row back to life."""
-    chat._note_gone([("recipe", KEYS[1])], "was deleted")
+    chat.note_gone([("recipe", KEYS[1])], "was deleted")
 
     assert chat.refer(Recipe, KEYS[1]) == "recipe_2"
     with pytest.raises(GoneRefError):
@@ -287,7 +287,7 @@ def test_a_gone_row_is_gone_to_whoever_meets_its_key_anew(
     memory: RefRegistry, chat: Conversation
 ) -> None:
     """To show its ref is not to have read it: a session looks, here nobody can."""
-    chat._note_gone([("recipe", KEYS[1])], "was deleted")
+    chat.note_gone([("recipe", KEYS[1])], "was deleted")
     again = elsewhere(memory).conversation("chat-7")
 
     assert again.refer(Recipe, KEYS[1]) == "recipe_2"
@@ -299,8 +299,8 @@ def test_why_a_row_is_gone_is_not_undone_by_one_that_was_not_saved(
     memory: RefRegistry, chat: Conversation
 ) -> None:
     """It was deleted, and an insert with its key has come to nothing."""
-    chat._note_gone([("recipe", KEYS[1])], "was deleted")
-    chat._note_gone([("recipe", KEYS[1])], "was never saved")
+    chat.note_gone([("recipe", KEYS[1])], "was deleted")
+    chat.note_gone([("recipe", KEYS[1])], "was never saved")
 
     for each in (chat, elsewhere(memory).conversation("chat-7")):
         with pytest.raises(GoneRefError, match="'recipe_2' was deleted"):
@@ -313,14 +313,14 @@ def test_names_that_a_model_invents_are_not_remembered(chat: Conversation) -> No
     for number in range(20):
         with pytest.raises(UnknownRefError):
             chat.resolve(f"junk{'x' * number}_1")
-    assert not chat._has_met([("junk", 1)])
+    assert not chat.has_cached([("junk", 1)])
 
     assert (len(chat._cache._keys), len(chat._cache._refs)) == before
 
 
 def test_a_key_without_ref_leaves_no_trace_when_it_goes(chat: Conversation) -> None:
     """Rows that were never shown are never mentioned."""
-    chat._note_gone([("recipe", KEYS[9])], "was never saved")
+    chat.note_gone([("recipe", KEYS[9])], "was never saved")
 
     assert chat.refer(Recipe, KEYS[9]) == "recipe_4"
     assert chat.resolve("recipe_4") == KEYS[9]
@@ -361,12 +361,12 @@ def test_the_names_of_a_key_outlive_its_row(conversation: Conversation) -> None:
     """By entity, and of the key's own type: a UUID has its number in common with an integer."""
     key = uuid.UUID(int=7)
     recipe, order = conversation.refer(Recipe, key), conversation.refer(Order, 7)
-    assert conversation._names_of(key) == {"recipe": recipe}
-    assert conversation._names_of(7) == {"order": order}
+    assert conversation.refs_by_entity(key) == {"recipe": recipe}
+    assert conversation.refs_by_entity(7) == {"order": order}
 
-    conversation._note_gone([("recipe", key)], "was deleted")
-    assert conversation._names_of(key) == {"recipe": recipe}
-    assert conversation._names_of(uuid.UUID(int=8)) == {}
+    conversation.note_gone([("recipe", key)], "was deleted")
+    assert conversation.refs_by_entity(key) == {"recipe": recipe}
+    assert conversation.refs_by_entity(uuid.UUID(int=8)) == {}
 
 
 def test_keys_that_are_text_are_listed(conversation: Conversation) -> None:
@@ -374,7 +374,7 @@ def test_keys_that_are_text_are_listed(conversation: Conversation) -> None:
     conversation.refer("recipe", 7)
     conversation.refer("country", "Zubrowka")
 
-    assert conversation._texts() == ["Zubrowka"]
+    assert conversation.text_keys() == ["Zubrowka"]
 
 
 def test_the_refs_met_for_a_key_are_of_that_key(conversation: Conversation) -> None:
@@ -382,6 +382,6 @@ def test_the_refs_met_for_a_key_are_of_that_key(conversation: Conversation) -> N
     conversation.refer_all("order", [41])
     conversation.refer_all("recipe", [uuid.UUID(int=41)])
 
-    assert conversation._refs_met(41) == ["order_1"]
-    assert conversation._refs_met(uuid.UUID(int=41)) == ["recipe_1"]
-    assert conversation._refs_met(42) == []
+    assert conversation.cached_refs(41) == ["order_1"]
+    assert conversation.cached_refs(uuid.UUID(int=41)) == ["recipe_1"]
+    assert conversation.cached_refs(42) == []

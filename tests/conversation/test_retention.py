@@ -115,7 +115,7 @@ def test_a_fork_shares_what_it_has_met_with_its_other_openings(
 
 def test_fork_and_export_say_which_rows_are_gone(chat: Conversation) -> None:
     """As the store has it: rows that are back are so once somebody has used their refs."""
-    chat._note_gone([("recipe", KEYS[0])], "was deleted")
+    chat.note_gone([("recipe", KEYS[0])], "was deleted")
     assert chat.export()["refs"][0]["gone"] == next(chat.entries()).gone == "was deleted"
     with pytest.raises(GoneRefError):
         chat.fork("chat-8").resolve("recipe_1")
@@ -127,7 +127,7 @@ def test_fork_and_export_say_which_rows_are_gone(chat: Conversation) -> None:
 
 def test_a_ref_that_is_gone_is_gone_in_a_fork(chat: Conversation) -> None:
     """It says why."""
-    chat._note_gone([("recipe", KEYS[1])], "was never saved")
+    chat.note_gone([("recipe", KEYS[1])], "was never saved")
 
     with pytest.raises(GoneRefError, match="'recipe_2' was never saved"):
         chat.fork("chat-8").resolve("recipe_2")
@@ -144,7 +144,7 @@ def test_what_was_forgotten_is_not_resolved_from_memory(
     for each in (chat, other, elsewhere(memory).conversation("chat-7", owner="ann")):
         with pytest.raises(UnknownRefError, match="'recipe_1' is not a known ref; none is known"):
             each.resolve("recipe_1")
-        assert each._names_of(KEYS[0]) == {}
+        assert each.refs_by_entity(KEYS[0]) == {}
     assert chat.turn == 0
     assert chat.refer(Recipe, KEYS[0]) == "recipe_4"
     with pytest.raises(UnknownConversationError):
@@ -153,7 +153,7 @@ def test_what_was_forgotten_is_not_resolved_from_memory(
 
 def test_an_export_goes_into_another_registry_as_json(chat: Conversation) -> None:
     """Text is all that has to be carried; a conversation comes back as it was."""
-    chat._note_gone([("recipe", KEYS[1])], "was deleted")
+    chat.note_gone([("recipe", KEYS[1])], "was deleted")
     chat.refer_all("cup", [7, "7", (KEYS[0], 7)])
     text = json.dumps(chat.export())
 
@@ -202,7 +202,7 @@ def test_a_bad_import_writes_nothing(memory: RefRegistry, chat: Conversation) ->
 def test_entries_hold_keys_only_where_they_are_asked_for(chat: Conversation) -> None:
     """And print them in no case."""
     chat.refer("meal_plan", 1)
-    chat._note_gone([("recipe", KEYS[1])], "was deleted")
+    chat.note_gone([("recipe", KEYS[1])], "was deleted")
 
     assert list(chat.entries()) == [
         RefEntry("meal_plan_1", "meal_plan", 1, None),

@@ -176,7 +176,7 @@ class Worker:
         self._random.shuffle(keys)
         refs = conversation.refer_all("box", keys)
         self._note_given(conversation, "box", keys, refs)
-        conversation._note_gone([("box", key) for key in keys], "was deleted")
+        conversation.note_gone([("box", key) for key in keys], "was deleted")
 
     def _save(self) -> None:
         """Save a row, or roll it back, in a transaction that has shown its key on the way."""

@@ -285,7 +285,7 @@ def test_errors_offer_what_the_owner_sees(
         seen = {each.name: each.id for each in talking.scalars(select(Recipe))}
         shelves = talking.scalars(select(Shelf).order_by(Shelf.place)).all()
         refs = talk.refer_all(Shelf, [(each.room, each.place) for each in shelves])
-        talk._refer_pairs([("shelf", shelves[0].room)])  # a part of a key, and no row
+        talk.refer_pairs([("shelf", shelves[0].room)])  # a part of a key, and no row
     assert seen["bob"] == "recipe_1"
     assert talking.own_view is not None
 

@@ -96,7 +96,7 @@ def older_tables(url: str, revision: str) -> Older:
     chat, left = map(RefRegistry(engine).conversation, ("chat-7", "chat-8"))
     chat.refer_all("recipe", [11, 12])
     chat.refer("apple", 11)
-    chat._note_gone([("apple", 11)], "was deleted")
+    chat.note_gone([("apple", 11)], "was deleted")
     chat.begin_turn()
     left.refer("recipe", 11)
     left.forget()

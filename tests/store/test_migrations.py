@@ -243,7 +243,7 @@ def test_mappings_survive_going_down_and_up(
     chat, left, again = map(registry.conversation, ("chat-7", "chat-8", "chat-9"))
     refs = chat.refer_all("thing", KEYS)
     others = [chat.refer(entity, 7) for entity in ("zone", "recipe_ingredient", "apple")]
-    chat._note_gone([("thing", KEYS[0])], "was deleted")
+    chat.note_gone([("thing", KEYS[0])], "was deleted")
     chat.begin_turn()
     for each in (left, again):
         each.refer_all("recipe", [1, 2])

@@ -136,7 +136,7 @@ def test_each_refusal_is_counted_by_its_reason(
     chat = memory.conversation("chat-7")
     chat.refer_all("recipe", [KEY, 2])
     chat.refer("order", 1)
-    chat._note_gone([("recipe", 2)], "was deleted")
+    chat.note_gone([("recipe", 2)], "was deleted")
     heard = heard_by(memory)
 
     with pytest.raises(BadRefError) as caught:
@@ -152,7 +152,7 @@ def test_each_refusal_is_counted_by_its_reason(
 
 def test_a_row_that_is_looked_for_and_gone_is_counted(memory: RefRegistry) -> None:
     """A session that finds no row says so to the registry too."""
-    error = memory.conversation("chat-7")._gone("recipe_1", "recipe")
+    error = memory.conversation("chat-7").gone_error("recipe_1", "recipe")
 
     assert error.reason == "was deleted"
     assert memory.counts.gone == 1

@@ -639,4 +639,4 @@ def test_a_raw_key_is_refused_and_not_repeated(
             )
             if len(spelled) > 20:
                 assert spelled not in str(answer)
-    assert conversation._refs_met(key) == []
+    assert conversation.cached_refs(key) == []

@@ -22,7 +22,7 @@ OTHER = uuid.UUID("c69607bb-1f55-4d1e-9d6c-0f4c2f9d7a11")
 class Names:
     """Knows a recipe, and two kinds of rows with one number."""
 
-    def names_of(self, key: Key) -> Mapping[str, str]:
+    def refs_by_entity(self, key: Key) -> Mapping[str, str]:
         """Return the refs of a key."""
         known: dict[Key, dict[str, str]] = {
             KNOWN: {"recipe": "recipe_1"},
@@ -31,7 +31,7 @@ class Names:
         }
         return known.get(key, {})
 
-    def texts(self) -> list[str]:
+    def text_keys(self) -> list[str]:
         """Return keys that are text."""
         return ["Zubrowka", "a+b"]
 

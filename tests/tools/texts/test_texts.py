@@ -64,7 +64,7 @@ def test_what_the_registry_knows_decides(notes: Engine, store: TravelLog) -> Non
     Of several entities the first is taken of which a model may be shown refs.
     """
     keep(notes, Note(id=FIRST, title=f"see {SECOND}, {THIRD} and {OTHER}"))
-    RefRegistry(store=store).conversation("chat-7")._refer_pairs(
+    RefRegistry(store=store).conversation("chat-7").refer_pairs(
         [
             *(("order", SECOND), ("note", SECOND), ("author", SECOND)),
             *(("key", THIRD), ("order", str(OTHER))),
@@ -88,7 +88,7 @@ def test_a_key_that_is_text_is_told_to_the_letter(
     notes: Engine, chat: RefSession, key: str
 ) -> None:
     """However it is spelt, by the ref of its row alone; so it comes in again."""
-    chat_of(chat)._refer_pairs([("order", key)])
+    chat_of(chat).refer_pairs([("order", key)])
     keep(notes, Note(id=FIRST, title=f"of {key}"))
     [row] = read(chat)
     data = {"title": row["title"], "tags": [row["title"]]}
@@ -168,7 +168,7 @@ def test_one_conversation_is_not_another(notes: Engine, chat: RefSession) -> Non
     keep(notes, Note(id=FIRST, title=f"of {OTHER}"))
     other = RefSession(notes, conversation=RefRegistry(notes).conversation("chat-8"))
     assert other.conversation is not None
-    other.conversation._refer_pairs([("key", SECOND), ("key", THIRD)])
+    other.conversation.refer_pairs([("key", SECOND), ("key", THIRD)])
     read(chat)
 
     assert [row["title"] for row in read(other)] == ["of <key_3>"]
@@ -195,7 +195,7 @@ def test_forks_and_exports_have_the_same_marks(notes: Engine, chat: RefSession) 
         filters = [{"field": "id", "op": "=", "value": "key_7"}]
         error = toolset.call(session, "db_read", {"table": "notes", "filters": filters})["error"]
         assert (error["code"], error["known"]) == ("unknown_ref", ["note_1"])
-        assert conversation._names_of(OTHER) == {}
+        assert conversation.refs_by_entity(OTHER) == {}
         with pytest.raises(UnknownRefError) as caught:
             conversation.resolve("keys_1")
         assert caught.value.known == ("note_1",)
@@ -207,13 +207,13 @@ def test_a_mark_of_a_row_that_is_gone_can_be_written_back(notes: Engine, chat: R
     read(chat)
     before = stored(notes)[FIRST]
     assert chat.conversation is not None
-    gone, order = chat.conversation._refer_pairs([("note", SECOND), ("order", 3)])
+    gone, order = chat.conversation.refer_pairs([("note", SECOND), ("order", 3)])
     with Session(notes) as plain:
         plain.execute(delete(Note).where(Note.id == SECOND))
         plain.execute(delete(Order).where(Order.id == 3))
         plain.commit()
     for process in (chat.conversation, RefRegistry(notes).conversation("chat-7")):
-        process._note_gone([("note", SECOND), ("order", 3)], "was deleted")
+        process.note_gone([("note", SECOND), ("order", 3)], "was deleted")
         session = RefSession(notes, conversation=process)
         asked = {"table": "notes", "filters": [by_id(gone)]}
         assert toolset.call(session, "db_read", asked)["error"]["code"] == "gone_ref"
@@ -285,7 +285,7 @@ def test_what_stands_for_nothing_is_refused(
     keep(notes, Note(id=FIRST, title="as it was"))
     assert chat.conversation is not None
     chat.conversation.refer_all(Order, [1])
-    chat.conversation._refer_pairs([("bill", 1)])
+    chat.conversation.refer_pairs([("bill", 1)])
     chat.conversation.draft(Note, {"title": "pending"})
     assert refused(chat, **data)["code"] == code
     assert stored(notes)[FIRST]["title"] == "as it was"

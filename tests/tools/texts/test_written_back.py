@@ -106,7 +106,7 @@ def test_what_is_shown_can_be_written_back(
     chat_of(process()).refer_all(Note, others["met"])
     rows = read(process())
     assert shown_keys(rows) == []
-    chat_of(process())._refer_pairs(others["more"])
+    chat_of(process()).refer_pairs(others["more"])
     for row in rows:
         write_back(process(), row)
     assert stored(notes) == before
