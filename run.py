@@ -4,7 +4,7 @@
     python3 run.py demo [--full]               the kitchen, on a PostgreSQL of its own
     python3 run.py agent [--prompts DIRECTORY] an agent of ten turns there, by its prompts
     python3 run.py mistakes                    a model that errs there, and goes on
-    python3 run.py test [pytest arguments]     the tests
+    python3 run.py test [pytest arguments]     the tests; all of them with --all
     python3 run.py lint                        ruff, mypy, import-linter
     python3 run.py wheel                       build sdist and wheel, try it by itself
     python3 run.py docs                        the site of docs/, in build/site
@@ -47,6 +47,16 @@ ENVIRONMENTS = {
     "2.0": ROOT / ".venv-2.0",
     PRE: ROOT / ".venv-pre",
 }
+
+ON_ALL_CORES = ("-n", "auto")
+
+# without these, `test` makes the small run; what they select is run whole, in one process
+SELECTING = ("-k", "-m", "--lf", "--last-failed", "--sw", "--stepwise")
+
+SMALL_RUN = """\
+small run: about five minutes on two cores. Left out are the tests marked `slow`, three of the five
+stores of the store's contract, and four fifths of Hypothesis' examples.
+Run everything with `python3 run.py test --all`, or name tests by path or -k."""
 
 # the tests of what we lean on in SQLAlchemy, by which a pre-release is judged
 PINNED = ("tests/sqla", "tests/statements")
@@ -119,8 +129,16 @@ def agent(python: Path, arguments: Sequence[str]) -> int:
 
 
 def test(python: Path, arguments: Sequence[str]) -> int:
-    """Run pytest."""
-    return _run([python, "-m", "pytest", *arguments])
+    """Run the tests that the arguments select, all of them with `--all`, or the small run."""
+    pytest: list[str | Path] = [python, "-m", "pytest"]
+    if "--all" in arguments:
+        rest = [argument for argument in arguments if argument != "--all"]
+        return _run([*pytest, *ON_ALL_CORES, *rest])
+    if any(_is_path(each) or each.startswith(SELECTING) for each in arguments):
+        return _run([*pytest, *arguments])
+    _say(SMALL_RUN)
+    small = ("-m", "not slow", "--hypothesis-profile", "small")
+    return _run([*pytest, *ON_ALL_CORES, *small, *arguments])
 
 
 def lint(python: Path, _arguments: Sequence[str]) -> int:

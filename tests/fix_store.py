@@ -48,7 +48,12 @@ def partitioned_engine(partitioned_databases: PreparedDatabases) -> Iterator[Eng
         engine.dispose()
 
 
-KINDS = [memory, psycopg, psycopg2, partitioned, observed]
+# the small run has the first two: the others share their code
+KINDS = [
+    memory,
+    psycopg,
+    *(pytest.param(make, marks=pytest.mark.slow) for make in (psycopg2, partitioned, observed)),
+]
 
 
 @pytest.fixture(params=KINDS, ids=lambda make: str(make.__name__))

@@ -131,6 +131,43 @@ def test_a_prerelease_is_tested_where_there_is_one(
     assert (jobs, done) == (called, ["make", "install"])
 
 
+SMALL = ["-n", "auto", "-m", "not slow", "--hypothesis-profile", "small"]
+
+
+@pytest.mark.parametrize(
+    ("given", "called", "announced"),
+    [
+        ([], SMALL, True),
+        (["-x", "--cov"], [*SMALL, "-x", "--cov"], True),
+        (["--all"], ["-n", "auto"], False),
+        (["--all", "-m", "not once"], ["-n", "auto", "-m", "not once"], False),
+        (["-k", "launcher", "-x"], ["-k", "launcher", "-x"], False),
+        (["-m", "slow"], ["-m", "slow"], False),
+        (["--lf"], ["--lf"], False),
+        (["tests/a.py::test_it"], ["tests/a.py::test_it"], False),
+    ],
+)
+def test_the_small_run_is_the_default(
+    given: list[str],
+    called: list[str],
+    *,
+    announced: bool,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It is announced first; tests that arguments select run whole, as do all with `--all`."""
+    (project / "tests").mkdir()
+    (project / "tests" / "a.py").touch()
+    commands: list[list[str]] = []
+    monkeypatch.setattr(run, "_run", commands.append)
+
+    run.test(Path("python"), given)
+
+    assert [command[3:] for command in commands] == [called]
+    assert ("python3 run.py test --all" in capsys.readouterr().err) == announced
+
+
 def _interrupt(*_what: object) -> None:
     raise KeyboardInterrupt
 
