@@ -101,7 +101,9 @@ def test_no_key_leaves(
     assert leaks([str(warning.message) for warning in warned]) == []
     logged = [record.getMessage() for record in [*caplog.get_records("setup"), *caplog.records]]
     assert len(logged) >= len(heard) > 0
-    assert leaks([*logged, *map(dataclasses.asdict, heard)]) == []
+    # digits of a duration may be those of an integer key
+    events = [dataclasses.asdict(event) | {"seconds": None} for event in heard]
+    assert leaks([*logged, *events]) == []
 
 
 def unchanged(value: Any, *_: object, **__: object) -> Any:
