@@ -1,57 +1,50 @@
-"""Tools that a model may call on tables: `db_read`, `db_create`, `db_update`, `db_delete`.
+"""Tools that a language model calls on mapped classes: `db_read`, `db_create` and four more.
 
-A `Toolset` is made once, of mapped classes. `call` takes a tool's name and JSON arguments, works
-through a `RefSession`, and returns JSON in which refs stand for keys:
+A `Toolset` is made once, from mapped classes. `Toolset.call` takes a tool's name and JSON
+arguments, runs SQL through a `RefSession`, and returns JSON in which refs replace keys:
 
->>> toolset = Toolset(models=[Recipe, MealPlan], read_only=[Recipe])
->>> client.chat.completions.create(tools=toolset.schemas("openai"), ...)
->>> with sessions(conversation="chat-7") as session:
-...     toolset.call(session, "db_read", {"table": "meal_plans", "limit": 1})
-{'table': 'meal_plans',
- 'rows': [{'id': 'meal_plan_1', 'recipe_id': 'recipe_1', 'day': '2026-11-23',
-           '_recipe_id_label': 'Soup'}],
- 'count': 1, 'more': True, 'cursor': 'eyJxdWVz…'}
+    toolset = Toolset(models=[Recipe, MealPlan], read_only=[Recipe])
+    client.chat.completions.create(tools=toolset.schemas("openai"), ...)
+    with sessions(conversation="chat-7") as session:
+        toolset.call(session, "db_read", {"table": "meal_plans", "limit": 1})
+    # {'table': 'meal_plans', 'rows': [{'id': 'meal_plan_1', 'recipe_id': 'recipe_1', ...}], ...}
 
-One call goes through these modules, in this order:
+A call passes through these modules, in this order:
 
-1. `toolset`: `Toolset.call` opens a transaction (`transactions`), and at the end turns exceptions
-   into what the model is told (`faults`, `errors`).
-2. `wire`: the arguments are parsed, put right where letters are wrong (`repair`), and checked
-   against pydantic models (`arguments`); `query.budget` and `query.grammar` refuse
-   what cannot be answered before anything is asked of a database; `payload.intake` puts keys in
-   texts where marks stand.
-3. `call`: a `Call` is what the verbs share: the session, its conversation, the setting.
-4. `reading`, `creating`, or `writing` for updates and deletes, do it. They ask the application's
-   hooks, and `changes` and `deleting` of rows that are changed along with those that are named.
-5. `answers`: instances become rows of JSON with labels beside refs; `wire.texts` looks at the
-   whole answer last, so that no key is left in a text.
+1. `toolset`: `Toolset.call` parses the arguments and opens the transaction (`call`). At the end it
+   turns exceptions that the model can correct into error answers (`faults`, `errors`).
+2. `arguments`, `filters`: the JSON is repaired, checked against pydantic models, and refused if it
+   asks for too much or if a filter cannot be evaluated. No SQL is sent up to here.
+3. `payload`, `preconditions`: marks in texts (`<recipe_1>`) become keys; `expect` and label fields
+   are verified against the database.
+4. `reading`, `writing`, `lists` or `drafts` run the verb. They call the application's hooks
+   (`rules`), build statements (`query`), and find the rows that a write changes through foreign
+   keys and relationships (`cascades`).
+5. `answers` makes JSON of instances and adds labels; `serialization` replaces every key that is
+   left in a text.
 
-| module | what is in it |
+| module | contents |
 | --- | --- |
-| `errors` | tool errors: code, data, message |
-| `faults` | translation of exceptions into tool errors; rows that were not found |
-| `arguments` | tool arguments: JSON repair, pydantic models |
-| `serialization` | serialization of answers: JSON, keys replaced, size limits |
-| `tables` | tables offered to a model: columns, names, permits, lists |
-| `rules` | rules of the application: hooks, row conditions, defaults |
-| `filters` | filter language: grammar, limits, SQL criteria |
-| `query` | select statements of db_read: order, cursors, totals, counts |
-| `payload` | values of new and changed rows: marks to keys, types, removals, batches |
-| `preconditions` | preconditions of a write: expect, labels, snapshot of what was seen |
-| `answers` | rows of an answer: JSON of instances, related rows, labels |
+| `toolset` | `Toolset` and `BoundToolset`: dispatch of calls, a session for each call |
+| `tables` | the tables that a model may use: columns, verbs, lists |
+| `definitions` | tool definitions for clients: JSON schemas, prompt text, application functions |
+| `arguments` | the JSON of a call: repair, pydantic models, shape errors |
+| `filters` | the filter language: checks, limits, SQL conditions, patterns |
+| `payload` | values of new and changed rows: NUL characters, marks, types, batches |
+| `preconditions` | checks before a write: `expect`, labels, new rows that contradict themselves |
 | `call` | one call: transaction, session, resolved refs, activity |
-| `reading` | db_read |
-| `cascades` | cascades: rows that a delete or update changes beside the named ones |
-| `drafts` | drafts in tools: read, filter in memory, change, discard |
-| `writing` | db_create, db_update, db_delete |
-| `lists` | db_edit_list: lists edited by position |
-| `definitions` | definitions of tools for clients: JSON schemas, prompt text, functions of |
-| `toolset` | toolset: dispatch of calls; BoundToolset: a session per call |
-
-`counting` answers what `db_read` is asked of many rows together, by the question that `reading`
-has made. `Hooks` are what the application adds, `schemas` has what clients are told of the tools,
-`fates` whether rows are there that a call names and has not found. `functions` makes tools of an
-application's functions, and `bound` has a session for each call.
+| `reading` | `db_read` |
+| `query` | statements of `db_read`: order, cursors, totals |
+| `writing` | `db_create`, `db_update`, `db_delete` |
+| `cascades` | rows that a delete or an update changes besides the rows it names |
+| `lists` | `db_edit_list`: lists edited by position |
+| `drafts` | drafts: read, filtered in memory, changed, discarded |
+| `answers` | rows of an answer: JSON of instances, related rows, labels |
+| `serialization` | the answer as JSON without keys: marks, cut texts, depth |
+| `rules` | hooks, and the database's constraints in words |
+| `faults` | exceptions to tool errors |
+| `errors` | tool errors: code, message, data |
+| `sql` | `db_query`: a SELECT of the model's, rebuilt in SQLAlchemy |
 """
 
 from alfred_refs.tools.answers import Limits as Limits

@@ -1,34 +1,27 @@
-"""Rows of an answer: JSON of instances, related rows, labels.
+"""Rows of an answer: instances to JSON, with related rows and labels.
 
-From instances to the rows that a model is shown.
+`shape_of` turns the columns and paths that a model names into a `Shape`: the columns to show, and
+for each relationship the shape of the related rows. `Relatives` loads the related rows, one
+statement for each relationship of a level, in which PostgreSQL numbers the rows so that no more
+are loaded than may be shown. `Rendering` makes one JSON object of each instance, within the
+`Limits` of the toolset. `put_labels` then adds the labels of the rows that refs name.
 
-A `Shape` says which columns and related rows are shown; `Rendering` makes JSON of them within the
-`Limits`; labels of what refs name are put beside them at the end.
+>>> shape = shape_of(toolset.tables.named("recipes"), ["name", "lines.text"])
+>>> recipes = session.scalars(shape.statement().order_by(Recipe.name)).all()
+>>> relatives = Relatives(session, Limits(rows=1))
+>>> relatives.load(recipes, shape)
+>>> rendering = Rendering(Limits(), lambda recipe, table: recipe.id, relatives.of)
+>>> rendering.rows(recipes, shape, Room(characters=1_000))[0]
+{'id': 'recipe_1', 'name': 'Soup', 'lines': [{'id': 'line_1', 'text': '4 tomatoes'}]}
+>>> rendering.cut
+['recipe_1.lines: 1 more rows']
 
->>> shape = shape_of(toolset.tables.named("meal_plans"), ["day", "recipe.name"])
->>> call.rendering(instances, shape).rows(instances, shape, call.room())
-[{'id': 'meal_plan_1', 'day': '2026-11-23', 'recipe': {'id': 'recipe_1', 'name': 'Soup'}}]
+Labels are read through the session, one query for each table: a row that the owner cannot see has
+no label, nor has a row of a table that the model may not use.
 
-Lists under the positions of their items, for a model that names items by position.
-
-From instances to the rows that a model sees: JSON values, with refs at every level.
-
-Instances that a session loaded come in, and what of them is to be shown; dictionaries go out. The
-ref of a row is always among its values. What is too long is cut and said to be; keys in texts are
-still in them, until `texts` has looked at the whole answer.
-
-The related rows that are shown inside of rows: no more are loaded than may be shown.
-
-Instances come in, and what is to be shown of them; what their relationships lead to goes out
-beside them, with how many rows there are in all. One statement for each relationship of a level,
-in which PostgreSQL numbers the rows. They are never put into the instances: a collection that has
-but a part of its rows would be taken for the whole by the unit of work.
-
-The labels of what rows refer to: what people call the recipe that `recipe_1` is.
-
-Rows on their way to a model come in, with the instances they are of; labels go out beside the
-refs. One query for each table that is referred to, through the session, so that a row which the
-owner cannot see has no label. A table that the model may not use has none either.
+Limits: related rows are never assigned to the instances, because the unit of work would take a
+partly loaded collection for the whole. Keys inside texts are still there; `serialization` replaces
+them in the complete answer.
 """
 
 from __future__ import annotations

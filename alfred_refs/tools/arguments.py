@@ -1,17 +1,32 @@
-"""Tool arguments: JSON repair, pydantic models.
+r"""Tool arguments: JSON repair, pydantic models, shape errors.
 
-What models get wrong in the letters of a payload, put right before anybody looks at it.
+1. `parse_arguments` parses JSON text, if a client sends text. An object that has a name twice is
+   refused: one of the values would be dropped.
+2. `Repair` removes NUL characters, which PostgreSQL cannot store, from the data of new and changed
+   rows, and counts them. Elsewhere, in a filter for example, a text without its NUL character may
+   mean something else, so the call is refused. Half a surrogate pair, values nested too deep and
+   texts that are too long are refused too.
+3. `validate_arguments` validates against the pydantic model of the tool. Unknown fields are
+   refused. Pydantic's messages name Python types, so `first_shape_error` words the first error
+   anew.
 
-JSON comes in and goes out: NUL characters are taken out of the values of new and changed rows,
-because no text of PostgreSQL can have them, and it is noted where. Anywhere else one would change
-what is meant: that is refused, as is what cannot be put right, half a surrogate pair or values
-nested without end, and what has two meanings, an object with one name twice.
+>>> repair = Repair()
+>>> given = repair.value(parse_arguments('{"table": "recipes", "data": {"name": "Curry\\u0000"}}'))
+>>> given, repair.removed.total()
+({'table': 'recipes', 'data': {'name': 'Curry'}}, 1)
+>>> validate_arguments("db_create", given).rows
+[{'name': 'Curry'}]
+>>> validate_arguments("db_read", {"table": "recipes", "limt": 3})
+Traceback (most recent call last):
+    ...
+alfred_refs.tools.errors.ToolError: the arguments do not fit the tool at 'limt': there is no such
+field; look at its schema and call again
 
-What a model calls the tools with: one pydantic model a tool, unknown fields refused.
+The docstrings and field descriptions of the models here become the schemas that language models
+read (`definitions`).
 
-A tool's name and JSON values come in; arguments of the right shape go out, and no more is known of
-them: what a field or a value means, `tables` say. What has another shape raises, in words of our
-own: pydantic's name Python's types, and each of those that a field may have. Pure.
+Limits: whether a table or column exists and which values it takes is checked later, by `tables`,
+`filters` and `payload`. No function here sends SQL.
 """
 
 from __future__ import annotations

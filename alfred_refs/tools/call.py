@@ -1,21 +1,26 @@
-"""One call: transaction, session, resolved refs, activity.
+"""One call of a tool: transaction, session, resolved refs, activity.
 
-The transaction of a call: what it does is done or undone together, and nothing besides.
+`transaction` makes a call atomic. If the session is in a transaction, the call is a savepoint of
+it; otherwise it is a transaction of its own, and committed. `statement_timeout` is set for as long
+as the call runs. `preserve_transaction` leaves the session as it was, whatever happens.
 
-A session comes in, in a transaction or in none, and is left as it came whatever happens: a call is
-a savepoint of the application's transaction, or a transaction that is over when the call is. What
-is looked up once it is over, to tell what was wrong, leaves nothing open either.
+>>> with preserve_transaction(session), transaction(session, seconds=10):
+...     session.scalar(select(Recipe.name).where(Recipe.id == "recipe_1"))
+'Soup'
+>>> session.in_transaction()
+False
 
-    with left_as_found(session), transaction(session, seconds=10):
-        ...
+`Setting` holds the toolset's options, the same for all calls. `Call` adds the session and its
+conversation, and what every verb needs of both: keys of refs (`resolved`), pending drafts
+(`drafts_named`), refs of instances (`refs_of`), rows re-read after a flush (`read_again`), JSON
+(`rendering`), and labels (`finish_answer`).
 
-One call of a tool: what all verbs need of the toolset, the session and its conversation.
+`rows_in_answer` lists the rows that an answer shows, for the registry's activity: later prompts
+can repeat what the model has seen. A row nested in another is recorded under its own key, and the
+outer row keeps only its ref, so there is one copy of each row, the newest.
 
-What a model was shown of rows in the answer of a call, to be kept for prompts.
-
-An answer comes in as the model sees it; what it shows of each row goes out, under the row's key.
-A row that stands inside of another is kept by itself, and the other keeps its ref alone, so that
-there is one copy of each, the newest. What was cut gives way to what is known already.
+Limits: hooks must not commit or roll back; that ends the call's transaction and raises
+`SetupError`. On databases other than PostgreSQL there is no time limit.
 """
 
 from __future__ import annotations

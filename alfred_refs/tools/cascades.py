@@ -1,44 +1,30 @@
-"""Cascades: rows that a delete or update changes beside the named ones.
+"""Rows that a delete or update changes besides the rows it names.
 
-What a delete or an update changes beside the rows that it names: found before anything is sent.
+A foreign key with ON DELETE CASCADE deletes referring rows, any other one blocks the delete, and
+relationship cascades of the ORM may do either first. `edges_to` and `edges_by_update` read these
+rules from the mapping and the schema. `CascadeSearch` follows them from the rows of a call, at any
+depth, before anything is sent: one statement for each way in which a class is referred to.
+`CascadeReport` refuses the call if it would change a row that the model may not change, calls the
+hooks of the other rows, and returns their refs:
 
-A foreign key with ON DELETE CASCADE takes rows along, another one is in the way; a cascade of the
-unit of work does either. `Searcher.search` follows all of them from the rows of a call, and
-returns a `Reach`; `ReachReport` refuses what the model may not change, and tells the rest by refs:
+>>> [(edge.table.name, edge.effect) for edge in edges_to(inspect(Recipe), Recipe.__table__)]
+[('lines', 'delete')]
+>>> only = {"field": "id", "op": "=", "value": "recipe_1"}
+>>> given = {"table": "recipes", "filters": [only], "expect": "Soup"}
+>>> toolset.call(session, "db_delete", given)
+{'table': 'recipes', 'deleted': ['recipe_1'], 'count': 1, 'deleted_with': ['line_1', 'line_2'],
+'_deleted_labels': ['Soup']}
 
->>> toolset.call(session, "db_delete", {"table": "recipes", "filters": [...]})
-{'table': 'recipes', 'deleted': ['recipe_1'], 'count': 1, 'deleted_with': ['meal_plan_1']}
+`Changes` collects the writes of one call, so that hooks see every row that a call changes: rows of
+a subclass that filters match, rows that a draft moves, rows that are deleted or unlinked.
 
-What a call writes beside the rows that its arguments name: only what a model may write.
+The order of precedence is that of SQLAlchemy: what the unit of work does comes before the rules of
+the database. Where the database deletes a row, only its own rules apply to the rows that refer to
+that one.
 
-Rows that a call reaches come in: those of a subclass that its filters hit, those that a draft
-takes from where they are, those that go along with what is deleted or lose their reference to it.
-They are refused, or the hooks of their class are asked, before the call flushes, which it does
-once. What the application's own hooks and listeners add is not looked at.
-
-What refers to the rows of a table, and what becomes of it when those are deleted or changed.
-
-A mapped class, or a table that no class is mapped to, comes in; an `Edge` for each foreign key
-that refers to it goes out, and for each relationship that goes without one. What the unit of work
-does stands above the rules of the database, as it comes first; where the database takes a row
-along, its rules alone hold for what refers to that. Pure.
-
-What a model sees of rows by way of a table between two, which goes with those rows.
-
-A class comes in; a `Link` goes out for each relationship that leads from it, or to it, by way of a
-table that is not listed: what the rows of a listed one go by is told of those themselves. Pure.
-
-What a delete takes along or unlinks, and what an update changes too, before anything is sent.
-
-Rows that are to be deleted or changed come in; a `Reach` goes out: rows that would go too, rows
-that would lose their reference or follow it, and rows that are in the way, through the unit of
-work and through the rules of the database, at any depth. One statement for each way in which a
-class is referred to, none where nothing refers. Nothing is changed, and no instance is loaded: the
-rows of other owners, and those that the application hides, are found too.
-
-What a call changes beside the rows that were asked for: told by refs, once hooks were asked.
-
-A `Reach` comes in; the refs of what a model may know go out, by what becomes of it.
+Limits: changes that the application's hooks, events and triggers make are not searched. Rows of
+tables that the model may not use follow the mapping and the schema, and are not named in answers;
+what the ORM would unlink there only by default blocks the call, because no one declared it.
 """
 
 from __future__ import annotations

@@ -1,40 +1,34 @@
-"""Definitions of tools for clients: JSON schemas, prompt text, functions of the application.
+r"""Definitions of tools for clients: prompt text, JSON schemas, functions of the application.
 
-The tables of a toolset in a few words, for a prompt or a schema.
+`description_of` writes a table's name and a line for each column. Only what a model may use is in
+it, and every name and comment stays on its line.
 
-Tables come in; lines of text go out, a table's name and under it a line for each column. Only
-what a model may use is there: what is hidden is not in the tables. Names and comments are texts of
-the application's, and stay inside their line whatever they hold. Pure.
+>>> print(description_of([toolset.tables.named("recipes")]).partition("\n")[2])
+recipes
+  id: recipe ref, read only
+  name*: text
+  servings?: integer
+  related: lines (many lines)
+  lists: lines
 
-What a model is told of the tools: a name, a description and a JSON schema of the arguments.
+`schemas_of` combines the argument models and the tables into definitions in a client's format:
 
-The argument models and the tables come in; definitions in the form of a client go out, as JSON
-values. A schema says exactly what the argument models accept, and which tables there are. What
-columns a table has, and what filters mean, stands once, in the descriptions of `db_read`'s
-arguments, because a model reads all definitions with each of its turns. It is text, not one schema
-for each table: clients refuse or ignore `oneOf` by table, and it takes three times the tokens
-(`benchmarks.json_size`).
+>>> [definition["name"] for definition in toolset.schemas("mcp")]
+['db_read', 'db_create', 'db_update', 'db_delete', 'db_edit_list']
 
-A description of a function is short, for OpenAI takes 1,024 characters there; that of a parameter
-may be longer. OpenAI's strict mode is off: it has no place for data whose fields depend on a
-table, nor for optional ones. There is one `$defs` entry, `Filter`, which refers to itself.
+Columns and filters are described once, in the arguments of `db_read`, because a model reads all
+definitions in each turn. They are text and not one schema for each table: clients refuse or ignore
+`oneOf` by table, and it takes three times the tokens (`benchmarks.json_size`). A tool's
+description is short, because OpenAI allows 1,024 characters there; a parameter's may be longer.
+OpenAI's strict mode is off: it supports neither data whose fields depend on a table nor optional
+fields. The single `$defs` entry, `Filter`, refers to itself.
 
-Tools of an application's own: functions that a model calls as it calls all other tools.
+`function_tool` makes a tool of an application's function, as the decorator `Toolset.tool` does.
+Pydantic checks what the model gives against the types of the parameters. A `Ref[Order]` must be
+the ref of an order that exists and that the session's owner may see. The function runs in one
+transaction, and the rows and values that it returns are shown as `db_read` shows them.
 
-    @desk.tool
-    def ship(session: RefSession, order: Ref[Order], on: date) -> Order:
-        '''Ship an order that is paid.'''
-        found = session.get_one(Order, order)
-        found.shipped_on = on
-        return found
-
-    desk.call("chat-7", user.id, "ship", {"order": "order_1", "on": "2026-11-24"}).value
-    # {'table': 'orders', 'rows': [{'id': 'order_1', 'shipped_on': '2026-11-24'}], 'count': 1}
-
-What a model gives is checked against the types of the parameters, by pydantic; a `Ref[Order]` is
-the ref of an order that is there and that the session's owner may see. The session is the call's
-own, and the function is one transaction. Rows and values that it returns are shown as those of
-`db_read` are, without a key.
+Limits: a function needs a docstring and a type for each parameter, or `SetupError` is raised.
 """
 
 from __future__ import annotations

@@ -1,44 +1,31 @@
-"""Drafts in tools: read, filter in memory, change, discard.
+"""Drafts in tools: read, filtered in memory, changed, discarded.
 
-Drafts in the tools: rows that are generated and not saved, named like `gen_recipe_1`.
+A draft is a row that was generated and is not saved, with a ref such as `gen_recipe_1`. It is
+stored in the conversation and in no table, so filters and related rows are evaluated here, in
+Python. (`writing` saves a draft as a row.)
 
-They are in the conversation and in no table, so what a read does in SQL is done here in Python:
+>>> given = {"table": "recipes", "data": {"name": "Stew", "servings": 3}, "draft": True}
+>>> toolset.call(session, "db_create", given)["rows"]
+[{'id': 'gen_recipe_1', 'name': 'Stew', 'servings': 3, '_draft': 'pending'}]
+>>> named = {"field": "id", "op": "in", "value": ["recipe_1", "gen_recipe_1"]}
+>>> large = {"field": "servings", "op": ">", "value": 2}
+>>> given = {"table": "recipes", "filters": [named, large], "columns": ["name"]}
+>>> toolset.call(session, "db_read", given)["rows"]
+[{'id': 'gen_recipe_1', 'name': 'Stew', '_draft': 'pending'}]
 
->>> toolset.call(session, "db_read", {"table": "recipes", "filters": [
-...     {"field": "id", "op": "in", "value": ["recipe_1", "gen_recipe_1"]}],
-...     "columns": ["name"]})["rows"]
-[{'id': 'recipe_1', 'name': 'Soup'}, {'id': 'gen_recipe_1', 'name': 'Stew', '_draft': 'pending'}]
+- `DraftRecord` is the content of a draft by column; `matching_records` filters records as SQL
+  would, null included. A path is an EXISTS over the rows nested in the content. Texts are compared
+  by code point, and `ilike` ignores case as Python does.
+- `draft_records` reads what a call needs of its drafts from the registry; `DraftRows` makes their
+  JSON. Refs of drafts that have been saved are shown as refs of their rows.
+- `DraftMaker` and `DraftWriter` create, change and discard drafts, all of a call or none. No table
+  is written, so no hook for writes is called. Changes are checked as values of rows are, and
+  stored as the model gave them.
+- `DraftLists` edits a list inside of a draft by position, with the executor that edits lists of
+  rows (`positions`). Positions stored in nested rows are renumbered.
 
-A draft is saved as a row by `creating`.
-
-Filters on what is not in the database: the content of a draft.
-
-The same filters that `filters` makes SQL of come in, checked by `grammar`, with a draft's content
-as JSON; whether it meets them goes out. They mean the same, null included: a path is an EXISTS
-over the children that are nested in the content. Texts are compared by code point, and `ilike` by
-Python's letters. What would have to be looked up in the database is refused, and so is what
-takes long: no `statement_timeout` ends it here. Pure.
-
-Drafts among the rows of an answer: what was generated, and is read though it is not saved.
-
-Drafts of a conversation come in; records, of which filters are decided, and rows for the model go
-out. A row of a draft has what its content has, and null where that says nothing; what is nested in
-the content is shown inside. Refs of drafts that are saved by now are shown as those of their rows.
-Content is a model's own text, or the application's: it is looked through for keys as rows are.
-
-Make, change and discard drafts for a model: what it wants in, what was done out.
-
-Drafts that are to be changed are found by the filters that a read has; then the registry is told,
-once for all of them. No table is touched, and so no hook for writes is asked. What is changed is
-checked as it is for rows, and kept as the model gave it.
-
-Edit a list in a draft by position: in its content, by the same executor as lists of rows.
-
-    {"table": "recipes", "row": "gen_recipe_1", "list": "steps",
-     "edits": [{"action": "remove", "path": [3]}, {"action": "remove", "path": [5]}]}
-
-What comes out is checked as a whole, as what `db_update` changes in drafts is. Positions that rows
-in a draft have are numbered anew.
+Limits: a filter that would need a row of the database is refused, and so is one that takes too
+many comparisons, because no `statement_timeout` stops it here (`Work`).
 """
 
 from __future__ import annotations

@@ -1,16 +1,24 @@
-"""Tool errors: code, data, message.
+"""Tool errors: code, message, data.
 
-What a model is told when its call cannot be done: a code, a message, and the data in it.
+A `ToolError` is what a model receives if its call cannot be done and the model can correct it. The
+message states the fact, then the remedy. It repeats what the model gave and names of tables and
+columns that the model may use, never a key.
 
-A `ToolError` says the fact, then how to go on. It has what the model gave, and names of tables and
-columns that the model may use, never a key. What looks at arguments raises one, or a `BadRefError`
-for a ref that cannot be used; docstrings of this package say so where it is no matter of course.
-Below it stands a function for each code, which words the message:
+Each code has a function below that words the message:
 
->>> invalid_filter("day", "has no value for '='", "give one, or use 'is_null'").to_json()
-{'error': {'code': 'invalid_filter',
-           'message': "the filter on 'day' has no value for '='; give one, or use 'is_null'",
-           'field': 'day'}}
+>>> error = invalid_filter("day", "has no value for '='", "give one, or use 'is_null'")
+>>> error.to_json()
+{'error': {'code': 'invalid_filter', 'message': "the filter on 'day' has no value for '='; give
+one, or use 'is_null'", 'field': 'day'}}
+
+Codes of bad refs (`unknown_ref`, `wrong_entity`, ...) come from exceptions of the plugin: see
+`faults`. All codes are listed in `docs/tools.md`.
+
+Functions that check arguments raise `ToolError`, or `BadRefError` for a ref that cannot be used;
+the docstrings of this package mention that only where a caller would not expect it.
+
+Limits: messages do not quote the database or the driver, because their texts may have keys or
+values of rows that the model cannot see.
 """
 
 from __future__ import annotations

@@ -1,12 +1,27 @@
 """Translation of exceptions into tool errors; rows that were not found.
 
-Whose fault an exception is: a model's, which it is told, or ours, which is raised.
+`fault_of` takes an exception that ended a call. It returns a `ToolError` if the model can correct
+the call, and `None` if the exception is the application's or ours: then it is raised.
 
-An exception that came out of a call comes in; a `ToolError` goes out if the model can correct it
-from a message, `None` if not. What the driver said is never repeated: the words are our own, and
-tell of tables and columns.
+>>> recipes = toolset.tables.named("recipes")
+>>> try:
+...     session.get(Recipe, "recipe_9")
+... except BadRefError as error:
+...     fault = fault_of(error, "db_read", recipes, toolset.tables.entities)
+>>> fault.code, fault.data["known"]
+('unknown_ref', ['recipe_1', 'recipe_2'])
+>>> fault_of(ValueError("a bug"), "db_read", recipes, toolset.tables.entities)
 
-Whether rows that a model names are there, where a call has found nothing of them.
+- Bad refs keep their message; refs of entities that the model may not use are removed from it.
+- Errors of the database are recognised by SQLSTATE. The text is ours and names tables and columns;
+  a violated constraint is described by `rules`.
+- A constraint on columns that the model does not see is not its fault, so the exception is raised.
+
+`check_there` tells a row that was deleted from one that is hidden from the session, if a call
+names a row and its statement does not find it.
+
+Limits: the driver's message is never repeated, so an SQLSTATE that is not listed has a general
+text.
 """
 
 from __future__ import annotations

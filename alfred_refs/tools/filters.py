@@ -1,34 +1,32 @@
-r"""Filter language: grammar, limits, SQL criteria.
+"""Filter language: patterns, checks, limits, SQL conditions.
 
-Patterns of ILIKE, decided of a text as PostgreSQL decides them, in time that grows with both.
+A model's filters pass through three steps, the same for reading, updating and deleting:
 
-A pattern consists of pieces between its `%`: the first begins the text, the last ends it, and each
-of the others is looked for from where the one before ended. Where it is found first is as good as
-anywhere later, so nothing is tried twice. `_` is any character, and `\` makes the next one itself.
-Pure.
+1. `check_budget` refuses a call that asks for more than a database answers in a moment: too many
+   conditions, paths, columns, drafts.
+2. `check_filters` refuses a condition that cannot be evaluated: an unknown column, a path that
+   ends at a relationship, an operator or a value that does not fit the column. That happens before
+   refs are resolved and hooks are called. No condition is ever left out.
+3. `Conditions` makes SQLAlchemy expressions:
 
-What a filter must say to be decided: where its path leads, and what it compares with.
+>>> recipes = toolset.tables.named("recipes")
+>>> only = [FilterClause(field="servings", op=">", value=2)]
+>>> [condition] = Conditions(keys={}).all_of(only, recipes)
+>>> print(condition)
+recipes.servings > :servings_1
+>>> related = [FilterClause(field="lines.text", op="ilike", value="%onion%")]
+>>> [condition] = Conditions(keys={}).all_of(related, recipes)
+>>> str(condition).startswith("EXISTS (SELECT 1")
+True
 
-Checked arguments come in; those raise of which one condition cannot be decided of the rows that it
-is about. That is told before drafts, refs or rows are looked for, and before hooks are asked, so
-that nothing is done on account of a filter that says less than it seems to. `checked` returns what
-a column is compared with, of which `filters` makes SQL, and which drafts are compared with. Pure.
+A condition on related rows is an EXISTS, so that no row is returned twice. `=` null, or null in a
+list, is IS NULL. As in SQL, no other comparison holds where the column is null, nor does its
+negation.
 
-How much one call may ask for: more is refused before it costs anything.
+`Pattern` evaluates ILIKE patterns on the content of drafts, in time linear in the text.
 
-Checked arguments come in; those that ask for more than a database answers in a moment raise, and
-the error says what there was too much of. What hooks add is the application's, and not counted,
-unless it stands in arguments that a hook has put in place of the model's. Pure.
-
-From a model's filters to one SQL condition: the same for reading, updating and deleting.
-
-Filters come in, checked by `grammar`; a SQLAlchemy expression goes out, in which refs stand as the
-model gave them: the session puts keys in their place. None is left out, and none is widened. A
-draft that a filter names is no row. Pure.
-
-A condition on related rows is an EXISTS, so that no row is found twice. Null is asked for by
-`is_null`, or as a value: `=` null, or null in a list, is the same. As in SQL, no other comparison
-holds where the column is null, nor does its negation.
+Limits: a draft that a filter names is not a row; `drafts` evaluates the same filters on drafts.
+Conditions that hooks add belong to the application and are not counted.
 """
 
 from __future__ import annotations

@@ -1,25 +1,25 @@
-"""db_edit_list: lists edited by position.
+"""`db_edit_list`: lists edited by position.
 
-`db_edit_list`: a list of one row, edited by position.
+>>> edits = [{"action": "remove", "path": [1], "expect": "4 tomatoes"}]
+>>> given = {"table": "recipes", "row": "recipe_1", "expect": "Soup", "list": "lines"}
+>>> answer = toolset.call(session, "db_edit_list", {**given, "edits": edits})
+>>> answer["items"], answer["count"]
+({'1': {'id': 'line_2', 'text': '1 onion'}}, 1)
 
-    ListEditor(call, arguments).edit()     # {"table": "recipes", "list": "lines", "items": {...}}
+1. `ListEditor` reads the list as a snapshot (`positions`), locks its rows, and compares the token,
+   if the model gives one from an earlier answer.
+2. The executor of `positions` applies all edits or none. `ItemRules` tells it which items a ref
+   names, whether an item is what `expect` says, and which values fit.
+3. The resulting plan passes the checks of any write: verbs and columns, ownership, hooks,
+   cascades.
+4. `ListAnswers` shows the list: each item under its position, with the length and a token.
 
-The items of a list as a model may name, expect and change them.
+Positions, and the column that says which row a list belongs to, are written where a model may
+update the rows, whether or not it sees these columns.
 
-The executor of edits asks: what is said of an item comes in, and what is wrong with it goes out.
-Rows are held to what a model may do with rows, values to their columns.
-
-A list as a model is shown it: each item under its position, with its length and its token.
-
-{"items": {"1": {"id": "line_6", "text": "butter"}, "2": ...}, "count": 5, "token": "d5c8…"}
-
-Edit a list of one row for a model, by position: all edits of a call, or none.
-
-The list as it is comes in with the edits; the list as it is then goes out, each item under its
-position. What the edits come to is planned first (`alfred_refs.positions`), and each row of the
-plan passes what a row passes that another tool writes: permits, hooks, the search for what goes
-along. Positions, and which row has a list, are what the tool is about: they are written where a
-model may update the rows, whether or not it sees these columns.
+Limits: rows without a usable order are refused until the model has seen the list in a preview. An
+item cannot leave its row if the model may not change the column that refers to the row. Lists
+inside of drafts are edited by `drafts`.
 """
 
 from __future__ import annotations

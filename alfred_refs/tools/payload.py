@@ -1,30 +1,25 @@
-"""Values of new and changed rows: marks to keys, types, removals, batches.
+"""Values of new and changed rows: NUL characters, marks, types, batches.
 
-The values that a model gives for rows: checked by column, before they are stored.
+- `notes_of` reports NUL characters that `arguments` removed. If the value was not text (a ref or a
+  choice), what is left may mean another row, so the call is refused.
+- `decode_arguments` replaces marks (`<recipe_1>`) in texts and documents by the keys that they
+  stand for, with one lookup for the call; `serialization` makes these marks in answers. Columns of
+  refs and of UUIDs have none. A mark of a deleted row is still decoded, because what was shown can
+  be stored. A text that was cut is refused.
+- `new_records`, `changes` and `draft_changes` check values by column and return them as Python
+  values, with refs as the model gave them. A column that does not exist or is not writable refuses
+  the call.
+- `Batch` holds the new rows of one table on their way from arguments to the answer.
 
->>> changes(toolset.tables.named("recipes"), {"servings": "four"})
-ToolError: the value given for 'servings' does not fit; it takes an integer of 32 bits
+>>> recipes = toolset.tables.named("recipes")
+>>> changes(recipes, {"name": "Broth", "servings": 4})
+{'name': 'Broth', 'servings': 4}
+>>> changes(recipes, {"servings": "four"})
+Traceback (most recent call last):
+    ...
+alfred_refs.tools.errors.ToolError: the value given for 'servings' does not fit; it takes ...
 
-NUL characters that were taken out of the data of a call: told of, where they were in texts.
-
-What `repair` has removed and the tables come in; notes for the model go out. Where a value is no
-text or document, as a ref or a choice, what is left may be another one than was meant: that is
-refused. Pure.
-
-What a model wants to store: checked by column, as Python values, with refs as it gave them.
-
-Payloads come in; records go out, by attribute. A column that is not there, or is not for the model
-to write, refuses the whole.
-
-The way in: texts of a call's arguments as they are to be stored, before anybody looks at them.
-
-Checked arguments come in, with marks where a model was shown keys; the same arguments go out, with
-the keys, in all that columns of text and documents are given or compared with, in the data of
-drafts too. Columns of refs and of UUIDs have no marks. What marks stand for is asked once for the
-whole call; that a row is gone does not matter, because what was shown can be stored. What was cut,
-and what stands for no key that a text can have, is refused. `texts` is the way out.
-
-What one call creates, table by table, on its way from arguments to answers. Pure.
+Limits: no SQL is sent here except the lookup of marks. Refs are resolved later, by the verbs.
 """
 
 from __future__ import annotations

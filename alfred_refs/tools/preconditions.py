@@ -1,31 +1,31 @@
-"""Preconditions of a write: expect, labels, snapshot of what was seen.
+"""Preconditions of a write: `expect`, labels, new rows that contradict themselves.
 
-What a model expects a row to have before it is changed: told from what the row has.
-
-A row that was read for the change and what the model said of it come in; the differences go out.
-Values are compared as the column has them: a moment is the same in every zone.
-
-What the content of new rows says, against what their instances are before they are flushed.
-
-Rows come in once they are built and related; nothing goes out, or a `ToolError` that names the
-places of two things which cannot both be saved. The mapping takes the last of those and says
-nothing: one row cannot have two parents by one foreign key, and a collection by keys has room for
-one row of a key.
-
-What a model takes rows to be whose refs it writes: held against what they are.
-
-A ref is short, and one wrong digit may make it the ref of another row; a label beside it tells. A
-write comes in, with labels in `expect` and in its data beside refs, where rows show them; it goes
-on without these, once the rows that it names have them now:
+A ref is short, and one wrong digit may make it the ref of another row. So a write repeats the
+labels of the rows that it names, in `expect` and in its data next to refs, as rows show them:
 
     {"table": "meal_plans", "data": {"recipe_id": "recipe_7", "_recipe_id_label": "Soup", ...}}
     {"table": "recipes", "filters": [id in recipe_7, recipe_9], "expect": ["Soup", "Dal"], ...}
     {"table": "lines", "filters": [recipe_id = recipe_7], "expect": {"recipe_7": "Soup"}, ...}
 
-A write that names a row without saying what it is, is refused and told what that is, unless the
-toolset does not ask (`Toolset(expect="optional")`). Rows without a label are not asked for. Where
-another row that the conversation knows has the same label, values by column have to tell the two
-apart.
+`check_expectations` verifies these against the database and returns the arguments without them. A
+row that is named without a label is refused, with its label, unless the toolset was made with
+`expect="optional"`. Rows without labels need none. If another row that the conversation knows has
+the same label, the model must give values by column that distinguish the two.
+
+>>> only = {"field": "id", "op": "=", "value": "recipe_1"}
+>>> given = {"table": "recipes", "filters": [only], "data": {"servings": 4}, "expect": "Toast"}
+>>> toolset.call(session, "db_update", given)["error"]["message"]
+"'recipe_1' was expected to have label 'Toast' and has 'Soup'; nothing was changed; read the row
+again and call with what it has now"
+
+`differences` compares the values of `expect` with a row that was read for the change. Values are
+compared as the column stores them: a timestamp is the same in every zone.
+
+`check_new_rows` compares what new rows say of each other with their instances before the flush.
+The ORM would keep the last of two contradicting values without an error: one row cannot have two
+parents by one foreign key, and a keyed collection has room for one row of a key.
+
+Limits: `expect` is not required for rows that filters match without naming a ref.
 """
 
 from __future__ import annotations

@@ -1,37 +1,27 @@
-"""Select statements of db_read: order, cursors, totals, counts.
+"""Statements of `db_read`: order, cursors, totals.
 
-Filters, order and pages of rows: from checked arguments to one SQL statement.
+- `order_of` returns the ORDER BY of a read: the columns that the model names, then the primary
+  key, so that the order is total. Rows without a value come last in either direction.
+- A `Cursor` is where a read stopped: a text that the model gives back. It holds the values of the
+  last row and its ref, never a key, and a digest of the question: it cannot be used with another
+  one. It is not secret and is checked like any other argument.
+- `totals_of` reads functions from `columns`; columns next to totals are groups. `Counter` runs the
+  statement:
 
->>> filters = [FilterClause(field="servings", op=">", value=2)]
->>> [condition] = Conditions(keys={}).all_of(filters, toolset.tables.named("recipes"))
->>> str(condition)
-'recipes.servings > :servings_1'
+>>> asked = {"table": "lines", "columns": ["recipe_id", "count(*)", "max(position)"]}
+>>> toolset.call(session, "db_read", asked)
+{'table': 'lines', 'totals': [{'recipe_id': 'recipe_1', 'count(*)': 2, 'max(position)': 2,
+'_recipe_id_label': 'Soup'}], 'more': False}
+>>> totals = totals_of(DbRead(**asked), toolset.tables.named("lines"))
+>>> [group.name for group in totals.groups], [total.function for total in totals.totals]
+(['recipe_id'], ['count', 'max'])
 
-Which rows a read is about, in which order, and how it goes on after the last one shown.
+Totals have the conditions that rows are read with, hooks' conditions included. Null is as in SQL:
+it is a group of its own, and a missing value is in no total.
 
-Checked arguments and what hooks added come in; conditions and the order of a statement go out, in
-refs. Where a read stopped is a `Cursor`: a text that the model gives back, and that has no key. It
-belongs to one question: a digest tells whether it comes with another one. It is no secret, and is
-checked like any other value of a model's. Pure.
-
-What a read asks of many rows at once: how many there are, and what their columns come to.
-
-Names in `columns` come in, as SQL has them; `Totals` go out, and the statement that answers them:
-
-    ["cuisine_id", "count(*)", "avg(servings)"]     one row of answers for each cuisine
-    ["count(*)"]                                    one for all rows
-
-Columns beside totals are groups. Null is as in SQL: it is a group of its own, and what is no value
-is in no total. Keys are names, of which nothing is made. Pure.
-
-`db_read` of totals: how many rows there are and what columns come to, in groups or in all.
-
-A read that hooks have looked at comes in, with what refs in its filters name; an answer goes out,
-whose groups have refs and labels as rows have. One statement, which has the conditions that rows
-are read with.
-
->>> Counter(call).answer(reading, totals, keys)
-{'table': 'orders', 'totals': [{'customer_id': 'customer_1', 'count(*)': 3}], 'more': False}
+Limits: keys cannot be added up or ordered by; they are names. A cursor needs the last row if one
+of its values cannot be repeated exactly (a long text, an infinite date); it is invalid once that
+row has changed or is deleted.
 """
 
 from __future__ import annotations

@@ -1,15 +1,29 @@
-"""db_read.
+"""`db_read`: checked arguments to rows, with refs and labels.
 
-`db_read`: its checked arguments to an answer with rows, refs and labels.
+>>> asked = {"table": "recipes", "columns": ["name"], "order_by": "name", "limit": 1}
+>>> answer = toolset.call(session, "db_read", asked)
+>>> answer["rows"], answer["more"]
+([{'id': 'recipe_1', 'name': 'Soup'}], True)
+>>> toolset.call(session, "db_read", {**asked, "cursor": answer["cursor"]})["rows"]
+[{'id': 'recipe_2', 'name': 'Toast'}]
 
-1. The refs in the filters are resolved, once: one round trip for rows that this process has not
-   met, one for drafts. Hooks are asked after that, and may change the question.
-2. One statement reads the rows, and one row more than is shown; it has keys and no refs.
-3. Drafts that the filters name come before the rows, by their numbers.
-4. Related rows are loaded, rows are made JSON, hooks look at them, and labels are read.
+`Reader.read` does the following:
 
->>> Reader(call).read(DbRead(table="recipes", limit=1))
-{'table': 'recipes', 'rows': [{'id': 'recipe_1', 'name': 'Soup'}], 'count': 1, 'more': False}
+1. The refs in the filters are resolved: at most one round trip for rows that this process has not
+   cached, one for drafts.
+2. Hooks (`before_read`) may change the question; it is checked again if they replace it.
+3. Totals are answered by `query.Counter`; the rest is about rows.
+4. Drafts that the filters name come first, by their numbers.
+5. One statement reads the rows, and one row more than is shown, to know whether there are more. It
+   uses keys and no refs.
+6. Related rows are loaded, rows become JSON (`answers`), hooks see them (`after_read`), and labels
+   are read.
+
+If a row is named and not found, `faults.check_there` finds out why: deleted, or not visible to the
+session.
+
+Limits: a search by meaning (`_semantic`) needs a hook that answers it. The number of rows and
+characters is limited by `Limits`; the cursor continues after the last row shown.
 """
 
 from __future__ import annotations

@@ -1,26 +1,30 @@
-"""Rules of the application: hooks, row conditions, defaults.
+"""Rules of the application and of the database: constraints in words, hooks.
 
-What a condition of the database says, in words for a model.
+`rules_of` describes the CHECK constraints, unique constraints and unique indexes that a model must
+know to write a row, as far as they are about columns that it sees. `rules_named` finds the rule
+that the database names in an error. Both read SQLAlchemy's metadata and send no SQL.
 
-The SQL of a condition comes in, with what a model calls the columns; the words go out, with the
-columns that they speak of. Only a few exact forms are understood: one column that has one of some
-values, or is compared with values. Any other condition is told as its SQL, without casts. There is
-no parser of SQL here: the text is cut into its names, literals and signs, no more. Pure.
+>>> from sqlalchemy import CheckConstraint, MetaData
+>>> condition = condition_of("servings BETWEEN 1 AND 12", {"servings": "servings"})
+>>> condition.limits(numeric=True)
+'1 to 12'
+>>> condition_of("lower(name) <> 'none'", {"name": "name"}).text
+"lower(name) <> 'none'"
 
-What the application adds to the tools: hooks before and after each verb, by mapped class.
+A condition is split into names, literals and signs; there is no SQL parser. Two forms become
+words: one column that has one of some values, and one column that is compared with values. Any
+other condition is shown as its SQL, without casts.
 
-A hook is given what the model asked for, checked, and the session that answers; it changes that
-in place. Hooks are trusted: they see what the session shows, in refs, and may use SQLAlchemy on
-the class. They are plain functions with asynchronous sessions too, where they run inside the
-awaited call. To refuse a call they raise a `ToolError`.
+Hidden columns are never named: a check that also has hidden columns is not described, and of a
+unique constraint only the visible columns are, because the rows of one owner are compared.
 
-The rules of the database that a model must know to write a row, in words.
+`Hooks` are what the application adds around the verbs on one class. A hook receives a `Reading` or
+a `Writing`: the checked arguments and the session, and changes it in place. Hooks are trusted:
+they see what the session shows, in refs, and may run SQLAlchemy on the class. They are plain
+functions with asynchronous sessions too, where they run inside the awaited call. They raise
+`ToolError` to refuse a call.
 
-A table that a model may use comes in; what its CHECK constraints, unique constraints and unique
-indexes say goes out, as far as it is about columns that the model sees. What is hidden is never
-named: a check that has hidden columns too is not told, and of a unique constraint the others are,
-because rows of one owner are what is to be told apart. Also told is which rule has a name, as the
-database tells it when one is broken. Read from SQLAlchemy's metadata. Pure.
+Limits: constraints that exist only in the database, not in the metadata, are not described.
 """
 
 from __future__ import annotations

@@ -1,30 +1,27 @@
-"""Serialization of answers: JSON, keys replaced, size limits.
+"""Serialization of answers: JSON, keys replaced, texts and depth limited.
 
-JSON on its way in and out of a call.
+Everything that a model receives passes through `replace_keys` once. It takes rows, notes and
+errors with texts as they are stored, and returns JSON in which each key in a text or in a field's
+name is a mark such as `<recipe_1>` or, if the key has no ref that may be shown, `<key_1>`. The
+registry is asked at most twice for an answer: once for refs that exist, once to mint the others.
+An answer without keys asks nothing. `payload.decode_arguments` reverses this.
 
-In: `repair` parses arguments and takes NUL characters out of data, `arguments` checks them, and
-`payload.intake` puts keys where texts have marks. Out: `texts` looks through the whole answer, and
-puts marks or refs in the place of keys in texts.
+>>> with session.raw_keys():
+...     key = session.scalar(select(Recipe.id).where(Recipe.name == "Soup"))
+>>> answer = {"note": f"see {key}", "count": 1}
+>>> replace_keys(answer, session.own_view, toolset.tables.shown)
+{'note': 'see <recipe_1>', 'count': 1}
 
->>> from alfred_refs.tools.arguments import validated
->>> validated("db_read", {"table": "recipes", "limit": 3}).limit
-3
+Values that are not plain text have types of their own: `Verbatim` is not searched for keys,
+`CutText` is the head of a long text, `KeyNumber` is an integer in a document that is a key. To
+hooks they are ordinary strings and integers.
 
-What texts and documents are made of, and which integers in documents are keys.
+`places_in` reads which integers in a JSON column are keys: `info={"ref": Order}` declares all of
+them, `info={"ref": {"order_id": Order, "lines": "products.id"}}` those in members of these names,
+at any depth, single or in lists. To a session such a column is data.
 
-A column says so by `info={"ref": Order}`, all integers in its documents, or by `info={"ref":
-{"order_id": Order, "lines": "products.id"}}`, those in members of these names, at any depth,
-alone or in lists. To a session such a column is data. Pure.
-
-The way out: whatever a model is told passes here once, and no key stands in it after that.
-
-An answer comes in as rows, hooks and errors have made it, with texts as they are stored; JSON goes
-out, in which each key in a text or in the name of a field is a mark (`mapping.marks`). The
-registry is asked once which of them have refs, and once more to mint those that have none; an
-answer without keys in its texts asks nothing. `intake` is the way back.
-
-What is not text as it is stored is told by its type: `Verbatim` and `Cut` texts, and keys that are
-numbers in documents. To hooks they are texts and numbers like others.
+Limits: integers elsewhere are not searched, as any number might be a key. Values nested deeper
+than `DEEPEST_SHOWN` levels are replaced by a mark.
 """
 
 from __future__ import annotations

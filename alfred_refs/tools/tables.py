@@ -1,38 +1,31 @@
-"""Tables offered to a model: columns, names, permits, lists.
+"""Tables offered to a model: verbs, columns, lists, names.
 
-What a model may use: read from the mapped classes once, when a toolset is made.
+`ToolTables` has a `ToolTable` for each listed class and a `ToolColumn` for each attribute that is
+not hidden. They are read from the mapping once, when a toolset is made. A table or column that is
+hidden or not listed is refused with the message for one that does not exist.
 
-`ToolTables` has a `ToolTable` for each class, with a `ToolColumn` for each attribute that is not
-hidden. What is not there is refused in the words for what does not exist.
-
->>> table = toolset.tables.named("recipes")
->>> [column.name for column in table.columns.values() if column.creatable]
+>>> recipes = toolset.tables.named("recipes")
+>>> [column.name for column in recipes.columns.values() if column.creatable]
 ['name', 'servings']
+>>> recipes.columns["servings"].accept("four")
+Traceback (most recent call last):
+    ...
+alfred_refs.tools.errors.ToolError: the value given for 'servings' does not fit; it takes ...
+>>> lists_of(recipes)
+['lines']
+>>> list_named(recipes, "lines").levels[0].position
+'position'
 
-What a model may write, as the application says it: verbs by class, and attributes shown only.
+`permits_of` reads what the application allows: verbs by class, and attributes that are shown and
+not written. Together with a reference its foreign key columns are not written either, nor are the
+other relationships that write the same secondary table.
 
-What `Toolset` is given comes in; by class the verbs that a model may do to its rows go out, and
-the attributes that are shown and never written. Read once, when the toolset is made; pure.
+A list can be edited by position (`lists_of`) if its table is listed and may be updated, and its
+position is not read-only; the position may be hidden. Arrays and JSON can be edited where their
+column can be updated.
 
-One table that a model may use, and its columns: what they take, and what they are called.
-
-Read from a mapped class by `tables`; the same for all calls, so that what follows from it is
-looked up once.
-
-Which lists of a table a model may edit by position: those of the mapping that it may write.
-
-    lists_of(recipes)                      # ['ingredients', 'instructions']
-    list_named(weeks, "sessions.sets")     # rows of rows, or UnknownList told as a ToolError
-
-Related rows are edited where their table is listed and may be updated, and where their position is
-not read only; it may be hidden, for positions are what this is about. Arrays and JSON are edited
-where their column may be. Pure.
-
-What a model may use: tables, their columns, and the relationships between them.
-
-Mapped classes come in, with what is hidden or not to be written; `ToolTables` go out, by the
-names that models use. What is not listed is refused in the words for what does not exist. Read
-once, when the toolset is made.
+Limits: rows whose primary key is of a type other than UUID, integer or text cannot be listed, nor
+can rows that are read from a union of tables and may be changed.
 """
 
 from __future__ import annotations

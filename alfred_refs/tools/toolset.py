@@ -1,30 +1,29 @@
-"""Toolset: dispatch of calls; BoundToolset: a session per call.
-
-A toolset with sessions of its own: one call, one session, for one conversation and its owner.
-
-    desk = toolset.bind(sessionmaker(engine, class_=RefSession), registry=registry)
-    answer = desk.call("chat-7", user.id, "db_read", {"table": "orders", "limit": 1})
-    answer.text    # '{"table":"orders","rows":[{"id":"order_1",...}],"count":1,"more":true,...}'
-
-What calls for a model stands above: an agent's framework, a server. It says who asks, in which
-conversation, and what the model wants; nothing else is its business, and no session is ever in two
-hands. Calls may be made side by side, from threads or from tasks. Those that write in one
-conversation follow each other in the order in which they were made, because a model means them so.
-
-`Toolset`: what a model may call. One path for all verbs.
+"""`Toolset`: dispatch of calls. `BoundToolset`: a session for each call.
 
     arguments ──repair, check──▶ refs ──resolve: ≤ 1 query──▶ hooks ──▶ statement ──▶ session
                                   │ drafts: ≤ 2 queries, to the registry                 │
     answer ◀──labels: ≤ 1 query a table──◀ rows with refs ◀──────────────────────────────┘
 
-A call comes in as a tool's name and JSON; an answer goes out as JSON. A `RefSession` runs the
-statements, and puts keys in place of refs and refs in place of keys; a call is one transaction.
-A fault of the model's comes back as an answer with an error in it, from which it can go on; any
-other is raised, and nothing was changed.
+A call is a tool's name and JSON; the answer is JSON. A `RefSession` runs the statements, with keys
+in place of refs and refs in place of keys. A call is one transaction. If the model can correct an
+error, the answer has it and nothing was changed; any other exception is raised.
 
-    toolset = Toolset(models=[Recipe, MealPlan])
-    with sessions(conversation="chat-7") as session:
-        toolset.call(session, "db_read", {"table": "recipes", "limit": 3})
+>>> toolset.call(session, "db_read", {"table": "recipes", "columns": ["name"], "limit": 1})["rows"]
+[{'id': 'recipe_1', 'name': 'Soup'}]
+>>> toolset.call(session, "db_read", {"table": "users"})["error"]["message"]
+"there is no table 'users'; use one of 'recipes', 'lines'"
+
+`BoundToolset` is for code above sessions, such as an agent framework or a server. It is given the
+conversation, the owner and the model's call, and opens one session for each call:
+
+>>> desk = toolset.bind(sessions, registry=registry)
+>>> desk.call("chat-7", None, "db_read", {"table": "lines", "columns": ["count(*)"]}).text
+'{"table":"lines","totals":[{"count(*)":2}],"more":false}'
+
+Calls may run at the same time, in threads or tasks. Writes in one conversation run one after
+another, in the order in which they were made, because a model relies on that order.
+
+Limits: the order of writes is kept within one process. There is no rate limit.
 """
 
 from __future__ import annotations

@@ -1,23 +1,30 @@
-"""db_create, db_update, db_delete.
+"""`db_create`, `db_update`, `db_delete`.
 
-Delete rows for a model, with what the mapping and the schema take along or unlink.
+>>> only = {"field": "id", "op": "=", "value": "recipe_1"}
+>>> given = {"table": "recipes", "filters": [only], "data": {"servings": 4}, "expect": "Soup"}
+>>> toolset.call(session, "db_update", given)["rows"]
+[{'id': 'recipe_1', 'name': 'Soup', 'servings': 4}]
+>>> data = {"name": "Curry", "lines": [{"position": 1, "text": "1 egg"}]}
+>>> given = {"table": "recipes", "data": data}
+>>> toolset.call(session, "db_create", given)["rows"]
+[{'id': 'recipe_3', 'name': 'Curry', 'servings': None, 'lines': [{'id': 'line_3', 'recipe_id':
+'recipe_3', 'position': 1, 'text': '1 egg', '_recipe_id_label': 'Curry'}]}]
 
-Rows come in that filters hit; what went with them and what was unlinked goes out, by refs. Nothing
-is done if a row is in the way, or if one would be changed that is not for the model to change:
-that is refused before anything is sent, with the refs of such rows. What no model may use goes
-where the mapping or the schema says so, and is not named; what the ORM would unlink there by
-default stays, for nobody has said that it may.
+- `Writer` updates and deletes. The rows are selected by the filters of a read and locked (FOR
+  UPDATE); then they are changed one by one through the unit of work, so that cascades, version
+  counters and ORM events apply.
+- `Deleter` finds what the mapping and the schema delete or unlink together with the rows
+  (`cascades`), before anything is sent. The call is refused, with refs, if a row blocks the delete
+  or is not the model's to change.
+- `Creator` creates rows of one table or of several, and saves drafts as rows: all of a call or
+  nothing. It returns the rows as the database has them after the flush. A draft is saved once: if
+  all drafts of a call are saved already, the call is a repetition, and the answer has their rows.
 
-Change and delete rows for a model: what it wants in, what was done out.
+Each write calls the hooks of its class: `before_write` before the flush, `after_write` after it,
+in the same transaction.
 
-Rows that are to be changed are found by the filters that a read has, and locked; then they are
-changed one by one through the unit of work, so that cascades, versions and events of the ORM hold.
-
-Create rows for a model, and save its drafts as rows: all that one call wants, or nothing.
-
-New rows and the refs of drafts come in, of one table or of several; the rows go out as the
-database has them then. A draft is saved once: a call whose drafts are saved already was done
-before, and is answered with the rows that they are.
+Limits: one call changes at most `max_written` rows, cascades included. Rows of tables that the
+model may not use are not named in the answer.
 """
 
 from __future__ import annotations

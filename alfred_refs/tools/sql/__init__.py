@@ -1,30 +1,24 @@
-"""`db_query`: SQL that a model writes, in refs, and which is never sent.
+"""`db_query`: a SELECT that a model writes in refs, rebuilt in SQLAlchemy.
 
     {"sql": "select name from recipes where id = 'recipe_1'"}
-      ──lexing──▶ a shape, and literals ──plans: one for each shape──▶
-          parsing ──▶ a tree ──selects, froms, expressions──▶ SQLAlchemy's select ──▶
-      ──running: parameters, a transaction that reads only──▶ the session ──▶ columns, rows, labels
+      ──lexer──▶ a shape, and literals ──plan: one for each shape──▶
+          sqlglot ──▶ a tree ──builders──▶ SQLAlchemy's select ──▶
+      ──parameters, a read-only transaction──▶ the session ──▶ columns, rows, labels
 
-The session puts keys in place of refs, by the column beside them, keeps to its owner's rows, and
-shows refs for keys, as it does for all statements. Nothing of the text reaches the database, not
-even a name: what has no function here is in no statement.
+The model's text is never sent, not even a name of it: a construct that has no builder here cannot
+be in the statement. The session replaces refs by keys, restricts rows to its owner, and shows refs
+for keys, as it does for every statement.
 
 >>> toolset = Toolset([Recipe], sql=True)
 >>> toolset.call(session, "db_query", {"sql": "select count(*) from recipes"})
 {'columns': ['count'], 'rows': [[3]], 'count': 1, 'more': False}
 
-| module | what it does |
+| module | contents |
 | --- | --- |
-| `running` | a call: parameters, transaction, JSON, labels |
-| `plans` | one statement for all texts of a shape |
-| `selects`, `froms`, `unions` | SELECT; FROM and joins; WITH and unions |
-| `calls`, `windows` | functions; windows, and what else stands behind aggregates |
-| `conditions`, `operators` | what is true or not; what is computed |
-| `conversions`, `expressions` | CAST, and intervals; all else |
-| `scopes` | what names mean; tables as fenced subqueries |
-| `values` | values, keys and literals: what may stand beside what |
-| `functions`, `types` | which functions and types there are |
-| `parsing` | the tree, and what of a node may be read |
-| `lexing` | a text to its shape: limits, before a parser sees it |
-| `faults`, `refusing` | errors |
+| `tool` | the tool `db_query`: plan cache, call, JSON, labels |
+| `selects` | SELECT, FROM and joins, WITH, unions |
+| `calls` | function calls, aggregates, windows |
+| `expressions` | operators, conditions, CASE, CAST |
+| `scopes` | what names mean, typed values, types, the table of functions |
+| `parsing` | lexer and its limits, sqlglot, errors |
 """

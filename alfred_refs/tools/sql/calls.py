@@ -1,19 +1,26 @@
-"""Builder of function calls, aggregates, windows.
+"""Builder of function calls, aggregates and windows.
 
-Calls of functions, with what may stand among their arguments.
-
-    <Anonymous this=lower expressions=[name]>              lower(recipes.name)
+    <Anonymous this=lower expressions=[name]>               lower(recipes.name)
     <Anonymous this=count expressions=[<Distinct name>]>    count(DISTINCT recipes.name)
+    <Filter this=<count> expression=<Where>>                count(*) FILTER (WHERE ...)
+    <Window this=<lag> partition_by=[..] order=..>          lag(...) OVER (PARTITION BY ...)
 
-A function is known by its name, in `functions`; how many arguments it takes, and which of them may
-be refs, stands there.
+A function is looked up by name in `scopes.FUNCTIONS`, which says how many arguments it takes, of
+which types, whether they may be refs, and whether FILTER, OVER or WITHIN GROUP may follow it.
 
-Windows and ordered sets: what stands behind a function, and says of which rows it is.
+>>> from alfred_refs.tools import Toolset
+>>> toolset = Toolset([Recipe, Line], sql=True)
+>>> sql = "select name, rank() over (order by servings desc) as place from recipes order by place"
+>>> toolset.call(session, "db_query", {"sql": sql})["rows"]
+[['Soup', 1], ['Toast', 2]]
+>>> toolset.call(session, "db_query", {"sql": "select pg_sleep(9)"})["error"]["code"]
+'invalid_sql'
 
-    <Filter this=<count> expression=<Where>>          count(*) FILTER (WHERE ...)
-    <Window this=<lag> partition_by=[..] order=..>    lag(...) OVER (PARTITION BY ... ORDER BY ...)
+Each builder takes a node of sqlglot's tree and a `Scope`, and returns a `Value` with the type that
+PostgreSQL gives it.
 
-Which functions these may stand behind is said in `functions`.
+Limits: a function that is not in the table is refused, whatever the database has. An application
+adds immutable functions with `Toolset(sql={"similarity": "text text -> double"})`.
 """
 
 from __future__ import annotations

@@ -1,32 +1,29 @@
 """Builder of scalar expressions: operators, conditions, conversions.
 
-Expressions: a node of the tree to a `Value`, one function a construct.
+    <Case ifs=[<If true=1>] default=2>        CASE WHEN ... THEN :n0 ELSE :n1 END
+    <Sub this=day expression=1>               plans.day - :n0
+    <GT this=day expression='2026-01-01'>     plans.day > CAST(:t0 AS DATE)
+    <In this=recipe_id query=<Select>>        plans.recipe_id IN (SELECT ...)
+    <Interval this='3 days'>                  CAST(:t0 AS INTERVAL)
 
-    value_of(<Case ifs=[<If true=1>] default=2>, scope)    CASE WHEN ... THEN :n0 ELSE :n1 END
+`value_of` finds the builder of a node's class and returns a `Value`; a node without a builder is
+refused with its name.
 
-What has no function here is refused, in words that name it.
+>>> from alfred_refs.tools import Toolset
+>>> toolset = Toolset([Recipe, Line], sql=True)
+>>> sql = "select name, servings * 2 as double from recipes where servings > 1"
+>>> toolset.call(session, "db_query", {"sql": sql})["rows"]
+[['Soup', 4]]
+>>> sql = "select id || 'x' from recipes"
+>>> toolset.call(session, "db_query", {"sql": sql})["error"]["message"]
+"the statement cannot be answered: '||' is made of a ref ('id'); refs are selected, counted, ..."
 
-Operators that compute: of numbers, times, texts, lists and documents.
+Every value has the type that PostgreSQL gives it, so that a text next to it is read as that type.
+Values that are compared must be of one kind: a text next to keys is a ref, and next to data it is
+data.
 
-    <Sub this=day expression=1>      plans.day - :n0       a date
-    <DPipe this=name expression>     recipes.name || :t0   a text
-
-Each has the type that PostgreSQL gives it, so that texts beside it are read as that. Keys are
-computed with by none.
-
-Conditions: what is true, false or unknown of a row.
-
-    <GT this=day expression='2026-01-01'>    plans.day > :t0::DATE
-    <In this=recipe_id query=<Select>>       plans.recipe_id IN (SELECT ...)
-
-Comparisons are of values of one kind: a text beside keys is a ref, and beside data it is data.
-
-Conversions: CAST and `::`, texts behind the name of a type, and intervals.
-
-    <Cast this='2026-05-01' to=date>    CAST(:t0 AS DATE)
-    <Interval this='3 days'>            CAST(:t0 AS INTERVAL)
-
-Which types there are is said in `types`; refs are converted to none.
+Limits: nothing is computed with keys and keys are not converted; an expression made of a key could
+reveal it, piece by piece.
 """
 
 from __future__ import annotations

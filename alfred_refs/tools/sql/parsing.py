@@ -1,34 +1,31 @@
-"""Parsing of a SELECT: lexer checks, sqlglot, refusals.
+"""Parsing of a SELECT: lexer checks, sqlglot, errors.
 
-What a model is told of a statement that is not rebuilt: the fact, then the way that works.
+1. `shape_of` splits the text into tokens of known kinds and replaces each literal by a marker that
+   says which one it is; equal literals share a marker. Texts that differ only in literals have one
+   shape. A text that is too long, too deep or has an unknown sign is refused here, before a parser
+   sees it.
 
->>> refused("LATERAL is not known here", "use a window, or a subquery in WITH").to_json()
-{'error': {'code': 'invalid_sql', 'message': 'the statement cannot be answered: LATERAL is not ...
+>>> shape = shape_of("select name from recipes where id = 'recipe_1' limit 5", type_words())
+>>> shape.text
+"select name from recipes where id = 'L0' limit 100010"
+>>> shape.literals
+['recipe_1', '5']
 
-What a model is told of an error of the database's, in a statement of its own.
+2. `parse_shape` calls sqlglot, with its own functions and dialect conversions off, and refuses a
+   tree that PostgreSQL would read differently.
+3. `parts` reads the arguments of a node. sqlglot keeps meaning in flags (`x NOT LIKE y` is a
+   `Like` with `negate`), so `parts` takes the names of all arguments that its caller reads and
+   refuses a node that has any other. An argument that no builder asks for is in no statement.
 
-Of mistakes in the statement the primary message is repeated, with the names that the model knows;
-of values nothing is, for they may be those of a row that it does not see. All else is ours, and
-raised.
+>>> left, right = parts(parse_shape(shape).find(exp.EQ), "this", "expression")
+>>> describe_node(left), describe_node(right)
+('COLUMN', 'LITERAL')
 
-A text of SQL as a shape and its literals, before anything else looks at it.
+`fault_in` words errors of the database. For mistakes in the statement the primary message is
+repeated, with the model's names. For bad values it is not: they may be values of a row that the
+model does not see.
 
-    shape_of("select name from recipes where id = 'recipe_1' limit 5")
-    Shape("select name from recipes where id = 'L0' limit 100010", ["recipe_1", "5"])
-
-A text comes in; a text made anew goes out, of known kinds of tokens alone, in which each literal
-is a marker that says which it is; equal literals are one. Texts that differ in literals have one
-shape.
-Whatever is long, deep or unknown raises here, so that no parser is given it. Pure.
-
-A shape to a tree, and what of a tree may be read: nothing is passed over in silence.
-
-    tree = parsed(shape)
-    left, right = parts(node, "this", "expression")
-
-sqlglot keeps meaning in flags: `x NOT LIKE y` is a `Like` that is negated. So `parts` takes the
-names of all arguments that its caller reads, and refuses a node that has any other. What is not
-asked for in this way is in no statement that is built: an allow-list by construction. Pure.
+Limits: what is refused here includes valid SQL, wherever sqlglot and PostgreSQL might disagree.
 """
 
 from __future__ import annotations

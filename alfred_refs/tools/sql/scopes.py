@@ -1,40 +1,30 @@
-"""Scopes, types, function table and typed values of the query builder.
+"""Scopes, types, the table of functions and typed values of the query builder.
 
-SQL types that a statement may name, and those that texts beside a column are read as.
+- `named_type` returns the SQLAlchemy type of a name, from a fixed table: nothing is looked up in a
+  catalogue, as `regclass` would. `plain` returns the type that a text next to a column is read as.
+- `FUNCTIONS` are the functions that a statement may call. Each is immutable or stable, changes
+  nothing, reads no table and does not produce large results from small ones.
+- `Value` is an expression in the statement: its SQLAlchemy element, its name, and the keys that it
+  holds, if any. `data` refuses keys where something is computed; `unify_values` checks that values
+  next to each other are of one kind. `Literals` turns literals into parameters.
+- `Scope` resolves names: `relation` a table of the toolset or a part of WITH, `column` a column,
+  in this SELECT or in one around it.
 
-    named_type("numeric", [10, 2])     Numeric(10, 2)
-    plain(String(50))                  Text(): a text is compared as it is, and never cut
+>>> named_type("DECIMAL", [10, 2])
+Numeric(precision=10, scale=2)
+>>> plain(String(50))
+Text()
+>>> FUNCTIONS["lower"].takes, FUNCTIONS["lower"].gives
+(('text',), 'text')
+>>> with_own({"similarity": "text text -> double"})["similarity"].gives
+'double'
 
-Names of types come in; SQLAlchemy's types go out. What is in no table here is no type: nothing
-that looks a name up in a catalogue, as `regclass` does. Pure.
+A table is a subquery of the columns that a model may see; no other column can be named, and no
+name of the model's is sent. If the session has an owner, the subquery is a fence (OFFSET 0):
+PostgreSQL evaluates the model's expressions only on the owner's rows. Otherwise it may compute an
+expression on a row before it filters the row out, and an error would reveal the row.
 
-Functions that a statement may call, by name: what they take and what they give.
-
-    FUNCTIONS["lower"]     takes a text, gives a text
-    FUNCTIONS["lag"]       takes a value, a number and a value; gives a value, a ref if that is one
-
-Each always gives the same for the same within a statement, changes nothing, reads no table, and
-makes little of much; what is in no table here is not called. Pure.
-
-Values in a statement that is being built: what SQL has of them, and whether they are keys.
-
-    Value(recipes.c.id, "id", key=<keys of recipes>)     a key: compared, counted, shown as a ref
-    Value(recipes.c.name, "name")                        data: computed with
-    Value(None, literal=2)                               a text that is of no type yet
-
-A key is never computed with: an expression made of one could tell it, piece by piece. So whatever
-reads a value asks for what it can take: `data` for anything, `alike` for several that are of one
-kind. Literals become parameters; a text gets the type of what it stands beside. Pure.
-
-What names mean in a statement: tables of the toolset, parts of WITH, and their columns.
-
-    scope.column("r", "name")     the column of what is called r in FROM, here or further out
-    scope.relation("recipes")     a table of the toolset, or a part of WITH by that name
-
-A table stands as a subquery of the columns that a model may see; nothing else of it can be named,
-and no name of the model's is sent. Where the session has an owner the subquery is a fence: what
-the model wrote is tried on the owner's rows alone. PostgreSQL is otherwise free to compute an
-expression on a row before it leaves it out, and an error would tell of the row.
+Limits: there are no set-returning functions but `unnest`.
 """
 
 from __future__ import annotations

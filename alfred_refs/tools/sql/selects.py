@@ -1,28 +1,25 @@
-"""Builder of SELECT, FROM, UNION.
+"""Builder of SELECT, FROM, WITH and unions.
 
-FROM and its joins: what stands there goes into a scope, and out as one FROM of SQLAlchemy's.
+- `query_of` builds a SELECT or a union inside of a scope and returns a `Query`: SQLAlchemy's
+  statement, and what each column is. Columns are named c1, c2 and so on wherever rows pass from
+  one SELECT to another; the model's names are kept in the values.
+- `build_from` adds the tables of FROM to the scope and returns one FROM clause. An ON sees what is
+  joined up to there. USING and NATURAL compare the columns that a model sees, and make one column
+  of two.
+- `with_parts` adds the parts of WITH to the scope, recursive ones included. `build_union` checks
+  that columns that are combined are refs of one table, or data.
 
-    joined(<From recipes>, [<Join LEFT plans ON ...>], scope)    _t1 LEFT JOIN _t2 ON ...
+>>> from alfred_refs.tools import Toolset
+>>> toolset = Toolset([Recipe, Line], sql=True)
+>>> sql = '''with few as (select id, name from recipes where servings < 5)
+... select few.name, count(*) from few join lines on lines.recipe_id = few.id group by 1'''
+>>> toolset.call(session, "db_query", {"sql": sql})["rows"]
+[['Soup', 2]]
 
-Each ON sees what is joined up to there. USING and NATURAL go by the columns that a model sees, and
-make one of two.
+Names in GROUP BY and ORDER BY mean what they mean in PostgreSQL: GROUP BY prefers a column of
+FROM, ORDER BY a selected column.
 
-Rows put together: WITH and unions; and ORDER BY and LIMIT, which these have as SELECT has them.
-
-    with_parts(<With recipes>, scope)    scope.parts["recipes"], a part that a FROM may name
-    united(<Union left right>, scope)    (SELECT ...) UNION (SELECT ...)
-
-Columns that are put together have refs of one table, or data.
-
-SELECTs: what is selected, DISTINCT, WHERE, GROUP BY, HAVING and ORDER BY.
-
-    query = built(tree, building)
-    query.statement     select(_t1.c.c2.label("c1"), ...).where(...)
-    query.values        what each column is, by the name that the model gave it
-
-Columns are c1, c2 and so on wherever rows go from one SELECT to another; what they are called is
-in the values. Names in GROUP BY and ORDER BY mean what they do in PostgreSQL: a column of FROM
-goes first in GROUP BY, and what is selected in ORDER BY.
+Limits: LATERAL, functions in FROM, VALUES, FOR UPDATE, TABLESAMPLE and named windows are refused.
 """
 
 from __future__ import annotations

@@ -1,28 +1,30 @@
-"""db_query: limits, plan check, run, answer.
+"""The tool `db_query`: plan cache, call, JSON, labels.
 
-Statements ready to be run: made once for all texts that differ in their literals.
+`QueryTool` has the attributes of a function tool: name, description, schema, `call`.
 
-    plan, literals = plans.of("select name from recipes where id = 'recipe_1'", fenced=True)
-    plan.statement      with a parameter for each literal, and one for how many rows are read
+1. `Plans.of` returns the statement for a text. Texts that differ only in literals share one: a
+   known shape is tokenized and looked up, neither parser nor builder runs, and SQLAlchemy finds
+   its compiled form.
+2. The literals become parameters. One statement reads the rows, and one row more than is shown, in
+   a read-only transaction.
+3. Values become JSON, and the labels of refs are read: one statement for each table. A label that
+   is in the same row already is left out.
 
-A text that is met again, or one of its shape, is split into words and looked up; neither parser
-nor builder runs, and SQLAlchemy finds its compiled form.
+>>> plans = Plans(toolset.tables)
+>>> plan, literals = plans.of("select name from recipes where servings > 1", fenced=False)
+>>> literals, list(plan.parameters)
+(['1'], ['n0'])
+>>> plans.of("select name from recipes where servings > 5", fenced=False)[0] is plan
+True
+>>> from alfred_refs.tools import Toolset
+>>> toolset = Toolset([Recipe, Line], sql=True)
+>>> asked = {"sql": "select recipe_id, text from lines order by position limit 1"}
+>>> toolset.call(session, "db_query", asked)
+{'columns': ['recipe_id', 'text'], 'rows': [['recipe_1', '4 tomatoes']], 'count': 1, 'more': False,
+'labels': {'recipe_1': 'Soup'}}
 
-`db_query`: its checked arguments to an answer with columns, rows, refs and labels.
-
-1. The text is made a plan, or its shape has one (`plans`); its literals become parameters.
-2. One statement reads the rows, and one row more than is shown, in a transaction that reads only.
-3. Values become JSON, and the labels of refs are read: one statement a table.
-
->>> Querying(call, plans).answer(DbQuery(sql="select id, name from recipes limit 1"))
-{'columns': ['id', 'name'], 'rows': [['recipe_1', 'Soup']], 'count': 1, 'more': False}
-
-`db_query` as a toolset has it: a tool beside those of the tables and of the application.
-
-    tool = QueryTool(setting)
-    tool.call(call, {"sql": "select name from recipes"})
-
-It has what a function of the application has as a tool: a name, a description, a schema, a call.
+Limits: PostgreSQL only. Tables whose hooks change reads cannot be queried unless the hook says so
+(`Hooks.sql`), because hooks are not called.
 """
 
 from __future__ import annotations
