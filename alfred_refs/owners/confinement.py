@@ -175,7 +175,7 @@ class Confinement:
             self._lifts -= 1
 
     @contextmanager
-    def executing(
+    def confine_statement(
         self, session: Session, statement: Any, options: Mapping[str, Any]
     ) -> Iterator[None]:
         """Confine a statement inside the `with`, unless trusted code is at work."""
@@ -188,7 +188,7 @@ class Confinement:
             # it may have given rows away
             self.outlive(session.identity_map.all_states())
 
-    def writing(self) -> AbstractContextManager[None]:
+    def confine_flush(self) -> AbstractContextManager[None]:
         """Confine what is flushed inside the `with`, unless trusted code is at work."""
         return self.walls(up=not self.lifted)
 
@@ -238,7 +238,7 @@ class Confinement:
 
     # What is in the identity map
 
-    def finds(self, session: Session, found: Any) -> bool:
+    def is_visible(self, session: Session, found: Any) -> bool:
         """Tell whether what the identity map has is to be found: a query if that is not known.
 
         An instance is, if the owner may read its row.

@@ -441,7 +441,7 @@ class Boundary:
         if state.class_ in self._with_alternates:
             self._instances.waiting.append(state.obj)
 
-    def fetched(self, rows: Rows) -> None:
+    def after_fetch(self, rows: Rows) -> None:
         """Note what rows are called that were just fetched.
 
         Some were there before, and have been refreshed. Those that the program has dropped are

@@ -73,14 +73,14 @@ class Translation:
     Attributes:
         conversation: the same, as the session sees it.
         plans: what is decided of the application's statements.
-        sought: looks whether the rows are there that the statement names which is being executed.
-        fetched: see `Boundary.fetched`.
+        check_missing: checks whether the rows exist that the executing statement names.
+        after_fetch: see `Boundary.after_fetch`.
         hide: see `Failures.hide`.
     """
 
     __slots__ = (
-        *("boundary", "conversation", "failures", "fetched", "hide"),
-        *("objects", "plans", "saving", "sought", "transactions"),
+        *("boundary", "conversation", "failures", "after_fetch", "hide"),
+        *("objects", "plans", "saving", "check_missing", "transactions"),
     )
 
     def __init__(
@@ -96,9 +96,9 @@ class Translation:
         self.saving = DraftSaving(session, self.boundary, self.transactions)
         self.failures = ErrorRedaction(self.boundary)
         self.plans = self.conversation.entities.memo(Plans)
-        self.sought: Callable[[], None] | None = None
+        self.check_missing: Callable[[], None] | None = None
         # no calls of their own: they are asked for each chunk of rows, and each exception
-        self.fetched = self.boundary.fetched
+        self.after_fetch = self.boundary.after_fetch
         self.hide = self.failures.hide
 
     def watch_identities(self, session: Session) -> None:
@@ -128,7 +128,7 @@ class Translation:
         if "schema_translate_map" in execution.execution_options:  # else the connection says
             self._check_schemas(execution.execution_options)
 
-    def executed(self, result: CursorResult[Any]) -> None:
+    def after_execute(self, result: CursorResult[Any]) -> None:
         """Look at what a statement came to: for which schemas it was sent, and what it found.
 
         A listener may have said for which.
@@ -140,8 +140,8 @@ class Translation:
         options = result.context.execution_options
         if "schema_translate_map" in options or self.conversation.schemas:
             self.conversation.check_schemas(sqla.schemas_in(options))
-        if self.sought is not None and result.rowcount == 0:
-            self.sought()
+        if self.check_missing is not None and result.rowcount == 0:
+            self.check_missing()
 
     def _check_schemas(self, options: Mapping[str, Any]) -> None:
         if "schema_translate_map" in options or self.conversation.schemas:
@@ -185,7 +185,7 @@ class Translation:
         self.plans.check(given if isinstance(given, Iterable) else ())
         return None, keys
 
-    def missed(
+    def not_found(
         self, session: Session, entity: Any, given: Any, identity: Any, options: Mapping[str, Any]
     ) -> None:
         """Look whether the row of a ref is there, of which nothing was found.
@@ -207,7 +207,7 @@ class Translation:
 
     # Errors
 
-    def not_flushed(self, error: Exception) -> None:
+    def flush_failed(self, error: Exception) -> None:
         """Raise what a flush has failed by, where drafts tell more of it than the database.
 
         Raises:
@@ -360,7 +360,7 @@ def prepare(execution: ORMExecuteState, translation: Translation) -> PreparedSta
     if named is None:
         named = _put_all(execution, plan, values, boundary)
     if named and not execution.is_insert:
-        translation.sought = partial(_look_for_missing, execution, named, translation)
+        translation.check_missing = partial(_look_for_missing, execution, named, translation)
     is_write = execution.is_insert or execution.is_update or execution.is_delete
     # a sequence or DDL loads no instances
     loads = execution.is_select or isinstance(execution.statement, ClauseElement)

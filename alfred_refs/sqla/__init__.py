@@ -1,20 +1,39 @@
-"""The one door to SQLAlchemy's internals: what has no public name there is used here only.
+"""The one door to SQLAlchemy's internals: whatever has no public name there is used in here only.
 
-    shape, parameters = sqla.cache_key_of(statement)            # the cache key, and its values
-    copy = sqla.with_values(statement, {parameters[0].key: key})
-    sqla.rewrite_rows(session.execute(copy), with_refs)     # each chunk, before the program
+    key, parameters = sqla.cache_key_of(statement)          # the cache key, its bind parameters
+    copy = sqla.with_values(statement, {parameters[0].key: value})      # the same cache key
+    sqla.rewrite_rows(session.execute(copy), rewrite)       # each chunk, before the program has it
 
-Each function says which behaviour it leans on; `tests/sqla` pins that on both supported series,
-and `tests/sqla/test_privates.py` sees to it that no other module leans on any.
+| module | what is in it |
+| --- | --- |
+| `statements` | clauses, bind parameters and cache keys; copies with other values |
+| `results` | rows, and the information about a write, passed through a function |
+| `mappers` | mappers, instance states, the unit of work |
+| `sessions` | `HookedSession`; the identity map, ORM executions, flushes, transactions |
+| `engines` | pools, error events, schema translation |
+| `compiler` | criteria added to whatever a connection compiles |
+| `concurrency` | blocking code under asyncio |
+
+A comment with each private name says what it is in SQLAlchemy, and which test of `tests/sqla` pins
+it on both supported series; `tests/sqla/test_privates.py` checks that no other module uses one.
 """
 
+from .compiler import (
+    WriteCheck as WriteCheck,
+    confined_dialect as confined_dialect,
+    criterion_alias as criterion_alias,
+    set_dialect as set_dialect,
+)
+from .concurrency import (
+    AsyncFacade as AsyncFacade,
+    async_list_method as async_list_method,
+    async_method as async_method,
+    can_wait as can_wait,
+    wait_for as wait_for,
+)
 from .engines import (
     Schemas as Schemas,
-    WriteCheck as WriteCheck,
-    can_wait as can_wait,
-    confined_dialect as confined_dialect,
     connection_cache as connection_cache,
-    criterion_alias as criterion_alias,
     driver_error_fields as driver_error_fields,
     invalidate_pool as invalidate_pool,
     max_connections as max_connections,
@@ -25,8 +44,6 @@ from .engines import (
     schemas_in as schemas_in,
     schemas_of as schemas_of,
     schemas_of_session as schemas_of_session,
-    set_dialect as set_dialect,
-    wait_for as wait_for,
 )
 from .mappers import (
     BOUNDARY as BOUNDARY,
@@ -63,32 +80,29 @@ from .mappers import (
     tables as tables,
     underlying_table as underlying_table,
 )
-from .sessions import (
-    AsyncFacade as AsyncFacade,
-    ErrorListener as ErrorListener,
-    HookedSession as HookedSession,
+from .results import (
     Rows as Rows,
-    Translating as Translating,
-    WeakInstance as WeakInstance,
-    async_list_method as async_list_method,
-    async_method as async_method,
-    autocommits as autocommits,
-    autoflush as autoflush,
     column_origins as column_origins,
     cursor_result_of as cursor_result_of,
+    is_chunked as is_chunked,
+    read_inserted_keys as read_inserted_keys,
+    rewrite_rows as rewrite_rows,
+    rewrite_write_info as rewrite_write_info,
+    row_like as row_like,
+)
+from .sessions import (
+    HookedSession as HookedSession,
+    WeakInstance as WeakInstance,
+    autocommits as autocommits,
+    autoflush as autoflush,
     drop_loader_yield_per as drop_loader_yield_per,
     invoke_statement as invoke_statement,
     is_aborted as is_aborted,
-    is_chunked as is_chunked,
     is_flushing as is_flushing,
     is_internal_load as is_internal_load,
     is_option_set as is_option_set,
     is_own_connection as is_own_connection,
-    read_inserted_keys as read_inserted_keys,
     replace_flush_error as replace_flush_error,
-    rewrite_rows as rewrite_rows,
-    rewrite_write_info as rewrite_write_info,
-    row_like as row_like,
     unconfined_lookup as unconfined_lookup,
     watch_adding as watch_adding,
     watch_loading as watch_loading,
@@ -124,7 +138,6 @@ from .statements import (
     params_of as params_of,
     polymorphic_column as polymorphic_column,
     query_expressions as query_expressions,
-    records_of as records_of,
     result_expressions as result_expressions,
     takes_list as takes_list,
     unreachable_parameters as unreachable_parameters,

@@ -32,7 +32,7 @@ from sqlalchemy.dialects.postgresql import INTERVAL, insert as upsert
 from sqlalchemy.orm import aliased
 
 from alfred_refs import Ownership, RefSession, UnconfinedError
-from alfred_refs.sqla.engines import criterion_alias
+from alfred_refs.sqla import criterion_alias
 from tests.fix_owned import World
 from tests.owned import Ingredient, Line, Plan, Recipe
 

@@ -23,7 +23,7 @@ class Taking:
         self.classes = set(classes)
         self.loaded: list[sqla.WeakInstance] = []
         self.chunks: list[int] = []
-        self.sought: Callable[[], None] | None = None
+        self.check_missing: Callable[[], None] | None = None
         self.refused = refused
         self.seen: list[str] = []
 
@@ -31,14 +31,14 @@ class Taking:
         """Note an exception, by its class's name."""
         self.seen.append(type(error).__name__)
 
-    def not_flushed(self, error: Exception) -> None:
+    def flush_failed(self, error: Exception) -> None:
         """Know nothing better."""
 
     def identify(self, _: Session, __: Any, identity: Any, ___: Any) -> tuple[Any, Any]:
         """Take an identity as it is."""
         return None, identity
 
-    def missed(self, *_: Any) -> None:
+    def not_found(self, *_: Any) -> None:
         """Look for nothing."""
 
     def enter(self, state: Any) -> None:
@@ -49,10 +49,10 @@ class Taking:
         state.alfred_refs = self
         self.loaded.append(state.obj)
 
-    def executed(self, result: Any) -> None:
+    def after_execute(self, result: Any) -> None:
         """Take in what a statement came to."""
 
-    def fetched(self, rows: Any) -> None:
+    def after_fetch(self, rows: Any) -> None:
         """Note how many instances there are after each chunk."""
         assert len(rows)
         self.chunks.append(len(self.loaded))
