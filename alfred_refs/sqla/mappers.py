@@ -1,12 +1,30 @@
-"""Mapper and unit-of-work introspection.
+"""Mappers, instance states and the unit of work, where their public interface ends.
 
-What is mapped to what, and how instances and their collections know it.
+| about | functions |
+| --- | --- |
+| all mappers of the process | `mappers`, `mapper_of_table`, `tables`, `classes_at_path` |
+| a class or table | `class_cache`, `attributes_of`, `underlying_table`, `is_type_bound` |
+| an instance | `state_of`, `is_instance`, `committed_values` |
+| a relationship | `reverse_of`, `set_related`, `new_collection`, `columns_of_keys` |
+| a SELECT of entities | `populated_attributes`, `names_of_attributes`, `is_from_text` |
+| a flush | `flushed_states`, `added_states`, `related_states`, `orphans_of`, `save_in_order` |
 
-What the ORM fills the attributes of instances with, where that is no column of their table.
+The unit of work sorts mappers by their relationships only. `save_in_order` adds instances that
+refer to each other by foreign key values alone.
 
-Values that a column gets where a statement gives none.
+Example:
+    >>> mapper_of_table(Recipe.__table__) is Recipe.__mapper__
+    True
+    >>> soup = session.get(Recipe, "recipe_1")
+    >>> soup.name = "Broth"
+    >>> committed_values(state_of(soup))["name"]
+    'Soup'
+    >>> reverse_of(Recipe.lines.property)
+    ['recipe']
 
-In which order a flush saves instances.
+No function emits SQL, except `related_states` and `orphans_of`, which load relationships as a
+flush does. A class that is mapped imperatively is found like any other; one whose mapper is only
+configured later (`AbstractConcreteBase`) is not, until then.
 """
 
 from __future__ import annotations
@@ -47,91 +65,129 @@ from sqlalchemy.util.langhelpers import Missing
 
 from alfred_refs.sqla.statements import options_of
 
-STATE = DEFAULT_STATE_ATTR
-"""The attribute of an instance that has its state."""
-
-BOUNDARY = "alfred_refs"
-"""What an instance belongs to is called so in its SQLAlchemy state, and in its pickle."""
-
-State = InstanceState[Any]
-"""What SQLAlchemy knows of an instance."""
-
-
-def class_cache(class_: type[Any], keeper: object) -> dict[str, Any]:
-    """Return what somebody keeps of a mapped class: it goes when the class goes, or who keeps it.
-
-    It may refer to the class, which a `WeakKeyDictionary` would never let go of for that: it is
-    on the class itself, out of sight, and weak is who keeps it. Leans on the class manager, which
-    SQLAlchemy makes anew for a class that is mapped anew.
-    """
-    manager: Any = manager_of_class(class_)
-    try:
-        kept = manager.alfred_refs
-    except AttributeError:
-        # one of two threads that come at once is the first
-        kept = vars(manager).setdefault("alfred_refs", WeakKeyDictionary())
-    try:
-        return cast("dict[str, Any]", kept[keeper])
-    except KeyError:
-        return cast("dict[str, Any]", kept.setdefault(keeper, {}))
+# All mappers of the process
 
 
 def mappers_of(base: registry) -> list[Mapper[Any]]:
-    """Return the mappers of a declarative base that are there.
-
-    Its own `mappers` fails, in 2.1, for a class that is mapped when all mappers are configured,
-    as that of an `AbstractConcreteBase` is.
-    """
+    """Return the mappers of a declarative base, without classes that are not mapped yet."""
+    # Private: `registry._managers`. In 2.1, `registry.mappers` raises for a class that is mapped
+    # when all mappers are configured. Pinned by `test_a_class_that_is_mapped_later_is_left_out`.
     return [manager.mapper for manager in base._managers if manager.is_mapped]
 
 
 def mappers() -> Iterator[Mapper[Any]]:
     """Yield the mappers of all declarative bases of the process."""
+    # Private: `_all_registries`. A Core statement names a table, and nothing public leads from
+    # there to a class. Pinned by `test_the_class_of_a_table_is_found_whatever_its_base`.
     for base in _all_registries():
         yield from mappers_of(base)
 
 
 def mapper_of_table(table: Table) -> Mapper[Any] | None:
-    """Return the mapper of the class that is declared on the table, whatever its base.
+    """Return the mapper of the class that is declared on a table, or `None` if there is none.
 
-    Leans on `_all_registries`, which lists the declarative bases of the process: a Core statement
-    names a table and not a class. Of several classes on one table, the one none of them inherits
-    from.
+    With single-table inheritance that is the mapper of the topmost class.
     """
     declared = [mapper for mapper in mappers() if mapper.local_table is table]
     return min(declared, key=lambda mapper: len(list(mapper.iterate_to_root())), default=None)
 
 
-def is_type_bound(constraint: Any) -> bool:
-    """Tell whether a constraint was made by the type of its column, an `Enum` or a `Boolean`.
-
-    Leans on `_type_bound` of constraints: PostgreSQL has no such constraint of a boolean.
-    """
-    return bool(getattr(constraint, "_type_bound", False))
-
-
-def equalities_in(condition: Any, table: Table) -> list[tuple[Any, Any]]:
-    """Return the columns of a table that a condition compares, each with what it is equal to."""
-    equal = [e for e in visitors.iterate(condition) if isinstance(e, BinaryExpression)]
-    sides = [pair for e in equal for pair in ((e.left, e.right), (e.right, e.left))]
-    return [(ours, theirs) for ours, theirs in sides if ours.table is table]
-
-
 def tables() -> Iterator[Table]:
-    """Yield the tables of all declarative bases of the process."""
-    seen = {id(registry.metadata): registry.metadata for registry in _all_registries()}
-    for metadata in seen.values():
+    """Yield the tables of all declarative bases of the process, unmapped ones included."""
+    unique = {id(registry.metadata): registry.metadata for registry in _all_registries()}
+    for metadata in unique.values():
         yield from metadata.tables.values()
 
 
 def classes_at_path(path: str) -> list[type[Any]]:
-    """Return the mapped classes of the process that `repr()` shows as `<class 'path'>`."""
+    """Return the mapped classes whose `repr()` is `<class 'path'>`, as errors show them."""
     classes = (mapper.class_ for mapper in mappers())
     return [c for c in classes if path == f"{c.__module__}.{c.__qualname__}"]
 
 
+# One class, table or column
+
+
+def class_cache(class_: type[Any], user: object) -> dict[str, Any]:
+    """Return a dictionary of one user for one mapped class, deleted with either.
+
+    Its values may refer to the class, which a `WeakKeyDictionary` of classes would then keep
+    alive. So the dictionary is kept with the class, weakly by user.
+    """
+    # Private: an attribute of the class manager, which SQLAlchemy makes anew for a class that is
+    # mapped again. Pinned by `test_what_is_kept_with_a_class_goes_with_it_or_with_who_keeps_it`.
+    manager: Any = manager_of_class(class_)
+    try:
+        caches = manager.alfred_refs
+    except AttributeError:
+        # atomic: of two threads, both get the dictionary of the first
+        caches = vars(manager).setdefault("alfred_refs", WeakKeyDictionary())
+    try:
+        return cast("dict[str, Any]", caches[user])
+    except KeyError:
+        return cast("dict[str, Any]", caches.setdefault(user, {}))
+
+
+def attributes_of(mapper: Mapper[Any], columns: Iterable[Any]) -> dict[Any, str]:
+    """Return the names of the attributes that columns are mapped to, by column.
+
+    A column that is not mapped is left out.
+    """
+    # Private: `_columntoproperty`. The public `get_property_by_column` raises instead of returning
+    # nothing for such a column.
+    return {
+        column: mapper._columntoproperty[column].key
+        for column in columns
+        if column in mapper._columntoproperty
+    }
+
+
+def deannotated_table(table: Table) -> Table:
+    """Return a table as it was declared: ORM statements contain annotated copies."""
+    return table._deannotate()
+
+
+def underlying_table(from_: Any) -> Table | None:
+    """Return the table that a FROM element is, or is an alias of; otherwise `None`."""
+    while isinstance(from_, AliasedReturnsRows):
+        from_ = from_.element
+    return deannotated_table(from_) if isinstance(from_, Table) else None
+
+
+def is_type_bound(constraint: Any) -> bool:
+    """Return whether the type of a column made a constraint: an `Enum` or a `Boolean`."""
+    # Private: `_type_bound`. PostgreSQL creates no CHECK for a `Boolean`.
+    # Pinned by `test_constraints_of_types_are_known`.
+    return bool(getattr(constraint, "_type_bound", False))
+
+
+def equalities_in(condition: Any, table: Table) -> list[tuple[Any, Any]]:
+    """Return the comparisons in a join condition with columns of a table, as (column, operand)."""
+    comparisons = [e for e in visitors.iterate(condition) if isinstance(e, BinaryExpression)]
+    sides = [pair for c in comparisons for pair in ((c.left, c.right), (c.right, c.left))]
+    return [(column, operand) for column, operand in sides if column.table is table]
+
+
+def set_default(column: Column[Any], function: Callable[[], Any]) -> None:
+    """Set the Python-side default of a column that belongs to a table already."""
+    # Private: `SchemaItem._set_parent_with_dispatch`, by which `Column(default=...)` does it.
+    ColumnDefault(function)._set_parent_with_dispatch(column)
+
+
+# Instances
+
+STATE = DEFAULT_STATE_ATTR
+"""The attribute of an instance that has its state."""
+
+BOUNDARY = "alfred_refs"
+"""The attribute of a state for the boundary of its instance; also its key in pickles."""
+
+State = InstanceState[Any]
+"""The `InstanceState` of any mapped class."""
+
+
 def is_instance(value: object) -> bool:
-    """Tell an instance of a mapped class, by the attribute that has its state."""
+    """Return whether a value is an instance of a mapped class."""
     return hasattr(value, STATE)
 
 
@@ -141,115 +197,31 @@ def state_of(instance: object) -> InstanceState[Any]:
 
 
 def committed_values(state: InstanceState[Any]) -> dict[str, Any]:
-    """Return what an instance had loaded before it was changed, until a flush is over.
+    """Return the loaded values of an instance as they were before they were changed.
 
-    Leans on `committed_state`, which has what `attributes.get_history()` would look up one by one.
+    For all attributes at once: `attributes.get_history()` takes one. After a flush these are the
+    values that it has saved.
     """
-    before = {**state.dict, **state.committed_state}
+    values = {**state.dict, **state.committed_state}
     return {
         name: value
-        for name, value in before.items()
-        if not isinstance(value, LoaderCallableStatus)
+        for name, value in values.items()
+        if not isinstance(value, LoaderCallableStatus)  # no value was loaded
     }
 
 
-def deannotated_table(table: Table) -> Table:
-    """Return a table as it was declared: in a statement of the ORM it has annotations."""
-    return table._deannotate()
-
-
-def underlying_table(from_: Any) -> Table | None:
-    """Return the table that a statement means, though by an alias; `None`: it means no table."""
-    while isinstance(from_, AliasedReturnsRows):
-        from_ = from_.element
-    return deannotated_table(from_) if isinstance(from_, Table) else None
-
-
-def attributes_of(mapper: Mapper[Any], columns: Iterable[Any]) -> dict[Any, str]:
-    """Return the names of the attributes that have columns, as far as there are any."""
-    return {
-        column: mapper._columntoproperty[column].key
-        for column in columns
-        if column in mapper._columntoproperty
-    }
-
-
-def flushed_states(
-    flush: UOWTransaction,
-) -> tuple[list[InstanceState[Any]], list[InstanceState[Any]]]:
-    """Return the states of the instances that a flush has saved, and those it has deleted.
-
-    Leans on `UOWTransaction.states`, which has those that cascades and other listeners added.
-    """
-    states = [(state, deleted) for state, (deleted, listed) in flush.states.items() if not listed]
-    saved = [state for state, deleted in states if not deleted]
-    return saved, [state for state, deleted in states if deleted]
-
-
-def added_states(state: InstanceState[Any], relationship: str) -> list[InstanceState[Any]]:
-    """Return the states of the instances that a relationship has new, without loading any."""
-    history = state.get_history(relationship, PASSIVE_NO_INITIALIZE)
-    return [instance_state(each) for each in history.added or () if each is not None]
-
-
-# with which `UOWTransaction.get_attribute_history` loads
-_AS_FLUSHED = PassiveFlag.PASSIVE_OFF | PassiveFlag.LOAD_AGAINST_COMMITTED | PassiveFlag.NO_RAISE
-
-
-def related_states(state: InstanceState[Any], relationship: str) -> list[InstanceState[Any]]:
-    """Return the states of what a relationship leads to, loaded as a flush that deletes does."""
-    impl = cast(Any, state.manager[relationship]).impl
-    history = impl.get_history(state, state.dict, _AS_FLUSHED)
-    return [instance_state(each) for each in history.sum() if each is not None]
-
-
-def orphans_of(state: InstanceState[Any]) -> Iterator[Any]:
-    """Yield the instances that a flush of another one deletes, because that has let go of them."""
-    for each in state.mapper.relationships:
-        if each.cascade.delete_orphan and not each.viewonly:
-            impl = cast(Any, state.manager[each.key]).impl
-            # such a flush loads what was referred to, and no collection
-            is_one = each.direction is MANYTOONE
-            flags = _AS_FLUSHED if is_one else PASSIVE_NO_INITIALIZE
-            history = impl.get_history(state, state.dict, flags)
-            for other in history.deleted or ():
-                if other is not None and not impl.hasparent(instance_state(other)):
-                    yield other
-
-
-def new_collection(attribute: Any) -> Any:
-    """Return an empty collection as a relationship makes them; nobody is told of it."""
-    return attribute.impl.collection_factory()
-
-
-def is_unpopulated(key: Any) -> bool:
-    """Tell whether a child of a dictionary collection has nothing to make its key of."""
-    return key is NO_VALUE or key is Missing
-
-
-def columns_by_getter(keyfunc: Any, mapper: Mapper[Any]) -> Sequence[Any] | None:
-    """Return the columns that `column_keyed_dict()` makes keys of, `None` for other functions."""
-    return keyfunc._cols(mapper) if isinstance(keyfunc, _PlainColumnGetter) else None
-
-
-def columns_of_keys(keyfunc: Any, mapper: Mapper[Any]) -> Sequence[Any] | None:
-    """Return the columns that keys of a dictionary collection are made of, if that can be told."""
-    if isinstance(keyfunc, _AttrGetter):
-        attribute = mapper.column_attrs.get(keyfunc.attr_name)
-        return None if attribute is None else attribute.columns
-    return columns_by_getter(keyfunc, mapper)
+# Relationships and their collections
 
 
 def reverse_of(relationship: RelationshipProperty[Any]) -> list[str]:
-    """Return the relationships of the other class that change along with one.
-
-    Leans on `_reverse_property`, which has those of `backref` and `back_populates` alike.
-    """
+    """Return the names of the relationships on the other class that change along with one."""
+    # Private: `_reverse_property`; public attributes have either `backref` or `back_populates`.
+    # Pinned by `test_a_relationship_knows_what_changes_along`.
     return [each.key for each in relationship._reverse_property]
 
 
 def set_related(instance: Any, relationship: str, other: Any) -> None:
-    """Relate an instance to another one, whatever kind of collection that is kept in."""
+    """Set a relationship to an instance, or add the instance to its collection of any class."""
     prop = instance_state(instance).mapper.relationships[relationship]
     if not prop.uselist:
         setattr(instance, relationship, other)
@@ -260,34 +232,78 @@ def set_related(instance: Any, relationship: str, other: Any) -> None:
         cast(Any, adapter).append_with_event(other)
 
 
-Filled = tuple[Mapper[Any], str, Any]
-"""A mapper, the name of one of its attributes, and the expression that it is filled with."""
+def new_collection(attribute: Any) -> Any:
+    """Return an empty collection of the class that a relationship uses, without any event."""
+    return attribute.impl.collection_factory()
 
 
-def populated_attributes(statement: Executable) -> Iterator[Filled]:
-    """Yield what attributes are filled with by `from_statement()`, and by aliases of subqueries.
+def is_unpopulated(key: Any) -> bool:
+    """Return whether a key function of a dictionary collection found no value for the key."""
+    return key is NO_VALUE or key is Missing
 
-    Both go by names, too: an expression called as a column fills its attribute.
+
+def columns_by_getter(keyfunc: Any, mapper: Mapper[Any]) -> Sequence[Any] | None:
+    """Return the key columns of a `column_keyed_dict()`, or `None` for other key functions."""
+    # Private: the class of its key function.
+    # Pinned by `test_a_dictionary_collection_tells_what_its_keys_are_made_of`.
+    return keyfunc._cols(mapper) if isinstance(keyfunc, _PlainColumnGetter) else None
+
+
+def columns_of_keys(keyfunc: Any, mapper: Mapper[Any]) -> Sequence[Any] | None:
+    """Return the columns from which a dictionary collection makes keys, or `None` if unknown.
+
+    They are known for `column_keyed_dict()` and `attribute_keyed_dict()`.
+    """
+    if isinstance(keyfunc, _AttrGetter):
+        attribute = mapper.column_attrs.get(keyfunc.attr_name)
+        return None if attribute is None else attribute.columns
+    return columns_by_getter(keyfunc, mapper)
+
+
+# Attributes that a statement populates from something else than their own columns
+
+Populated = tuple[Mapper[Any], str, Any]
+"""A mapper, the name of one of its attributes, and the expression that populates it."""
+
+
+def populated_attributes(statement: Executable) -> Iterator[Populated]:
+    """Yield the attributes that `from_statement()` or an alias of a subquery populates.
+
+    Both match columns to attributes by name, among others: any expression that is labelled like a
+    column populates its attribute.
     """
     if isinstance(statement, FromStatement):
-        yield from _by_name(statement)
+        columns = list(getattr(statement.element, "exported_columns", ()))
+        for mapper, key, names in names_of_attributes(statement):
+            for column in columns:
+                if not names.isdisjoint((column.key, column.name)):
+                    yield mapper, key, column
+    # Private: `_raw_columns` and annotations, from the statement; paths, from loader options.
     elements = getattr(statement, "_raw_columns", ())
     entities = [each for each in elements if isinstance(each, FromClause)]
-    found = [each._annotations.get("parententity") for each in entities]
+    inspected = [each._annotations.get("parententity") for each in entities]
     for option in options_of(statement):
         for load in getattr(option, "context", ()):
-            found += load.path.path
-    for alias in dict.fromkeys(each for each in found if isinstance(each, AliasedInsp)):
-        yield from _by_alias(alias)
+            inspected += load.path.path
+    for alias in dict.fromkeys(each for each in inspected if isinstance(each, AliasedInsp)):
+        yield from _populated_by_alias(alias)
 
 
-def is_from_text(statement: Executable) -> bool:
-    """Tell whether instances are loaded by text that does not say what its columns are."""
-    return isinstance(statement, FromStatement) and isinstance(statement.element, TextClause)
+def _populated_by_alias(alias: AliasedInsp[Any]) -> Iterator[Populated]:
+    selectable: Any = alias.selectable
+    if isinstance(selectable, Alias) and isinstance(selectable.element, Table):
+        return
+    for attribute in alias.mapper.column_attrs:
+        column = attribute.columns[0]
+        expression = selectable.corresponding_column(column)
+        if expression is None and alias._adapt_on_names:
+            expression = selectable.exported_columns.get(column.key)
+        if expression is not None:
+            yield alias.mapper, attribute.key, expression
 
 
 def names_of_attributes(statement: Executable) -> Iterator[tuple[Mapper[Any], str, set[str]]]:
-    """Yield the attributes that `from_statement()` fills, with the names that it goes by."""
+    """Yield the attributes that `from_statement()` may populate, with the names it matches."""
     for entity in cast(Any, statement)._raw_columns:
         inspected: Any = entity._annotations.get("parententity")
         if inspected is None:
@@ -298,77 +314,100 @@ def names_of_attributes(statement: Executable) -> Iterator[tuple[Mapper[Any], st
                 yield mapper, attribute.key, names
 
 
-def _by_name(statement: FromStatement[Any]) -> Iterator[Filled]:
-    element: Any = statement.element
-    columns = list(getattr(element, "exported_columns", ()))
-    for mapper, key, names in names_of_attributes(statement):
-        for column in columns:
-            if not names.isdisjoint((column.key, column.name)):
-                yield mapper, key, column
+def is_from_text(statement: Executable) -> bool:
+    """Return whether `from_statement()` loads instances by a `text()` without columns."""
+    return isinstance(statement, FromStatement) and isinstance(statement.element, TextClause)
 
 
-def _by_alias(alias: AliasedInsp[Any]) -> Iterator[Filled]:
-    selectable: Any = alias.selectable
-    if isinstance(selectable, Alias) and isinstance(selectable.element, Table):
-        return
-    for attribute in alias.mapper.column_attrs:
-        column = attribute.columns[0]
-        filled = selectable.corresponding_column(column)
-        if filled is None and alias._adapt_on_names:
-            filled = selectable.exported_columns.get(column.key)
-        if filled is not None:
-            yield alias.mapper, attribute.key, filled
+# The unit of work
 
 
-def set_default(column: Column[Any], make: Callable[[], Any]) -> None:
-    """Have new rows get what a function makes, of a column that is made already.
+def flushed_states(
+    flush: UOWTransaction,
+) -> tuple[list[InstanceState[Any]], list[InstanceState[Any]]]:
+    """Return the states that a flush has saved, and those that it has deleted.
 
-    Leans on `SchemaItem._set_parent_with_dispatch`, by which `Column` takes its `default`.
+    Cascades and listeners have added to those that `Session.new`, `dirty` and `deleted` list.
     """
-    ColumnDefault(make)._set_parent_with_dispatch(column)
+    # A state that is "listonly" takes part in the sort, and has no row to write.
+    states = [
+        (state, deleted) for state, (deleted, listonly) in flush.states.items() if not listonly
+    ]
+    saved = [state for state, deleted in states if not deleted]
+    return saved, [state for state, deleted in states if deleted]
 
 
-# 2.1 has underscores before the names of 2.0
-_names: Any = unitofwork
-_SaveAll = getattr(_names, "_SaveUpdateAll", None) or _names.SaveUpdateAll
-_SaveOne = getattr(_names, "_SaveUpdateState", None) or _names.SaveUpdateState
+def added_states(state: InstanceState[Any], relationship: str) -> list[InstanceState[Any]]:
+    """Return the states of the instances that were added to a relationship; loads nothing."""
+    history = state.get_history(relationship, PASSIVE_NO_INITIALIZE)
+    return [instance_state(each) for each in history.added or () if each is not None]
 
 
-class _InOrder:
-    """An action that a flush executes before it sorts its work, once all instances are known."""
+# the flags of `UOWTransaction.get_attribute_history`
+_AS_FLUSHED = PassiveFlag.PASSIVE_OFF | PassiveFlag.LOAD_AGAINST_COMMITTED | PassiveFlag.NO_RAISE
+
+
+def related_states(state: InstanceState[Any], relationship: str) -> list[InstanceState[Any]]:
+    """Return the states of all instances in a relationship, loaded as for a delete cascade."""
+    impl = cast(Any, state.manager[relationship]).impl
+    history = impl.get_history(state, state.dict, _AS_FLUSHED)
+    return [instance_state(each) for each in history.sum() if each is not None]
+
+
+def orphans_of(state: InstanceState[Any]) -> Iterator[Any]:
+    """Yield the instances that "delete-orphan" cascades of an instance will delete."""
+    for each in state.mapper.relationships:
+        if each.cascade.delete_orphan and not each.viewonly:
+            impl = cast(Any, state.manager[each.key]).impl
+            # a flush loads the previous value of a many-to-one, and no collection
+            flags = _AS_FLUSHED if each.direction is MANYTOONE else PASSIVE_NO_INITIALIZE
+            history = impl.get_history(state, state.dict, flags)
+            for other in history.deleted or ():
+                if other is not None and not impl.hasparent(instance_state(other)):
+                    yield other
+
+
+# without underscores in 2.0
+_unitofwork: Any = unitofwork
+_SaveUpdateAll = getattr(_unitofwork, "_SaveUpdateAll", None) or _unitofwork.SaveUpdateAll
+_SaveUpdateState = getattr(_unitofwork, "_SaveUpdateState", None) or _unitofwork.SaveUpdateState
+
+
+class _SaveInOrder:
+    """A presort action: runs in a flush once all its states are known, before it sorts them."""
 
     def __init__(self, pairs: Iterable[tuple[State, State]]) -> None:
         self._pairs = list(pairs)
 
     def execute(self, flush: UOWTransaction) -> bool:
-        """Add what the work depends on; tell that no more instances are to be looked at."""
-        saved = (False, False)  # neither deleted nor only listed
-        for first, then in self._pairs:
-            if flush.states.get(first) == flush.states.get(then) == saved:
-                before, after = (_SaveAll(flush, s.mapper.base_mapper) for s in (first, then))
-                # what depends on itself is a circle, and so is saved one by one
+        """Add the dependencies; return that no states were added, which would be sorted again."""
+        saved = (False, False)  # neither deleted nor listonly
+        for first, second in self._pairs:
+            if flush.states.get(first) == flush.states.get(second) == saved:
+                before, after = (
+                    _SaveUpdateAll(flush, s.mapper.base_mapper) for s in (first, second)
+                )
+                # a dependency on itself is a cycle, and a cycle is saved state by state
                 flush.dependencies.update({(before, before), (after, after), (before, after)})
-                flush.dependencies.add((_SaveOne(flush, first), _SaveOne(flush, then)))
+                flush.dependencies.add(
+                    (_SaveUpdateState(flush, first), _SaveUpdateState(flush, second))
+                )
         return False
 
 
 def save_in_order(flush: UOWTransaction, pairs: Iterable[tuple[State, State]]) -> None:
-    """Have instances saved before others that name them by value, without a relationship.
-
-    The unit of work sorts what relationships connect, and nothing else. Leans on its
-    `presort_actions` and `dependencies`, which relationships add to in the same way.
+    """Save instances before others that refer to them by value, without a relationship.
 
     Args:
-        flush: which has not begun to sort.
-        pairs: what is to be saved first, and what after it; no circle.
+        flush: not sorted yet, as in `before_flush`.
+        pairs: the state to save first, and the state to save after it; without a cycle.
     """
-    flush.presort_actions["alfred_refs", "order"] = _InOrder(pairs)
+    # Private: `presort_actions` and `dependencies`, which relationships use in the same way.
+    # Pinned by `test_rows_that_name_others_by_value_can_be_saved_after_them`.
+    flush.presort_actions["alfred_refs", "order"] = _SaveInOrder(pairs)
 
 
 def states_in_cycle(error: CircularDependencyError) -> list[State]:
-    """Return the instances of which a flush has found none to be saved first.
-
-    Each is in an action of the unit of work, which has its state.
-    """
-    found = (getattr(action, "state", None) for action in error.cycles)
-    return [state for state in found if state is not None]
+    """Return the states of which a flush could save none first."""
+    states = (getattr(action, "state", None) for action in error.cycles)
+    return [state for state in states if state is not None]

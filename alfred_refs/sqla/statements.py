@@ -1,16 +1,27 @@
-"""Statement introspection and copying: clauses, bind parameters, cache keys.
+"""Statements: their cache keys, clauses and bind parameters, and copies with other values.
 
-What a statement is made of: its shape, parameters, values, results and options.
+Reading: `cache_key_of` returns what SQLAlchemy's compiled cache uses, and the bind parameters that
+it leaves out; `elements_of` traverses more than SQLAlchemy's own `iterate()`. Further functions
+return what a SELECT returns, what an INSERT, UPDATE or DELETE writes, and what options carry.
 
-What a parameter of a statement has for a value, and what it is called.
+Copying: a statement is immutable, so each function whose name begins with `with_` returns a copy.
+A copy by `with_values` keeps the keys of the bind parameters, so it has the cache key of the
+original and executes by the same compiled form. `with_values_in_where` does the same at a fraction
+of the cost, for statements that have all their values in the WHERE (`all_in_where`).
 
-Shapes of statements as keys of a cache that keeps nothing alive.
+`WeakCacheKey` is a cache key that can be kept without keeping the application's classes alive.
 
-A shape names mappers, tables and types of the application. Whoever keeps it keeps them, and with
-them all that is mapped beside them; SQLAlchemy's own compiled cache does until it is cleared. A
-copy of the shape goes out that is equal to it, and to no other, for as long as they are there.
+Example:
+    >>> soup, toast = (select(Recipe.servings).where(Recipe.name == name) for name in "ab")
+    >>> key, [parameter] = cache_key_of(soup)
+    >>> key == cache_key_of(toast)[0]
+    True
+    >>> copy = with_values(soup, {parameter.key: "Soup"})
+    >>> cache_key_of(copy)[0] == key, session.scalar(copy)
+    (True, 2)
 
-Copies of a statement in which something else stands; the statement stays as it is.
+`with_values` does not reach `unreachable_parts` and `unreachable_parameters` of a statement.
+Nothing here executes or compiles.
 """
 
 from __future__ import annotations
@@ -54,76 +65,109 @@ from sqlalchemy.util import immutabledict
 
 from alfred_refs.errors import UntranslatableError
 
+# Cache keys
+
 
 def cache_key_of(statement: Executable) -> tuple[Hashable | None, Sequence[BindParameter[Any]]]:
-    """Return what is the same for all statements of one shape, and the values that are not.
+    """Return the cache key of a statement, and the bind parameters whose values it leaves out.
 
-    Leans on `_generate_cache_key`, which the statement memoizes and execution uses again, so
-    asking costs nothing. Two statements of one shape list their parameters in the same order.
-    The shape is `None` for a statement that SQLAlchemy does not cache: then all parameters are
-    listed that `with_values` and its kin can replace.
+    Statements of one cache key have their parameters in the same order. The key is `None` for a
+    statement that SQLAlchemy does not cache; then the parameters are all those that `with_values`,
+    `with_many_values` and `with_conflict_values` can replace.
     """
     if not isinstance(statement, ClauseElement):  # a Sequence, DDL
         return None, []
+    # Private: `_generate_cache_key`. The statement memoizes it and execution uses it again, so it
+    # costs nothing here. Pinned by `test_statements_that_differ_in_values_have_one_shape`.
     cache_key = cast(Any, statement)._generate_cache_key()
     if cache_key is None:
         own = (statement, getattr(statement, "_post_values_clause", None))
-        passed_over = itertools.chain.from_iterable(map(_passed_over_in, own))
-        elements = itertools.chain(
-            visitors.iterate(statement), *(elements_of(expression) for expression in passed_over)
+        skipped = itertools.chain.from_iterable(map(_skipped_children, own))
+        traversed = itertools.chain(
+            visitors.iterate(statement), *(elements_of(expression) for expression in skipped)
         )
-        return None, [e for e in elements if isinstance(e, BindParameter)]
+        return None, [e for e in traversed if isinstance(e, BindParameter)]
     return cache_key.key, cache_key.bindparams
 
 
-def elements_of(statement: Executable | ClauseElement) -> Iterator[Any]:
-    """Yield every element of a statement, those of its subqueries and CTEs included.
+# values that a cache key may contain
+_VALUES = (str, bytes, int, float, Enum, BuiltinFunctionType, type(None))
 
-    SQLAlchemy's own traversal does not look into lists of records, in 2.0 not into the end of an
-    upsert, and in writes not into what they read from by a column alone.
+
+class WeakCacheKey(tuple[Any, ...]):  # noqa: SLOT001  # a tuple has no room for the hash
+    """A copy of a cache key with weak proxies of the application's objects.
+
+    A cache key refers to mappers, tables and types, and SQLAlchemy's compiled cache keeps those
+    alive until it is cleared. This copy is equal to the cache key, and to no other, as long as
+    they exist. Looking it up calls no Python code of ours: a proxy compares as its object, in C.
+    A proxy has no hash, so that of the cache key is kept.
+
+    Raises:
+        ReferenceError: on comparison with another key of the same hash, if an object has been
+            deleted: a new object has its address.
+    """
+
+    _hash: int
+
+    def __new__(cls, cache_key: Hashable) -> WeakCacheKey:
+        """Make a copy of a cache key, which is a tuple."""
+        weak = super().__new__(cls, map(_weak, cast("tuple[Hashable, ...]", cache_key)))
+        weak._hash = hash(cache_key)
+        return weak
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+def _weak(part: Hashable) -> Hashable:
+    """Return a part of a cache key without strong references to the application's objects."""
+    # A cache key consists of tuples, values, and objects that are compared by identity. Pinned by
+    # `test_a_weak_shape_is_equal_to_the_shape_until_its_classes_are_gone`.
+    if isinstance(part, tuple):
+        return tuple(map(_weak, part))
+    is_library = isinstance(part, type | FunctionType) and part.__module__.startswith(
+        "sqlalchemy."
+    )
+    if isinstance(part, _VALUES) or is_library:
+        return part
+    if isinstance(part, Annotated):
+        return _weak(cast(Hashable, part._deannotate()))
+    if type(part).__eq__ is not object.__eq__:  # a type of the application that compares values
+        return part
+    with suppress(TypeError):  # cannot be referenced weakly
+        part = cast(Hashable, proxy(part))
+    return part
+
+
+# Traversal
+
+
+def elements_of(statement: Executable | ClauseElement) -> Iterator[Any]:
+    """Yield every element of a statement, those of subqueries and CTEs included.
+
+    SQLAlchemy's `iterate()` skips lists of records; in 2.0 the ON CONFLICT of an upsert; and in
+    writes, a CTE or subquery that only a column refers to.
     """
     if not isinstance(statement, ClauseElement):
         return
-    seen: dict[int, Any] = {}
+    seen: dict[int, Any] = {}  # the values keep the elements alive, so that no id is reused
     waiting: list[ClauseElement] = [statement]
     while waiting:
         for element in visitors.iterate(waiting.pop()):
             yield element
             seen[id(element)] = element
-            waiting += _passed_over_in(element)
+            waiting += _skipped_children(element)
             table = getattr(element, "table", None)
             if isinstance(table, FromClause) and not isinstance(table, TableClause):
                 waiting.append(table)
         waiting = [each for each in waiting if id(each) not in seen]
 
 
-def is_opaque(element: Any) -> bool:
-    """Tell whether an element is of the program's own making and does not tell its parts."""
-    if not isinstance(element, ClauseElement) or type(element).__module__.startswith(
-        "sqlalchemy."
-    ):
-        return False
-    return not list(element.get_children())
-
-
-def opaque_parts(element: Any) -> list[ClauseElement]:
-    """Return the expressions that an opaque element has in its attributes, its texts included."""
-    found: list[ClauseElement] = []
-    for name, value in vars(element).items() if is_opaque(element) else ():
-        if not name.startswith("_"):
-            for each in value if isinstance(value, list | tuple) else [value]:
-                part = each.__clause_element__() if hasattr(each, "__clause_element__") else each
-                if isinstance(part, ClauseElement) and part is not element:
-                    found.append(part)
-                elif isinstance(part, str):
-                    found.append(literal_parameter(part))
-    return found
-
-
-def _passed_over_in(element: Any) -> Iterator[ClauseElement]:
+def _skipped_children(element: Any) -> Iterator[ClauseElement]:
     """Yield the expressions in an element that its `get_children()` leaves out."""
+    # Pinned by `test_what_a_traversal_passes_over_is_found`.
     if isinstance(element, Values | ScalarValues):
-        items = itertools.chain.from_iterable(records_of(element))
+        items = itertools.chain.from_iterable(_records_of(element))
     elif isinstance(element, Insert):
         records = itertools.chain.from_iterable(many_values_of(element))
         items = itertools.chain.from_iterable(
@@ -138,61 +182,158 @@ def _passed_over_in(element: Any) -> Iterator[ClauseElement]:
     yield from (item for item in items if isinstance(item, ClauseElement))
 
 
+def is_opaque(element: Any) -> bool:
+    """Return whether an element is of a custom class without `get_children()`."""
+    if not isinstance(element, ClauseElement) or type(element).__module__.startswith(
+        "sqlalchemy."
+    ):
+        return False
+    return not list(element.get_children())
+
+
+def opaque_parts(element: Any) -> list[ClauseElement]:
+    """Return the expressions in the attributes of an opaque element; strings as parameters."""
+    parts: list[ClauseElement] = []
+    for name, value in vars(element).items() if is_opaque(element) else ():
+        if not name.startswith("_"):
+            for each in value if isinstance(value, list | tuple) else [value]:
+                part = each.__clause_element__() if hasattr(each, "__clause_element__") else each
+                if isinstance(part, ClauseElement) and part is not element:
+                    parts.append(part)
+                elif isinstance(part, str):
+                    parts.append(literal_parameter(part))
+    return parts
+
+
 def has_lambdas(statement: Executable) -> bool:
-    """Tell whether a statement, or any part of it, is given as a lambda."""
+    """Return whether a statement, or any part of it, is a `lambda_stmt()` or lambda element."""
     return any(isinstance(element, LambdaElement) for element in elements_of(statement))
 
 
-def write_target(statement: UpdateBase) -> tuple[Any, Mapper[Any] | None]:
-    """Return the table that a write is to, and the mapper of the class that it names, if any.
+# What a SELECT or RETURNING returns
 
-    The public `entity_description` fails for a table where criteria name a class.
+
+def result_expressions(statement: Executable) -> Iterator[Sequence[Any]]:
+    """Yield the expression at each position of the rows, in a list that is empty for an entity.
+
+    Args:
+        statement: a SELECT, or an INSERT, UPDATE or DELETE. Their public descriptions raise for
+            a RETURNING of an entity, and for a SELECT of text alone.
     """
+    # Private: `_raw_columns` and `_returning`.
+    # Pinned by `test_returning_tells_entities_from_columns`.
+    columns = getattr(statement, "_raw_columns", None)
+    for element in cast(Any, statement)._returning if columns is None else columns:
+        if isinstance(element, ColumnElement) or not isinstance(element, FromClause):
+            yield [element]
+        elif "parententity" in element._annotations:
+            yield []
+        else:
+            yield from ([column] for column in element.c)
+
+
+def polymorphic_column(element: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return the column that a statement selects for a column of a mapped class.
+
+    That is the column itself, but for the base class of concrete inheritance: its rows come from a
+    `polymorphic_union()`, and the ORM replaces the column by that of the union.
+    """
+    # Private: the annotation "parententity".
+    # Pinned by `test_an_attribute_of_a_concrete_base_stands_for_a_column_of_the_union`.
+    mapper = element._annotations.get("parententity")
+    if not isinstance(mapper, Mapper):
+        return element
+    mapper.registry.configure(cascade=True)  # which makes the union
+    selectable = mapper.selectable
+    if not isinstance(selectable, AliasedReturnsRows):
+        return element
+    column = selectable.corresponding_column(cast("Column[Any]", element._deannotate()))
+    return element if column is None else column
+
+
+def bundle_of(element: Any) -> Bundle[Any] | None:
+    """Return the bundle that an element of a SELECT stands for, or `None`."""
+    # Private: the annotation "bundle".
+    # Pinned by `test_a_bundle_is_known_behind_the_element_that_stands_for_it`.
+    if isinstance(element, Bundle):
+        return element
+    return cast("Bundle[Any] | None", getattr(element, "_annotations", {}).get("bundle"))
+
+
+def ordered_aggregate(element: Any) -> Any:
+    """Return the aggregate function inside SQLAlchemy 2.1's `aggregate_order_by()`, or `None`.
+
+    Not for its subclass `within_group()`, whose value comes from the ORDER BY.
+    """
+    class_ = getattr(elements, "AggregateOrderBy", None)
+    return element.element if type(element) is class_ else None
+
+
+def is_unnamed(column: ColumnElement[Any]) -> bool:
+    """Return whether a column gets its name only when its statement is compiled."""
+    return isinstance(cast(Any, column).name, elements._anonymous_label)
+
+
+def expressions_by_position(values: Values | ScalarValues) -> list[list[Any]]:
+    """Return the expressions in each column of a `values()` construct; values as parameters."""
+    columns = [
+        [record[i] for record in _records_of(values)] for i in range(len(values._column_args))
+    ]
+    return [
+        [
+            value if isinstance(value, ClauseElement) else literal_parameter(value)
+            for value in column
+        ]
+        for column in columns
+    ]
+
+
+def _records_of(values: Values | ScalarValues) -> list[Sequence[Any]]:
+    return list(itertools.chain.from_iterable(values._data))
+
+
+# What an INSERT, UPDATE or DELETE writes
+
+
+def write_target(statement: UpdateBase) -> tuple[Any, Mapper[Any] | None]:
+    """Return the table that a statement writes, and the mapper of the class that it names.
+
+    The public `entity_description` raises for a table whose criteria name a class.
+    """
+    # Pinned by `test_a_write_tells_its_table_and_its_class`.
     table = statement.table
     return table, table._annotations.get("parentmapper")
 
 
 def values_of(statement: Executable) -> Iterator[tuple[Any, Any]]:
-    """Yield the (column, value) pairs of an insert's or update's `values()`.
+    """Yield the (column, value) pairs of an INSERT's or UPDATE's `values()`.
 
-    A column is as it was given: an attribute, a `Column` or a name.
+    A column is as it was passed: an attribute, a `Column` or a name.
     """
+    # Private: `_values`, `_ordered_values` here, `_multi_values` and `_select_names` below. Pinned
+    # by `test_values_of_a_write_are_listed_as_given`.
     single = getattr(statement, "_values", None) or {}
     ordered = getattr(statement, "_ordered_values", None) or ()
     return itertools.chain(single.items(), ordered)
 
 
 def many_values_of(statement: Executable) -> tuple[Sequence[Any], ...]:
-    """Return the lists of records given to an insert's `values([...])`, as they were given."""
+    """Return the lists of records of an INSERT's `values([...])`, one for each call."""
     return cast("tuple[Sequence[Any], ...]", getattr(statement, "_multi_values", ()))
 
 
-def records_of(values: Values | ScalarValues) -> list[Sequence[Any]]:
-    """Return the rows of a `values()` construct, or of one that stands in an IN."""
-    return list(itertools.chain.from_iterable(values._data))
-
-
-def expressions_by_position(values: Values | ScalarValues) -> list[list[Any]]:
-    """Return the expressions at each position of the rows of a `values()` construct."""
-    places = [
-        [record[i] for record in records_of(values)] for i in range(len(values._column_args))
-    ]
-    return [
-        [
-            value if isinstance(value, ClauseElement) else literal_parameter(value)
-            for value in place
-        ]
-        for place in places
-    ]
-
-
-def literal_parameter(value: Any) -> BindParameter[Any]:
-    """Return a parameter for a value that becomes one only when its statement is compiled."""
-    return BindParameter(None, value, unique=True)
+def from_select_pairs(statement: Executable) -> Iterator[tuple[Any, Any]]:
+    """Yield the (column, expression) pairs of an INSERT's `from_select()`."""
+    names = getattr(statement, "_select_names", None)
+    if not names:
+        return iter(())
+    return zip(names, cast(Any, statement).select.selected_columns, strict=True)
 
 
 def update_on_conflict(statement: Executable) -> Any:
-    """Return what an upsert does to rows that are there; `None` where it does nothing to them."""
+    """Return the ON CONFLICT DO UPDATE clause of an INSERT, or `None`."""
+    # Private: `_post_values_clause`.
+    # Pinned by `test_the_end_of_an_upsert_can_be_replaced_in_a_copy`.
     clause = getattr(statement, "_post_values_clause", None)
     return clause if hasattr(clause, "update_values_to_set") else None
 
@@ -203,22 +344,44 @@ def conflict_values_of(statement: Executable) -> Iterator[tuple[Any, Any]]:
     return iter(pairs.items() if isinstance(pairs, Mapping) else pairs)
 
 
-def from_select_pairs(statement: Executable) -> Iterator[tuple[Any, Any]]:
-    """Yield the (column, expression) pairs of an insert from a select."""
-    names = getattr(statement, "_select_names", None)
-    if not names:
-        return iter(())
-    return zip(names, cast(Any, statement).select.selected_columns, strict=True)
+# Options, and parts out of reach of `with_values`
+
+
+def options_of(statement: Executable) -> Iterable[Any]:
+    """Return the options of a statement."""
+    return cast("Iterable[Any]", getattr(statement, "_with_options", ()))
+
+
+def query_expressions(options: Iterable[Any]) -> Iterator[Any]:
+    """Yield the expressions with which `with_expression()` populates attributes."""
+    # Private: a loader option's `context`, and its strategy and criteria.
+    # Pinned by `test_the_expression_of_an_option_is_found`.
+    for option in options:
+        for load in getattr(option, "context", ()):
+            if ("query_expression", True) in (getattr(load, "strategy", None) or ()):
+                yield from load._extra_criteria
+
+
+def params_of(statement: Executable) -> Mapping[str, Any]:
+    """Return the values of a statement's `params()`, which SQLAlchemy 2.0 puts in at once."""
+    return getattr(statement, "_params", {})
 
 
 def unreachable_parts(statement: Executable) -> Iterator[ClauseElement]:
     """Yield the parts of a statement in which `with_values` replaces nothing.
 
-    That is the criteria that loader options carry (`with_loader_criteria()`, `.and_()`), those of
-    a relationship that is joined along (`.and_()`), and the subquery that an alias of a class
-    stands for: the ORM takes it from the alias, which is no part of the statement.
+    - the criteria of loader options (`with_loader_criteria()`, `Class.attribute.and_()`);
+    - the criteria of a relationship in `join()` (`.and_()`);
+    - the subquery of an `aliased()` class: the ORM takes it from the alias, not the statement;
+    - the attributes of opaque elements.
     """
-    yield from _criteria_of_options(statement)
+    # Pinned by `test_what_a_copy_leaves_as_it_was_is_known`.
+    for option in options_of(statement):
+        if isinstance(option, LoaderCriteriaOption):
+            criterion = option.where_criteria
+            yield criterion._resolved if isinstance(criterion, LambdaElement) else criterion
+        for load in getattr(option, "context", ()):
+            yield from getattr(load, "_extra_criteria", ())
     selectables: dict[int, ClauseElement] = {}
     for element in elements_of(statement):
         yield from opaque_parts(element)
@@ -231,376 +394,205 @@ def unreachable_parts(statement: Executable) -> Iterator[ClauseElement]:
     yield from selectables.values()
 
 
-def _criteria_of_options(statement: Executable) -> Iterator[ClauseElement]:
-    for option in options_of(statement):
-        if isinstance(option, LoaderCriteriaOption):
-            criterion = option.where_criteria
-            yield criterion._resolved if isinstance(criterion, LambdaElement) else criterion
-        for load in getattr(option, "context", ()):
-            yield from getattr(load, "_extra_criteria", ())
+_TRIED = object()  # a value that no parameter has
 
 
-def params_of(statement: Executable) -> Mapping[str, Any]:
-    """Return what SQLAlchemy 2.1 keeps of a statement's `params()`; 2.0 puts it in at once."""
-    return getattr(statement, "_params", {})
+def unreachable_parameters(
+    statement: Executable, parameters: Sequence[BindParameter[Any]]
+) -> Iterator[BindParameter[Any]]:
+    """Yield the parameters that `with_values` does not replace, found by a trial.
 
-
-def query_expressions(options: Iterable[Any]) -> Iterator[Any]:
-    """Yield the expressions that loader options put into attributes: `with_expression()`."""
-    for option in options:
-        for load in getattr(option, "context", ()):
-            if ("query_expression", True) in (getattr(load, "strategy", None) or ()):
-                yield from load._extra_criteria
-
-
-def options_of(statement: Executable) -> Iterable[Any]:
-    """Return the options of a statement."""
-    return cast("Iterable[Any]", getattr(statement, "_with_options", ()))
-
-
-def result_expressions(statement: Executable) -> Iterator[Sequence[Any]]:
-    """Yield what stands at each position of the rows: a list of one column, empty for an entity.
-
-    The statement is a select or an insert, update or delete. Its public descriptions cannot be
-    asked: they fail where RETURNING names an entity, or a select is of text alone.
+    They are in a CTE that an UPDATE or DELETE refers to without `add_cte()`.
     """
-    elements = getattr(statement, "_raw_columns", None)
-    for element in cast(Any, statement)._returning if elements is None else elements:
-        if isinstance(element, ColumnElement) or not isinstance(element, FromClause):
-            yield [element]
-        elif "parententity" in element._annotations:
-            yield []
-        else:
-            yield from ([column] for column in element.c)
+    if isinstance(statement, Update | Delete):
+        copy = with_values(statement, {p.key: _TRIED for p in parameters})
+        kept = {p.key for p in cache_key_of(copy)[1] if parameter_value(p) is not _TRIED}
+        yield from (parameter for parameter in parameters if parameter.key in kept)
 
 
-def polymorphic_column(element: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Return the column that an attribute of a class stands for in a statement.
-
-    It is the attribute's own column, but for a base class of concrete inheritance: its rows come
-    from a union of several tables, and the ORM puts the union's column in the place of the
-    attribute's, which it tells by an annotation.
-    """
-    mapper = element._annotations.get("parententity")
-    if not isinstance(mapper, Mapper):
-        return element
-    mapper.registry.configure(cascade=True)  # which is when the union is put together
-    selectable = mapper.selectable
-    if not isinstance(selectable, AliasedReturnsRows):
-        return element
-    column = selectable.corresponding_column(cast("Column[Any]", element._deannotate()))
-    return element if column is None else column
-
-
-def ordered_aggregate(element: Any) -> Any:
-    """Return the aggregate inside SQLAlchemy 2.1's `aggregate_order_by()`, `None` for another.
-
-    `within_group()` is a subclass of it, whose value comes from its ORDER BY.
-    """
-    kind = getattr(elements, "AggregateOrderBy", None)
-    return element.element if type(element) is kind else None
-
-
-def bundle_of(element: Any) -> Bundle[Any] | None:
-    """Return the bundle that an element of a select stands for, `None` for another."""
-    if isinstance(element, Bundle):
-        return element
-    return cast("Bundle[Any] | None", getattr(element, "_annotations", {}).get("bundle"))
-
-
-def is_unnamed(column: ColumnElement[Any]) -> bool:
-    """Tell whether a column gets its name only when the statement is compiled."""
-    return isinstance(cast(Any, column).name, elements._anonymous_label)
-
-
-def is_false(condition: ColumnElement[bool]) -> bool:
-    """Tell whether no row meets a condition because of how it is made.
-
-    Leans on `and_` and `or_`, which keep nothing but `false()`, in an `AsBoolean`, where that is
-    what decides.
-    """
-    element: Any = condition
-    return isinstance(getattr(element, "element", element), elements.False_)
-
-
-def distinct_on(statement: Select[Any], elements: Sequence[ColumnElement[Any]]) -> Select[Any]:
-    """Return a SELECT DISTINCT ON; 2.1 has an extension for it, and deprecates the old way."""
-    make = getattr(postgresql, "distinct_on", None)
-    return statement.distinct(*elements) if make is None else statement.ext(make(*elements))
+# Criteria
 
 
 def in_keys(columns: Sequence[Any], keys: Iterable[Sequence[Any]]) -> ColumnElement[bool]:
-    """Return the condition that the columns of a key have one of some keys."""
-    met: ColumnElement[bool]
+    """Return the criterion that the columns of a key have the values of one of some keys."""
+    criterion: ColumnElement[bool]
     if len(columns) == 1:
-        met = columns[0].in_([key[0] for key in keys])
+        criterion = columns[0].in_([key[0] for key in keys])
     else:
-        met = tuple_(*columns).in_([tuple(key) for key in keys])
-    return met
+        criterion = tuple_(*columns).in_([tuple(key) for key in keys])
+    return criterion
 
 
-_MADE_KEY = re.compile(r"%\(\d+ (.*)\)s", re.DOTALL)  # of what the program did not name
-_MADE_NAME = re.compile(r"(.*)_[0-9a-f]+", re.DOTALL)  # the same, compiled
+def is_false(criterion: ColumnElement[bool]) -> bool:
+    """Return whether a criterion is false for every row because of how it was made.
+
+    `and_()` and `or_()` leave only `false()`, in an `AsBoolean`, if that decides.
+    """
+    element: Any = criterion
+    return isinstance(getattr(element, "element", element), elements.False_)
 
 
-def check_parameters(given: Any) -> None:
-    """Check what an execution is given for parameters, before it is looked through.
+def distinct_on(statement: Select[Any], columns: Sequence[ColumnElement[Any]]) -> Select[Any]:
+    """Return a SELECT DISTINCT ON: an extension in 2.1, which deprecates `distinct(*columns)`."""
+    make = getattr(postgresql, "distinct_on", None)
+    return statement.distinct(*columns) if make is None else statement.ext(make(*columns))
 
-    Leans on the function by which a connection checks them.
+
+# Bind parameters
+
+
+def check_parameters(parameters: Any) -> None:
+    """Check that an execution was given a mapping or a list of mappings, before they are read.
 
     Raises:
-        ArgumentError: they are neither a mapping nor a list of mappings.
+        ArgumentError: it was given something else.
     """
-    cast(Any, base)._distill_params_20(given)
+    # Private: `_distill_params_20`, by which a connection checks them
+    cast(Any, base)._distill_params_20(parameters)
+
+
+def literal_parameter(value: Any) -> BindParameter[Any]:
+    """Return a parameter for a value of which compiling the statement will make one."""
+    return BindParameter(None, value, unique=True)
 
 
 def parameter_value(parameter: BindParameter[Any]) -> Any:
     """Return the value of a parameter, or `None` where it comes with the execution.
 
-    Also where it cannot be read: SQLAlchemy reads it again, and tells of it with the statement.
+    Also where the application's callable raises: execution calls it again, and shows its error.
     """
     try:
         return parameter.effective_value
-    except Exception:  # noqa: BLE001  # whatever a callable of the program's raises
+    except Exception:  # noqa: BLE001  # whatever a callable of the application raises
         return None
 
 
 def takes_list(parameter: BindParameter[Any]) -> bool:
-    """Tell whether a parameter may stand for several values: in IN, or in an array."""
+    """Return whether a parameter may have several values: in IN, or as an array."""
     return parameter.expanding or isinstance(parameter.type, ARRAY | NullType)
 
 
 def instance_attribute_of(parameter: BindParameter[Any]) -> tuple[InstanceState[Any], str] | None:
-    """Return which attribute of which instance a parameter reads when it is executed, if any.
+    """Return the state and the attribute name that a parameter reads at execution, or `None`.
 
-    An instance that is compared with a relationship stands in the statement as such parameters.
-    They alone have a callable of SQLAlchemy's own: leans on that being a function inside another,
-    `RelationshipProperty._get_attr_w_warn_on_none`, one of whose variables is the instance's
-    state, and one the attribute, whatever they are called.
+    Such are the parameters of `MealPlan.recipe == recipe`: SQLAlchemy compares the foreign key
+    with a callable that reads the attribute of the instance.
 
     Raises:
-        UntranslatableError: a callable of SQLAlchemy's does not tell: what it returns is a key,
-            and must not pass for a ref.
+        UntranslatableError: a callable of SQLAlchemy's cannot be read. Its value is a key and must
+            not be taken for a ref.
     """
-    read: Any = parameter.callable
-    if read is None:
+    # Private: the callable is a closure of `RelationshipProperty._get_attr_w_warn_on_none`. Of its
+    # variables, whatever their names, one is a state and one a ColumnProperty. Pinned by
+    # `test_each_way_to_compare_an_instance_tells_the_attribute`.
+    function: Any = parameter.callable
+    if function is None:
         return None
-    while isinstance(read, partial):
-        read = read.func
-    if not str(getattr(read, "__module__", None)).startswith("sqlalchemy."):
+    while isinstance(function, partial):
+        function = function.func
+    if not str(getattr(function, "__module__", None)).startswith("sqlalchemy."):
         return None
-    known = [cell.cell_contents for cell in getattr(read, "__closure__", None) or ()]
+    variables = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
     match (
-        [each for each in known if isinstance(each, InstanceState)],
-        [each for each in known if isinstance(each, ColumnProperty)],
+        [each for each in variables if isinstance(each, InstanceState)],
+        [each for each in variables if isinstance(each, ColumnProperty)],
     ):
         case [state], [attribute]:
             return state, attribute.key
     raise UntranslatableError(
-        "this version of SQLAlchemy compares a relationship with an instance in a way that is not "
-        "known",
+        "this version of SQLAlchemy compares a relationship with an instance in an unknown way",
         "compare the foreign key's columns instead",
     )
 
 
 class KeyReader:
-    """Gives a parameter a key for its value."""
+    """The callable of a parameter whose value is a key."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
 
-    def __call__(self) -> Any:  # noqa: D102  # what the class says
+    def __call__(self) -> Any:  # noqa: D102  # see the class
         return self._value
 
 
 class LateKey(KeyReader):
-    """Gives a parameter a key, of what the program's own callable gives: read as late as that.
+    """The callable of a parameter that gets its key at execution.
 
     Args:
-        read: the program's callable.
-        as_key: puts keys in place of the refs in what it gives.
+        function: the application's callable.
+        as_key: replaces the refs in its result by keys.
     """
 
-    def __init__(self, read: Callable[[], Any], as_key: Callable[[Any], Any]) -> None:
-        self._read = read
+    def __init__(self, function: Callable[[], Any], as_key: Callable[[Any], Any]) -> None:
+        self._function = function
         self._as_key = as_key
 
-    def __call__(self) -> Any:  # noqa: D102  # what the class says
-        return self._as_key(self._read())
+    def __call__(self) -> Any:  # noqa: D102  # see the class
+        return self._as_key(self._function())
 
 
-def put_value(parameter: BindParameter[Any], value: Any) -> dict[str, Any]:
-    """Return the attributes by which a parameter has another value."""
+def _value_attributes(parameter: BindParameter[Any], value: Any) -> dict[str, Any]:
+    """Return the attributes that give a parameter another value.
+
+    A parameter with a callable gets another callable. What was compiled for one with a callable
+    calls those of all parameters of its cache key, and what was compiled for one without reads
+    their `value`.
+    """
     if isinstance(value, LateKey):
         return {"value": None, "callable": value}
     return {"value": value, "callable": parameter.callable and KeyReader(value)}
 
 
 class _KeyParameter(BindParameter[Any]):
-    """A class of its own, which is a part of cache keys.
+    """A class of its own, so that the cache key differs from that of a parameter with a value.
 
-    What SQLAlchemy has compiled for a parameter without callable asks all that share its cache key
-    for their plain values, and a key has none.
+    See `_value_attributes`. Pinned by
+    `test_a_key_parameter_has_its_value_whatever_was_compiled_before`.
     """
 
     inherit_cache = True
 
 
 def key_parameter(value: Any, type_: TypeEngine[Any]) -> BindParameter[Any]:
-    """Return a parameter whose value is a key, though it may be text."""
+    """Return a parameter whose value is a key, never a ref, though it may be a string."""
     return _KeyParameter(None, callable_=KeyReader(value), type_=type_, unique=True)
 
 
 def is_key_parameter(parameter: BindParameter[Any]) -> bool:
-    """Tell whether `key_parameter` made a parameter, or one that a copy was made of."""
+    """Return whether a parameter was made by `key_parameter`, or copied with a key."""
     return isinstance(parameter.callable, KeyReader)
 
 
-def anonymous_stem(parameter: BindParameter[Any]) -> str | None:
-    """Return what a parameter is called for that the program did not name: `id`.
+# Anonymous names: as a parameter's key, and as compiled
+_ANONYMOUS_KEY = re.compile(r"%\(\d+ (.*)\)s", re.DOTALL)
+_COMPILED_NAME = re.compile(r"(.*)_[0-9a-f]+", re.DOTALL)
 
-    In the statement that is part of its key, `%(140736 id)s`, of which compiling makes `id_1`.
+
+def anonymous_stem(parameter: BindParameter[Any]) -> str | None:
+    """Return the stem of an anonymous parameter's name, or `None` for one with a given name.
+
+    `Recipe.id == value` makes a parameter with the key `%(140736 id)s`, compiled to `id_1`; its
+    stem is `id`.
     """
-    found = _MADE_KEY.fullmatch(parameter.key)
-    return None if found is None else found[1]
+    match = _ANONYMOUS_KEY.fullmatch(parameter.key)
+    return None if match is None else match[1]
 
 
 def may_set_anonymous(name: str, stem: str) -> bool:
-    """Tell whether a name that comes with an execution may mean a parameter of this stem.
+    """Return whether a name in the parameters of an execution may set an anonymous parameter.
 
-    Leans on `Compiled.construct_params()`, which takes a parameter's key, or the name that it
-    compiles to: the stem and a number, cut short and numbered once more where that is too long.
+    `Compiled.construct_params()` accepts the parameter's key, and the name that it compiles to:
+    the stem and a number, truncated and numbered again if it is too long.
     """
-    key, compiled = _MADE_KEY.fullmatch(name), _MADE_NAME.fullmatch(name)
+    # Pinned by `test_a_made_name_is_known_by_what_it_is_made_of`.
+    key, compiled = _ANONYMOUS_KEY.fullmatch(name), _COMPILED_NAME.fullmatch(name)
     if key is not None or compiled is None:
         return key is not None and key[1] == stem
     start = compiled[1]
     return stem.startswith(start) or re.fullmatch(r"_\d*", start.removeprefix(stem)) is not None
 
 
-_VALUES = (str, bytes, int, float, Enum, BuiltinFunctionType, type(None))
-
-
-class WeakCacheKey(tuple[Any, ...]):  # noqa: SLOT001  # a tuple has no room for the hash
-    """A shape with weak proxies of the application's objects: equal to it while they are there.
-
-    A proxy is compared as what it stands for, and that in C: a look-up calls nothing of ours. It
-    has no hash, so that of the shape is kept, also when an object is gone.
-
-    Raises:
-        ReferenceError: when it is compared with another of the same hash, and an object is gone:
-            one has been made since in the same place of the memory.
-    """
-
-    _hash: int
-
-    def __new__(cls, shape: Hashable) -> WeakCacheKey:
-        """Make it of a shape, which is a tuple."""
-        weak = super().__new__(cls, map(_weakly, cast("tuple[Hashable, ...]", shape)))
-        weak._hash = hash(shape)
-        return weak
-
-    def __hash__(self) -> int:
-        return self._hash
-
-
-def _weakly(shape: Hashable) -> Hashable:
-    """Return a part of a shape that keeps nothing of the application's alive.
-
-    Leans on a shape being made of tuples: the objects in it are compared by what they are, but for
-    values and for types of the program's own that compare their values.
-    """
-    if isinstance(shape, tuple):
-        return tuple(map(_weakly, shape))
-    if isinstance(shape, _VALUES) or _is_library(shape):
-        return shape
-    if isinstance(shape, Annotated):
-        return _weakly(cast(Hashable, shape._deannotate()))
-    if type(shape).__eq__ is not object.__eq__:
-        return shape
-    with suppress(TypeError):  # it takes no weak references
-        shape = cast(Hashable, proxy(shape))
-    return shape
-
-
-def _is_library(item: object) -> bool:
-    """Tell a class or a function of SQLAlchemy's from one of the application's."""
-    return isinstance(item, type | FunctionType) and item.__module__.startswith("sqlalchemy.")
-
-
-_TRIED = object()  # a value that no parameter has
-
-
-def all_in_where(statement: Executable, parameters: Iterable[BindParameter[Any]]) -> bool:
-    """Tell whether `with_values_in_where` serves a statement, and so all others of its shape.
-
-    It does if the copy generates the very cache key that it is given: a parameter that stands
-    anywhere else as well would be met there as it was.
-    """
-    if not getattr(statement, "_where_criteria", ()) or cache_key_of(statement)[0] is None:
-        return False
-    copy = cast(Any, with_values_in_where(statement, {p.key: None for p in parameters}))
-    given, generated = copy._generate_cache_key(), HasCacheKey._generate_cache_key(copy)
-    return (
-        generated is not None
-        and given.key == generated.key
-        and list(map(id, given.bindparams)) == list(map(id, generated.bindparams))
-    )
-
-
-def with_values_in_where(statement: Executable, values: Mapping[str, Any]) -> Executable:
-    """Return a copy as `with_values` does, where `all_in_where`, in a fraction of the time.
-
-    All but the comparisons is shared with the statement, as in a copy that `where()` makes, and
-    the copy has its cache key already: the statement's, with its own parameters in their places.
-    """
-    # What SQLAlchemy compiles for a parameter without a callable asks all of the same cache key
-    # for their plain values, which those that have one lack: it gives way to one with the key.
-    made: Any = statement  # by no call of cast(): each counts here
-    key = made._generate_cache_key()
-    replaced = {
-        id(p): _with(p, **put_value(p, values[p.key])) for p in key.bindparams if p.key in values
-    }
-    # a named tuple: in 2.1 it has a third part, which stays
-    parameters = [replaced.get(id(p), p) for p in key.bindparams]
-    own = key._make((key.key, parameters, *key[2:]))
-    # `_memoized_keys` has the name of it: what is made from the copy generates its own
-    return _with(  # type: ignore[no-any-return]
-        made,
-        _where_criteria=tuple([_with_parameters(c, replaced) for c in made._where_criteria]),
-        _generate_cache_key=lambda: own,
-    )
-
-
-def _with(element: Any, /, **attributes: Any) -> Any:
-    """Return a shallow copy of an element with other attributes.
-
-    That is what `_generate()` and `_clone()` do, faster; without note of what it is a copy of:
-    only parameters are looked for by that, and one that keeps its name is found by its name.
-    """
-    copy = element.__class__.__new__(element.__class__)
-    held = copy.__dict__ = element.__dict__.copy()
-    for name in element._memoized_keys:
-        held.pop(name, None)
-    held.update(attributes)
-    return copy
-
-
-def _with_parameters(criterion: Any, replaced: Mapping[int, BindParameter[Any]]) -> Any:
-    """Return a criterion with other parameters, by `id()`, in comparisons and lists of them."""
-    if type(criterion) is BinaryExpression:
-        left, right = criterion.left, criterion.right
-        return _with(
-            criterion,
-            left=replaced.get(id(left), left),
-            right=replaced.get(id(right), right),
-        )
-    if type(criterion) is BooleanClauseList:
-        clauses = tuple([_with_parameters(clause, replaced) for clause in criterion.clauses])
-        return _with(criterion, clauses=clauses)
-    if type(criterion) is Grouping:
-        return _with(criterion, element=_with_parameters(criterion.element, replaced))
-    return criterion
+# Copies
 
 
 def with_values(
@@ -608,26 +600,22 @@ def with_values(
     values: Mapping[str, Any],
     types: Mapping[str, TypeEngine[Any]] | None = None,
 ) -> Executable:
-    """Return a copy of the statement in which parameters have other values.
+    """Return a copy of a statement in which parameters have other values.
+
+    Parameters keep their keys (`maintain_key`), as in SQLAlchemy's `params()`, so the copy has the
+    same cache key. With other types it has another cache key, the same for all such copies. Unlike
+    `params()` this works for INSERT, UPDATE and DELETE too.
 
     Args:
-        statement: stays as it is.
-        values: the new values by the parameter's `key`.
-        types: the SQL types of those that are to be sent as another than their own.
-
-    Parameters keep their names (`maintain_key`), as in SQLAlchemy's own `params()`, so the copy
-    has the same cache key and finds the same compiled form; with other types it has another cache
-    key, the same for all statements of a shape. Unlike `params()` it serves inserts, updates and
-    deletes too.
-
-    A subquery without any of the parameters stays as it is: the ORM does not know the copy of one
-    that a class or an alias is mapped to, and would select from both, unjoined.
+        statement: is not changed.
+        values: the new values by the key of the parameter; a `LateKey` is called at execution.
+        types: the SQL types of parameters that are to be sent as another type than their own.
     """
     types = types or {}
 
     def set_value(parameter: Any) -> None:
         if parameter.key in values:
-            vars(parameter).update(put_value(parameter, values[parameter.key]))
+            vars(parameter).update(_value_attributes(parameter, values[parameter.key]))
             parameter.type = types.get(parameter.key, parameter.type)
 
     copy = visitors.cloned_traverse(
@@ -635,7 +623,10 @@ def with_values(
         {
             "maintain_key": True,
             "detect_subquery_cols": True,
-            # a traversal cannot copy options: that of `with_loader_criteria()` has no `__dict__`
+            # A traversal cannot copy options: `with_loader_criteria()` has no `__dict__`. And if
+            # it copied a subquery that a class or alias is mapped to, the ORM would add the
+            # original to the FROM list as well, unjoined. Pinned by
+            # `test_a_subquery_that_a_class_is_mapped_to_is_not_copied_without_need`.
             "stop_on": [*options_of(statement), *_aliases_without(statement, values)],
         },
         {"bindparam": set_value},
@@ -644,7 +635,7 @@ def with_values(
 
 
 def _aliases_without(statement: Executable, values: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the aliases and subqueries in a statement that have none of the parameters."""
+    """Yield the aliases and subqueries of a statement that contain none of the parameters."""
     for element in elements_of(statement):
         if isinstance(element, AliasedReturnsRows):
             parts = visitors.iterate(cast(Any, element))
@@ -652,32 +643,91 @@ def _aliases_without(statement: Executable, values: Mapping[str, Any]) -> Iterat
                 yield element
 
 
-def unreachable_parameters(
-    statement: Executable, parameters: Sequence[BindParameter[Any]]
-) -> Iterator[BindParameter[Any]]:
-    """Yield the parameters that `with_values` does not reach, as a trial shows.
+def all_in_where(statement: Executable, parameters: Iterable[BindParameter[Any]]) -> bool:
+    """Return whether `with_values_in_where` replaces all of these parameters.
 
-    They are in a CTE that an UPDATE or DELETE reads from, and does not list.
+    True for all statements of a cache key, or for none.
     """
-    if isinstance(statement, Update | Delete):
-        copy = with_values(statement, {p.key: _TRIED for p in parameters})
-        left = {p.key for p in cache_key_of(copy)[1] if parameter_value(p) is not _TRIED}
-        yield from (parameter for parameter in parameters if parameter.key in left)
+    # The copy claims to have the cache key and parameters that it would generate. A parameter that
+    # is used anywhere else as well has its old value there, and so is generated again.
+    if not getattr(statement, "_where_criteria", ()) or cache_key_of(statement)[0] is None:
+        return False
+    copy = cast(Any, with_values_in_where(statement, {p.key: None for p in parameters}))
+    claimed, generated = copy._generate_cache_key(), HasCacheKey._generate_cache_key(copy)
+    return (
+        generated is not None
+        and claimed.key == generated.key
+        and list(map(id, claimed.bindparams)) == list(map(id, generated.bindparams))
+    )
+
+
+def with_values_in_where(statement: Executable, values: Mapping[str, Any]) -> Executable:
+    """Return a copy like that of `with_values`, for a statement that is `all_in_where`.
+
+    Only the comparisons of the WHERE are copied, and the copy has its cache key already: the
+    statement's, with the new parameters in their places. This runs for each execution.
+    """
+    original: Any = statement  # no `cast()`: a call would be noticed here
+    key = original._generate_cache_key()
+    replacements = {
+        id(p): _copied(p, **_value_attributes(p, values[p.key]))
+        for p in key.bindparams
+        if p.key in values
+    }
+    parameters = [replacements.get(id(p), p) for p in key.bindparams]
+    own = key._make((key.key, parameters, *key[2:]))  # a named tuple, of three items in 2.1
+    # Private: `_generate_cache_key` is memoized, so `_memoized_keys` has its name, and a statement
+    # made from the copy generates its own. Pinned by `test_a_quick_copy_is_sent_as_a_whole_one`.
+    return _copied(  # type: ignore[no-any-return]
+        original,
+        _where_criteria=tuple(
+            [_with_parameters(c, replacements) for c in original._where_criteria]
+        ),
+        _generate_cache_key=lambda: own,
+    )
+
+
+def _copied(element: Any, /, **attributes: Any) -> Any:
+    """Return a shallow copy of an element with other attributes.
+
+    `_generate()` and `_clone()` do the same, slower, and record what the copy was made of. Only
+    parameters are looked up by that record, and those also by their key, which stays.
+    """
+    copy = element.__class__.__new__(element.__class__)
+    state = copy.__dict__ = element.__dict__.copy()
+    for name in element._memoized_keys:
+        state.pop(name, None)
+    state.update(attributes)
+    return copy
+
+
+def _with_parameters(criterion: Any, replacements: Mapping[int, BindParameter[Any]]) -> Any:
+    """Return a criterion with other parameters, by `id()`, in comparisons joined by AND or OR."""
+    if type(criterion) is BinaryExpression:
+        left, right = criterion.left, criterion.right
+        return _copied(
+            criterion,
+            left=replacements.get(id(left), left),
+            right=replacements.get(id(right), right),
+        )
+    if type(criterion) is BooleanClauseList:
+        clauses = tuple([_with_parameters(clause, replacements) for clause in criterion.clauses])
+        return _copied(criterion, clauses=clauses)
+    if type(criterion) is Grouping:
+        return _copied(criterion, element=_with_parameters(criterion.element, replacements))
+    return criterion
 
 
 def with_value(statement: Executable, name: Any, value: Any) -> Executable:
-    """Return a copy of an insert with one value more, or another, in its `values()`.
-
-    Its own `values()` does not take a statement in which keys stand for refs: a traversal leaves
-    it an ordinary dictionary.
-    """
+    """Return a copy of an INSERT with one value added to, or replaced in, its `values()`."""
     copy = cast(Any, statement)._generate()
+    # a traversal, as by `with_values`, leaves an ordinary dictionary, which `values()` refuses
     copy._values = immutabledict(copy._values or {})
     return cast(Executable, copy.values({name: value}))
 
 
 def with_many_values(statement: Executable, records: tuple[Sequence[Any], ...]) -> Executable:
-    """Return a copy of an insert with other records in place of its `values([...])`."""
+    """Return a copy of an INSERT with other lists of records (see `many_values_of`)."""
     copy = cast(Any, statement)._generate()
     copy._multi_values = records
     return cast(Executable, copy)
@@ -689,8 +739,8 @@ def with_conflict_values(
     """Return a copy of an upsert with other values in its `set_`, and its criteria rewritten."""
     copy = cast(Any, statement)._generate()
     copy._post_values_clause = clause = copy._post_values_clause._clone()
-    kind = type(clause.update_values_to_set)
-    clause.update_values_to_set = kind(values.items()) if kind is list else kind(values)
+    class_ = type(clause.update_values_to_set)
+    clause.update_values_to_set = class_(values.items()) if class_ is list else class_(values)
     for name in ("update_whereclause", "inferred_target_whereclause"):
         criterion = getattr(clause, name)
         setattr(clause, name, criterion if criterion is None else rewrite(criterion))
@@ -698,19 +748,19 @@ def with_conflict_values(
 
 
 def with_params(statement: Executable, params: Mapping[str, Any]) -> Executable:
-    """Return a copy of a statement with other values in place of those of its `params()`."""
+    """Return a copy of a statement with other values of its `params()` (see `params_of`)."""
     copy = cast(Any, statement)._generate()
     copy._params = immutabledict(params)
     return cast(Executable, copy)
 
 
 def without_lambdas(statement: Executable) -> Executable:
-    """Return a statement with what its lambdas stand for in their place, values included."""
+    """Return a statement with the expressions of its lambdas, values included, in their place."""
     if isinstance(statement, LambdaElement):
         statement = statement._resolved
 
     def resolve(element: Any, **_: Any) -> Any:
         return element._resolved if isinstance(element, LambdaElement) else None
 
-    kept = {"stop_on": options_of(statement)}
-    return cast(Executable, visitors.replacement_traverse(cast(Any, statement), kept, resolve))
+    options = {"stop_on": options_of(statement)}
+    return cast(Executable, visitors.replacement_traverse(cast(Any, statement), options, resolve))
