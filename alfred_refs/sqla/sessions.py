@@ -22,7 +22,7 @@ Example:
     program
     >>> len(soup.lines)  # a lazy load
     internal
-    1
+    2
 
 A `HookedSession` does not see connections that the program uses by itself, nor what it sends on
 them. How steps are pinned: the name of a test of `tests/sqla` is with each.
