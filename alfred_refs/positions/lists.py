@@ -1,23 +1,38 @@
-"""Ordered lists of a mapping: relationships, arrays, JSON; locked rows.
+"""Which lists of a mapped class can be edited by position, and how their rows are read.
 
-Which lists of a class can be edited by position: read from its mapping.
+`levels_of` reads the mapping. A name may lead through several levels of lists:
 
-    levels_of(Recipe, "ingredients")              rows, in the order of a relationship
-    levels_of(Recipe, "instructions")             an array, or JSON that is a list
-    levels_of(Plan, "week.days.meals")            lists in JSON: the names lead to them
-    levels_of(Week, "sessions.exercises.sets")    rows of rows, with lists in JSON inside
+=================================================  ==============================================
+`levels_of(Recipe, "ingredients")`                 the rows of an ordered relationship
+`levels_of(Recipe, "instructions")`                an array, or JSON that is a list
+`levels_of(Plan, "week.days.meals")`               lists in JSON; the names lead to them
+`levels_of(Week, "sessions.exercises.sets")`       rows of rows, with lists in JSON inside
+=================================================  ==============================================
 
-A relationship says by its `order_by` which column has the positions: one of integers.
+>>> levels_of(Recipe, "lines")[0].position
+'position'
+>>> levels_of(Recipe, "name")
+Traceback (most recent call last):
+    ...
+alfred_refs.errors.ListError: Recipe.name is neither an array nor JSON; name an ordered
+relationship, an array, or lists in JSON
 
-The lists of a row as the database has them now: read, and locked if they are to be edited.
+The position column of a relationship is the first column of its `order_by`, which must be an
+integer column of the related class and no part of its primary key.
 
-    root = tree_of(session, recipe, levels_of(Recipe, "ingredients"), lock=True)
-    [item.value for item in root.items]     # the rows, in order
+`read_tree` reads the lists of one row as the database has them now, as a tree of `Item`:
 
-A row comes in, and which lists are inside of it; a tree of items goes out. One statement reads
-the row, and one the rows of each level; one of each locks them first. Whoever comes to a list
-another way, by a row inside or outside of it, waits for it too. Lists with rows that the session's
-owner may not see are refused, because a position would not be one of all.
+>>> recipe = session.get(Recipe, "recipe_1")
+>>> root = read_tree(session, recipe, levels_of(Recipe, "lines"), lock=True)
+>>> [item.value.text for item in root.items]
+['4 tomatoes', '1 onion']
+
+It sends one SELECT for the row and one per level of rows. With `lock`, one `SELECT ... FOR UPDATE`
+per level comes first, from the outermost to the innermost, so that transactions that edit the same
+list at different levels wait for each other.
+
+Positions count all rows of a list. A list that has rows of other owners than the session's is
+therefore refused, and so are rows with equal or missing positions, unless `repair` is set.
 """
 
 from __future__ import annotations
@@ -55,23 +70,29 @@ from alfred_refs import sqla
 from alfred_refs.errors import ListError
 from alfred_refs.positions.edits import Add, Item, Modify, read_item
 
-_UNLOADED = ("dynamic", "write_only", "noload")
+_WITHOUT_LOADED_ROWS = ("dynamic", "write_only", "noload")  # values of `relationship(lazy=...)`
+
+
+# Levels of lists, from the mapping
 
 
 @dataclass(frozen=True, slots=True)
 class RowLevel:
     """A list of related rows.
 
+    All names are attributes.
+
     Attributes:
-        name: of the relationship.
+        name: the relationship.
         model: the class of the rows.
-        position: their attribute that has the positions.
-        unique: whether no two rows of a parent may have the same, at any moment.
-        deletes: whether a row that leaves the list is deleted, and not only unlinked.
-        parents: their attributes that name the row whose list it is.
-        own: the attributes of that row, in the same order.
-        columns: the attributes that edits may give: not those of key, place, parent and version.
-        keyed: whether a row that goes to the list of another would have another key then.
+        position: the attribute of the rows with their positions.
+        unique: whether positions are unique within a parent at every moment of a transaction.
+        deletes: whether a row that leaves the list is deleted; otherwise it is unlinked.
+        foreign_key: the attributes of the rows that refer to the parent.
+        parent_key: the attributes of the parent that they refer to, in the same order.
+        columns: the attributes that edits may set: not keys, position and version.
+        identifying: whether the foreign key is part of the primary key, so that a row of another
+            parent would be another row.
     """
 
     name: str
@@ -79,19 +100,19 @@ class RowLevel:
     position: str
     unique: bool
     deletes: bool
-    parents: tuple[str, ...]
-    own: tuple[str, ...]
+    foreign_key: tuple[str, ...]
+    parent_key: tuple[str, ...]
     columns: tuple[str, ...]
-    keyed: bool
+    identifying: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentLevel:
-    """The lists in a column.
+    """The lists in a column, at all depths.
 
     Attributes:
         column: the attribute.
-        names: that lead from its value to the lists.
+        names: the names that lead from its value to the lists.
     """
 
     column: str
@@ -102,132 +123,124 @@ Level = RowLevel | DocumentLevel
 
 
 def levels_of(model: type[Any], name: str) -> tuple[Level, ...]:
-    """Return the lists that a name leads to, the outermost first.
+    """Return the levels of lists that a name leads to, the outermost first.
 
     Raises:
-        ListError: it leads to none that can be edited.
+        ListError: there is no such list, or it cannot be edited by position.
     """
+    try:
+        mapper: Mapper[Any] = inspect(model).mapper
+    except NoInspectionAvailable:
+        raise ListError(f"{model!r} is not a mapped class", "pass one") from None
     levels: list[Level] = []
-    mapper = _mapper_of(model)
     first, *rest = name.split(".")
     while True:
         attribute = mapper.attrs.get(first)
         if isinstance(attribute, RelationshipProperty):
-            level = _rows(mapper, attribute)
-            levels.append(level)
+            levels.append(_row_level(mapper, attribute))
             if not rest:
                 return tuple(levels)
             mapper, (first, *rest) = attribute.mapper, rest
             continue
         if isinstance(attribute, ColumnProperty):
-            levels.append(_document(mapper, attribute, rest))
+            levels.append(_document_level(mapper, attribute, rest))
             return tuple(levels)
-        known = ", ".join(map(repr, sorted(names_of(mapper)))) or "none"
+        known = ", ".join(map(repr, sorted(list_names(mapper)))) or "none"
         raise ListError(
             f"{mapper.class_.__qualname__!r} has no list {first!r}", f"its lists: {known}"
         )
 
 
-def _mapper_of(model: type[Any]) -> Mapper[Any]:
-    try:
-        mapper: Mapper[Any] = inspect(model).mapper
-    except NoInspectionAvailable:
-        raise ListError(f"{model!r} is no mapped class", "give one") from None
-    return mapper
-
-
-def names_of(mapper: Mapper[Any]) -> list[str]:
-    """Return the attributes of a class that may be lists."""
-    found = [each.key for each in mapper.relationships if each.uselist and each.order_by]
-    return found + [
+def list_names(mapper: Mapper[Any]) -> list[str]:
+    """Return the attributes of a class that may be lists, by their types alone."""
+    relationships = [each.key for each in mapper.relationships if each.uselist and each.order_by]
+    return relationships + [
         each.key for each in mapper.column_attrs if isinstance(each.columns[0].type, ARRAY | JSON)
     ]
 
 
-def _rows(mapper: Mapper[Any], relationship: RelationshipProperty[Any]) -> RowLevel:
+def _row_level(mapper: Mapper[Any], relationship: RelationshipProperty[Any]) -> RowLevel:
     name = f"{mapper.class_.__qualname__}.{relationship.key}"
     if relationship.direction is not RelationshipDirection.ONETOMANY or relationship.viewonly:
         raise ListError(
-            f"{name} is no list of rows of its own",
-            "edit a one-to-many relationship; of a many-to-many one that of the rows between",
+            f"{name} is not a writable one-to-many relationship",
+            "edit one; for a many-to-many, that to the association class",
         )
-    if relationship.lazy in _UNLOADED or not isinstance(_collection_of(relationship), list):
+    collection: Any = (relationship.collection_class or list)()
+    if relationship.lazy in _WITHOUT_LOADED_ROWS or not isinstance(collection, list):
         raise ListError(
-            f"{name} has its rows in no list",
-            "let the relationship load them, and leave its collection a list",
+            f"{name} does not load its rows into a list",
+            "use a relationship that does, with a list as collection_class",
         )
     child = relationship.mapper
-    column = _order(relationship)
+    column = _position_column(relationship)
     if column is None or column not in child.columns.values():
         raise ListError(
-            f"{name} does not say which column has the positions of its rows",
-            "give the relationship order_by, an integer column of the related class",
+            f"{name} is not ordered by a position column",
+            "set order_by to an integer column of the related class",
         )
     if column in child.primary_key:
         raise ListError(
-            f"{name} has positions that are part of the keys of its rows",
-            "give the rows keys of their own, which stay when the rows move",
+            f"{name} has its position column in the primary key of the rows",
+            "give the rows a key that stays when they move",
         )
     pairs = relationship.local_remote_pairs or ()
-    parents = [remote for _, remote in pairs]
+    foreign_key = [remote for _, remote in pairs]
     version = [] if child.version_id_col is None else [child.version_id_col]
-    beside = (column, *child.primary_key, *parents, *version)
-    fixed = {child.get_property_by_column(each).key for each in beside}
+    fixed = {
+        child.get_property_by_column(each).key
+        for each in (column, *child.primary_key, *foreign_key, *version)
+    }
     return RowLevel(
         relationship.key,
         child.class_,
         child.get_property_by_column(column).key,
         _is_unique(column),
-        relationship.cascade.delete_orphan or not all(each.nullable for each in parents),
-        tuple(child.get_property_by_column(each).key for each in parents),
+        relationship.cascade.delete_orphan or not all(each.nullable for each in foreign_key),
+        tuple(child.get_property_by_column(each).key for each in foreign_key),
         tuple(mapper.get_property_by_column(local).key for local, _ in pairs),
         tuple(
             each.key
             for each in child.column_attrs
             if each.key not in fixed and not each.deferred and _is_stored(each)
         ),
-        not {*child.primary_key}.isdisjoint(parents),
+        not {*child.primary_key}.isdisjoint(foreign_key),
     )
 
 
-def _collection_of(relationship: RelationshipProperty[Any]) -> Any:
-    make: Any = relationship.collection_class or list
-    return make()
-
-
 def _is_stored(attribute: ColumnProperty[Any]) -> bool:
-    """Tell whether an attribute takes values: it is no expression, and not computed."""
+    """Return whether an attribute can be set: neither a `column_property` nor `Computed`."""
     column = attribute.columns[0]
     return isinstance(column, Column) and column.computed is None
 
 
-def _order(relationship: RelationshipProperty[Any]) -> Column[Any] | None:
-    """Return the column by which related rows are in order, if it is one of integers."""
+def _position_column(relationship: RelationshipProperty[Any]) -> Column[Any] | None:
+    """Return the first column of `order_by` if it is an ascending integer column."""
     order: Sequence[Any] = relationship.order_by or ()
     first = order[0] if order else None
-    if getattr(first, "modifier", None) is asc_op:
+    if getattr(first, "modifier", None) is asc_op:  # `Line.position.asc()` wraps the column
         first = first.element  # type: ignore[union-attr]
     is_integer = isinstance(first, Column) and isinstance(first.type, Integer)
     return first if is_integer else None
 
 
 def _is_unique(column: Column[Any]) -> bool:
-    """Tell whether a constraint or an index has each position once, checked row by row."""
+    """Return whether a unique constraint or index on a column is checked before the commit."""
     table = column.table
     if not isinstance(table, Table):
         return False
-    deferred = [
-        {*each.columns}
+    constraints = [
+        each
         for each in table.constraints
         if isinstance(each, UniqueConstraint)
         and column in each.columns.values()
         and str(each.initially).upper() != "DEFERRED"
     ]
     indexes = [each for each in table.indexes if each.unique and column in each.columns.values()]
-    return bool(deferred or indexes or column.unique)
+    return bool(constraints or indexes or column.unique)
 
 
-def _document(
+def _document_level(
     mapper: Mapper[Any], attribute: ColumnProperty[Any], names: Sequence[str]
 ) -> DocumentLevel:
     type_ = attribute.columns[0].type if _is_stored(attribute) else None
@@ -239,17 +252,21 @@ def _document(
     )
 
 
+# What the mapping allows an edit to do
+
+
 def move_refusal(levels: Sequence[Level], depth: int) -> str | None:
-    """Return why an item of a level cannot go to the list of another row; `None` if it can."""
+    """Return why an item may not move to the list of another row, or None if it may."""
     level = levels[min(depth, len(levels) - 1)]
-    is_keyed = isinstance(level, RowLevel) and level.keyed
-    return "would have another key in the list of another row" if is_keyed else None
+    if isinstance(level, RowLevel) and level.identifying:
+        return "would have another key in the list of another row"
+    return None
 
 
-def unfit(levels: Sequence[Level], depth: int, edit: Modify | Add) -> str | None:
-    """Return why an item of a level, from 0, cannot be given what an edit gives it.
+def value_refusal(levels: Sequence[Level], depth: int, edit: Modify | Add) -> str | None:
+    """Return why an item at a depth, from 0, cannot have the value of an edit, or None if it can.
 
-    `None` if it can, as far as the names of its fields tell.
+    Only the names of fields are checked; types are checked by the flush.
     """
     value = edit.value
     level = levels[min(depth, len(levels) - 1)]
@@ -258,31 +275,34 @@ def unfit(levels: Sequence[Level], depth: int, edit: Modify | Add) -> str | None
             return "is a row: give an object of its fields"
         unknown = [name for name in value if name not in level.columns]
         if unknown:
-            return f"has no field {unknown[0]!r} to be given: {', '.join(level.columns)}"
+            return f"has no writable field {unknown[0]!r}: {', '.join(level.columns)}"
     elif isinstance(level, DocumentLevel) and isinstance(edit, Modify):
         both = [name for name in level.names if isinstance(value, Mapping) and name in value]
-        return f"has a list {both[0]!r}: edit that by its own positions" if both else None
+        return f"has a list {both[0]!r}: edit it by its own positions" if both else None
     return None
 
 
-def tree_of(
+# Reading the lists of a row
+
+
+def read_tree(
     session: Session, row: Any, levels: Sequence[Level], *, lock: bool, repair: bool = False
 ) -> Item:
-    """Return what a row's lists have now: one statement, and one for each level of rows.
-
-    Twice as many where they are locked.
+    """Read the lists of a row from the database, as a tree of items.
 
     Args:
-        session: of the row.
-        row: whose lists they are.
-        levels: of lists.
-        lock: whether others wait until this transaction is over.
-        repair: whether rows of one position, or of none, are taken in the order of their keys.
+        session: the session of the row.
+        row: the instance that owns the outermost list.
+        levels: from `levels_of`.
+        lock: whether to lock the row and all rows in its lists until the transaction ends.
+        repair: whether to take rows with equal or missing positions in the order of their keys.
 
     Raises:
-        ListError: there are such rows.
+        ListError: such rows exist and `repair` is not set, the row does not exist, or its lists
+            have rows of another owner.
     """
-    session.flush()  # what is read anew is not to take the place of what was not sent yet
+    # `populate_existing` below overwrites pending changes of loaded rows
+    session.flush()
     mapper = inspect(type(row)).mapper
     key = mapper.primary_key_from_instance(row)
     names = [mapper.get_property_by_column(column).key for column in mapper.primary_key]
@@ -295,58 +315,17 @@ def tree_of(
         statement, execution_options=options
     ).one_or_none() is None:
         raise ListError(
-            f"the {mapper.class_.__qualname__} that has the list is not there, "
-            "or is not to be written in this session",
-            "look for it anew, or edit a list of the session's owner",
+            f"the {mapper.class_.__qualname__} that has the list does not exist, "
+            "or this session may not write it",
+            "query it again, or edit a list of the session's owner",
         )
     if getattr(session, "owner", None) is not None:
-        _check_all_are_seen(session, mapper.class_, [row], levels)
-    return _item(row, levels, repair=repair)
-
-
-def _lock_rows(
-    session: Session, model: type[Any], which: ColumnElement[bool], levels: Sequence[Level]
-) -> bool:
-    """Lock rows of a class, and then those of all lists inside; tell whether there are any."""
-    mapper = inspect(model).mapper
-    level = levels[0] if levels and isinstance(levels[0], RowLevel) else None
-    keys = [
-        getattr(model, mapper.get_property_by_column(column).key) for column in mapper.primary_key
-    ]
-    own = keys if level is None else [getattr(model, name) for name in level.own]
-    locking = select(*own).where(which).order_by(*keys).with_for_update(of=[*mapper.tables])
-    found = session.execute(locking, execution_options={"raw_keys": True}).all()
-    if level is not None and found:
-        parents = [getattr(level.model, name) for name in level.parents]
-        _lock_rows(session, level.model, sqla.in_keys(parents, found), levels[1:])
-    return bool(found)
-
-
-def _check_all_are_seen(
-    session: Session, model: type[Any], rows: Sequence[Any], levels: Sequence[Level]
-) -> None:
-    """Refuse lists with rows of another owner among them: positions would not be those of all."""
-    level, *rest = levels
-    if not (isinstance(level, RowLevel) and rows):
-        return
-    inside = [each for row in rows for each in getattr(row, level.name)]
-    keys = [[sqla.state_of(row).dict[name] for name in level.own] for row in rows]
-    own = [getattr(model, name) for name in level.own]
-    related = getattr(model, level.name).of_type(aliased(level.model))
-    count = select(func.count()).select_from(model).join(related).where(sqla.in_keys(own, keys))
-    with sqla.unconfined_lookup(session):
-        connection = session.connection(bind_arguments={"mapper": inspect(level.model).mapper})
-        if connection.scalar(count) != len(inside):
-            raise ListError(
-                f"the list {level.name!r} has rows that its owner may not see",
-                "edit it in a session without owner, or give its rows to one",
-            )
-    if rest:
-        _check_all_are_seen(session, level.model, inside, rest)
+        _check_owner_sees_all(session, mapper.class_, [row], levels)
+    return _read_items(row, levels, repair=repair)
 
 
 def _loaders(model: type[Any], levels: Sequence[Level]) -> Any:
-    """Return the loader option for all levels of rows; `None` where there is none."""
+    """Return the loader option for all levels of rows, or None if there are none."""
     option = None
     for level in levels:
         if isinstance(level, RowLevel):
@@ -356,7 +335,53 @@ def _loaders(model: type[Any], levels: Sequence[Level]) -> Any:
     return option
 
 
-def _item(row: Any, levels: Sequence[Level], *, repair: bool) -> Item:
+def _lock_rows(
+    session: Session, model: type[Any], criterion: ColumnElement[bool], levels: Sequence[Level]
+) -> bool:
+    """Lock rows of a class, then those in their lists; return whether there are any.
+
+    Each level is locked in the order of its primary key, so that two transactions cannot deadlock.
+    """
+    mapper = inspect(model).mapper
+    level = levels[0] if levels and isinstance(levels[0], RowLevel) else None
+    keys = [
+        getattr(model, mapper.get_property_by_column(column).key) for column in mapper.primary_key
+    ]
+    columns = keys if level is None else [getattr(model, name) for name in level.parent_key]
+    locking = select(*columns).where(criterion).order_by(*keys)
+    locking = locking.with_for_update(of=[*mapper.tables])
+    rows = session.execute(locking, execution_options={"raw_keys": True}).all()
+    if level is not None and rows:
+        foreign_key = [getattr(level.model, name) for name in level.foreign_key]
+        _lock_rows(session, level.model, sqla.in_keys(foreign_key, rows), levels[1:])
+    return bool(rows)
+
+
+def _check_owner_sees_all(
+    session: Session, model: type[Any], rows: Sequence[Any], levels: Sequence[Level]
+) -> None:
+    """Raise if lists have rows that the loaders left out because of the session's owner."""
+    level, *rest = levels
+    if not (isinstance(level, RowLevel) and rows):
+        return
+    inside = [each for row in rows for each in getattr(row, level.name)]
+    # the dictionary has the keys; attributes of a RefSession return refs
+    keys = [[sqla.state_of(row).dict[name] for name in level.parent_key] for row in rows]
+    parent_key = [getattr(model, name) for name in level.parent_key]
+    related = getattr(model, level.name).of_type(aliased(level.model))
+    count = select(func.count()).select_from(model).join(related)
+    with sqla.unconfined_lookup(session):
+        connection = session.connection(bind_arguments={"mapper": inspect(level.model).mapper})
+        if connection.scalar(count.where(sqla.in_keys(parent_key, keys))) != len(inside):
+            raise ListError(
+                f"the list {level.name!r} has rows that its owner may not see",
+                "edit it in a session without an owner, or change the owner of these rows",
+            )
+    if rest:
+        _check_owner_sees_all(session, level.model, inside, rest)
+
+
+def _read_items(row: Any, levels: Sequence[Level], *, repair: bool) -> Item:
     if not levels:
         return Item(row)
     level, *rest = levels
@@ -372,10 +397,11 @@ def _item(row: Any, levels: Sequence[Level], *, repair: bool) -> Item:
                 f"rows of the list {level.name!r} have the same position, or none",
                 "pass repair=True to take these in the order of their keys",
             )
-        key = inspect(level.model).mapper.primary_key_from_instance
-        rows.sort(key=lambda each: _place(getattr(each, level.position), key(each)))
-    return Item(row, [_item(each, rest, repair=repair) for each in rows])
+        key_of = inspect(level.model).mapper.primary_key_from_instance
 
+        def order(each: Any) -> tuple[Any, ...]:
+            position = getattr(each, level.position)
+            return position is None, position or 0, *map(str, key_of(each))
 
-def _place(position: int | None, key: Sequence[Any]) -> tuple[Any, ...]:
-    return position is None, position or 0, *map(str, key)
+        rows.sort(key=order)
+    return Item(row, [_read_items(each, rest, repair=repair) for each in rows])

@@ -51,7 +51,7 @@ from sqlalchemy.orm import MANYTOMANY, MANYTOONE, ONETOMANY, Mapper, Relationshi
 
 from alfred_refs import sqla
 from alfred_refs.errors import UnconfinedError
-from alfred_refs.positions.editing import give
+from alfred_refs.positions.editing import set_values
 from alfred_refs.tools.answers import shape_of
 from alfred_refs.tools.arguments import DbCreate, DbDelete, DbEditList, DbUpdate
 from alfred_refs.tools.call import Call
@@ -152,7 +152,7 @@ def check_create(table: ToolTable, names: Iterable[str]) -> None:
 def assign_changes(instances: Iterable[Any], record: Mapping[str, Any]) -> None:
     """Change rows."""
     for instance in instances:
-        give(instance, record)
+        set_values(instance, record)
 
 
 def replaced_rows(instance: Any) -> Iterator[tuple[Any, list[str]]]:

@@ -46,19 +46,19 @@ from alfred_refs.conversation.refs import Draft
 from alfred_refs.errors import BadRefError, DriftError, SetupError
 from alfred_refs.mapping.key_columns import clean
 from alfred_refs.mapping.keys import HIDDEN, draft_named, parse_ref, spells_uuid
-from alfred_refs.positions.editing import instead_of
+from alfred_refs.positions.editing import mismatch_of
 from alfred_refs.positions.edits import (
     Add,
     Edit,
+    InvalidValueError,
     Item,
     Modify,
     Rules,
-    UnfitError,
     execute,
     read_item,
     write_item,
 )
-from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, unfit
+from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, value_refusal
 from alfred_refs.tools.answers import (
     Foreign,
     Rendering,
@@ -870,20 +870,20 @@ class _Rules(Rules):
 
     def mismatch(self, item: Item, depth: int, expect: Any) -> str | None:  # noqa: ARG002
         # not what: it is as the draft keeps it, with the keys in documents
-        return None if instead_of(item, expect) is None else "another item"
+        return None if mismatch_of(item, expect) is None else "another item"
 
-    def fitted(self, edit: Modify | Add, depth: int) -> Any:
+    def check_value(self, edit: Modify | Add, depth: int) -> Any:
         level = self._levels[min(depth, len(self._levels) - 1)]
         if depth < len(self._levels) and isinstance(level, RowLevel):
             is_row = isinstance(edit.value, Mapping) or (
                 isinstance(edit, Add) and isinstance(edit.value, str)
             )
             if not is_row:
-                raise UnfitError("is a row: give an object of its fields")
+                raise InvalidValueError("is a row: give an object of its fields")
             if isinstance(edit.value, Mapping) and level.position in edit.value:
-                raise UnfitError(f"has {level.position!r} by its place: move it")
+                raise InvalidValueError(f"has {level.position!r} by its place: move it")
             return edit.value
-        why = unfit(self._levels, depth, edit)
+        why = value_refusal(self._levels, depth, edit)
         if why is not None:
-            raise UnfitError(why)
+            raise InvalidValueError(why)
         return edit.value

@@ -33,28 +33,28 @@ from sqlalchemy import inspect, select
 from alfred_refs import sqla
 from alfred_refs.errors import ListError, SetupError
 from alfred_refs.positions.editing import (
-    NewRow,
     Plan,
+    RowAddition,
     RowChange,
     Snapshot,
-    document_of,
-    instead_of,
+    column_value,
+    mismatch_of,
     plan_of,
     write,
 )
 from alfred_refs.positions.edits import (
     Add,
     Edit,
+    InvalidValueError,
     Item,
     Modify,
     Move,
     Remove,
     Rules,
-    UnfitError,
     execute,
     read_item,
 )
-from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, move_refusal, unfit
+from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, move_refusal, value_refusal
 from alfred_refs.tools.answers import Rendering, Shape, number_items, size_of, without_depth
 from alfred_refs.tools.arguments import DbEditList, FilterClause, ListEdit
 from alfred_refs.tools.call import Call
@@ -79,18 +79,18 @@ class ItemRules(Rules):
 
     def path_of(self, ref: str) -> Sequence[int] | None:
         """See `Rules.path_of`: a row of several key columns has the ref that tools give it."""
-        found = self._snapshot.path_of(ref)
+        found = self._snapshot.path_of_ref(ref)
         tables = [] if found else [each for each in self._list.tables[1:] if each.own is None]
         for table in tables:
             depth = [*self._list.tables].index(table) - 1
             items = [i for i, place in self._snapshot.places.items() if place.depth == depth]
             refs = self._call.refs_of([item.value for item in items], table)
             if ref in refs:
-                return self._snapshot.path(items[refs.index(ref)])
+                return self._snapshot.path_of(items[refs.index(ref)])
         return found
 
     def mismatch(self, item: Item, depth: int, expect: Any) -> str | None:
-        """See `Rules.unexpected`: no key is in what is told."""
+        """See `Rules.mismatch`: no key is in what is told."""
         table = self._list.rows_at(depth)
         if table is not None:
             if not isinstance(expect, str | Mapping):
@@ -101,7 +101,7 @@ class ItemRules(Rules):
                 return "another row"
             other = {name: actual for name, _, actual in differences(table, item.value, expect)}
             return repr(other) if other else None
-        if instead_of(item, expect) is None:
+        if mismatch_of(item, expect) is None:
             return None
         shown = self._item_to_json(item, depth)
         return None if shown == expect else repr(shown)
@@ -121,8 +121,8 @@ class ItemRules(Rules):
             shown = (shown.items or [])[number - 1]
         return shown.value.value
 
-    def kept(self, depth: int) -> str | None:
-        """See `Rules.kept`."""
+    def move_refusal(self, depth: int) -> str | None:
+        """See `Rules.move_refusal`."""
         return move_refusal(self._list.levels, depth)
 
     def _has_text(self, row: Any, table: ToolTable, text: str) -> bool:
@@ -130,21 +130,21 @@ class ItemRules(Rules):
         shown = [column.name for column in table.columns.values() if column.shown]
         return any(getattr(row, name) == text for name in shown)
 
-    def fitted(self, edit: Modify | Add, depth: int) -> Any:
-        """See `Rules.fitted`: as `db_update` and `db_create` check values."""
+    def check_value(self, edit: Modify | Add, depth: int) -> Any:
+        """See `Rules.check_value`: as `db_update` and `db_create` check values."""
         table = self._list.rows_at(depth)
         try:
             if table is None:
                 return self._fitted_item(edit, depth)
             return _fitted_row(edit, table, self._list.levels[depth])
         except ToolError as error:
-            raise UnfitError(f"cannot be given this: {error.message}") from None
+            raise InvalidValueError(f"cannot be given this: {error.message}") from None
 
     def _fitted_item(self, edit: Modify | Add, depth: int) -> Any:
         """Return the value of an item of an array or a document."""
-        why, column = unfit(self._list.levels, depth, edit), self._list.column
+        why, column = value_refusal(self._list.levels, depth, edit), self._list.column
         if why is not None or column is None:
-            raise UnfitError(why)
+            raise InvalidValueError(why)
         # an array takes arrays alone, of as many dimensions
         around = depth + 2 - len(self._list.levels) if column.values.item is not None else 0
         given = edit.value
@@ -159,11 +159,11 @@ class ItemRules(Rules):
 def _fitted_row(edit: Modify | Add, table: ToolTable, level: Level) -> Mapping[str, Any]:
     """Return the values of a row by attribute."""
     if not isinstance(edit.value, Mapping):
-        raise UnfitError("is a row: give an object of its fields")
-    fixed = [level.position, *level.parents] if isinstance(level, RowLevel) else []
+        raise InvalidValueError("is a row: give an object of its fields")
+    fixed = [level.position, *level.foreign_key] if isinstance(level, RowLevel) else []
     for name in edit.value:
         if name in fixed:
-            raise UnfitError(f"has {name!r} by its place: move it")
+            raise InvalidValueError(f"has {name!r} by its place: move it")
     if isinstance(edit, Modify):
         return changes(table, edit.value)
     return new_records(table, [edit.value])[0]
@@ -244,7 +244,7 @@ class ListAnswers:
         self, item: Item, level: DocumentLevel, modified: Mapping[Item, Any], path: str
     ) -> Any:
         column, cut = self._list.tables[-1].columns[level.column], self._rendering.cut
-        whole = without_depth(document_of(item, level, modified), path, cut)
+        whole = without_depth(column_value(item, level, modified), path, cut)
         shown = self._rendering.fitting(column.show(whole), column, path)
         self._room.characters -= size_of(shown)
         return number_items(shown, level.names)
@@ -252,7 +252,7 @@ class ListAnswers:
 
 def _columns(table: ToolTable, level: RowLevel) -> Iterator[ToolColumn]:
     """Yield what is shown of the rows of a list: not what their place says."""
-    placed = {level.position, *level.parents}
+    placed = {level.position, *level.foreign_key}
     for name, column in table.columns.items():
         if name == table.own or (column.shown and name not in placed):
             yield column
@@ -270,7 +270,7 @@ class ListEditor:
         self._table = call.setting.tables.named(arguments.table)
         self._list = list_named(self._table, arguments.name)
         self._changes = Changes(call, arguments)
-        self._made: list[tuple[list[Any], Sequence[NewRow]]] = []  # what hooks are to look at
+        self._made: list[tuple[list[Any], Sequence[RowAddition]]] = []  # what hooks are to look at
 
     def edit(self) -> dict[str, Any]:
         """Edit the list, and return it as it is then; or as it would be, for a preview."""
@@ -361,17 +361,17 @@ class ListEditor:
         )
         refs: list[tuple[str, str]] = []
         leaving: list[tuple[Any, Sequence[str]]] = [
-            (row, level.parents) for row, level in plan.removed if not level.deletes
+            (row, level.foreign_key) for row, level in plan.removed if not level.deletes
         ]
         for row, level in plan.removed:
             for table, _ in self._changes.by_table([row] if level.deletes else ()):
                 table.check("delete")
         for each in plan.changed:
             [(table, _)] = self._changes.by_table([each.row])
-            check_update(table, each.given)
-            refs += refs_of_records(table, [each.given])
-            named = () if each.level is None else each.level.parents
-            leaving.append((each.row, [name for name in named if name in each.placed]))
+            check_update(table, each.values)
+            refs += refs_of_records(table, [each.values])
+            named = () if each.level is None else each.level.foreign_key
+            leaving.append((each.row, [name for name in named if name in each.placement]))
         for row, parents in leaving:
             for table, _ in self._changes.by_table([row]):
                 table.check("update")
@@ -381,7 +381,7 @@ class ListEditor:
         for new in plan.added:
             target = self._target(new.level)
             target.check("create")
-            check_create(target, new.level.parents)
+            check_create(target, new.level.foreign_key)
             refs += refs_of_records(target, [new.values])
         self._call.resolved(refs)
 
@@ -405,33 +405,33 @@ class ListEditor:
         """Have hooks look at rows that stay, each with what it is given; all that move at once."""
         report = CascadeReport(self._call, self._changes)
         unlinked = [
-            RowChange(row, None, placed=dict.fromkeys(level.parents))
+            RowChange(row, None, placement=dict.fromkeys(level.foreign_key))
             for row, level in plan.removed
         ]
         moved: dict[ToolTable, list[RowChange]] = {}
         for each in [*plan.changed, *unlinked]:
             [(table, rows)] = self._changes.by_table([each.row])
-            if each.given:
-                each.given = self._changes.update(table, rows, dict(each.given), each.given)
+            if each.values:
+                each.values = self._changes.update(table, rows, dict(each.values), each.values)
             else:
                 moved.setdefault(table, []).append(each)
         for table, same in moved.items():
             record = self._changes.update(table, [each.row for each in same], {}, ())
             for each in same:
-                each.given = {**record}
+                each.values = {**record}
         for each in [*plan.changed, *unlinked]:
             [(table, rows)] = self._changes.by_table([each.row])
-            _add(told, report.changed({table: (rows, {**each.given, **each.placed})}))
+            _add(told, report.changed({table: (rows, {**each.values, **each.placement})}))
         # their references are written with what is removed
-        plan.changed += [replace(each, placed={}) for each in unlinked if each.given]
+        plan.changed += [replace(each, placement={}) for each in unlinked if each.values]
 
-    def _hold_new(self, target: ToolTable, news: Sequence[NewRow]) -> None:
+    def _hold_new(self, target: ToolTable, news: Sequence[RowAddition]) -> None:
         """Have hooks look at new rows of one list.
 
         Raises:
             SetupError: a hook adds some, or takes some out.
         """
-        records = [{**new.values, **new.placed} for new in news]
+        records = [{**new.values, **new.placement} for new in news]
         made: list[Any] = []
         writing = self._changes.ask(target, "create", made, records)
         if len(writing.records) != len(news):
@@ -443,7 +443,7 @@ class ListEditor:
         check_complete(target, writing.records)
         self._call.resolved(refs_of_records(target, writing.records))
         for new, record in zip(news, writing.records, strict=True):
-            new.values = {n: value for n, value in record.items() if n not in new.placed}
+            new.values = {n: value for n, value in record.items() if n not in new.placement}
         self._made.append((made, news))
 
     def _target(self, level: RowLevel) -> ToolTable:

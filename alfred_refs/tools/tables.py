@@ -47,7 +47,7 @@ from alfred_refs.mapping.entities import ClassKeys, Entities
 from alfred_refs.mapping.key_columns import KeyColumn, root_of
 from alfred_refs.mapping.keys import Key
 from alfred_refs.owners import Ownership
-from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, levels_of, names_of
+from alfred_refs.positions.lists import DocumentLevel, Level, RowLevel, levels_of, list_names
 from alfred_refs.tools.errors import (
     ToolError,
     invalid_value,
@@ -425,7 +425,7 @@ class ToolList:
 def lists_of(table: ToolTable) -> list[str]:
     """Return the attributes of a table that are lists which a model may edit."""
     found = []
-    for name in names_of(inspect(table.model).mapper):
+    for name in list_names(inspect(table.model).mapper):
         try:
             if _tables(table, levels_of(table.model, name)) is not None:
                 found.append(name)

@@ -237,10 +237,10 @@ def test_what_is_expected_must_stand_there(session: RefSession, week: uuid.UUID)
     ("edit", "fact"),
     [
         (Add([1], "x"), "is a row: give an object"),
-        (Modify([1], {"position": 2}), "has no field 'position'"),
-        (Modify([1], {"id": "workout_2"}), "has no field 'id'"),
-        (Modify([1], {"week_id": "week_2"}), "has no field 'week_id'"),
-        (Add([1], {"exercises": []}), "has no field 'exercises'"),
+        (Modify([1], {"position": 2}), "has no writable field 'position'"),
+        (Modify([1], {"id": "workout_2"}), "has no writable field 'id'"),
+        (Modify([1], {"week_id": "week_2"}), "has no writable field 'week_id'"),
+        (Add([1], {"exercises": []}), "has no writable field 'exercises'"),
         (Remove([1, 1, 3]), "out of range: the list has 2 items"),
     ],
 )
@@ -257,7 +257,7 @@ def test_a_list_inside_is_edited_by_its_own_positions(
     session: RefSession, week: uuid.UUID
 ) -> None:
     """Not as a value of what it is inside of."""
-    with pytest.raises(PositionError, match="has a list 'meals': edit that by its own positions"):
+    with pytest.raises(PositionError, match="has a list 'meals': edit it by its own positions"):
         MEALS.apply(session, week, [Modify([1], {"meals": []})])
 
 
@@ -322,9 +322,9 @@ def test_positions_that_are_doubled_are_refused_or_repaired(
         (Week, "nothing", "has no list 'nothing'; its lists: "),
         (Week, "title", "neither an array nor JSON"),
         (Week, "tags.x", "neither an array nor JSON"),
-        (Week, "unordered", "no list of rows of its own"),
-        (Workout, "week", "no list of rows of its own"),
-        (dict, "x", "no mapped class"),
+        (Week, "unordered", "not a writable one-to-many"),
+        (Workout, "week", "not a writable one-to-many"),
+        (dict, "x", "not a mapped class"),
     ],
 )
 def test_what_is_no_list_is_refused(model: Any, name: str, fact: str) -> None:
@@ -453,7 +453,7 @@ def test_an_owner_edits_lists_that_are_all_theirs(anns: RefSession, gym: Engine)
             work(anns, mixed, [Remove([2])])
         assert "bob" not in str(caught.value)
     shared = board(gym, None, "ann")
-    with pytest.raises(ListError, match="not to be written in this session"):
+    with pytest.raises(ListError, match="or this session may not write it"):
         CARDS.apply(anns, shared, [Remove([1])])
     with pytest.raises(NoResultFound):
         CARDS.apply(anns, board(gym, "bob", "bob"), [Remove([1])])
@@ -481,7 +481,7 @@ def test_a_row_that_is_gone_is_told(session: RefSession, gym: Engine) -> None:
     with gym.begin() as connection:
         connection.execute(text("delete from weeks"))
     for work in (TAGS.preview, TAGS.apply):
-        with pytest.raises(ListError, match="the Week that has the list is not there"):
+        with pytest.raises(ListError, match="the Week that has the list does not exist"):
             work(session, own, [])
 
 

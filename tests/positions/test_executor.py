@@ -164,7 +164,7 @@ def test_what_is_no_position_is_refused(path: Any) -> None:
 
 def test_too_many_edits_are_refused_before_any_is_looked_at() -> None:
     """With how many there may be."""
-    with pytest.raises(PositionError, match=r"10,000 edits, and there is room for 1,000"):
+    with pytest.raises(PositionError, match=r"10,000 edits exceeds the limit of 1,000"):
         execute(items("a"), [Remove([1])] * 10_000, "steps")
 
 

@@ -138,10 +138,10 @@ def positions(plain: Session) -> list[tuple[int, str | None]]:
 @pytest.mark.parametrize(
     ("name", "fact"),
     [
-        ("all_boxes", "has its rows in no list"),
-        ("by_name", "has its rows in no list"),
-        ("unloaded", "has its rows in no list"),
-        ("slots", "has positions that are part of the keys"),
+        ("all_boxes", "does not load its rows into a list"),
+        ("by_name", "does not load its rows into a list"),
+        ("unloaded", "does not load its rows into a list"),
+        ("slots", "has its position column in the primary key"),
         ("upper", "is neither an array nor JSON"),
     ],
 )
@@ -172,7 +172,7 @@ def test_what_follows_from_other_columns_is_not_given(
     plain: Session, shelf: uuid.UUID, field: str
 ) -> None:
     """It would not be stored."""
-    with pytest.raises(PositionError, match=f"has no field '{field}' to be given"):
+    with pytest.raises(PositionError, match=f"has no writable field '{field}'"):
         EditableList(Shelf, "boxes").apply(plain, shelf, [Modify([1], {field: "x"})])
 
 

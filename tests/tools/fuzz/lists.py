@@ -97,7 +97,7 @@ class Lister:
     def _data(self, listed: ToolList, depth: int) -> Any:
         table, level = listed.rows_at(depth), listed.levels[depth]
         if table is not None and isinstance(level, RowLevel):
-            return self._record(table, [level.position, *level.parents])
+            return self._record(table, [level.position, *level.foreign_key])
         column = listed.column
         assert column is not None
         values = column.values
