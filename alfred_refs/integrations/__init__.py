@@ -1,17 +1,19 @@
-"""The tools in other people's programs: a module for each, which needs that one and no other.
+"""Adapters: a bound toolset in agent frameworks, one module and one extra each.
 
 | module | gives the tools to | extra |
 | --- | --- | --- |
 | `pydantic_ai` | agents of pydantic-ai | `pydantic-ai` |
-| `openai_agents` | those of the OpenAI Agents SDK | `openai-agents` |
-| `langchain` | those of LangChain and LangGraph | `langchain` |
+| `openai_agents` | agents of the OpenAI Agents SDK | `openai-agents` |
+| `langchain` | agents of LangChain and LangGraph | `langchain` |
 | `anthropic` | the tool runner of Anthropic's SDK | `anthropic` |
 | `mcp` | hosts of the Model Context Protocol | `mcp` |
 
-`reflect` makes tools of a database of which there are no classes.
+A module imports only its own framework. Each takes a `BoundToolset` and a function that returns
+the conversation and the owner of a call:
 
-Each takes a `BoundToolset` and says in which conversation, and for which owner, a call is:
+    desk = toolset.bind(sessions, registry=registry)
+    refs = RefToolset(desk, lambda ctx: (ctx.conversation_id, ctx.deps.user_id))
+    agent = Agent(model, toolsets=[refs])
 
->>> desk = toolset.bind(sessions, registry=registry)
->>> agent = Agent(model, toolsets=[RefToolset(desk, lambda ctx: (ctx.conversation_id, ctx.deps))])
+`reflect` maps classes to the tables of a database that has none, so that it can have a toolset.
 """

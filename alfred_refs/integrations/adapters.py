@@ -1,17 +1,21 @@
-"""What the adapters share: versions, who asks.
+"""Shared by the adapters: the check of a framework's version, and the caller of a tool.
 
-Which version of somebody else's package a module needs: said before anything of it is imported.
+An adapter calls `require` before it imports its framework, so that a missing or old package is
+reported with the command that installs it:
 
->>> needs("pydantic-ai-slim", "2.60", extra="pydantic-ai")
-ImportError: pydantic-ai-slim 2.60 or newer is needed, and 2.41.0 is installed; run `pip install …`
+>>> require("no-such-framework", "2.0", extra="openai-agents")
+Traceback (most recent call last):
+    ...
+ImportError: no-such-framework 2.0 or newer is required, but none is installed; run `pip install
+'alfred-refs[openai-agents]'`
 
-Who asks: the conversation that a call of a tool is in, and the owner on whose behalf it is.
+The *caller* of a tool is the conversation that the call belongs to and the owner of its rows. The
+application passes each adapter a function, `whose`, that returns both from the context object
+that the framework passes to tools. The arguments of a model are not in it, so no model can choose
+whose rows it sees.
 
-An application tells it by one function of what its framework hands to tools. No model has a hand
-in that: its arguments are not among what the function is given.
-
->>> asker_from(lambda ctx: (ctx.deps.chat, ctx.deps.user_id), ctx)
-('chat-7', UUID('…'))
+>>> caller_of(lambda ctx: (ctx["chat"], ctx["user"]), {"chat": "chat-7", "user": 7})
+('chat-7', 7)
 """
 
 from __future__ import annotations
@@ -24,62 +28,63 @@ from typing import Any, TypeVar
 from alfred_refs.errors import SetupError
 
 
-def needs(package: str, floor: str, *, extra: str) -> None:
-    """Check that a package is installed, and not older than what its adapter was tried with.
+def require(package: str, minimum: str, *, extra: str) -> None:
+    """Check that a package is installed in a version that the adapter was tested with.
 
     Args:
-        package: the name that pip knows.
-        floor: the oldest version that will do.
-        extra: of ours, which brings it.
+        package: its name on PyPI.
+        minimum: the oldest version.
+        extra: the extra of alfred-refs that installs it.
 
     Raises:
-        ImportError: it is not there, or too old.
+        ImportError: it is missing or too old.
     """
     try:
-        found = version(package)
+        installed = version(package)
     except PackageNotFoundError:
-        found = ""
-    if _numbers(found) < _numbers(floor):
+        installed = ""
+    if _release(installed) < _release(minimum):
         raise ImportError(
-            f"{package} {floor} or newer is needed, and {found or 'none'} is installed; "
+            f"{package} {minimum} or newer is required, but {installed or 'none'} is installed; "
             f"run `pip install 'alfred-refs[{extra}]'`",
             name=package,
         )
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    """Return what a version begins with: of 2.60.0rc1 that is 2, 60, 0."""
-    begins = re.match(r"\d+(?:\.\d+)*", text)
-    return tuple(map(int, begins[0].split("."))) if begins else ()
+def _release(version_: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version: (2, 60, 0) for 2.60.0rc1."""
+    match = re.match(r"\d+(?:\.\d+)*", version_)
+    return tuple(map(int, match[0].split("."))) if match else ()
 
 
-Given = TypeVar("Given")
+Caller = tuple[str, Any]
+"""The id of a conversation and its owner, which is `None` for a toolset without `Ownership`."""
 
-Asker = tuple[str, Any]
-"""The id of a conversation, and its owner: `None` where the toolset has no `Ownership`."""
+_ContextT = TypeVar("_ContextT")
 
-Whose = Callable[[Given], Asker]
-"""Tells who asks, from what a framework hands to its tools."""
+Whose = Callable[[_ContextT], Caller]
+"""Returns the caller from the context that a framework passes to its tools."""
 
 
-def asker_from(whose: Whose[Given], given: Given) -> Asker:
-    """Return who asks.
+def caller_of(whose: Whose[_ContextT], context: _ContextT) -> Caller:
+    """Call `whose` and check what it returns.
 
     Raises:
-        SetupError: the function tells something else.
+        SetupError: it is not a pair of a `str` and an owner.
     """
-    told: object = whose(given)
-    if not isinstance(told, tuple) or len(told) != 2:  # noqa: PLR2004  # a pair
+    caller: object = whose(context)
+    if not isinstance(caller, tuple) or len(caller) != 2:  # noqa: PLR2004  # a pair
         raise SetupError(
-            f"what tells whose a call is returned a {type(told).__name__} that is no pair",
+            f"the function that returns the caller of a tool returned a {type(caller).__name__} "
+            "that is not a pair",
             "return the conversation's id and its owner: (ctx.deps.chat_id, ctx.deps.user_id), "
             "or None for the owner where the toolset has no Ownership",
         )
-    conversation, owner = told
+    conversation, owner = caller
     if not isinstance(conversation, str):
         raise SetupError(
-            f"what tells whose a call is named a conversation by the type "
-            f"{type(conversation).__name__!r}",
+            "the function that returns the caller of a tool returned a conversation id of the "
+            f"type {type(conversation).__name__!r}",
             "return its id as a str first, and the owner second",
         )
     return conversation, owner

@@ -1,4 +1,4 @@
-"""The tools for the tool runner of Anthropic's SDK.
+"""Tools for the tool runner of Anthropic's SDK.
 
     from anthropic import Anthropic
     from alfred_refs.integrations.anthropic import tools_of
@@ -10,13 +10,18 @@
     )
     reply = runner.until_done()
 
-A runner hands nothing of its run to a tool. So the tools are made for one conversation and its
-owner: anew for each runner, which costs no query.
+>>> import json
+>>> tools = tools_of(desk, "chat-7", None)
+>>> json.loads(tools[0].call({"table": "recipes", "columns": ["name"], "limit": 1}))["rows"]
+[{'id': 'recipe_1', 'name': 'Soup'}]
 
-The runner gives a model the `repr()` of whatever a tool raises, and goes on. Here a mistake of
-the model's is its JSON text with `is_error`; of anything else the model is told that the tool
-failed, and no more. The application is told by the log, and by `on_failure`. The runner does the
-calls of a turn one after the other.
+A runner passes no context to its tools. So tools are made for one conversation and its owner, anew
+for each runner; that sends no query.
+
+The runner shows the model the `repr()` of any exception and goes on. Here a mistake of the model
+is a `ToolError` with the answer as JSON text. Any other exception is replaced by a fixed text,
+because it may contain keys; the application gets it from the log and by `on_failure`. The runner
+makes the calls of one turn one after the other.
 """
 
 from __future__ import annotations
@@ -26,9 +31,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, overload
 
-from alfred_refs.integrations.adapters import needs
+from alfred_refs.integrations.adapters import require
 
-needs("anthropic", "2.12", extra="anthropic")
+require("anthropic", "2.12", extra="anthropic")
 
 from anthropic.lib.tools import (
     BetaAsyncBuiltinFunctionTool,
@@ -38,13 +43,13 @@ from anthropic.lib.tools import (
 from anthropic.types.beta import BetaToolUnionParam
 
 from alfred_refs.errors import SetupError
-from alfred_refs.integrations.adapters import Asker, asker_from
+from alfred_refs.integrations.adapters import Caller, caller_of
 from alfred_refs.tools import BoundToolset, ToolAnswer
 
 __all__ = ["tools_of"]
 
 FAILED = "the tool failed, and not because of how it was called; do not call it again, say so"
-"""What a model is told of a failure that is none of its own."""
+"""The text for the model in place of an exception that is not its mistake."""
 
 OnFailure = Callable[[Exception], object]
 
@@ -84,14 +89,14 @@ def tools_of(
     """Return the tools of a bound toolset, for a `tool_runner` in one conversation.
 
     Args:
-        desk: the tools, with what makes their sessions.
-        conversation: the id of the conversation that the runner is for.
-        owner: on whose behalf it is held; `None` where the toolset has no `Ownership`.
-        is_async: whether the client is an `AsyncAnthropic`, whose runner takes others.
-        on_failure: is called with what a tool has raised, after it was logged.
+        desk: the bound toolset.
+        conversation: the id of the runner's conversation.
+        owner: the owner of the conversation; `None` for a toolset without `Ownership`.
+        is_async: whether the client is an `AsyncAnthropic`, whose runner needs other tools.
+        on_failure: called with each exception that is not the model's mistake, after logging.
 
     Raises:
-        SetupError: the conversation is no text, an owner is missing or not expected, or the
+        SetupError: the conversation is not a str, an owner is missing or not expected, or the
             sessions are asynchronous and the client is not.
 
     Example:
@@ -102,74 +107,70 @@ def tools_of(
         >>> json.loads(tools[0].call({"table": "recipes", "columns": ["name"]}))["rows"]
         [{'id': 'recipe_1', 'name': 'Soup'}, {'id': 'recipe_2', 'name': 'Toast'}]
     """
-    asker = asker_from(lambda _: (conversation, owner), None)
-    desk.conversation(*asker)  # what is wrong with it would not be told from inside of a tool
+    caller = caller_of(lambda _: (conversation, owner), None)
+    desk.conversation(*caller)  # raises here what would be hidden in a call of a tool
     if desk.is_async and not is_async:
         raise SetupError(
-            "tools for an Anthropic client were asked of a toolset with asynchronous sessions",
-            "use an AsyncAnthropic, and give is_async=True",
+            "tools for a synchronous Anthropic client were requested with asynchronous sessions",
+            "use an AsyncAnthropic, and pass is_async=True",
         )
     definitions = desk.schemas("anthropic")
     if is_async:
-        return [_AsyncRefTool(each, desk, asker, on_failure) for each in definitions]
-    return [_RefTool(each, desk, asker, on_failure) for each in definitions]
+        return [_AsyncRefTool(each, desk, caller, on_failure) for each in definitions]
+    return [_RefTool(each, desk, caller, on_failure) for each in definitions]
 
 
-class _Calls:
-    """What both kinds of tools do around a call."""
+class _Tool:
+    """The parts that the runner's two kinds of tools have in common."""
 
     def __init__(
         self,
         definition: dict[str, Any],
         desk: BoundToolset,
-        asker: Asker,
+        caller: Caller,
         on_failure: OnFailure | None,
     ) -> None:
         self._definition: Any = definition
         self._desk = desk
-        self._call = (*asker, definition["name"])
+        self._call = (*caller, definition["name"])
         self._on_failure = on_failure
 
     def to_dict(self) -> BetaToolUnionParam:
-        """Return what the model's client is told of the tool."""
+        """Return the definition that the client sends."""
         definition: BetaToolUnionParam = self._definition
         return definition
 
     @contextmanager
     def _hide_errors(self) -> Iterator[None]:
-        """Let out what the model is to be told, and nothing else: the runner would show it that.
-
-        Raises:
-            ToolError: the model made a mistake, or something failed.
-        """
+        """Replace exceptions that are not for the model by a `ToolError` with a fixed text."""
         try:
             yield
         except ToolError:
             raise
-        except Exception as error:  # noqa: BLE001  # all that a program may raise
-            self._tell(error)
+        except Exception as error:  # noqa: BLE001  # the runner would show any
+            self._report(error)
             raise ToolError(FAILED) from None
 
-    def _tell(self, error: Exception) -> None:
+    def _report(self, error: Exception) -> None:
         name = self._definition["name"]
         _log.error("the tool %r failed", name, exc_info=error)
         try:
             if self._on_failure is not None:
                 self._on_failure(error)
-        except Exception:  # noqa: BLE001  # the runner would show that one
-            _log.exception("on_failure failed, too, when it was told that the tool %r had", name)
+        except Exception:  # noqa: BLE001  # the runner would show it
+            _log.exception("on_failure raised an exception for the tool %r", name)
 
 
-class _RefTool(_Calls, BetaBuiltinFunctionTool):
-    def call(self, input: object) -> str:  # noqa: A002  # the runner's word
-        """Do what the model asks for."""
+class _RefTool(_Tool, BetaBuiltinFunctionTool):
+    def call(self, input: object) -> str:  # noqa: A002  # the name in the base class
+        """Call the tool and return the answer as JSON text."""
         with self._hide_errors():
             return _text_or_error(self._desk.call(*self._call, input))
 
 
-class _AsyncRefTool(_Calls, BetaAsyncBuiltinFunctionTool):
-    async def call(self, input: object) -> str:  # noqa: A002  # the runner's word
-        """Do what the model asks for."""
+class _AsyncRefTool(_Tool, BetaAsyncBuiltinFunctionTool):
+    async def call(self, input: object) -> str:  # noqa: A002  # the name in the base class
+        """Call the tool and return the answer as JSON text."""
         with self._hide_errors():
             return _text_or_error(await self._desk.call_async(*self._call, input))
 

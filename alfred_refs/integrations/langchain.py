@@ -1,4 +1,4 @@
-"""The tools for agents of LangChain and LangGraph.
+"""Tools for agents of LangChain and LangGraph.
 
     from langchain.agents import create_agent
     from alfred_refs.integrations.langchain import tools_of
@@ -8,29 +8,33 @@
     agent = create_agent("anthropic:claude-sonnet-4-5", tools, context_schema=Visit)
     agent.invoke({"messages": [...]}, context=Visit("chat-7", user.id))
 
-What goes to the model is JSON text; a mistake of its own has the status "error". The answer as a
-dict is the message's `artifact`, which no model sees. What is no mistake of the model's ends the
-run. With synchronous sessions agents may be invoked and awaited, with asynchronous ones awaited.
+>>> [tool.name for tool in tools_of(desk, lambda runtime: (runtime.context.chat_id, None))][:2]
+['db_read', 'db_create']
 
-Calls of one turn run side by side. Those that write in one conversation follow each other: in the
-model's order where an agent is awaited, in any order where it is invoked, because LangGraph starts
-a thread for each. `agent.with_config(max_concurrency=1)` makes the calls of a turn in order there.
+The model gets the answer as JSON text, with the status "error" if it made a mistake. The
+`artifact` of the message, which models do not see, is the answer as a dict. Any other exception
+ends the run. Agents with synchronous sessions may be invoked or awaited, those with asynchronous
+ones only awaited.
+
+LangGraph runs the calls of one turn concurrently; writes in one conversation wait for each other.
+They run in the model's order if the agent is awaited. If it is invoked, each call has a thread and
+the order is undefined; `agent.with_config(max_concurrency=1)` restores it.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from alfred_refs.integrations.adapters import needs
+from alfred_refs.integrations.adapters import require
 
-needs("langchain", "1.4", extra="langchain")
+require("langchain", "1.4", extra="langchain")
 
 from langchain.messages import ToolMessage
 from langchain.tools import BaseTool, ToolRuntime
 from langchain_core.tools import StructuredTool
 
 from alfred_refs.errors import SetupError
-from alfred_refs.integrations.adapters import Whose, asker_from
+from alfred_refs.integrations.adapters import Whose, caller_of
 from alfred_refs.tools import BoundToolset, ToolAnswer
 
 __all__ = ["tools_of"]
@@ -40,8 +44,8 @@ def tools_of(desk: BoundToolset, whose: Whose[ToolRuntime[Any, Any]]) -> list[Ba
     """Return the tools of a bound toolset, for `create_agent` or a `ToolNode`.
 
     Args:
-        desk: the tools, with what makes their sessions.
-        whose: tells the conversation and the owner of a call from the runtime of the agent.
+        desk: the bound toolset.
+        whose: returns the conversation and the owner of a call from the runtime of the agent.
 
     Example:
         >>> tools = tools_of(desk, lambda runtime: (runtime.context.chat_id, None))
@@ -56,15 +60,15 @@ def _tool(
 ) -> BaseTool:
     name = definition["name"]
 
-    # LangGraph finds by the annotation which parameter is to have the runtime
+    # LangGraph injects the runtime into the parameter that is annotated with its type
     def call(agent_runtime: ToolRuntime[Any, Any], arguments: dict[str, Any]) -> ToolMessage:
-        conversation, owner = asker_from(whose, agent_runtime)
+        conversation, owner = caller_of(whose, agent_runtime)
         return message(agent_runtime, desk.call(conversation, owner, name, arguments))
 
     async def acall(
         agent_runtime: ToolRuntime[Any, Any], arguments: dict[str, Any]
     ) -> ToolMessage:
-        conversation, owner = asker_from(whose, agent_runtime)
+        conversation, owner = caller_of(whose, agent_runtime)
         answer = await desk.call_async(conversation, owner, name, arguments)
         return message(agent_runtime, answer)
 
@@ -87,7 +91,7 @@ def _tool(
 
 
 class _RefTool(StructuredTool):
-    """Hands on what a model gave as one value: as keywords it could name parameters of others."""
+    """Passes the model's arguments as one dict: as keywords they could override the runtime."""
 
     def _to_args_and_kwargs(
         self,
@@ -98,7 +102,7 @@ class _RefTool(StructuredTool):
         runtime = arguments.pop("agent_runtime", None)
         if not isinstance(runtime, ToolRuntime):
             raise SetupError(
-                f"the tool {self.name!r} was called outside of an agent",
-                "call it by create_agent or a ToolNode, which say whose the call is",
+                f"the tool {self.name!r} was called outside an agent",
+                "call it by create_agent or a ToolNode, which pass the runtime",
             )
         return (runtime, arguments), {}

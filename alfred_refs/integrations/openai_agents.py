@@ -1,4 +1,4 @@
-"""The tools for agents of the OpenAI Agents SDK.
+"""Tools for agents of the OpenAI Agents SDK.
 
     from agents import Agent, Runner
     from alfred_refs.integrations.openai_agents import tools_of
@@ -8,8 +8,11 @@
     agent = Agent[Visit](name="shop", tools=tools)
     await Runner.run(agent, "What did I order?", context=Visit("chat-7", user.id))
 
-What goes to the model is JSON text, mistakes of its own too. What is no mistake of the model's
-ends the run. Calls of one turn run side by side; those that write in one conversation follow each
+>>> [tool.name for tool in tools_of(desk, lambda ctx: (ctx.context.chat_id, None))][:2]
+['db_read', 'db_create']
+
+The model gets the answer as JSON text, also if it made a mistake. Any other exception ends the
+run. The SDK runs the calls of one turn concurrently; writes in one conversation wait for each
 other.
 """
 
@@ -17,14 +20,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from alfred_refs.integrations.adapters import needs
+from alfred_refs.integrations.adapters import require
 
-needs("openai-agents", "0.24", extra="openai-agents")
+require("openai-agents", "0.24", extra="openai-agents")
 
 from agents import FunctionTool
 from agents.tool_context import ToolContext
 
-from alfred_refs.integrations.adapters import Whose, asker_from
+from alfred_refs.integrations.adapters import Whose, caller_of
 from alfred_refs.tools import BoundToolset
 
 __all__ = ["tools_of"]
@@ -34,8 +37,8 @@ def tools_of(desk: BoundToolset, whose: Whose[ToolContext[Any]]) -> list[Functio
     """Return the tools of a bound toolset, for `Agent(tools=...)`.
 
     Args:
-        desk: the tools, with what makes their sessions.
-        whose: tells the conversation and the owner of a call from the context of the run.
+        desk: the bound toolset.
+        whose: returns the conversation and the owner of a call from the context of the run.
 
     Example:
         >>> tools = tools_of(desk, lambda ctx: (ctx.context.chat_id, None))
@@ -51,7 +54,7 @@ def _tool(
     name = definition["name"]
 
     async def invoke(ctx: ToolContext[Any], arguments: str) -> str:
-        conversation, owner = asker_from(whose, ctx)
+        conversation, owner = caller_of(whose, ctx)
         return (await desk.call_async(conversation, owner, name, arguments)).text
 
     return FunctionTool(
@@ -59,6 +62,6 @@ def _tool(
         description=definition["description"],
         params_json_schema=definition["inputSchema"],
         on_invoke_tool=invoke,
-        # a schema that is made strict has no room for data, whose columns are the table's
+        # strict mode forbids open objects, but the keys of `data` are the columns of the table
         strict_json_schema=False,
     )

@@ -1,4 +1,4 @@
-"""The tools as a toolset of pydantic-ai.
+"""A toolset for agents of pydantic-ai.
 
     from pydantic_ai import Agent
     from alfred_refs.integrations.pydantic_ai import RefToolset
@@ -8,9 +8,20 @@
     agent = Agent("anthropic:claude-sonnet-4-5", deps_type=Deps, toolsets=[refs])
     await agent.run("What did I order?", deps=Deps(user.id), conversation_id="chat-7")
 
-A mistake of the model's is the result of its call, marked as failed, and takes nothing of the
-budget for retries. What is no mistake of the model's ends the run. Calls of one turn run side by
-side, but for writes, which wait for those before them and hold up those after.
+>>> import asyncio
+>>> from pydantic_ai import Agent
+>>> from pydantic_ai.models.test import TestModel
+>>> refs = RefToolset(desk, lambda ctx: (ctx.conversation_id, None), window=Window())
+>>> agent = Agent(TestModel(call_tools=["db_read"]), toolsets=[refs])
+>>> "recipe_1" in asyncio.run(agent.run("Hello", conversation_id="chat-7")).output
+True
+
+A mistake of the model is the result of its call, marked as failed; it does not count as a retry.
+Any other exception ends the run. The framework runs the calls of one turn concurrently, except
+writes, which wait for the calls before them and delay those after them.
+
+With a `window`, the agent's instructions contain the rows that the conversation is about. They are
+read once, when a run begins.
 """
 
 from __future__ import annotations
@@ -21,9 +32,9 @@ from copy import copy
 from functools import cached_property
 from typing import Any
 
-from alfred_refs.integrations.adapters import needs
+from alfred_refs.integrations.adapters import require
 
-needs("pydantic-ai-slim", "2.60", extra="pydantic-ai")
+require("pydantic-ai-slim", "2.60", extra="pydantic-ai")
 
 from pydantic_ai import RunContext, ToolDefinition, ToolFailed
 from pydantic_ai.messages import InstructionPart
@@ -31,7 +42,7 @@ from pydantic_ai.tools import AgentDepsT
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
 from alfred_refs.context import Context, Window
-from alfred_refs.integrations.adapters import Whose, asker_from
+from alfred_refs.integrations.adapters import Whose, caller_of
 from alfred_refs.tools import BoundToolset
 
 __all__ = ["RefToolset"]
@@ -41,16 +52,15 @@ class RefToolset(AbstractToolset[AgentDepsT]):
     """The tools of a bound toolset, for agents of pydantic-ai.
 
     Args:
-        desk: the tools, with what makes their sessions.
-        whose: tells the conversation and the owner of a call from the context of the run. The
-            `conversation_id` of the context is another in each run, unless the run is given one or
-            the messages of the run before.
-        window: how far back the agent's instructions tell of rows, as a run begins; without one
-            they tell nothing.
-        id: what tells the toolset from others of the same agent.
+        desk: the bound toolset.
+        whose: returns the conversation and the owner of a call from the context of the run. The
+            context has a new `conversation_id` in each run, unless the run is given one or the
+            messages of the previous run.
+        window: which rows the agent's instructions show when a run begins; none without it.
+        id: distinguishes the toolset from others of the same agent.
 
     Attributes:
-        rows: what a run is told of them as it begins.
+        rows: the instructions of one run.
 
     Example:
         >>> import asyncio
@@ -69,7 +79,7 @@ class RefToolset(AbstractToolset[AgentDepsT]):
         whose: Whose[RunContext[AgentDepsT]],
         *,
         window: Window | None = None,
-        id: str = "alfred_refs",  # noqa: A002  # as all toolsets call it
+        id: str = "alfred_refs",  # noqa: A002  # the name in the base class
     ) -> None:
         self._desk = desk
         self._whose = whose
@@ -79,8 +89,41 @@ class RefToolset(AbstractToolset[AgentDepsT]):
 
     @property
     def id(self) -> str:
-        """What tells it from other toolsets."""
+        """Distinguishes the toolset from others of the same agent."""
         return self._id
+
+    async def for_run(self, ctx: RunContext[AgentDepsT]) -> RefToolset[AgentDepsT]:
+        """Return a copy for one run, with the rows of its instructions if there is a window."""
+        if self._window is None:
+            return self
+        chat = self._desk.conversation(*caller_of(self._whose, ctx))
+        text = await Context(chat, self._window).aio.render()
+        of_run = copy(self)
+        of_run.rows = InstructionPart(text, name="rows", dynamic=True, on_change="append")
+        return of_run
+
+    async def get_instructions(
+        self,
+        ctx: RunContext[AgentDepsT],  # noqa: ARG002  # `for_run` used it
+    ) -> InstructionPart | None:
+        """Return the rows that the conversation is about, or None without a window.
+
+        Changes since the previous run are appended to the messages, so that the prompt before them
+        stays in the provider's cache.
+        """
+        return self.rows
+
+    async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
+        """Return all tools, in each step."""
+        return {
+            each.name: ToolsetTool(
+                toolset=self,
+                tool_def=each,
+                max_retries=ctx.max_retries,
+                args_validator=_Unvalidated(),
+            )
+            for each in self._definitions
+        }
 
     @cached_property
     def _definitions(self) -> Sequence[ToolDefinition]:
@@ -89,7 +132,7 @@ class RefToolset(AbstractToolset[AgentDepsT]):
                 name=each["name"],
                 description=each["description"],
                 parameters_json_schema=each["inputSchema"],
-                # a schema that is made strict has no room for data, whose columns are the table's
+                # strict mode forbids open objects, but the keys of `data` are columns
                 strict=False,
                 sequential=not self._desk.reads(each["name"]),
                 metadata=each["annotations"],
@@ -97,80 +140,50 @@ class RefToolset(AbstractToolset[AgentDepsT]):
             for each in self._desk.schemas("mcp")
         ]
 
-    async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
-        """Return the tools: all of them in each step."""
-        return {
-            each.name: ToolsetTool(
-                toolset=self,
-                tool_def=each,
-                max_retries=ctx.max_retries,
-                args_validator=_AsGiven(),
-            )
-            for each in self._definitions
-        }
-
     async def call_tool(
         self,
         name: str,
         tool_args: dict[str, Any],
         ctx: RunContext[AgentDepsT],
-        tool: ToolsetTool[AgentDepsT],  # noqa: ARG002  # the name says which
+        tool: ToolsetTool[AgentDepsT],  # noqa: ARG002  # `name` is enough
     ) -> dict[str, Any]:
-        """Do what the model asks for.
+        """Call a tool and return its answer.
 
         Raises:
-            ToolFailed: it made a mistake, and is told so.
+            ToolFailed: the model made a mistake; the message is for the model.
         """
-        conversation, owner = asker_from(self._whose, ctx)
-        arguments = tool_args.text if isinstance(tool_args, _Unread) else tool_args
+        conversation, owner = caller_of(self._whose, ctx)
+        arguments = tool_args.text if isinstance(tool_args, _InvalidArguments) else tool_args
         answer = await self._desk.call_async(conversation, owner, name, arguments)
         if answer.failed:
-            # the message has all that a model needs; as JSON it would be put into JSON once more
+            # the message has all that a model needs; as JSON it would be quoted twice
             raise ToolFailed(answer.value["error"]["message"])
         return answer.value
 
-    async def for_run(self, ctx: RunContext[AgentDepsT]) -> RefToolset[AgentDepsT]:
-        """Return what a run works with, which tells of the rows that there are as it begins."""
-        if self._window is None:
-            return self
-        chat = self._desk.conversation(*asker_from(self._whose, ctx))
-        told = await Context(chat, self._window).aio.render()
-        of_run = copy(self)
-        of_run.rows = InstructionPart(told, name="rows", dynamic=True, on_change="append")
-        return of_run
 
-    async def get_instructions(
-        self,
-        ctx: RunContext[AgentDepsT],  # noqa: ARG002  # `for_run` has looked at it
-    ) -> InstructionPart | None:
-        """Return what the conversation tells of its rows, where there is a window to look through.
+class _InvalidArguments(dict[str, Any]):
+    """An empty dict in place of arguments that are not a JSON object.
 
-        What has changed since the run before goes to the end of the messages, so that what stands
-        before it stays cached.
-        """
-        return self.rows
-
-
-class _Unread(dict[str, Any]):
-    """No arguments, because their text is no JSON object: the tools say what is wrong with it."""
+    The framework requires a dict here; the toolset gets the text and explains what is wrong.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.text = text
 
 
-class _AsGiven:
-    """Takes arguments as they are: the tools check them, and word what is wrong."""
+class _Unvalidated:
+    """An `args_validator` that accepts everything: the tools validate and word the errors."""
 
-    def validate_json(self, input: str | bytes | bytearray, **_: Any) -> dict[str, Any]:  # noqa: A002  # pydantic's word
-        """Return an object of JSON, or the text of something else."""
+    def validate_json(self, input: str | bytes | bytearray, **_: Any) -> dict[str, Any]:  # noqa: A002  # pydantic's name
+        """Parse a JSON object; keep anything else as text."""
         text = input if isinstance(input, str) else input.decode()
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
-            return _Unread(text)
-        return value if isinstance(value, dict) else _Unread(text)
+            return _InvalidArguments(text)
+        return value if isinstance(value, dict) else _InvalidArguments(text)
 
-    def validate_python(self, input: Any, **_: Any) -> Any:  # noqa: A002  # pydantic's word
-        """Return values as they are."""
+    def validate_python(self, input: Any, **_: Any) -> Any:  # noqa: A002  # pydantic's name
+        """Return the arguments unchanged."""
         return input

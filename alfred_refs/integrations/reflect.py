@@ -1,27 +1,34 @@
-"""Reflection of a database without classes.
-
-Classes for the tables of a database that no program has mapped, so that it can have a toolset.
+"""Reflect a database that has no mapped classes, so that it can have a toolset.
 
     with engine.connect() as connection:
-        found = reflect(connection)
-    toolset = Toolset(found.models, read_only=found.models.values())
-    found.labels      # {"customers": "name", ...}: what rows are called, as far as was guessed
-    found.left_out    # {"log_lines": "it has no primary key"}
+        reflection = reflect(connection)
+    toolset = Toolset(reflection.models, read_only=reflection.models.values())
 
-Foreign keys become relationships: `orders.customer_id` is `customer`, and customers have `orders`.
-What goes along with rows that are deleted is left to the database. Only its catalogue is read.
+>>> with engine.connect() as connection:
+...     reflection = reflect(connection)
+>>> [*reflection.models]
+['lines', 'recipes', 'users']
+>>> reflection.labels  # by table, the columns that label its rows
+{'recipes': 'name'}
+>>> reflection.left_out  # by table, why a toolset cannot use it
+{}
 
-`tables` reads them and maps classes, and `names` says what all is called.
+`reflect` reads the tables with `MetaData.reflect` and maps a class to each that has a primary key.
+The names in refs, of relationships and of label columns are guessed from the names of tables and
+columns:
 
-What the rows, relationships and labels of tables are called that no program has mapped.
+>>> entity_names("order_lines")  # the first that is unused and a valid name is taken
+['order_line', 'order_lines', 'order_lines_row', 'table_order_lines_row']
 
-    entity_names("order_lines")     # ["order_line", "order_lines", ...]: the best first
-    row_names(foreign_key, "user")  # of a column author_id: ["author", "author_id_row"]
-    label_columns(columns, "user")  # ["first_name", "last_name"]
+A foreign key `orders.customer_id` becomes a relationship `customer`, and its backref `orders`.
 
-Names that are wrong are names all the same. Pure.
+Limits:
 
-Map classes to the tables of a database: what is there is read, and each given a class.
+- Only tables of the schema that the role's `search_path` has first are read, not views.
+- Partitions, the registry's tables and those of migration tools are left out, unless they are
+  requested by name.
+- Deletes rely on the `ON DELETE` of the database: the relationships have `passive_deletes="all"`.
+- Guessed names may be wrong for a reader; they are unique in any case.
 """
 
 from __future__ import annotations
@@ -59,80 +66,9 @@ from alfred_refs.tools import Toolset
 
 __all__ = ["Reflection", "reflect"]
 
-
-# columns with what people call a row, the best first; `{}` is the entity
-_LABELS = (
-    *("name", "title", "label", "display_name", "full_name", "{}_name", "{}_title"),
-    *("username", "user_name", "login", "email", "email_address", "{}_email", "slug", "subject"),
-    *("code", "{}_code", "sku", "number", "{}_number", "isbn"),
-)
-_FIRST_AND_LAST = (
-    ("first_name", "last_name"),
-    ("firstname", "lastname"),
-    ("given_name", "surname"),
-)
-
-# a column of a foreign key -> what the row that it names is called
-_NAMES_A_ROW = re.compile(r"(.+?)_?(?:id|ID|Id|uuid|UUID|fk)")
-
-
-def label_columns(columns: Iterable[Column[Any]], entity: str) -> list[str]:
-    """Return the columns with what people call rows of a table; none if none has such a name."""
-    texts = {column.key.lower(): column.key for column in columns if _is_text(column)}
-    wanted = chain(
-        ([name.format(entity)] for name in _LABELS[:5]),
-        _FIRST_AND_LAST,
-        ([name.format(entity)] for name in _LABELS[5:]),
-    )
-    for names in wanted:
-        if all(name in texts for name in names):
-            return [texts[name] for name in names]
-    return []
-
-
-def _is_text(column: Column[Any]) -> bool:
-    is_key = column.primary_key or column.foreign_keys
-    return not is_key and isinstance(column.type, String) and not isinstance(column.type, Enum)
-
-
-def join_label(columns: Iterable[str]) -> Callable[[Any], str]:
-    """Return what makes a label of what a row has in several columns."""
-    return lambda row: " ".join(filter(None, (getattr(row, name) for name in columns)))
-
-
-def entity_names(table: str) -> list[str]:
-    """Return what the rows of a table may be called in refs, the best first."""
-    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", table).lower()
-    plain = re.sub(r"[^a-z0-9]+", "_", plain).strip("_").removeprefix("gen_") or "row"
-    return [singular(plain), plain, f"{plain}_row", f"table_{plain}_row"]
-
-
-def row_names(key: ForeignKeyConstraint, entity: str) -> list[str]:
-    """Return what the row may be called that a foreign key names, the best first."""
-    if len(key.column_keys) > 1:
-        return [entity]
-    (column,) = key.column_keys
-    found = _NAMES_A_ROW.fullmatch(column)
-    return [found[1] if found else column, f"{column}_row"]
-
-
-def free(
-    names: Iterable[str],
-    taken: Collection[str],
-    fits: Callable[[str], bool] = bool,
-) -> str:
-    """Return the first of some names that is free, or else the last one with letters behind it."""
-    last = ""
-    for name in names:
-        last = name
-        if name not in taken and fits(name):
-            return name
-    return next(n for n in (f"{last}{'_x' * k}" for k in count(1)) if n not in taken and fits(n))
-
-
-_OURS = "alfred_refs_"
-# what tools that migrate a database note in it: who changes such rows breaks the next migration
-_MIGRATIONS = frozenset(
+_REGISTRY_PREFIX = "alfred_refs_"
+# tables in which migration tools keep their state: changing a row breaks the next migration
+_MIGRATION_TABLES = frozenset(
     {
         *("__diesel_schema_migrations", "__efmigrationshistory", "_prisma_migrations"),
         *("_sqlx_migrations", "aerich", "alembic_version", "ar_internal_metadata"),
@@ -148,15 +84,30 @@ select relname from pg_catalog.pg_class
 where relkind in ('r', 'p') and pg_table_is_visible(oid) and not has_table_privilege(oid, 'select')
 """)
 
+# names of columns that label a row, the best first; `{}` is the entity
+_LABELS = (
+    *("name", "title", "label", "display_name", "full_name", "{}_name", "{}_title"),
+    *("username", "user_name", "login", "email", "email_address", "{}_email", "slug", "subject"),
+    *("code", "{}_code", "sku", "number", "{}_number", "isbn"),
+)
+_FIRST_AND_LAST = (
+    ("first_name", "last_name"),
+    ("firstname", "lastname"),
+    ("given_name", "surname"),
+)
+
+# a foreign-key column -> the name of the row that it refers to
+_KEY_COLUMN = re.compile(r"(.+?)_?(?:id|ID|Id|uuid|UUID|fk)")
+
 
 @dataclass(frozen=True, slots=True)
 class Reflection:
-    """What was found in a database.
+    """The result of `reflect`.
 
     Attributes:
         models: mapped classes, by the names of their tables.
-        labels: by table, the columns that have what its rows are called.
-        left_out: by table, why a model cannot use it.
+        labels: by table, the columns that label its rows.
+        left_out: by table, why a toolset cannot use it.
 
     Example:
         >>> with engine.connect() as connection:
@@ -173,16 +124,16 @@ class Reflection:
 def reflect(
     connection: Connection, tables: Collection[str] = (), *, hidden: Collection[str] = ()
 ) -> Reflection:
-    """Return classes for the tables of a database, of the schema that its role sees first.
+    """Map classes to the tables of a database, in the first schema of the `search_path`.
 
     Args:
-        connection: on the database.
-        tables: these, and not all; without, partitions, the registry's own and those of tools
-            that migrate the database are left out.
+        connection: a connection to the database.
+        tables: the tables to map. Without it all are mapped, except partitions, the registry's
+            tables and those of migration tools.
         hidden: columns that are not mapped, such as `users.password`.
 
     Raises:
-        SetupError: one of `tables` or `hidden` is not there, or is a key.
+        SetupError: a name in `tables` or `hidden` does not exist, or is a key column.
 
     Example:
         >>> with engine.connect() as connection:
@@ -193,43 +144,45 @@ def reflect(
         >>> Toolset(found.models).describe(["recipes"]).splitlines()[2:5]
         ['  id: recipe ref, read only', '  name*: text', '  user_id?: user ref']
     """
-    names = _select_tables(connection, tables)
+    names = _table_names(connection, tables)
     metadata = MetaData()
     with warnings.catch_warnings():
-        # of types that SQLAlchemy does not know: such columns are shown only if they are named
+        # SQLAlchemy warns of types that it does not know; tools show such a column by its name
         warnings.simplefilter("ignore", SAWarning)
         metadata.reflect(connection, only=names, resolve_fks=True)
-    labels: dict[Table, str] = {}
-    mapped = _map_classes(
-        metadata, labels, _columns([metadata.tables[name] for name in names], hidden)
-    )
-    found, unreadable = Reflection(), set(connection.scalars(_UNREADABLE))
+    hidden_columns = _find_columns([metadata.tables[name] for name in names], hidden)
+    models, labels = _map_classes(metadata, hidden_columns)
+    unreadable = set(connection.scalars(_UNREADABLE))
+    reflection = Reflection()
     for name in names:
         table = metadata.tables[name]
         why = (
             (not tables and _is_of_migrations(table) and "it is of a tool that migrates")
             or (name in unreadable and "this role may not read it")
-            or (table not in mapped and "it has no primary key")
+            or (table not in models and "it has no primary key")
         )
         if why:
-            found.left_out[name] = why
+            reflection.left_out[name] = why
             continue
         try:
-            Toolset({name: mapped[table]})
+            Toolset({name: models[table]})
         except SetupError as error:
-            found.left_out[name] = error.fact
+            reflection.left_out[name] = error.fact
         else:
-            found.models[name] = mapped[table]
-            found.labels.update({name: labels[table]} if table in labels else {})
-    return found
+            reflection.models[name] = models[table]
+            reflection.labels.update({name: labels[table]} if table in labels else {})
+    return reflection
 
 
-def _select_tables(connection: Connection, tables: Collection[str]) -> list[str]:
-    """Return the names of the tables that are to be read."""
-    there = inspect(connection).get_table_names()
+# Reading the catalogue
+
+
+def _table_names(connection: Connection, tables: Collection[str]) -> list[str]:
+    """Return the names of the tables to reflect."""
+    existing = inspect(connection).get_table_names()
     for name in tables:
-        if name not in there:
-            close = get_close_matches(name, there, 3, 0.5) or there[:10]
+        if name not in existing:
+            close = get_close_matches(name, existing, 3, 0.5) or existing[:10]
             raise SetupError(
                 f"the database has no table {name!r}",
                 "name one of its tables, such as " + ", ".join(map(repr, sorted(close))),
@@ -237,96 +190,170 @@ def _select_tables(connection: Connection, tables: Collection[str]) -> list[str]
     if tables:
         return sorted({*tables})
     partitions = set(connection.scalars(_PARTITIONS))
-    return sorted(n for n in there if n not in partitions and not n.startswith(_OURS))
+    return sorted(
+        name
+        for name in existing
+        if name not in partitions and not name.startswith(_REGISTRY_PREFIX)
+    )
 
 
 def _is_of_migrations(table: Table) -> bool:
-    """Tell whether a migration tool keeps its own state there; Alembic's may have any name."""
-    return table.name.lower() in _MIGRATIONS or table.columns.keys() == ["version_num"]
+    """Return whether a migration tool keeps its state in a table.
+
+    Alembic's table may have any name, but always has one column.
+    """
+    is_alembics = table.columns.keys() == ["version_num"]
+    return is_alembics or table.name.lower() in _MIGRATION_TABLES
 
 
-def _columns(tables: Iterable[Table], names: Collection[str]) -> set[Column[Any]]:
-    """Return columns of tables by their names, with that of the table before each."""
-    there = {f"{table.name}.{column.key}": column for table in tables for column in table.columns}
-    found = set()
+def _find_columns(tables: Iterable[Table], names: Collection[str]) -> set[Column[Any]]:
+    """Return the columns with the names `table.column`."""
+    by_name = {
+        f"{table.name}.{column.key}": column for table in tables for column in table.columns
+    }
+    columns = set()
     for name in names:
-        if name not in there:
+        if name not in by_name:
             raise SetupError(f"there is no column {name!r}", "write table.column, of these tables")
-        each = there[name]
-        if each.primary_key or each.foreign_keys:
+        column = by_name[name]
+        if column.primary_key or column.foreign_keys:
             raise SetupError(f"column {name!r} has keys, which are refs", "hide columns of data")
-        found.add(each)
-    return found
+        columns.add(column)
+    return columns
+
+
+# Mapping classes
 
 
 def _map_classes(
-    metadata: MetaData, labels: dict[Table, str], hidden: Collection[Column[Any]]
-) -> dict[Table, type[Any]]:
-    """Map a class to each table that has a primary key, and note what its rows are called."""
+    metadata: MetaData, hidden: Collection[Column[Any]]
+) -> tuple[dict[Table, type[Any]], dict[Table, str]]:
+    """Map a class to each table with a primary key; return the classes, and labels for people."""
     entities: set[str] = set()
     classes: dict[Table, type[Any]] = {}
+    labels: dict[Table, str] = {}
     for _, table in sorted(metadata.tables.items()):
         if not table.primary_key.columns:
             continue
-        entity = free(entity_names(table.name), entities, is_entity_name)
+        entity = first_free(entity_names(table.name), entities, is_entity_name)
         entities.add(entity)
-        said: dict[str, Any] = {"__ref_name__": entity, "__doc__": table.comment}
+        attributes: dict[str, Any] = {"__ref_name__": entity, "__doc__": table.comment}
         columns = label_columns([each for each in table.columns if each not in hidden], entity)
         if columns:
             labels[table] = " and ".join(columns)
-            said["__ref_label__"] = columns[0] if len(columns) == 1 else join_label(columns)
-        classes[table] = type(entity, (), said)
+            attributes["__ref_label__"] = columns[0] if len(columns) == 1 else join_label(columns)
+        classes[table] = type(entity, (), attributes)
     mapper = registry(metadata=metadata)
-    related = _relationships(classes)
+    relationships = _relationships(classes)
     for table, model in classes.items():
-        _make_keys(table)
+        _set_uuid_default(table)
         left_out = [column.key for column in table.columns if column in hidden]
         mapper.map_imperatively(
-            model, table, properties=related[table], exclude_properties=left_out
+            model, table, properties=relationships[table], exclude_properties=left_out
         )
-    return classes
+    return classes, labels
 
 
 def _relationships(
     classes: Mapping[Table, type[Any]],
 ) -> dict[Table, dict[str, RelationshipProperty[Any]]]:
-    """Return what foreign keys lead to, by the names of attributes; both ways."""
+    """Return a relationship for each foreign key, by table and name, each with a backref."""
     taken = {table: {column.key for column in table.columns} for table in classes}
-    related: dict[Table, dict[str, RelationshipProperty[Any]]] = {table: {} for table in classes}
+    by_table: dict[Table, dict[str, RelationshipProperty[Any]]] = {table: {} for table in classes}
     for table in classes:
         keys = [key for key in table.foreign_key_constraints if key.referred_table in classes]
         targets = [key.referred_table for key in keys]
         for key in sorted(keys, key=lambda each: tuple(each.column_keys)):
             target = key.referred_table
-            name = free(row_names(key, classes[target].__ref_name__), taken[table])
+            name = first_free(row_names(key, classes[target].__ref_name__), taken[table])
             taken[table].add(name)
-            several = targets.count(target) > 1
-            names = [f"{table.name}_by_{name}"] if several else [table.name]
-            back = free(names, taken[target])
+            is_one_of_several = targets.count(target) > 1
+            back = first_free(
+                [f"{table.name}_by_{name}" if is_one_of_several else table.name], taken[target]
+            )
             taken[target].add(back)
-            related[table][name] = _relationship(key, classes[target], back)
-    return related
+            by_table[table][name] = _relationship(key, classes[target], back)
+    return by_table
 
 
 def _relationship(
     key: ForeignKeyConstraint, target: type[Any], back: str
 ) -> RelationshipProperty[Any]:
     pairs = [(element.parent, element.column) for element in key.elements]
-    found: RelationshipProperty[Any] = relationship(
+    typed: RelationshipProperty[Any] = relationship(
         target,
         primaryjoin=and_(*(local == remote for local, remote in pairs)),
         foreign_keys=[local for local, _ in pairs],
         remote_side=[remote for _, remote in pairs],
         backref=backref(back, passive_deletes="all"),
-        overlaps="__*",  # keys of several columns may have some in common
+        # composite keys may share columns, which SQLAlchemy warns of; "__*" turns that off
+        overlaps="__*",
     )
-    return found
+    return typed
 
 
-def _make_keys(table: Table) -> None:
-    """Have UUIDs made here where the database makes none: whose tables they are does so too."""
+def _set_uuid_default(table: Table) -> None:
+    """Generate UUID keys here if the database does not: the table's own application does, too."""
     (*columns,) = table.primary_key.columns
     if len(columns) == 1 and not columns[0].foreign_keys:
         (column,) = columns
         if isinstance(column.type, Uuid) and column.server_default is None:
             sqla.set_default(column, uuid.uuid4)
+
+
+# Guessing names
+
+
+def entity_names(table: str) -> list[str]:
+    """Return names for the rows of a table in refs, the best first."""
+    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", table).lower()
+    plain = re.sub(r"[^a-z0-9]+", "_", plain).strip("_").removeprefix("gen_") or "row"
+    return [singular(plain), plain, f"{plain}_row", f"table_{plain}_row"]
+
+
+def row_names(key: ForeignKeyConstraint, entity: str) -> list[str]:
+    """Return names for the row that a foreign key refers to, the best first."""
+    if len(key.column_keys) > 1:
+        return [entity]
+    (column,) = key.column_keys
+    match = _KEY_COLUMN.fullmatch(column)
+    return [match[1] if match else column, f"{column}_row"]
+
+
+def first_free(
+    names: Iterable[str],
+    taken: Collection[str],
+    is_valid: Callable[[str], bool] = bool,
+) -> str:
+    """Return the first name that is free, or the last one with a suffix that makes it free."""
+    last = ""
+    for name in names:
+        last = name
+        if name not in taken and is_valid(name):
+            return name
+    suffixed = (f"{last}{'_x' * n}" for n in count(1))
+    return next(name for name in suffixed if name not in taken and is_valid(name))
+
+
+def label_columns(columns: Iterable[Column[Any]], entity: str) -> list[str]:
+    """Return the one or two columns that label the rows of a table; none if none seems to."""
+    texts = {column.key.lower(): column.key for column in columns if _is_text(column)}
+    candidates = chain(
+        ([name.format(entity)] for name in _LABELS[:5]),
+        _FIRST_AND_LAST,
+        ([name.format(entity)] for name in _LABELS[5:]),
+    )
+    for names in candidates:
+        if all(name in texts for name in names):
+            return [texts[name] for name in names]
+    return []
+
+
+def _is_text(column: Column[Any]) -> bool:
+    is_key = column.primary_key or column.foreign_keys
+    return not is_key and isinstance(column.type, String) and not isinstance(column.type, Enum)
+
+
+def join_label(columns: Iterable[str]) -> Callable[[Any], str]:
+    """Return a `__ref_label__` that joins the values of several columns."""
+    return lambda row: " ".join(filter(None, (getattr(row, name) for name in columns)))

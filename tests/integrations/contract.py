@@ -226,7 +226,7 @@ class AdapterContract:
         """Anything else is a mistake in the set-up, and ends the run."""
         played = await play([[READ_ORDERS]], whose=lambda _: "chat-7", fails=True)
         assert isinstance(root_of(played.raised), SetupError)
-        assert "returned a str that is no pair" in str(played.raised)
+        assert "returned a str that is not a pair" in str(played.raised)
 
 
 def root_of(error: BaseException | None) -> BaseException | None:

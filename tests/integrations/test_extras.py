@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from alfred_refs import integrations
-from alfred_refs.integrations.adapters import needs
+from alfred_refs.integrations.adapters import require
 
 pytestmark = pytest.mark.once
 
@@ -61,7 +61,7 @@ def test_floors_are_those_of_the_extras(extra: str) -> None:
     """What a module asks for is what pip installs for it."""
     module = Path(integrations.__path__[0], f"{extra.replace('-', '_')}.py").read_text("utf-8")
     [(package, floor, named)] = re.findall(
-        r'^needs\("(.+?)", "(.+?)", extra="(.+?)"\)$', module, re.MULTILINE
+        r'^require\("(.+?)", "(.+?)", extra="(.+?)"\)$', module, re.MULTILINE
     )
     with Path(integrations.__path__[0]).parents[1].joinpath("pyproject.toml").open("rb") as file:
         [asked] = tomllib.load(file)["project"]["optional-dependencies"][extra]
@@ -72,19 +72,23 @@ def test_floors_are_those_of_the_extras(extra: str) -> None:
 @pytest.mark.parametrize(
     ("package", "floor", "told"),
     [
-        ("pytest", "99", rf"pytest 99 or newer is needed, and {pytest.__version__} is installed"),
-        ("no-such-package", "1", "no-such-package 1 or newer is needed, and none is installed"),
+        (
+            "pytest",
+            "99",
+            rf"pytest 99 or newer is required, but {pytest.__version__} is installed",
+        ),
+        ("no-such-package", "1", "no-such-package 1 or newer is required, but none is installed"),
     ],
 )
 def test_what_is_too_old_is_told_with_a_remedy(package: str, floor: str, told: str) -> None:
     """Before something that it has not got is missed."""
     with pytest.raises(ImportError, match=rf"^{told}; run `pip install 'alfred-refs\[some\]'`$"):
-        needs(package, floor, extra="some")
+        require(package, floor, extra="some")
 
 
 def test_versions_are_compared_as_numbers() -> None:
     """Of two that begin alike, the longer text may be the older one."""
     newest = ".".join(pytest.__version__.split(".")[:2])
-    needs("pytest", newest, extra="some")
+    require("pytest", newest, extra="some")
     with pytest.raises(ImportError):
-        needs("pytest", f"{pytest.__version__.split('.')[0]}.1000", extra="some")
+        require("pytest", f"{pytest.__version__.split('.')[0]}.1000", extra="some")

@@ -144,7 +144,7 @@ def test_a_call_outside_of_an_agent_is_refused(shop_desk: BoundToolset) -> None:
     """Nobody but the agent says whose it is; a model's own word for that is not listened to."""
     [read, *_] = tools_of(shop_desk, lambda _: ("chat-7", shop.ADA))
     for given in ({"table": "orders"}, {"table": "orders", "agent_runtime": {}}):
-        with pytest.raises(SetupError, match="called outside of an agent"):
+        with pytest.raises(SetupError, match="called outside an agent"):
             read.invoke({"type": "tool_call", "id": "1", "name": "db_read", "args": given})
 
 

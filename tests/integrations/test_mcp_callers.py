@@ -188,11 +188,13 @@ def test_what_does_not_go_together_is_refused(
     """Two that say the owner, an owner of nobody's rows, and what is no bound toolset."""
     nobodys = shop.toolset(None).bind(shop_sessions, registry=shop_registry)
     unbound: Any = shop.toolset(None)
-    with pytest.raises(SetupError, match="owner_of is given, and whose is too"):
+    with pytest.raises(SetupError, match="owner_of was passed with whose"):
         server_of(desk, lambda _: ("c", 1), name="shop", owner_of=lambda _: 1)
-    with pytest.raises(SetupError, match="owner_of is given, and the toolset has no owners"):
+    with pytest.raises(SetupError, match="owner_of was passed for a toolset without owners"):
         server_of(nobodys, name="shop", owner_of=lambda _: 1)
-    with pytest.raises(SetupError, match=r"a server was asked for on a Toolset; give what Tool"):
+    with pytest.raises(
+        SetupError, match=r"called with a Toolset and not a BoundToolset; pass the result of Tool"
+    ):
         server_of(unbound, name="shop")
 
 
