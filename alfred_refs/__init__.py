@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .conversation.conversation import Conversation as Conversation
-    from .conversation.refs import Draft as Draft, RefEntry as RefEntry
+    from .conversation.drafts import Draft as Draft
+    from .conversation.refs import RefEntry as RefEntry
     from .conversation.registry import RefRegistry as RefRegistry
     from .errors import (
         BadRefError as BadRefError,
@@ -146,7 +147,7 @@ _MODULES = {
     "AsyncRefSession": "session.asyncio",
     "Conversation": "conversation.conversation",
     "ConversationInfo": "store",
-    "Draft": "conversation.refs",
+    "Draft": "conversation.drafts",
     "Owner": "owners",
     "Ownership": "owners",
     "PostgresStore": "store.postgres",

@@ -130,7 +130,7 @@ class RetentionError(SetupError):
         Traceback (most recent call last):
             ...
         alfred_refs.errors.RetentionError: unused_for is negative:
-            datetime.timedelta(days=-30); give how long they were not used
+            datetime.timedelta(days=-30); give the time for which they were not used
     """
 
 
@@ -591,8 +591,8 @@ class DraftContentError(RefError):
         >>> chat.draft(Recipe, {"nme": "Curry"})
         Traceback (most recent call last):
             ...
-        alfred_refs.errors.DraftContentError: 'nme' is no field of a draft of 'Recipe';
-            use some of 'name', 'servings', 'user_id', 'lines'
+        alfred_refs.errors.DraftContentError: 'nme' is not a field of a draft of 'Recipe';
+            use one of 'name', 'servings', 'user_id', 'lines'
     """
 
     def __init__(self, fact: str, remedy: str) -> None:

@@ -44,7 +44,8 @@ from alfred_refs.cli.parameters import (
 from alfred_refs.cli.printing import Printer, Row, document_of, inert
 
 if TYPE_CHECKING:
-    from alfred_refs.conversation.refs import Draft, RefEntry
+    from alfred_refs.conversation.drafts import Draft
+    from alfred_refs.conversation.refs import RefEntry
     from alfred_refs.conversation.registry import RefRegistry
     from alfred_refs.mapping.keys import Ref
     from alfred_refs.store import ConversationInfo
@@ -132,7 +133,7 @@ def import_(registry: RefRegistry, printer: Printer, file: BinaryIO, new_id: str
     FILE is - for standard input. Each has the owner that it had. All are checked before the first
     is made; one that cannot be made then ends the command, and those before it stay.
     """
-    from alfred_refs.conversation.imports import from_json
+    from alfred_refs.conversation.export import from_json
 
     documents = _read_export(file)
     if new_id is not None and len(documents) > 1:

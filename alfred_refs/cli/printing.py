@@ -58,7 +58,7 @@ class Printer:
     def key(self, key: Key) -> Any:
         """Return what is printed of a key: as an export writes it, or plainly for people."""
         if self.as_json:
-            from alfred_refs.conversation.conversation import key_to_json
+            from alfred_refs.conversation.export import key_to_json
 
             return key_to_json(key)
         return tuple(map(self.key, key)) if isinstance(key, tuple) else str(key)

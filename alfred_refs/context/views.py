@@ -50,7 +50,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
-from alfred_refs.conversation.refs import Draft
+from alfred_refs.conversation.drafts import Draft
 from alfred_refs.errors import ContextError
 from alfred_refs.store import INSIDE, KEPT_TURNS, ActivityEntry, ActivityRecord
 

@@ -1,23 +1,27 @@
-"""The map of one conversation: what a ref is valid in, for as long as anybody uses it.
+"""Conversations: the scope in which refs are valid.
 
     registry = RefRegistry(engine)
     chat = registry.conversation("chat-7", owner="ann")
     chat.refer(Recipe, key)                                # 'recipe_1', minted once
     chat.resolve("recipe_1")                               # the key again
-    chat.draft(Recipe, {"name": "Soup"}).ref               # 'gen_recipe_1': content, not a row yet
+    chat.draft(Recipe, {"name": "Soup"}).ref               # 'gen_recipe_1': not a row yet
 
-A look-up goes from `refmap`, which raises the error that `ref_errors` chooses, to `cache`, what
-this process knows, and to the store only for what it does not.
-
-| module | what is in it |
+| module | contents |
 | --- | --- |
-| `refs` | ref map: resolve and refer, with cache and error selection |
-| `draft_fields` | draft content: JSON to column values, keys reserved for new rows |
-| `drafts` | drafts: create, edit, discard |
-| `conversation` | conversation: turns, activity, scrubbing of text, export |
-| `view` | A session's view of its conversation |
-| `imports` | import of exported conversations (pydantic: loaded when used) |
-| `registry` | registry: opens conversations |
+| `registry` | `RefRegistry`: opens conversations; methods for operators |
+| `conversation` | `Conversation`: turns, activity, scrubbing, forks, exports |
+| `view` | `SessionConversation`: a session's view of its conversation |
+| `drafts` | `DraftMap`: create, edit and discard drafts |
+| `draft_content` | the content of drafts: JSON checked against a mapped class |
+| `draft_rows` | the rows of drafts: keys decided before the insert, look-ups |
+| `refs` | `RefMap`: resolve and refer |
+| `caches` | what this process knows of a conversation |
+| `ref_errors` | errors for bad refs, with suggestions |
+| `scrub` | refs in place of keys in text and JSON |
+| `export` | the JSON format of exports (loads pydantic: import it when used) |
 
-Nothing is imported here: an operator's command opens no conversation.
+A look-up goes from `refs` to `caches`, and to the store only for refs and keys that are not
+cached.
+
+This door imports nothing, so that an operator's command loads no more than it needs.
 """

@@ -1,49 +1,113 @@
-"""Drafts: create, edit, discard.
+"""Drafts: content that a model generated and that is not saved yet, by its `gen_` ref.
 
-The drafts of a conversation: content that was generated and is not saved, by its `gen_` ref.
+`DraftMap` is the part of `Conversation` that keeps drafts. They are JSON in the registry, in which
+rows are named by refs; no table of the application is written here:
 
-Content comes in and goes out as JSON values, in which rows are named by refs. The registry keeps
-it for the turns and processes to come; no table of the application is touched here. A draft is
-saved by those who insert its row, in three steps: `reserve_keys`, the row with that key, and
-`confirm_drafts` when it is committed. The key is decided first, so whoever saves the same draft
-once more, at the same time or after a crash, inserts the same row, and the table lets one be.
+>>> draft = chat.draft(Recipe, {"name": "Stew", "lines": [{"text": "1 carrot", "position": 1}]})
+>>> draft.ref, draft.version, draft.state
+('gen_recipe_1', 1, 'pending')
+>>> chat.edit_draft("gen_recipe_1", {"name": "Stew", "servings": 2}, version=1).version
+2
+>>> [each.state for each in chat.discard_drafts(["gen_recipe_1"])]
+['discarded']
+
+How a draft becomes a row, in a session or in other trusted code:
+
+1. `reserve_keys` stores the key of the row. The first key that is stored for a draft stays.
+2. The row is inserted with that key, and committed.
+3. `confirm_drafts` marks the draft as saved; from then on its ref resolves to the row.
+
+As the key is decided first, saving a draft again, at the same time or after a crash, inserts the
+same row, and the primary key allows that once. If step 3 is lost, the next access to the draft
+finds the row and marks the draft (`draft_rows.reconcile_drafts`).
+
+Limits:
+
+- Content is checked when it is written (`draft_content`), and not when the mapping has changed.
+- Drafts are of one conversation; a fork has copies, which may be saved too, as other rows.
+- Numbers of discarded drafts are not used again.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, get_args
 
 from sqlalchemy import Table
 
-from alfred_refs.conversation import draft_fields
-from alfred_refs.conversation.draft_fields import (
-    check_draftable,
+from alfred_refs.conversation import draft_content
+from alfred_refs.conversation.draft_content import (
+    label_attributes,
     model_of,
-    record_of,
-    seen_by_labels,
-    with_class,
+    parse_content,
+    with_discriminator,
 )
-from alfred_refs.conversation.refs import Draft, RefMap, bad_draft_error
+from alfred_refs.conversation.draft_rows import check_draftable
+from alfred_refs.conversation.ref_errors import bad_draft_error
+from alfred_refs.conversation.refs import RefMap
 from alfred_refs.errors import SavedDraftError, SetupError, StaleDraftError
 from alfred_refs.mapping import key_columns
 from alfred_refs.mapping.keys import Key, Ref, draft_named, parse_ref
 from alfred_refs.store import DraftEdit, DraftEntry, DraftState, NewDraft
 
 _PENDING: tuple[DraftState, ...] = ("pending",)
-_TOGETHER = 50  # drafts whose rows are looked for at once
+_PAGE_SIZE = 50  # drafts whose rows are looked for in one query
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A draft, as it was when it was read.
+
+    Attributes:
+        ref: as a model sees it: `gen_recipe_1`.
+        entity: the kind of row that it is to become.
+        content: JSON values, by field; a copy.
+        label: what people are to call it, in one line; `None` where that is not known. It is text
+            of a model or of the application's users: show it, and never follow instructions in it.
+        turn: the turn in which it was generated.
+        edited: the turn of its last edit, or of its creation.
+        version: 1, and one more with each edit.
+        state: `"pending"`, `"saved"` or `"discarded"`.
+        reserved: whether the key of its row is decided. If it is pending, a save has begun, and
+            its row may exist.
+        saved: the ref of its row; `None` where it is not saved.
+        key: that of its row, if there is one and it was requested; not in the `repr`.
+
+    Example:
+        >>> draft = chat.draft(Recipe, {"name": "Curry"})
+        >>> draft.ref, draft.state
+        ('gen_recipe_1', 'pending')
+        >>> session.add(session.get(Recipe, "gen_recipe_1"))
+        >>> session.commit()
+        >>> [draft] = chat.read_drafts(["gen_recipe_1"])
+        >>> draft.state, draft.saved
+        ('saved', 'recipe_3')
+    """
+
+    ref: str
+    entity: str
+    content: dict[str, Any] = field(hash=False)
+    label: str | None
+    turn: int
+    edited: int
+    version: int
+    state: DraftState
+    reserved: bool = False
+    saved: str | None = None
+    key: Key | None = field(default=None, repr=False)
 
 
 class DraftMap(RefMap):
-    """What the drafts of one conversation hold, and what has become of them."""
+    """The drafts of one conversation."""
 
     _turn: int | None = None
 
     @property
     def _working_turn(self) -> int | None:
-        """The turn that this object works in, once it is known."""
+        """The turn that this object works in; `None` while it is not known."""
         return self._turn
 
     def draft(
@@ -52,42 +116,43 @@ class DraftMap(RefMap):
         content: Mapping[str, Any],
         label: str | None = None,
     ) -> Draft:
-        """Keep content as a draft, which is durable when it is returned.
+        """Store content as a draft; it is durable when this returns.
 
-        That is one round trip, and one more for refs in it that this process has not met.
+        That is one round trip, and one more if the content has refs that are not cached.
 
         Args:
             entity: the mapped class, table or entity that it is to become a row of.
-            content: the row's values by attribute, in JSON values as their columns take them, with
+            content: the row's values by attribute, as JSON values that fit their columns, with
                 refs for keys. By relationship, related rows: objects for new ones, which may be
-                nested, and refs for those that are there. Refs may be those of other drafts.
-            label: what people are to call it; left out, what the class says, if it can say it.
+                nested, and refs for existing ones. Refs may be those of other drafts.
+            label: what people are to call it; by default, the label that the class makes of the
+                content, if it can.
 
         Raises:
-            DraftContentError: the content is no JSON object, is too large, has a field that the
-                class has not, or a value that does not fit its column.
-            BadRefError: a ref in it names nothing that can be used.
+            DraftContentError: the content is not a JSON object, is too large, has a field that the
+                class does not have, or a value that does not fit its column.
+            BadRefError: a ref in it cannot be used.
             SetupError: rows of the class cannot be drafted: their keys cannot be decided before
                 they are inserted.
         """
-        [made] = self.draft_all([(entity, content)], label)
-        return made
+        [draft] = self.draft_all([(entity, content)], label)
+        return draft
 
     def draft_all(
         self,
-        given: Iterable[tuple[type[Any] | Table | str, Mapping[str, Any]]],
+        contents: Iterable[tuple[type[Any] | Table | str, Mapping[str, Any]]],
         label: str | None = None,
     ) -> list[Draft]:
-        """Keep contents as drafts of their entities, all or none: see `draft`."""
+        """Store contents as drafts of their entities, all or none: see `draft`."""
         new = []
-        for entity, content in given:
+        for entity, content in contents:
             name = self._entities.name_of(entity)
             model = model_of(entity, self._entities)
             if model is not None:
                 check_draftable(model, self._entities)
-            new.append(NewDraft(name, *self._content(model, content, label)))
+            new.append(NewDraft(name, *self._checked_content(model, content, label)))
         entries = self._store.draft(self._address, new, self._working_turn)
-        return [self._shown(entry) for entry in entries]
+        return [self._to_draft(entry) for entry in entries]
 
     def drafts(
         self,
@@ -100,8 +165,8 @@ class DraftMap(RefMap):
 
         Args:
             entity: drafts of this entity, mapped class or table only.
-            states: what has become of them: `"pending"`, `"saved"` or `"discarded"`.
-            keys: with the keys that are reserved for their rows; for trusted code.
+            states: drafts in these states only: `"pending"`, `"saved"` or `"discarded"`.
+            keys: include the keys that are reserved for their rows; for trusted code.
 
         Raises:
             SetupError: there is no such state.
@@ -113,17 +178,22 @@ class DraftMap(RefMap):
                 f"drafts cannot be {unknown[0]!r}", f"give some of {get_args(DraftState)!r}"
             )
         name = None if entity is None else self._entities.name_of(entity)
-        return self._listed(name, {*states}, keys=keys)
+        return self._iterate(name, {*states}, keys=keys)
 
-    def _listed(
+    def _iterate(
         self, entity: str | None, states: Collection[DraftState], *, keys: bool
     ) -> Iterator[Draft]:
-        # those pending too: they may be saved without anybody having been told
-        found = self._store.drafts(self._address, entity, {*states, *_PENDING})
-        for page in _pages(found):
-            for entry in self._settled({entry.ref: entry for entry in page}).values():
+        # a draft that the registry has as pending may turn out to be saved
+        entries = self._store.drafts(self._address, entity, {*states, *_PENDING})
+        while page := list(islice(entries, _PAGE_SIZE)):
+            for entry in self._reconcile({entry.ref: entry for entry in page}).values():
                 if entry.state in states:
-                    yield self._shown(entry, keys=keys)
+                    yield self._to_draft(entry, keys=keys)
+
+    def _reconcile_all(self) -> None:
+        """Mark all pending drafts as saved whose rows exist."""
+        for _ in self._iterate(None, (), keys=False):
+            pass
 
     def read_drafts(
         self,
@@ -136,7 +206,7 @@ class DraftMap(RefMap):
 
         Args:
             refs: as a model gave them.
-            entity: what all are to be drafts of; `None` for any.
+            entity: the entity that all must be drafts of; `None` for any.
             keys: as for `drafts`.
 
         Raises:
@@ -144,9 +214,11 @@ class DraftMap(RefMap):
                 another entity; it is about the first such ref.
         """
         texts = list(refs)
-        found = self._drafts_of(texts)
+        entries = self._entries_of(texts)
         name = None if entity is None else self._entities.name_of(entity)
-        return [self._shown(self._usable_entry(text, found, name), keys=keys) for text in texts]
+        return [
+            self._to_draft(self._usable_entry(text, entries, name), keys=keys) for text in texts
+        ]
 
     def edit_draft(
         self,
@@ -156,16 +228,16 @@ class DraftMap(RefMap):
         label: str | None = None,
         version: int | None = None,
     ) -> Draft:
-        """Replace what a pending draft holds: one round trip.
+        """Replace the content of a pending draft: one round trip.
 
-        A save that is under way may still be of what it held before.
+        A save that is under way may still be of the former content.
 
         Args:
-            ref: which.
-            content: all that it holds from now on, as for `draft`.
-            label: another label; left out, what the class says of the new content, or else the
-                one it has.
-            version: the version that was read, so that nobody's edit in between is undone.
+            ref: of the draft.
+            content: the whole new content, as for `draft`.
+            label: another label; by default, the label that the class makes of the new content,
+                or else the present one.
+            version: the version that was read, so that the edit does not overwrite another one.
 
         Raises:
             BadRefError: it names no pending draft of this conversation.
@@ -173,9 +245,9 @@ class DraftMap(RefMap):
             DraftContentError: as for `draft`.
             EntityNameError: as for `edit_drafts`.
         """
-        named = {} if label is None else {ref: label}
-        read = {} if version is None else {ref: version}
-        return self.edit_drafts({ref: content}, labels=named, versions=read)[0]
+        labels = {} if label is None else {ref: label}
+        versions = {} if version is None else {ref: version}
+        return self.edit_drafts({ref: content}, labels=labels, versions=versions)[0]
 
     def edit_drafts(
         self,
@@ -184,87 +256,87 @@ class DraftMap(RefMap):
         labels: Mapping[str, str] | None = None,
         versions: Mapping[str, int] | None = None,
     ) -> list[Draft]:
-        """Replace what pending drafts hold, all or none, and return them: one round trip.
+        """Replace the contents of pending drafts, all or none, and return them: one round trip.
 
         Args:
             contents: by the refs of the drafts, as for `edit_draft`.
-            labels: other labels, of those that get one.
-            versions: the versions that were read, of those that nobody else may have edited.
+            labels: other labels, by ref.
+            versions: the versions that were read, by ref.
 
         Raises:
             BadRefError: one of them names no pending draft of this conversation.
             StaleDraftError: one has another version by now.
             DraftContentError: as for `draft`.
-            EntityNameError: several unused classes have the entity's name: which is not known.
+            EntityNameError: several mapped classes, none of them in use yet, have the entity's
+                name.
         """
-        named, read = labels or {}, versions or {}
+        labels, versions = labels or {}, versions or {}
         edits = [
-            self._edit(parsed, content, named.get(ref), read.get(ref))
+            self._edit(parsed, content, labels.get(ref), versions.get(ref))
             for ref, content in contents.items()
             if (parsed := draft_named(ref)) is not None
         ]
-        done: Mapping[Ref, DraftEntry] = {}
+        edited: Mapping[Ref, DraftEntry] = {}
         if edits and len(edits) == len(contents):
-            done = self._store.edit_drafts(self._address, edits, self._working_turn)
-        if len(done) < len(contents):
-            raise self._telemetry.refused(self.id, self._uneditable([*contents], read))
-        reserved = {ref: entry for ref, entry in done.items() if entry.key is not None}
-        settled = self._settled(reserved) if reserved else {}  # their rows may be there by now
-        for ref in settled:
-            self._pending(str(ref), settled)
-        return [self._shown(done[edit.ref]) for edit in edits]
+            edited = self._store.edit_drafts(self._address, edits, self._working_turn)
+        if len(edited) < len(contents):
+            raise self._telemetry.refused(self.id, self._edit_error([*contents], versions))
+        reserved = {ref: entry for ref, entry in edited.items() if entry.key is not None}
+        reconciled = self._reconcile(reserved) if reserved else {}  # their rows may exist by now
+        for ref in reconciled:
+            self._pending_entry(str(ref), reconciled)
+        return [self._to_draft(edited[edit.ref]) for edit in edits]
 
     def _edit(
         self, ref: Ref, content: Mapping[str, Any], label: str | None, version: int | None
     ) -> DraftEdit:
         model = model_of(ref.entity, self._entities)
-        return DraftEdit(ref, *self._content(model, content, label), version)
+        return DraftEdit(ref, *self._checked_content(model, content, label), version)
 
-    def _uneditable(self, refs: Sequence[str], versions: Mapping[str, int]) -> StaleDraftError:
-        """Return why drafts could not be edited, if not because one cannot be used at all."""
-        found = self._drafts_of(refs)
-        newest = {ref: self._pending(ref, found).version for ref in refs}
-        stale = next((ref for ref in refs if versions.get(ref) != newest[ref]), refs[0])
-        return StaleDraftError(stale, versions.get(stale, 0), newest[stale])
+    def _edit_error(self, refs: Sequence[str], versions: Mapping[str, int]) -> StaleDraftError:
+        """Return the error for drafts of other versions; raise if one cannot be edited at all."""
+        entries = self._entries_of(refs)
+        current = {ref: self._pending_entry(ref, entries).version for ref in refs}
+        stale = next((ref for ref in refs if versions.get(ref) != current[ref]), refs[0])
+        return StaleDraftError(stale, versions.get(stale, 0), current[stale])
 
     def discard_drafts(self, refs: Iterable[str]) -> list[Draft]:
         """Discard pending drafts, all or none, and return them: two round trips.
 
-        They are kept, and their numbers with them. One whose row is being saved meanwhile is
-        saved, if its row is committed: `Draft.reserved` tells which may be.
+        They stay in the registry, and their numbers are not used again. If the row of one is being
+        saved at the same time and is committed, the draft is saved: see `Draft.reserved`.
 
         Args:
             refs: of the drafts.
 
         Raises:
-            BadRefError: one of them is not known, or saved; one that is discarded already is not
-                bad.
+            BadRefError: one of them is not known, or saved. Discarding a draft again is allowed.
         """
         texts = list(refs)
         parsed = {text: ref for text in texts if (ref := draft_named(text)) is not None}
-        found = self._drafts_of(texts)  # which of them are saved is known then
+        entries = self._entries_of(texts)  # marks those whose rows exist as saved
         if len(parsed) == len(set(texts)) and parsed:
-            found = self._store.discard_drafts(self._address, list(parsed.values()))
+            entries = self._store.discard_drafts(self._address, list(parsed.values()))
         for text in texts:
-            if text not in parsed or parsed[text] not in found:
-                self._usable_entry(text, found)
-            elif found[parsed[text]].state == "saved":
-                self._pending(text, found)
-        return [self._shown(found[parsed[text]]) for text in texts]
+            if text not in parsed or parsed[text] not in entries:
+                self._usable_entry(text, entries)
+            elif entries[parsed[text]].state == "saved":
+                self._pending_entry(text, entries)
+        return [self._to_draft(entries[parsed[text]]) for text in texts]
 
     def reserve_keys(self, keys: Mapping[str, Key]) -> dict[str, Draft]:
-        """Decide which keys the rows of drafts get, before they are inserted: one round trip.
+        """Decide the keys of the rows of drafts, before they are inserted: one round trip.
 
         For trusted code that saves drafts. The first key that is reserved for a draft stays, and
-        is used again by whoever saves it later: after a rollback, or if nobody knows whether the
-        row was committed.
+        later saves use it too: after a rollback, or if it is not known whether the row was
+        committed.
 
         Args:
-            keys: by the refs of drafts; such as no other row can have.
+            keys: by the refs of drafts; keys that no other row can have.
 
         Returns:
-            the drafts with their keys, which may be others than those given. One that is saved
-            has that of its row: there is nothing left to insert.
+            the drafts with their keys, which may be others than those given. A saved draft has
+            the key of its row: there is nothing left to insert.
 
         Raises:
             BadRefError: one of them names no draft of this conversation, or was discarded.
@@ -273,84 +345,81 @@ class DraftMap(RefMap):
         parsed = {ref: text for text in keys if (ref := draft_named(text)) is not None}
         if len(parsed) < len(keys):
             for text in keys:
-                self._usable_entry(text, self._drafts_of([text]))
-        chosen = {ref: keys[text] for ref, text in parsed.items()}
-        found = dict(self._store.reserve_keys(self._address, chosen))
-        # another key may be of a row that is there: there is nothing left to insert
-        found |= self._settled({r: e for r, e in found.items() if e.key != chosen.get(r)})
-        return {text: self._shown(self._usable_entry(text, found), keys=True) for text in keys}
+                self._usable_entry(text, self._entries_of([text]))
+        requested = {ref: keys[text] for ref, text in parsed.items()}
+        entries = dict(self._store.reserve_keys(self._address, requested))
+        # the row of a key that was reserved before may exist already
+        entries |= self._reconcile({r: e for r, e in entries.items() if e.key != requested.get(r)})
+        return {
+            text: self._to_draft(self._usable_entry(text, entries), keys=True) for text in keys
+        }
 
     def confirm_drafts(self, refs: Iterable[str]) -> None:
-        """Note that the rows of drafts are committed, under the keys that were reserved for them.
+        """Mark drafts as saved, whose rows are committed under the keys reserved for them.
 
         For trusted code that saves drafts, or that has found their rows in the table. From then on
         their refs resolve to the rows.
 
         Args:
-            refs: of the drafts; those without a reserved key are skipped, and unknown ones.
+            refs: of the drafts; unknown ones and those without a reserved key are skipped.
         """
         drafts = [ref for text in refs if (ref := draft_named(text)) is not None]
         self._store.confirm_drafts(self._address, drafts)
 
-    def _settle_all(self) -> None:
-        """Find out which pending drafts are saved."""
-        for _ in self._listed(None, (), keys=False):
-            pass
-
-    def _drafts_of(self, texts: Sequence[str]) -> Mapping[Ref, DraftEntry]:
+    def _entries_of(self, texts: Sequence[str]) -> Mapping[Ref, DraftEntry]:
         refs = [ref for text in dict.fromkeys(texts) if (ref := draft_named(text)) is not None]
         return self._fetch_drafts(refs)
 
-    def _content(
+    def _checked_content(
         self, model: type[Any] | None, content: Mapping[str, Any], label: str | None
     ) -> tuple[str, str | None]:
-        """Return content as it is kept, once it is known to be some of the entity's rows.
+        """Return content as stored, with its label, after checking it.
 
-        Of an entity that no class of this process is mapped to, only its form is known.
+        Without a class that is mapped in this process, only the JSON is checked.
 
         Returns:
-            its text, and its label: that which is given, or else the one that the class makes of
-            what is there, if it can be made of that.
+            the text, and the given label or else the one that the class makes of the content.
 
         Raises:
-            LabelError: the class's function cannot be used.
+            LabelError: the class's label function cannot be used.
         """
-        called = None if label is None else key_columns.clean(label)
+        clean_label = None if label is None else key_columns.clean(label)
         if model is None or not isinstance(content, Mapping):
-            return draft_fields.to_text(content), called
-        text = draft_fields.to_text(with_class(model, content))
+            return draft_content.to_text(content), clean_label
+        text = draft_content.to_text(with_discriminator(model, content))
         entities = self._entities
-        record = record_of(model, content, entities)
-        wanted = dict.fromkeys(record.refs(entities))
-        drafts = [want for want in wanted if draft_named(want[0]) is not None]
-        self.resolve_pairs([want for want in wanted if draft_named(want[0]) is None])
-        found = self._drafts_of([text for text, _ in drafts])
-        for draft, needed in drafts:
-            self._usable_entry(draft, found, needed)
-        said = entities.of_class(record.model).label
-        if label is None and said is not None:
-            called = said.of(seen_by_labels(record))
-        return text, called
+        row = parse_content(model, content, entities)
+        refs = dict.fromkeys(row.refs(entities))
+        drafts = [ref for ref in refs if draft_named(ref[0]) is not None]
+        self.resolve_pairs([ref for ref in refs if draft_named(ref[0]) is None])
+        entries = self._entries_of([draft for draft, _ in drafts])
+        for draft, expected in drafts:
+            self._usable_entry(draft, entries, expected)
+        label_rule = entities.of_class(row.model).label
+        if label is None and label_rule is not None:
+            clean_label = label_rule.of(label_attributes(row))
+        return text, clean_label
 
     def _usable_entry(
-        self, text: str, found: Mapping[Ref, DraftEntry], entity: str | None = None
+        self, text: str, entries: Mapping[Ref, DraftEntry], entity: str | None = None
     ) -> DraftEntry:
-        """Return what was found of a draft, if it can be used."""
+        """Return the entry of a draft; raise if it cannot be used."""
         ref = parse_ref(text)
-        entry = None if ref is None else found.get(ref)
+        entry = None if ref is None else entries.get(ref)
         if entry is None or entry.state == "discarded" or entity not in (None, entry.ref.entity):
             error = bad_draft_error(text, ref, entry, entity, self._suggestions())
             raise self._telemetry.refused(self.id, error)
         return entry
 
-    def _pending(self, text: str, found: Mapping[Ref, DraftEntry]) -> DraftEntry:
-        entry = self._usable_entry(text, found)
+    def _pending_entry(self, text: str, entries: Mapping[Ref, DraftEntry]) -> DraftEntry:
+        """Return the entry of a draft; raise if it is saved or cannot be used."""
+        entry = self._usable_entry(text, entries)
         if entry.state == "saved":
-            error = SavedDraftError(text, str(self._shown(entry).saved))
+            error = SavedDraftError(text, str(self._to_draft(entry).saved))
             raise self._telemetry.refused(self.id, error)
         return entry
 
-    def _shown(self, entry: DraftEntry, *, keys: bool = False) -> Draft:
+    def _to_draft(self, entry: DraftEntry, *, keys: bool = False) -> Draft:
         entity, saved, label = entry.ref.entity, None, entry.label
         if entry.state == "saved" and entry.key is not None:
             row = entry.row
@@ -361,9 +430,3 @@ class DraftMap(RefMap):
             *(entry.edited, entry.version, entry.state, entry.key is not None, saved),
             key=entry.key if keys else None,
         )
-
-
-def _pages(entries: Iterator[DraftEntry]) -> Iterator[list[DraftEntry]]:
-    """Yield drafts some at a time."""
-    while page := list(islice(entries, _TOGETHER)):
-        yield page

@@ -1,8 +1,29 @@
-"""Registry: opens conversations.
+"""`RefRegistry`: opens conversations, and shows all of them to operators.
 
-The application's registry of refs: one for each application, made from its engine.
+An application has one registry, made from its engine:
 
-It opens conversations for the application, and tells operators about all of them.
+>>> registry = RefRegistry(engine)
+>>> registry.create_tables()
+>>> chat = registry.conversation("chat-7")
+>>> chat.refer_all(Recipe, [chat.resolve("recipe_1")])
+['recipe_1']
+>>> [info.id for info in registry.conversations()]
+['chat-7']
+>>> registry.stats().refs
+{'line': 2, 'recipe': 2}
+>>> registry.prune(timedelta(days=30))
+0
+
+What all its conversations share: the store, the policy, the mapped tables (`Entities`), the events
+and counts of `telemetry`, and one set of caches for each conversation that somebody uses.
+
+Limits:
+
+- Opening a conversation reads nothing, so an id of another owner is refused at its first use.
+- A registry uses the engine's credentials and connect hooks, and connections of its own, so that
+  minting is committed whatever happens to the application's transaction.
+- Methods for operators see the conversations of all owners; they open none of them, so they need
+  neither mappings nor `pydantic`.
 """
 
 from __future__ import annotations
@@ -19,7 +40,7 @@ from weakref import WeakValueDictionary
 from sqlalchemy import Engine
 
 from alfred_refs import sqla
-from alfred_refs.conversation.refs import CAPACITY, Caches
+from alfred_refs.conversation.caches import CAPACITY, Caches
 from alfred_refs.errors import RetentionError, SetupError
 from alfred_refs.mapping.keys import RefPolicy
 from alfred_refs.store import Address, ConversationInfo, RegistryStats, Store, owner_text
@@ -35,16 +56,16 @@ if TYPE_CHECKING:
 
 
 class RefRegistry(EventSource):
-    """Opens conversations, and holds what they share: store, policy and knowledge of the tables.
+    """Opens conversations, which share its store, policy and entities.
 
-    What it does is counted in `counts`, and heard by those who `sqlalchemy.event.listen` to it;
+    Its work is counted in `counts`, and `sqlalchemy.event.listen` takes listeners for it:
     `telemetry.RegistryEvents` has the names.
 
     Args:
         bind: the engine of the database where the registry's tables are; usually the
             application's own. The registry uses its credentials and connect hooks, never its pool.
-        store: another place to keep the map in, in place of `bind`.
-        policy: which keys become refs, and what their entities are called.
+        store: another store, in place of `bind`.
+        policy: which keys become refs, and the names of their entities.
 
     Raises:
         SetupError: `bind` is not a PostgreSQL engine, or both or neither of `bind` and `store`
@@ -73,46 +94,46 @@ class RefRegistry(EventSource):
         self._policy = policy or RefPolicy()
         self._telemetry = Telemetry(self.dispatch)
         self._observed = ObservedStore(self._store, self._telemetry)
-        # what this process has met, for as long as somebody uses the conversation
+        # kept as long as a conversation of that address is in use
         self._caches: WeakValueDictionary[Address, Caches] = WeakValueDictionary()
         self._opening = threading.Lock()
         self._schemas = sqla.schemas_of(bind)
 
     @property
     def metadata(self) -> MetaData:
-        """The registry's tables, to be listed in an application's own Alembic environment.
+        """The registry's tables, for an application's own Alembic environment.
 
         ```python
         context.configure(connection, target_metadata=[Base.metadata, registry.metadata])
         ```
 
-        Autogenerate is refused where it would harm them: `docs/registry.md` says when, and what
-        to list where an application has a naming convention.
+        Autogenerate raises where it would damage them: `docs/registry.md` lists the cases, and the
+        set-up for an application with a naming convention.
 
         Raises:
-            SetupError: the store keeps no tables.
+            SetupError: the store has no tables.
         """
-        from alfred_refs.store import alembic  # noqa: F401, PLC0415  # tells Alembic what to refuse
+        from alfred_refs.store import alembic  # noqa: F401, PLC0415  # registers comparators
 
         metadata: MetaData | None = getattr(self._store, "metadata", None)
         if metadata is None:
             raise SetupError(
-                f"{type(self._store).__name__} keeps no tables", "leave it out of the migrations"
+                f"{type(self._store).__name__} has no tables", "leave it out of the migrations"
             )
         return metadata
 
     @property
     def aio(self) -> AsyncRegistry:
-        """The same for those who await, as in `await registry.aio.create_tables()`."""
+        """The same methods as coroutines, as in `await registry.aio.create_tables()`."""
         return AsyncRegistry(self, is_async=self._observed.is_async)
 
     @property
     def counts(self) -> Counts:
-        """How often this process has minted, used and refused refs, and asked the store."""
+        """How often this process has minted, used and refused refs, and queried the store."""
         return self._telemetry.counts
 
     def create_tables(self) -> None:
-        """Create the tables that are missing; `alfred-refs migrate` does it by Alembic.
+        """Create the missing tables; `alfred-refs migrate` does so with Alembic.
 
         Raises:
             RegistryTablesError: there are tables of an older version, which it does not change.
@@ -128,13 +149,13 @@ class RefRegistry(EventSource):
         """Open a conversation. Nothing is read before it is needed.
 
         Args:
-            id: what the application calls it: 1 to 255 printable characters.
-            owner: on whose behalf it is held. Another owner cannot use it.
+            id: the application's id for it: 1 to 255 printable characters.
+            owner: the tenant or user it belongs to. Another owner cannot use it.
 
         Raises:
             ConversationIdError: the id cannot identify a conversation.
         """
-        return self._opened(Address(id, owner_text(owner)))
+        return self._open(Address(id, owner_text(owner)))
 
     def import_conversation(
         self,
@@ -143,20 +164,20 @@ class RefRegistry(EventSource):
         id: str | None = None,  # noqa: A002  # as everyone calls it
         owner: str | int | uuid.UUID | EllipsisType | None = ...,
     ) -> Conversation:
-        """Make a conversation of what `Conversation.export()` returned, and open it.
+        """Create a conversation from the result of `Conversation.export()`, and open it.
 
         Args:
-            data: as it was exported; it is checked, whole, before anything is written.
+            data: as it was exported; all of it is checked before anything is written.
             id: another id than the one in `data`.
-            owner: another owner than the one in `data`; `None` is none.
+            owner: another owner than the one in `data`; `None` for no owner.
 
         Raises:
-            ExportFormatError: `data` is foreign, malformed, or of a newer version.
-            ConversationExistsError: the id is taken, or was used before, unless by the
+            ExportFormatError: `data` is of another format, malformed, or of a newer version.
+            ConversationExistsError: the id is in use, or was used before, unless by the
                 conversation in `data` itself.
             ConversationIdError: the id cannot identify a conversation.
         """
-        from alfred_refs.conversation.imports import from_json  # noqa: PLC0415  # loads pydantic
+        from alfred_refs.conversation.export import from_json  # noqa: PLC0415  # loads pydantic
 
         exported = from_json(data)
         if owner is ...:
@@ -164,7 +185,7 @@ class RefRegistry(EventSource):
         new_id = exported.id if id is None else id
         address = Address(new_id, owner_text(owner))
         self._observed.restore(address, exported)
-        return self._opened(address)
+        return self._open(address)
 
     def conversations(
         self,
@@ -173,28 +194,27 @@ class RefRegistry(EventSource):
         owner: str | int | uuid.UUID | EllipsisType | None = ...,
         limit: int | None = None,
     ) -> Iterator[ConversationInfo]:
-        """Iterate over conversations, the last used first, whoever their owners are.
+        """Iterate over the conversations of all owners, the last used first.
 
-        For operators. Which they are is decided when the first is asked for, and 300 bytes are
-        held of each; they are read page by page, and one that is forgotten meanwhile may be left
-        out.
+        For operators. The list is fixed when the first is requested, at 300 bytes of memory for
+        each; they are read page by page, and one that is forgotten meanwhile may be missing.
 
             for info in registry.conversations(owner=user.id, limit=20):
                 print(info.id, info.used_at)
 
         Args:
-            unused_for: only those that were not used for so long.
-            owner: only this owner's; `None`: only those without owner.
-            limit: at most so many.
+            unused_for: only those that were not used for this time.
+            owner: only those of this owner; `None` for those without owner.
+            limit: the largest number to return.
 
         Raises:
             RetentionError: `unused_for` or `limit` is negative.
-            ConversationIdError: no conversation can have such an owner.
+            ConversationIdError: the owner is invalid.
         """
         _check_age(unused_for)
         if limit is not None and limit < 0:
             raise RetentionError(f"a limit of {limit!r} conversations", "give at least 0")
-        return self._store.conversations(unused_for, _whose(owner), limit)
+        return self._store.conversations(unused_for, _owner_filter(owner), limit)
 
     def count_conversations(
         self,
@@ -210,19 +230,19 @@ class RefRegistry(EventSource):
 
         Raises:
             RetentionError: `unused_for` is negative.
-            ConversationIdError: no conversation can have such an owner.
+            ConversationIdError: the owner is invalid.
         """
         _check_age(unused_for)
-        return self._store.count_conversations(unused_for, _whose(owner))
+        return self._store.count_conversations(unused_for, _owner_filter(owner))
 
     def describe(self, id: str) -> ConversationInfo:  # noqa: A002  # as everyone calls it
-        """Tell about one conversation, whoever its owner is. For operators.
+        """Return facts about one conversation, of any owner. For operators.
 
         Args:
-            id: what the application calls it.
+            id: the application's id for it.
 
         Raises:
-            UnknownConversationError: there is none of this id.
+            UnknownConversationError: there is no conversation with this id.
             ConversationIdError: the id cannot identify a conversation.
         """
         return self._store.describe(Address(id).id)
@@ -234,18 +254,17 @@ class RefRegistry(EventSource):
         batch: int = 100,
         progress: Callable[[int], object] | None = None,
     ) -> int:
-        """Forget all conversations that were not used for so long; return how many they were.
+        """Forget all conversations that were not used for some time; return their number.
 
-        For operators. It may run beside everything else, itself included: each batch is a short
-        transaction, and conversations that are being worked in are left out. A conversation that
-        is used without anything new being minted may count as unused for an hour more than it
-        is. In the end the numbers are given free that were left behind, longer ago than
-        `unused_for`, by conversations that were forgotten.
+        For operators. It may run at any time, and several times at once: each batch is a short
+        transaction, and conversations that are in use are skipped. A conversation that is used
+        without minting may count as unused for up to an hour longer. At the end, numbers are
+        freed that conversations forgotten longer than `unused_for` ago have left behind.
 
         Args:
-            unused_for: how long at least; not less than some hours, as use is exact to one.
+            unused_for: the least time; some hours or more, as use is recorded hourly.
             batch: how many conversations to forget in one transaction.
-            progress: is called after each batch with the number it forgot.
+            progress: called after each batch with the number that it forgot.
 
         Raises:
             RetentionError: `unused_for` is negative, or `batch` is not positive.
@@ -260,21 +279,21 @@ class RefRegistry(EventSource):
         return total
 
     def erase(self, entity: type[Any] | Table | str, key: Key, *, batch: int = 100) -> int:
-        """Remove what conversations keep of a row, whoever's they are; return how many knew it.
+        """Erase the content of a row from the conversations of all owners; return their number.
 
-        For operators, once the row is deleted: who reads it labels it again. What goes is its
-        label, the content of drafts that were saved as it, and, in the conversations that know
-        it, all that is kept for prompts, since it may have been shown inside of other rows. Refs
-        stay, and so do drafts that are not saved. Each batch is a short transaction, and waits
-        for those who work in its conversations; other processes keep labels that they have met
-        until nobody in them has the conversation open.
+        For operators, once the row is deleted: a session that reads the row stores its label
+        again. Erased are its label, the content of drafts that were saved as it, and, in the
+        conversations that know it, all content kept for prompts, as the row may have been shown
+        inside others. Refs stay, and so do drafts that are not saved. Each batch is a short
+        transaction, and waits for others that work in its conversations. Other processes keep
+        cached labels until the conversation is not in use there any more.
 
             registry.erase(Customer, customer_id)  # 3
 
         Args:
             entity: an entity, mapped class or table.
             key: of the row, as `Conversation.refer()` takes it.
-            batch: how many conversations to look after in one transaction.
+            batch: how many conversations to process in one transaction.
 
         Raises:
             KeyTypeError: the class or table has keys of another type.
@@ -285,23 +304,23 @@ class RefRegistry(EventSource):
         _check_batch(batch)
         [pair] = pairs_of(self._entities, entity, [key])
         table = self._entities.table_name_of(pair[0], self._schemas)
-        knew = sum(self._observed.erase(pair, table, batch))
+        count = sum(self._observed.erase(pair, table, batch))
         for caches in [*self._caches.values()]:
             caches.unlabel(pair)
-        return knew
+        return count
 
     def stats(self) -> RegistryStats:
-        """Tell how much is kept for all conversations. For operators: all refs are looked at."""
+        """Return counts over all conversations. For operators: it scans all refs."""
         return self._store.stats()
 
     @cached_property
     def _entities(self) -> Entities:
-        """What is known of the tables and statements: operators open no conversation."""
+        """The mapped tables; made when the first conversation is opened."""
         from alfred_refs.mapping.entities import Entities  # noqa: PLC0415  # half of the package
 
         return Entities(self._policy)
 
-    def _opened(self, address: Address) -> Conversation:
+    def _open(self, address: Address) -> Conversation:
         from alfred_refs.conversation.conversation import Conversation  # noqa: PLC0415  # as for `_entities`
 
         with self._opening:
@@ -309,13 +328,13 @@ class RefRegistry(EventSource):
         return Conversation(
             *(address, self._observed, entities, caches),
             telemetry=self._telemetry,
-            opened=self._opened,
+            open_conversation=self._open,
             schemas=self._schemas,
         )
 
 
 class AsyncRegistry(sqla.AsyncFacade[RefRegistry]):
-    """What a `RefRegistry` does, awaited; what it iterates over comes as a list."""
+    """The methods of a `RefRegistry` as coroutines; iterators come as lists."""
 
     create_tables = sqla.async_method(RefRegistry.create_tables)
     import_conversation = sqla.async_method(RefRegistry.import_conversation)
@@ -327,7 +346,7 @@ class AsyncRegistry(sqla.AsyncFacade[RefRegistry]):
     stats = sqla.async_method(RefRegistry.stats)
 
 
-def _whose(owner: str | int | uuid.UUID | EllipsisType | None) -> str | EllipsisType | None:
+def _owner_filter(owner: str | int | uuid.UUID | EllipsisType | None) -> str | EllipsisType | None:
     return ... if owner is ... else owner_text(owner)
 
 
@@ -339,19 +358,19 @@ def _check_batch(batch: int) -> None:
 def _check_age(unused_for: timedelta | None) -> None:
     if unused_for is not None and unused_for < timedelta():
         raise RetentionError(
-            f"unused_for is negative: {unused_for!r}", "give how long they were not used"
+            f"unused_for is negative: {unused_for!r}", "give the time for which they were not used"
         )
 
 
 def _store_for(bind: Any) -> Store:
-    engine = getattr(bind, "sync_engine", bind)  # what an AsyncEngine stands on
+    engine = getattr(bind, "sync_engine", bind)  # an AsyncEngine wraps one
     if isinstance(engine, Engine) and engine.dialect.name == "postgresql":
         from alfred_refs.store.postgres import PostgresStore  # noqa: PLC0415  # only where used
 
         return PostgresStore(engine)
-    given = f"an engine for {engine.dialect.name}" if isinstance(engine, Engine) else repr(bind)
+    kind = f"an engine for {engine.dialect.name}" if isinstance(engine, Engine) else repr(bind)
     raise SetupError(
-        f"RefRegistry got {given}, and keeps its map in PostgreSQL",
+        f"RefRegistry got {kind}, and its default store needs PostgreSQL",
         "give a PostgreSQL engine as bind, or, for tests and scripts, "
         "store=alfred_refs.testing.MemoryStore()",
     )

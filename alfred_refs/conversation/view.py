@@ -1,13 +1,30 @@
-"""A session's view of its conversation.
+"""A session's view of its conversation: a cache of its own, and the drafts that it is saving.
 
-A conversation as one session sees it, with a cache of the session's own.
+`SessionConversation` is what a `RefSession` uses in place of the `Conversation` that it was given.
+It differs in three ways:
 
-What the instances of a session show stays readable for them as long as they live, like the
-identity map of the session: without a round trip, whoever else works in the conversation and
-however much the session reads. What it has met beside that is let go when it is too much. So the
-session has a cache that nobody takes from under it. It goes on with another one at times of its
-own: when a statement, a chunk of rows or a look at a new key begins, never between the keys that
-it meets and the refs that it reads.
+- **Its own cache.** Refs that the session's instances show must stay readable without a round trip
+  as long as the instances live, like the identity map itself. So the session keeps a cache that no
+  other session replaces. It changes to another one in `make_room()`, at the start of a statement,
+  of a chunk of rows or of the look-up of a new key: never between caching keys and reading refs.
+- **Its transaction.** Drafts whose rows the session has flushed are saved as far as the session is
+  concerned, and pending for everybody else until the COMMIT (`saving`).
+- **Its tables.** The session can query: it looks for rows that were gone (`find_rows`), chooses
+  the refs that an error may offer (`select_suggestions`), and works under one
+  `schema_translate_map`.
+
+>>> draft = chat.draft(Recipe, {"name": "Stew"})
+>>> session.add(session.get(Recipe, draft.ref))
+>>> session.flush()
+>>> view = session.own_view
+>>> view.read_drafts([draft.ref])[0].state, chat.read_drafts([draft.ref])[0].state
+('saved', 'pending')
+
+Limits:
+
+- One view serves one session, on one thread at a time.
+- The schemas can change as long as no ref and no instance of the session is in use.
+- It has no `fork`, `forget`, `export` and `scrub`: use the conversation for these.
 """
 
 from __future__ import annotations
@@ -19,8 +36,10 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, Protocol
 
+from alfred_refs.conversation.caches import ExpectedRef, RefCache
 from alfred_refs.conversation.conversation import ActivityMap, Conversation
-from alfred_refs.conversation.refs import Draft, ExpectedRef, RefCache, Suggestions
+from alfred_refs.conversation.drafts import Draft
+from alfred_refs.conversation.ref_errors import Suggestions
 from alfred_refs.errors import SavedDraftError, SetupError
 from alfred_refs.mapping.keys import EntityKey, Key, Ref
 from alfred_refs.sqla import Schemas
@@ -28,10 +47,10 @@ from alfred_refs.store import NO_LABELS, Address, DraftEntry, Entry, Gone
 
 
 class Viewer(Protocol):
-    """What keeps views of refs for the instances of a session: its boundary."""
+    """Keeps the refs that the instances of a session show: the session's boundary."""
 
     def invalidate(self) -> None:
-        """Keep no view that was taken before."""
+        """Drop all views of the cache that were taken before."""
         ...
 
     def keys_of_instances(self) -> list[EntityKey]:
@@ -39,40 +58,41 @@ class Viewer(Protocol):
         ...
 
     def has_rows(self) -> bool:
-        """Tell whether there are instances of rows."""
+        """Return whether the session has persistent instances."""
         ...
 
 
-Offers = Callable[["SessionConversation", Collection[str]], Collection[str]]
-"""Chooses which refs of rows an error may offer."""
+SuggestionFilter = Callable[["SessionConversation", Collection[str]], Collection[str]]
+"""Returns those of some refs of rows that an error may offer."""
 
-Tables = Callable[["SessionConversation", Collection[EntityKey]], Mapping[EntityKey, bool]]
-"""Returns which of some keys rows have, and whether nothing can undo that."""
+FindRows = Callable[["SessionConversation", Collection[EntityKey]], Mapping[EntityKey, bool]]
+"""Returns those of some keys that rows have, and whether these rows are committed."""
 
 
 class SessionConversation(ActivityMap):
-    """One session's side of a conversation.
+    """A session's view of a conversation.
 
     Args:
-        conversation: which the application has opened.
-        viewer: shows the refs that are read here; not kept alive.
+        conversation: the conversation that the application has opened.
+        viewer: shows the refs that are read here; a weak reference is kept.
 
     Attributes:
-        entities: which columns hold keys.
-        schemas: the `schema_translate_map` under which the tables are read.
-        saving: the drafts that the session's transaction has saved, as far as it has come, with
-            the keys of their rows: to the session their refs name these.
-        offers: chooses which refs of rows an error may offer; `None` for all.
-        on_deleted: is told which rows are found deleted, whoever has deleted them.
-        tables: looks for rows that were gone; `None` where they stay so.
+        entities: the mapped tables and their key columns.
+        schemas: the `schema_translate_map` of the session.
+        saving: the drafts whose rows the session's transaction has flushed, by ref, with the keys
+            of the rows: for the session their refs name these rows.
+        select_suggestions: chooses which refs of rows an error may offer; `None` for all.
+        on_deleted: called with the keys of rows that are found to be deleted, by anybody.
+        find_rows: looks for rows that were gone; `None` if they stay gone.
+        row_finder: looks for the rows of drafts.
     """
 
     def __init__(self, conversation: Conversation, viewer: Viewer) -> None:
-        self._whole = self._outside = conversation
+        self._opened = self._outside = conversation
         self._viewer = weakref.ref(viewer)
-        self._shared = caches = conversation._caches
-        self._mine = caches.current
-        self._most = caches.capacity
+        self._opened_caches = caches = conversation._caches
+        self._own_cache = caches.current
+        self._max_size = caches.capacity
         super().__init__(
             *(conversation._address, conversation._store, conversation._entities, caches),
             conversation._telemetry,
@@ -82,27 +102,29 @@ class SessionConversation(ActivityMap):
         self.entities = self._entities
         self.schemas = self._schemas
         self.saving: dict[str, EntityKey] = {}
-        self.offers: Offers | None = None
+        self.select_suggestions: SuggestionFilter | None = None
         self.on_deleted: Callable[[Collection[EntityKey]], None] | None = None
-        self.tables: Tables | None = None
+        self.find_rows: FindRows | None = None
 
     telemetry = property(attrgetter("_telemetry"))
 
-    # the cache of the session, the same until `make_room()`; no call: each statement asks for it
-    _cache = property(attrgetter("_mine"))
+    # In C, without a Python frame: the cache is read for every statement and every chunk of rows.
+    _cache = property(attrgetter("_own_cache"))
 
     @property
     def _address(self) -> Address:
-        """For the store: whoever asks it has decided under which schemas."""
+        """The address for the store. Reading it fixes the schemas of the session."""
         self._is_used = True
-        return self._sent_to
+        return self._store_address
 
     @_address.setter
     def _address(self, address: Address) -> None:
-        self._sent_to = address
+        self._store_address = address
+
+    # Schemas
 
     def use_schemas(self, schemas: Schemas) -> None:
-        """Use refs for the rows of these schemas from now on.
+        """Use refs for rows of these schemas from now on.
 
         Raises:
             SetupError: refs or instances of others are in use.
@@ -117,89 +139,109 @@ class SessionConversation(ActivityMap):
                 "session.connection(execution_options=...)",
             )
         self._use_schemas(schemas)
-        self._outside = self._whole._under(schemas)
-        self._caches = self._shared.under(schemas)
+        self._outside = self._opened._under(schemas)
+        self._caches = self._opened_caches.under(schemas)
         self.schemas = self._schemas
-        self._mine = self._caches.current
+        self._own_cache = self._caches.current
         self._is_used = False
 
     def check_schemas(self, schemas: Schemas) -> None:
-        """Check what a statement, a connection or a listener says of schemas.
+        """Check the `schema_translate_map` of a statement, a connection or a listener.
 
         Raises:
-            SetupError: they are not those of the session.
+            SetupError: it differs from that of the session.
         """
         if schemas != self._schemas:
             raise SetupError(
-                "a statement is for another schema_translate_map than that of its session",
+                "a statement has another schema_translate_map than its session",
                 "give it to the session's engine, or begin with "
                 "session.connection(execution_options=...)",
             )
 
+    def outside(self) -> Conversation:
+        """Return the conversation as it is outside of the session's transaction."""
+        return self._outside
+
+    # Turns
+
     @property
     def _working_turn(self) -> int | None:
-        return self._whole._turn
+        return self._opened._turn
 
     @property
     def turn(self) -> int:
         """See `Conversation.turn`."""
-        return self._whole.turn
+        return self._opened.turn
 
     def begin_turn(self) -> int:
         """See `Conversation.begin_turn`."""
-        return self._whole.begin_turn()
+        return self._opened.begin_turn()
+
+    # The cache
 
     def make_room(self) -> bool:
-        """Go on with another cache if this one has too much in it, or was forgotten.
+        """Change to another cache if this one is too full, or was forgotten.
 
-        What instances show is there too; other refs that were read before are not to be expected
-        in it.
+        The refs that instances show are in the new cache; other refs that were read before may not
+        be.
 
         Returns:
             whether it is another cache.
         """
-        if self._mine is self._caches.current:  # never too full
+        if self._own_cache is self._caches.current:  # never too full
             return False
-        if len(self._mine) <= self._most and not self._mine.forgotten:
+        if len(self._own_cache) <= self._max_size and not self._own_cache.forgotten:
             return False
         viewer = self._viewer()
-        taken = [] if viewer is None else viewer.keys_of_instances()
-        self._mine = self._caches.after(self._mine, taken)
+        shown = [] if viewer is None else viewer.keys_of_instances()
+        self._own_cache = self._caches.next_after(self._own_cache, shown)
         if viewer is not None:
             viewer.invalidate()
-        # twice what is taken along, so that it is taken along once for as much that is new
-        self._most = max(self._caches.capacity, 2 * len(self._mine))
+        # twice the refs that were copied: the next copy is due when as many new ones were read
+        self._max_size = max(self._caches.capacity, 2 * len(self._own_cache))
         return True
 
     def mint(self, pairs: Collection[EntityKey]) -> None:
-        """Make sure that all these keys can be shown: at most one round trip to mint."""
-        self._mint(self._mine, pairs)
+        """Cache the refs of all these keys: at most one round trip, which mints the new ones."""
+        self._mint(self._own_cache, pairs)
+
+    def refs_of(self, entity: str) -> Mapping[Any, str]:
+        """Return the cached refs by the token of their key: a live, read-only view."""
+        return self._own_cache.refs_of(entity)
+
+    def _keep(self, cache: RefCache, entries: Collection[Entry]) -> None:
+        super()._keep(cache, entries)
+        # the entries of one round trip must fit, or they would be read again each time
+        self._max_size = max(self._max_size, 2 * len(entries))
+
+    # Labels
+
+    def cached_label(self, pair: EntityKey) -> str | None:
+        """Return the label of a row in the registry, as far as it is cached."""
+        return self._own_cache.label_of(*pair)
 
     def needs_label(self, pair: EntityKey, *, minted: bool) -> bool:
-        """Tell whether the label of a row is wanted: its key is known without one, or new here.
+        """Return whether the registry needs the label of a row.
 
-        With `minted`, keys that are new are left out.
+        That is so if its key is known without a label, or is new; with `minted`, new keys are left
+        out.
         """
         if pair in self._caches.unlabelled:
             return True
-        return not minted and self._mine.ref_of(*pair) is None
+        return not minted and self._own_cache.ref_of(*pair) is None
 
     def note_labels(self, labels: Mapping[EntityKey, str]) -> None:
-        """Note what rows are called: told when they are minted, or else by `store_labels`."""
+        """Keep the labels of rows; they are sent with the next mint, or by `store_labels`."""
         self._labels |= labels
-
-    def cached_label(self, pair: EntityKey) -> str | None:
-        """Return what the registry calls a row, as far as it is known here."""
-        return self._mine.label_of(*pair)
 
     def store_labels(
         self, changed: Mapping[EntityKey, str], unsure: Collection[EntityKey] = ()
     ) -> None:
-        """Tell the store labels that it lacks or has otherwise: at most one trip.
+        """Send the labels that the registry does not have: at most one round trip.
 
         Args:
-            changed: those that have been changed for good.
-            unsure: of which rows those that were read may have been undone.
+            changed: labels whose change is committed.
+            unsure: rows whose noted labels may have been rolled back.
         """
         noted, self._labels = self._labels, {}
         unlabelled = self._caches.unlabelled
@@ -214,44 +256,47 @@ class SessionConversation(ActivityMap):
             self._store.label(self._address, labels)
             unlabelled.difference_update(labels)
             for pair, label in labels.items():
-                self._mine.relabel(*pair, label)
+                self._own_cache.relabel(*pair, label)
 
-    def refs_of(self, entity: str) -> Mapping[Any, str]:
-        """Return the refs met so far, by the token of their key: a live view, to be read only."""
-        return self._mine.refs_of(entity)
-
-    # Drafts
-
-    def outside(self) -> Conversation:
-        """Return the conversation as it is outside of the session's transaction."""
-        return self._outside
+    # Gone rows and bad refs
 
     def note_gone(self, pairs: Collection[EntityKey], reason: Gone) -> None:
-        """Note why there are no rows for these keys; see `RefMap.note_gone`."""
+        """See `RefMap.note_gone`; calls `on_deleted` for deleted rows."""
         super().note_gone(pairs, reason)
         if self.on_deleted is not None and reason == "was deleted":
             self.on_deleted(pairs)
 
+    def _find_rows(self, pairs: Collection[EntityKey]) -> Mapping[EntityKey, bool]:
+        return self.find_rows(self, pairs) if pairs and self.find_rows is not None else {}
+
+    def _suggestions(self) -> Suggestions:
+        select = self.select_suggestions
+        return replace(
+            super()._suggestions(), select=None if select is None else partial(select, self)
+        )
+
+    # Drafts
+
     def is_row(self, ref: str, entity: str) -> bool:
-        """Tell whether a draft's ref names a row already, as far as is known here."""
+        """Return whether a draft's ref is known to name a row; no round trip."""
         return ref in self.saving or self.cached_keys([(ref, entity)]) is not None
 
     def edit_drafts(self, contents: Mapping[str, Mapping[str, Any]], **given: Any) -> list[Draft]:
-        """See `DraftMap.edit_drafts`; a draft that the transaction saves is a row."""
+        """See `DraftMap.edit_drafts`; not for a draft that the transaction saves."""
         self._check_not_saving(contents)
         return super().edit_drafts(contents, **given)
 
     def discard_drafts(self, refs: Iterable[str]) -> list[Draft]:
-        """See `DraftMap.discard_drafts`; a draft that the transaction saves is a row."""
+        """See `DraftMap.discard_drafts`; not for a draft that the transaction saves."""
         refs = list(refs)
         self._check_not_saving(refs)
         return super().discard_drafts(refs)
 
     def _check_not_saving(self, refs: Iterable[str]) -> None:
-        """Check that what is rolled back is a draft as it was.
+        """Check that no draft is being saved: after a rollback it must be as it was.
 
         Raises:
-            SavedDraftError: one is saved, as far as the session is concerned.
+            SavedDraftError: the transaction saves one of them.
         """
         for ref in refs:
             if ref in self.saving:
@@ -261,54 +306,41 @@ class SessionConversation(ActivityMap):
     def end_saving(
         self, saved: Collection[str], labels: Mapping[EntityKey, str] = NO_LABELS
     ) -> Collection[EntityKey]:
-        """Note that the transaction is over, and which of its drafts are saved.
+        """Note at the end of the transaction which of its drafts are saved.
 
         Args:
-            saved: their refs.
-            labels: what rows are called whose labels have changed. A draft's row gets a ref with
-                its label, or it would be known by the draft's.
+            saved: refs of the saved drafts.
+            labels: labels that the transaction has changed. The row of a draft is minted with its
+                label, or it would be known by the draft's.
 
         Returns:
-            of which of these rows the store knows the label then.
+            the rows whose labels were stored with their refs.
         """
         pairs = [self.saving[ref] for ref in saved]
         self.saving.clear()
         if not pairs or not self.row_finder.committed(pairs):
             return ()
         self.confirm_drafts(saved)
-        new = {p: labels[p] for p in pairs if p in labels and self._mine.ref_of(*p) is None}
+        new = {p: labels[p] for p in pairs if p in labels and self._own_cache.ref_of(*p) is None}
         self._labels |= new
         self.mint(new)
         return new
 
-    def _settled(self, drafts: Mapping[Ref, DraftEntry]) -> Mapping[Ref, DraftEntry]:
-        # rows of the session's own transaction are there for itself, and for nobody else yet
-        mine = {
+    def _reconcile(self, drafts: Mapping[Ref, DraftEntry]) -> Mapping[Ref, DraftEntry]:
+        # rows of the session's own transaction exist for the session only
+        saving = {
             ref: replace(draft, state="saved", key=self.saving[str(ref)][1], row=None)
             for ref, draft in (drafts.items() if self.saving else ())
             if str(ref) in self.saving
         }
-        others = super()._settled({ref: drafts[ref] for ref in drafts if ref not in mine})
-        return {ref: mine.get(ref) or others[ref] for ref in drafts}
+        others = super()._reconcile({ref: drafts[ref] for ref in drafts if ref not in saving})
+        return {ref: saving.get(ref) or others[ref] for ref in drafts}
 
-    def _fetch(self, cache: RefCache, wanted: Sequence[ExpectedRef]) -> dict[ExpectedRef, Key]:
-        mine = {
+    def _fetch(self, cache: RefCache, refs: Sequence[ExpectedRef]) -> dict[ExpectedRef, Key]:
+        saving = {
             (ref, entity): self.saving[ref][1]
-            for ref, entity in (wanted if self.saving else ())
+            for ref, entity in (refs if self.saving else ())
             if ref in self.saving and entity in (None, self.saving[ref][0])
         }
-        others = [want for want in wanted if want not in mine]
-        return mine | super()._fetch(cache, others) if others else mine
-
-    def _rows_back(self, pairs: Collection[EntityKey]) -> Mapping[EntityKey, bool]:
-        return self.tables(self, pairs) if pairs and self.tables is not None else {}
-
-    def _suggestions(self) -> Suggestions:
-        offers = self.offers
-        chosen = None if offers is None else partial(offers, self)
-        return replace(super()._suggestions(), chosen=chosen)
-
-    def _keep(self, cache: RefCache, entries: Collection[Entry]) -> None:
-        super()._keep(cache, entries)
-        # what is read at one go must fit, or it would be asked for each time
-        self._most = max(self._most, 2 * len(entries))
+        others = [ref for ref in refs if ref not in saving]
+        return saving | super()._fetch(cache, others) if others else saving

@@ -44,15 +44,9 @@ from sqlalchemy.exc import CircularDependencyError, IntegrityError, InvalidReque
 from sqlalchemy.orm import InstanceState, Mapper, RelationshipProperty, Session, UOWTransaction
 
 from alfred_refs import sqla
-from alfred_refs.conversation.draft_fields import (
-    NewRow,
-    by_entity,
-    check_made,
-    class_of,
-    new_keys,
-    record_of,
-)
-from alfred_refs.conversation.refs import Draft
+from alfred_refs.conversation.draft_content import NewRow, class_of, parse_content
+from alfred_refs.conversation.draft_rows import by_entity, check_new_keys, new_keys
+from alfred_refs.conversation.drafts import Draft
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import (
     CircularDraftsError,
@@ -241,7 +235,7 @@ class DraftObjects:
 
     def _build(self, class_: type[Any], draft: Draft) -> Any:
         builder = Builder(self._named)
-        record = record_of(class_, draft.content, self._entities)
+        record = parse_content(class_, draft.content, self._entities)
         [name] = self._entities.of_class(record.model).primary
         instance = builder.build(record, **{name: draft.ref})
         # before what it is related to, which may be related to it
@@ -385,7 +379,7 @@ class DraftSaving:
         entities = self._entities
         # there is one: the rows have refs of their own
         column = cast("Column[Any]", entities.primary_of(entities.name_of(class_)))
-        check_made(column, class_)
+        check_new_keys(column, class_)
         session = cast(Session, self._session())  # which flushes
         held = cast(KeyColumn, entities.of_column(column))
         with sqla.unconfined_lookup(session):
@@ -443,7 +437,7 @@ class SessionRows:
         column = self._entities.primary_of(entity)
         return None if column is None else sqla.mapper_of_table(column.table)
 
-    def there(self, pairs: Collection[EntityKey]) -> Collection[EntityKey]:
+    def existing(self, pairs: Collection[EntityKey]) -> Collection[EntityKey]:
         """Return those of these keys that rows have: one query for each entity."""
         session = self._session()
         found: list[EntityKey] = []

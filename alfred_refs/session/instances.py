@@ -50,8 +50,8 @@ from sqlalchemy import BindParameter
 from sqlalchemy.orm import Session
 
 from alfred_refs import sqla
+from alfred_refs.conversation.caches import ExpectedRef
 from alfred_refs.conversation.conversation import Conversation
-from alfred_refs.conversation.refs import ExpectedRef
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import UnknownRefError
 from alfred_refs.mapping.entities import ClassKeys, Entities

@@ -60,8 +60,9 @@ from sqlalchemy.exc import SQLAlchemyError, UnboundExecutionError
 from sqlalchemy.orm import InstanceState, Session
 
 from alfred_refs import sqla
-from alfred_refs.conversation.draft_fields import by_entity, model_of
-from alfred_refs.conversation.refs import ExpectedRef
+from alfred_refs.conversation.caches import ExpectedRef
+from alfred_refs.conversation.draft_content import model_of
+from alfred_refs.conversation.draft_rows import by_entity
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import UntranslatableError
 from alfred_refs.mapping.entities import Entities

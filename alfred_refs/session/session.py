@@ -382,7 +382,7 @@ class RefSession(TranslatedSession):
                     "registry.conversation(id, owner=...)",
                 )
             self._confinement = Confinement(owner, translation.named)
-            translation.conversation.offers = VisibleRefs(self, self._confinement)
+            translation.conversation.select_suggestions = VisibleRefs(self, self._confinement)
         event.listen(self, "do_orm_execute", confine)
 
     @property

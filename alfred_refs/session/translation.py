@@ -88,7 +88,7 @@ class Translation:
     ) -> None:
         self.boundary = Boundary(conversation, session)
         self.conversation = self.boundary.conversation
-        self.conversation.tables = partial(_look_for, ref(session))
+        self.conversation.find_rows = partial(_look_for, ref(session))
         self.conversation.use_schemas(sqla.schemas_of_session(session))
         log = None if by is None else ActivityLog(self.conversation, by)
         self.transactions = Transactions(self.conversation, log)

@@ -38,7 +38,7 @@ from sqlalchemy.orm import SessionTransaction
 from sqlalchemy.sql.base import ExecutableOption
 
 from alfred_refs import sqla
-from alfred_refs.conversation.refs import Draft
+from alfred_refs.conversation.drafts import Draft
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import SetupError
 from alfred_refs.mapping.keys import Key, draft_named, parse_ref, spells_uuid

@@ -41,8 +41,9 @@ from typing import Any, TypeVar
 from sqlalchemy import and_, true
 
 from alfred_refs import sqla
-from alfred_refs.conversation.draft_fields import check_draftable, class_of
-from alfred_refs.conversation.refs import Draft
+from alfred_refs.conversation.draft_content import class_of
+from alfred_refs.conversation.draft_rows import check_draftable
+from alfred_refs.conversation.drafts import Draft
 from alfred_refs.errors import BadRefError, DriftError, SetupError
 from alfred_refs.mapping.key_columns import clean
 from alfred_refs.mapping.keys import HIDDEN, draft_named, parse_ref, spells_uuid

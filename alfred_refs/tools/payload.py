@@ -31,7 +31,12 @@ from dataclasses import dataclass, field as dataclasses_field
 from functools import partial
 from typing import Any, TypeVar
 
-from alfred_refs.conversation.draft_fields import NewRow, no_such_class, record_of, said_class
+from alfred_refs.conversation.draft_content import (
+    NewRow,
+    explicit_class,
+    parse_content,
+    unknown_class_error,
+)
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import SetupError, UnknownDraftError
 from alfred_refs.mapping.entities import Entities
@@ -144,7 +149,7 @@ def new_rows(
     def row(payload: Mapping[str, Any]) -> NewRow:
         if table.targets.keys().isdisjoint(payload):
             return NewRow(table.model, _record(table, payload, usable))
-        return record_of(table.model, draft_changes(table, payload), entities)
+        return parse_content(table.model, draft_changes(table, payload), entities)
 
     return _each(payloads, row)
 
@@ -248,11 +253,11 @@ def table_of_content(
         ToolError: it was stored so, and is none that the model may use.
         ToolError: rows of it are not for the model to create.
     """
-    class_ = said_class(table.model, content)
+    class_ = explicit_class(table.model, content)
     if class_ is None:
         return table
     if class_ not in table.kinds:
-        raise _not_to_write(table, "is of a kind") if stored else no_such_class(table.model)
+        raise _not_to_write(table, "is of a kind") if stored else unknown_class_error(table.model)
     table.kinds[class_].check("create")
     return table.kinds[class_]
 

@@ -39,7 +39,7 @@ from sqlalchemy.orm import MANYTOONE, ONETOMANY, undefer
 from sqlalchemy.sql.base import ExecutableOption
 
 from alfred_refs import sqla
-from alfred_refs.conversation.draft_fields import NewRow
+from alfred_refs.conversation.draft_content import NewRow
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_columns import KeyColumn, clean
 from alfred_refs.mapping.keys import Key, draft_named, parse_ref

@@ -39,8 +39,8 @@ from sqlalchemy.orm import ONETOMANY, RelationshipProperty, lazyload
 from sqlalchemy.util import IdentitySet
 
 from alfred_refs import sqla
-from alfred_refs.conversation.draft_fields import NewRow, record_of
-from alfred_refs.conversation.refs import Draft
+from alfred_refs.conversation.draft_content import NewRow, parse_content
+from alfred_refs.conversation.drafts import Draft
 from alfred_refs.errors import SavedDraftError
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.session.drafts import Builder
@@ -425,7 +425,7 @@ class Creator(Writer):
         table: ToolTable,
         contents: Mapping[str, Mapping[str, Any]],
     ) -> Batch:
-        rows = [record_of(table.model, contents[ref], self._entities) for ref in given.drafts]
+        rows = [parse_content(table.model, contents[ref], self._entities) for ref in given.drafts]
         rows += new_rows(table, given.rows, self._entities)
         records = [row.values for row in rows]
         writing = Writing(self._session, table.model, "create", arguments, records)

@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from alfred_refs.conversation.refs import RefCache
+from alfred_refs.conversation.caches import RefCache
 from alfred_refs.mapping.keys import Ref
 from alfred_refs.store import Entry
 

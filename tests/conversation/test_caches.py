@@ -18,7 +18,7 @@ import pytest
 from sqlalchemy import Engine
 
 from alfred_refs import Conversation, GoneRefError, RefRegistry, RefSession, UnknownRefError
-from alfred_refs.conversation.refs import Caches
+from alfred_refs.conversation.caches import Caches
 from alfred_refs.store import Address, sql as statements
 from alfred_refs.store.memory import MemoryStore
 from tests.fix_session import TravelLog

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from alfred_refs import DraftContentError
-from alfred_refs.conversation.draft_fields import DEEPEST, LONGEST, to_text
+from alfred_refs.conversation.draft_content import MAX_BYTES, MAX_DEPTH, to_text
 
 KEY = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
 
@@ -57,14 +57,14 @@ def test_what_is_json_comes_back_as_it_was(content: dict[str, Any]) -> None:
         ({"rate": [-math.inf]}, "field 'rate' of a draft has a number that is not finite"),
         (
             {"name": "So\0up"},
-            "field 'name' of a draft has a text with a NUL character; take it out",
+            "field 'name' of a draft has a text with a NUL character; remove it",
         ),
         ({"a": [{"b\0": 1}]}, "field 'a' of a draft has a text with a NUL character"),
         ({"c\0": 1}, r"field 'c\\x00' of a draft has a text with a NUL character"),
         ({"name": "\ud83c"}, "field 'name' of a draft has a text with half of a surrogate pair"),
         (
             {"day": dt.date(2026, 1, 1)},
-            "field 'day' of a draft has a value of type date, which JSON has not",
+            "field 'day' of a draft has a value of type date, which is not JSON",
         ),
         (
             {"recipe_id": KEY},
@@ -73,12 +73,12 @@ def test_what_is_json_comes_back_as_it_was(content: dict[str, Any]) -> None:
         ({"a": {1, 2}}, "field 'a' of a draft has a value of type set, which"),
         ({"a": b"x"}, "field 'a' of a draft has a value of type bytes, which"),
         (
-            {"a": nested(DEEPEST)},
+            {"a": nested(MAX_DEPTH)},
             "field 'a' of a draft has values nested more than 50 levels deep",
         ),
         ({"a": 10**5000}, "an integer of thousands of digits; give it as text"),
-        ({"a": "x" * LONGEST}, "has 262,152 bytes, and there is room for 262,144; make several"),
-        ({"a": "é" * (LONGEST // 2)}, "has 262,152 bytes"),
+        ({"a": "x" * MAX_BYTES}, "has 262,152 bytes, and the limit is 262,144; split it"),
+        ({"a": "é" * (MAX_BYTES // 2)}, "has 262,152 bytes"),
         ({str(KEY): math.nan}, "field '<key>' of a draft has a number"),
     ],
 )
@@ -93,8 +93,8 @@ def test_what_is_not_is_refused_in_words(content: Any, message: str) -> None:
 
 def test_what_is_at_the_limits_is_kept() -> None:
     """The last byte and the last level, and what goes round in a circle has none."""
-    assert len(to_text({"a": "x" * (LONGEST - 8)})) == LONGEST
-    assert json.loads(to_text({"a": nested(DEEPEST - 1)})) == {"a": nested(DEEPEST - 1)}
+    assert len(to_text({"a": "x" * (MAX_BYTES - 8)})) == MAX_BYTES
+    assert json.loads(to_text({"a": nested(MAX_DEPTH - 1)})) == {"a": nested(MAX_DEPTH - 1)}
     ring: list[Any] = []
     ring.append(ring)
     with pytest.raises(DraftContentError, match="50 levels"):

@@ -36,7 +36,7 @@ from alfred_refs import (
     UnknownRefError,
     WrongEntityError,
 )
-from alfred_refs.conversation.draft_fields import NewRow, record_of
+from alfred_refs.conversation.draft_content import NewRow, parse_content
 from alfred_refs.store import NewDraft
 from alfred_refs.store.memory import MemoryStore
 
@@ -134,7 +134,7 @@ def chat() -> Conversation:
 
 def record(chat: Conversation, content: dict[str, Any], model: type[Any] = Pot) -> NewRow:
     """Return what content is of."""
-    return record_of(model, content, chat._entities)
+    return parse_content(model, content, chat._entities)
 
 
 def uses(chat: Conversation, draft: Draft, content: dict[str, Any]) -> list[Callable[[], Draft]]:
@@ -192,11 +192,11 @@ def test_related_rows_are_inside_or_named(chat: Conversation) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({"nme": "x"}, "'nme' is no field of a draft of 'Pot'; use some of 'kind', 'name', "),
-        ({"id": "pot_1"}, "'id' is no field"),
-        ({"twice": 1}, "'twice' is no field"),
-        ({"same": []}, "'same' is no field"),
-        ({"lids": [{"colour": 1}]}, "'lids.colour' is no field of a draft of 'Lid'"),
+        ({"nme": "x"}, "'nme' is not a field of a draft of 'Pot'; use one of 'kind', 'name', "),
+        ({"id": "pot_1"}, "'id' is not a field"),
+        ({"twice": 1}, "'twice' is not a field"),
+        ({"same": []}, "'same' is not a field"),
+        ({"lids": [{"colour": 1}]}, "'lids.colour' is not a field of a draft of 'Lid'"),
         ({"name": 5}, "field 'name' of a draft does not fit; it takes text"),
         ({"name": "longer"}, "field 'name' of a draft does not fit; it takes at most 5 char"),
         ({"made": "soon"}, "field 'made' of a draft does not fit; it takes a date such as"),
@@ -209,7 +209,7 @@ def test_related_rows_are_inside_or_named(chat: Conversation) -> None:
         ({"lids": [5]}, "field 'lids' of a draft has something else than related rows"),
         ({"lids": [{"handles": [{"number": "x"}]}]}, "field 'lids.handles.number' of a draft"),
         ({"kind": "pan"}, "field 'kind' names no class of 'Pot'"),
-        ({f"x{KEY}": 1}, "'x<key>' is no field"),
+        ({f"x{KEY}": 1}, "'x<key>' is not a field"),
     ],
 )
 def test_content_that_does_not_fit_is_told_by_its_field(
@@ -262,7 +262,7 @@ def test_a_draft_of_a_subclass_says_so(chat: Conversation) -> None:
     assert record(chat, draft.content).model is Wok
     with pytest.raises(DraftContentError, match="'kind' names no class of 'Wok'"):
         chat.draft(Wok, {"kind": "pot"})
-    with pytest.raises(DraftContentError, match="'rounded' is no field of a draft of 'Pot'"):
+    with pytest.raises(DraftContentError, match="'rounded' is not a field of a draft of 'Pot'"):
         chat.draft(Pot, {"rounded": True})
 
 
@@ -271,7 +271,7 @@ def test_a_draft_of_a_subclass_says_so(chat: Conversation) -> None:
     [
         (Handle, "class 'Handle' cannot have drafts: its rows have no key of their own"),
         (Numbered, "its keys are GENERATED ALWAYS"),
-        (Country, "nothing makes its keys; give the primary key a default"),
+        (Country, "its primary key has no default; give the primary key a default"),
     ],
 )
 def test_a_class_whose_keys_cannot_be_decided_has_no_drafts(

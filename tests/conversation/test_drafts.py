@@ -192,7 +192,7 @@ def test_an_edit_of_what_was_edited_meanwhile_is_refused(
 
 def test_content_that_cannot_be_kept_takes_no_number(chat: Conversation) -> None:
     """It is refused before the store is asked, and a draft that was to hold it is as it was."""
-    with pytest.raises(DraftContentError, match="which JSON has not"):
+    with pytest.raises(DraftContentError, match="which is not JSON"):
         chat.draft(Recipe, {"recipe_id": KEY})
     draft = chat.draft(Recipe, SOUP)
     with pytest.raises(DraftContentError):
@@ -249,7 +249,7 @@ def test_what_is_no_draft_is_told_with_those_that_are(chat: Conversation, ref: s
     """Of the entity, or else of any; labels cannot pass for refs; none is of another chat."""
     chat.refer("recipe", KEY)
     chat.draft("recipe", {}, label="a', 'gen_recipe_7' (\"b")
-    chat._opened(type(chat._address)("chat-8", "ann")).draft("recipe", {}, label="Secret")
+    chat._open(type(chat._address)("chat-8", "ann")).draft("recipe", {}, label="Secret")
     uses: list[Callable[[], object]] = [
         lambda: chat.read_drafts(["gen_recipe_1", ref]),
         lambda: chat.edit_draft(ref, {}),

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from alfred_refs import ExportFormatError
-from alfred_refs.conversation.conversation import to_json
-from alfred_refs.conversation.imports import from_json
+from alfred_refs.conversation.export import from_json, to_json
 from alfred_refs.mapping.keys import MAX_NUMBER, Key, Ref
 from alfred_refs.store import (
     Action,

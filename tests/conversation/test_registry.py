@@ -28,7 +28,7 @@ def test_it_takes_any_store() -> None:
     registry.create_tables()
 
     assert registry.conversation("chat-7").refer("recipe", 1) == "recipe_1"
-    with pytest.raises(SetupError, match="MemoryStore keeps no tables"):
+    with pytest.raises(SetupError, match="MemoryStore has no tables"):
         _ = registry.metadata
 
 

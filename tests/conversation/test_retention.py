@@ -80,7 +80,7 @@ def test_what_cannot_be_noted_does_no_harm(
         raise RegistryUnreachableError("kitchen")
 
     monkeypatch.setattr(memory._store, "touch", fail)
-    chat._noted_until = 0
+    chat._touch_at = 0
 
     assert chat.resolve("recipe_1") == KEYS[0]
 

@@ -379,7 +379,7 @@ def test_those_of_a_statement_are_its_sessions(tenants: Engine, registry: RefReg
         event.listen(
             tenants, "before_cursor_execute", lambda *arguments: sent.append(arguments[2])
         )
-        with pytest.raises(SetupError, match="a statement is for another schema_translate_map"):
+        with pytest.raises(SetupError, match="a statement has another schema_translate_map"):
             session.scalars(select(Order), execution_options=options)
         assert sent == []
     with by_engine(tenants, "tenant_a", conversation="chat-7", registry=registry) as session:

@@ -99,7 +99,7 @@ def test_content_that_fits_no_more_is_told(
     """The class has changed since: the field is named, and the draft stays."""
     conversation._store.draft(conversation._address, [NewDraft("recipe", '{"old": 1}', None)])
 
-    with pytest.raises(DraftContentError, match="'old' is no field of a draft of 'Recipe'"):
+    with pytest.raises(DraftContentError, match="'old' is not a field of a draft of 'Recipe'"):
         session.get(Recipe, "gen_recipe_1")
 
 

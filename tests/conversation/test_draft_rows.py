@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from alfred_refs import SetupError
-from alfred_refs.conversation.draft_fields import check_made, new_keys
+from alfred_refs.conversation.draft_rows import check_new_keys, new_keys
 from alfred_refs.mapping.key_columns import KeyColumn, key_type_of
 
 metadata = MetaData(schema="New Keys")
@@ -73,7 +73,7 @@ def held(of: Table) -> KeyColumn:
 @pytest.mark.parametrize("of", MADE, ids=lambda t: t.name)
 def test_keys_can_be_inserted(database: Engine, of: Table) -> None:
     """They are all different, and so are those made later."""
-    check_made(of.c["Id"], object)
+    check_new_keys(of.c["Id"], object)
     with database.begin() as connection:
         keys = [*new_keys(connection, of.c["Id"], held(of), 3)]
         keys += new_keys(connection, of.c["Id"], held(of), 2)
@@ -112,7 +112,7 @@ def test_a_database_without_the_default_is_told_of(database: Engine) -> None:
             'alter table "New Keys"."Serial s" alter "Id" drop default; '
             'drop sequence "New Keys"."Serial s_Id_seq"'
         )
-        with pytest.raises(SetupError, match="nothing makes the keys of"):
+        with pytest.raises(SetupError, match="has no default in the database"):
             new_keys(connection, SERIAL.c["Id"], held(SERIAL), 1)
 
 
@@ -120,12 +120,15 @@ def test_a_database_without_the_default_is_told_of(database: Engine) -> None:
     ("column", "said"),
     [
         (Column("id", Integer, Identity(always=True), primary_key=True), "GENERATED ALWAYS"),
-        (Column("id", Text, primary_key=True), "nothing makes its keys"),
-        (Column("id", Integer, primary_key=True, autoincrement=False), "nothing makes its keys"),
+        (Column("id", Text, primary_key=True), "its primary key has no default"),
+        (
+            Column("id", Integer, primary_key=True, autoincrement=False),
+            "its primary key has no default",
+        ),
     ],
 )
 def test_keys_that_cannot_be_decided_are_told_of(column: Column[Any], said: str) -> None:
     """Before anything is drafted."""
     Table("undecided", MetaData(), column)
     with pytest.raises(SetupError, match=said):
-        check_made(column, object)
+        check_new_keys(column, object)
