@@ -117,6 +117,7 @@ def test_refused_statement_is_one_line(database_url: str) -> None:
     assert result.output == "Error: cannot execute CREATE TABLE in a read-only transaction\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", [[str(SCRIPT)], [sys.executable, "-m", "alfred_refs.cli"]], ids=["script", "module"]
 )
@@ -130,6 +131,7 @@ def test_installed_command_migrates(command: list[str], database_url: str, tmp_p
     )
 
 
+@pytest.mark.slow
 def test_installed_command_tells_errors_on_standard_error(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -152,6 +154,7 @@ def test_without_its_extra_the_command_says_how_to_get_it(package: str, tmp_path
     )
 
 
+@pytest.mark.slow
 def test_without_libpq_the_command_names_what_the_readme_does(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -179,6 +182,7 @@ def test_without_libpq_the_command_names_what_the_readme_does(
     assert installed in README.read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_an_error_is_all_that_is_on_standard_error(engine: Engine, tmp_path: Path) -> None:
     """What the package logs where nothing is set up for it does not come between."""
     url = engine.url.render_as_string(hide_password=False)
@@ -190,6 +194,7 @@ def test_an_error_is_all_that_is_on_standard_error(engine: Engine, tmp_path: Pat
     assert done.stderr.startswith("Error: a raw key was given")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--json"]], ids=["table", "json"])
 def test_a_reader_that_has_enough_is_no_error(
     options: list[str], engine: Engine, tmp_path: Path

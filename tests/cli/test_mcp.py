@@ -198,6 +198,7 @@ def test_what_cannot_be_served_is_one_line(
     assert result.stderr.count("Error: ") == 1
 
 
+@pytest.mark.slow
 async def test_a_program_is_served_on_standard_output(program: dict[str, Any]) -> None:
     """For the owner and in the conversation that the command line names; prints go elsewhere."""
     arguments = ["app:desk", "--owner", str(shop.ADA), "--conversation", "desk-1"]
@@ -210,6 +211,7 @@ async def test_a_program_is_served_on_standard_output(program: dict[str, Any]) -
     assert {"db_read", "db_create"} <= {*listed}
 
 
+@pytest.mark.slow
 async def test_tokens_say_whose_a_request_is(program: dict[str, Any]) -> None:
     """Two at a time, in both eras; without one nothing is answered, and crashes are logged."""
     arguments = ["app:desk", "--http", "127.0.0.1:0", "--token-verifier", "app:verifier"]
@@ -241,6 +243,7 @@ async def test_tokens_say_whose_a_request_is(program: dict[str, Any]) -> None:
         assert notes == ["for Ada", "for Bob", "for Ada"]
 
 
+@pytest.mark.slow
 async def test_a_page_of_a_browser_is_not_served(program: dict[str, Any]) -> None:
     """Without tokens a request must name this machine, and come from it; read only on request."""
     with over_http("app:nobodys", "--http", "127.0.0.1:0", "--read-only", **program) as served:
@@ -258,6 +261,7 @@ async def test_a_page_of_a_browser_is_not_served(program: dict[str, Any]) -> Non
     assert (rebound.status_code, page.status_code) == (421, 403)
 
 
+@pytest.mark.slow
 async def test_a_bare_database_is_served(bare_url: str, tmp_path: Path) -> None:
     """With no program at all: it can be read, by refs that are kept in memory, and not written."""
     env = {"ALFRED_REFS_DATABASE_URL": bare_url}
@@ -276,6 +280,7 @@ async def test_a_bare_database_is_served(bare_url: str, tmp_path: Path) -> None:
     assert [key for key in KEYS if key in told] == []
 
 
+@pytest.mark.slow
 async def test_a_bare_database_is_written_where_refs_are_kept(
     bare_url: str, tmp_path: Path
 ) -> None:
@@ -301,6 +306,7 @@ async def test_a_bare_database_is_written_where_refs_are_kept(
     assert changed.structured_content["rows"][0]["name"] == "Cover"
 
 
+@pytest.mark.slow
 def test_what_is_served_of_a_bare_database_is_told(bare_url: str) -> None:
     """Before it is: which tables, what rows are called, and what is left out."""
     result = run("--reflect", url=bare_url)
@@ -336,6 +342,7 @@ def test_a_bare_database_that_cannot_be_served_is_one_line(bare_url: str) -> Non
     assert "secret" not in told[3]
 
 
+@pytest.mark.slow
 def test_tables_of_the_registry_that_may_not_be_written_are_not_used(bare_url: str) -> None:
     """Refs are kept in memory then: a role that may only read is what a reader should have."""
     schema.migrate(bare_url)

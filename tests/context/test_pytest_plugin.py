@@ -25,6 +25,7 @@ def test_logged(no_keys):
 """
 
 
+@pytest.mark.slow
 def test_a_test_that_shows_or_logs_a_key_fails(pytester: pytest.Pytester) -> None:
     """And says what was shown, masked."""
     pytester.makepyfile(TESTS)

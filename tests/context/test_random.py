@@ -14,6 +14,7 @@ from alfred_refs import RefRegistry, RefSession
 from alfred_refs.context import Context
 from alfred_refs.tools import Toolset
 from tests.fix_session import TravelLog
+from tests.profiles import examples
 from tests.tools.conftest import MODELS
 from tests.tools.models import Dish
 
@@ -158,7 +159,9 @@ class World:
 def test_what_is_told_is_what_was_done(tables: Engine, store: TravelLog) -> None:
     """By the model, by the user, by others, kept or rolled back, over turns."""
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(
+        max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
     @given(st.lists(WORK, max_size=14))
     @example([("read", "a"), ("others remove", "a"), ("change", "a"), ("turn", ""), ("read", "b")])
     @example([("change", "a"), ("user removes", "a"), ("read", "a"), ("retain", "a")])

@@ -17,6 +17,7 @@ from alfred_refs.context.views import (
     render_view,
     tokens,
 )
+from tests.profiles import examples
 
 
 def row(ref: str, label: str | None = None, **more: object) -> EntityView:
@@ -155,7 +156,7 @@ NASTY = st.text() | st.sampled_from(
 INERT = re.compile(r'"(?:[^"\\`\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]|\\.)*"')
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(NASTY, NASTY, NASTY)
 def test_no_text_of_a_user_changes_the_structure(label: str, value: str, reason: str) -> None:
     """Whatever is in it: the lines are those of a plain name, and it reads back as it was."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from alfred_refs.context.mentions import Names
+from tests.profiles import examples
 
 NAMES = {"recipe_3": "Thai Curry", "gen_meal_plan_12": "Monday <plan>"}
 LONGEST = len("gen_meal_plan_2147483647")
@@ -109,7 +110,7 @@ PIECES = st.sampled_from(
 ) | st.text(alphabet="recip_3\\ ()[]:/*'`abc.=\"\nü", max_size=20)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.lists(PIECES, max_size=8), st.lists(st.integers(0, 200), max_size=6))
 @example(["https:", "//x/", "recipe_3"], [6])
 @example(["[a](", "recipe_3", ")"], [4, 12])
@@ -125,7 +126,7 @@ def test_however_a_reply_is_cut_it_is_the_same(pieces: list[str], places: list[i
     assert whole(*chunks) == whole(*text) == whole(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(PIECES, max_size=8))
 def test_no_more_is_held_back_than_the_longest_ref_has(pieces: list[str]) -> None:
     """In the spelling that it has, with its underscores escaped and emphasised; and a sign."""

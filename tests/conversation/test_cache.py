@@ -15,6 +15,7 @@ from alfred_refs.store import Entry
 KEY = uuid.UUID(int=7)
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_a_mapping_takes_less_than_400_bytes() -> None:
     """A UUID, its number, its ref and their places in two dictionaries: all that is kept."""

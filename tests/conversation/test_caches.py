@@ -216,6 +216,7 @@ def test_a_forgotten_conversation_resolves_nothing_here(memory: RefRegistry) -> 
     assert other.refer("recipe", KEYS[2]) == "recipe_4"
 
 
+@pytest.mark.slow
 def test_threads_that_share_a_conversation_see_the_right_refs(tables: Engine) -> None:
     """Eight of them refer, resolve, lose and put back at random while caches come and go."""
     registry = RefRegistry(tables)

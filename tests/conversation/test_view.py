@@ -134,6 +134,7 @@ def test_a_session_that_holds_little_goes_on_in_the_cache_that_all_share(
     assert store.trips == []
 
 
+@pytest.mark.slow
 def test_refs_that_go_in_leave_nothing_behind(session: RefSession, keys: list[uuid.UUID]) -> None:
     """In criteria, in `get()`, and in objects that are added and flushed."""
     conversation = session.conversation
@@ -342,6 +343,7 @@ def test_the_turn_of_a_session_is_its_conversations(session: RefSession) -> None
 # Many at once
 
 
+@pytest.mark.slow
 def test_threads_with_sessions_of_their_own_see_the_right_refs(
     tables: Engine, keys: list[uuid.UUID]
 ) -> None:
@@ -375,6 +377,7 @@ def read(session: Session, chance: random.Random, held: list[Recipe]) -> None:
     assert [recipe.id for recipe in held] == list(map(ref, held))
 
 
+@pytest.mark.slow
 async def test_tasks_with_sessions_of_their_own_see_the_right_refs(
     async_sessions: AsyncSessions, chat: Conversation, aio: AsyncRefSession, keys: list[uuid.UUID]
 ) -> None:

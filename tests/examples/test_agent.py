@@ -13,6 +13,8 @@ from examples.agent import SAID
 from examples.kitchen.demo import ROOT
 from examples.kitchen.show import WIDTH
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ["tests.fix_kitchen"]
 
 

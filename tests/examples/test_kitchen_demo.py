@@ -29,6 +29,8 @@ from examples.kitchen.turns import SCRIPT, TUESDAY, WEDNESDAY
 from tests.fix_postgres import database_like
 from tests.readme import README
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ["tests.fix_kitchen"]
 
 KEY = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")

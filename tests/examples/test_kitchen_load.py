@@ -43,6 +43,13 @@ def session(kitchen: Engine) -> Iterator[Session]:
 
 
 @pytest.fixture
+def loaded(loaded_kitchen: Engine) -> Iterator[Session]:
+    """Give a session on a loaded kitchen."""
+    with Session(loaded_kitchen) as session:
+        yield session
+
+
+@pytest.fixture
 def user(session: Session) -> User:
     """Give a saved user."""
     user = User(name="Ada")
@@ -57,7 +64,7 @@ def _recipe(*ingredients: Ingredient, user: User | None = None) -> Recipe:
 
 
 def test_load_writes_every_recipe_and_line(session: Session) -> None:
-    """All recipes, catalogue entries and lines that load counts are in the database."""
+    """All recipes, catalogue entries and lines that load counts; the commit is the caller's."""
     loaded = load(session)
     written = [
         session.scalar(select(func.count()).select_from(model))
@@ -66,11 +73,13 @@ def test_load_writes_every_recipe_and_line(session: Session) -> None:
     assert loaded == Loaded(404, 1173, 3305)
     assert written == [404, 1173, 3305]
 
+    session.rollback()
+    assert session.scalars(select(Recipe)).all() == []
 
-def test_load_fills_the_kitchen(session: Session) -> None:
+
+def test_load_fills_the_kitchen(loaded: Session) -> None:
     """Recipes are shared, lines are in order and catalogued, and the demo user has staples."""
-    load(session)
-    recipe = session.scalars(select(Recipe).filter_by(name="Spaghetti aglio e olio")).one()
+    recipe = loaded.scalars(select(Recipe).filter_by(name="Spaghetti aglio e olio")).one()
     staples = (
         select(Ingredient.name)
         .join(Preferences, Ingredient.id == any_(Preferences.assumed_staples))
@@ -89,23 +98,15 @@ def test_load_fills_the_kitchen(session: Session) -> None:
         (3, "1/4", "tsp", "red pepper flake"),
         (4, "1", "bunch", "parsley"),
     ]
-    assert sorted(session.scalars(staples)) == sorted(ASSUMED_STAPLES)
+    assert sorted(loaded.scalars(staples)) == sorted(ASSUMED_STAPLES)
 
 
-def test_spellings_share_a_row(session: Session) -> None:
+def test_spellings_share_a_row(loaded: Session) -> None:
     """Lines that say onion, Onions and small onions point to one row, which lists them."""
-    load(session)
-    onion = session.scalars(select(Ingredient).filter_by(name="onion")).one()
+    onion = loaded.scalars(select(Ingredient).filter_by(name="onion")).one()
     names = select(RecipeIngredient.name).filter_by(ingredient_id=onion.id)
-    assert {"onion", "Onions", "small onion"} <= set(session.scalars(names))
+    assert {"onion", "Onions", "small onion"} <= set(loaded.scalars(names))
     assert {"onions", "small onion"} <= set(onion.aliases)
-
-
-def test_load_leaves_the_commit_to_the_caller(session: Session) -> None:
-    """A rollback after load leaves the tables empty."""
-    load(session)
-    session.rollback()
-    assert session.scalars(select(Recipe)).all() == []
 
 
 @pytest.mark.parametrize(

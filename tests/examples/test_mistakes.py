@@ -49,6 +49,7 @@ def played(administration: Engine, kitchen_template: str) -> Iterator[Played]:
         engine.dispose()
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.usefixtures("extensions")
 def test_the_model_ends_well_in_a_pipe(database_url: str) -> None:

@@ -236,6 +236,7 @@ async def test_no_more_work_is_begun_than_there_are_connections(
     assert (desk.connections, hooks.most) == (2, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_cancelled_write_in_a_thread_is_finished(
     shop_engine: Engine,

@@ -65,6 +65,7 @@ class Desk:
         return answer.value
 
 
+@pytest.mark.slow
 def test_tables_of_all_keys_are_found(bare: Engine) -> None:
     """Those with integer, UUID, text and composite keys; others are left out with a reason."""
     found = found_in(bare)
@@ -78,6 +79,7 @@ def test_tables_of_all_keys_are_found(bare: Engine) -> None:
     assert "stocks" not in found.labels
 
 
+@pytest.mark.slow
 def test_each_table_is_read_without_keys(bare: Engine) -> None:
     """Refs are named as rows are; labels stand beside them."""
     found = found_in(bare)
@@ -97,6 +99,7 @@ def test_each_table_is_read_without_keys(bare: Engine) -> None:
     assert [key for key in KEYS if key in desk.told] == []
 
 
+@pytest.mark.slow
 def test_foreign_keys_are_paths_both_ways(bare: Engine) -> None:
     """Named by their columns; to itself, twice to one table, and of several columns."""
     desk = Desk(bare, found_in(bare))
@@ -112,6 +115,7 @@ def test_foreign_keys_are_paths_both_ways(bare: Engine) -> None:
     assert names("counts", "stock.product.name", "Cup") == ["first"]
 
 
+@pytest.mark.slow
 def test_rows_are_made_changed_and_deleted(bare: Engine) -> None:
     """UUIDs that the database does not make are made; what goes along is the database's word."""
     desk = Desk(bare, found_in(bare))
@@ -192,6 +196,7 @@ def test_names_that_cannot_be_refs_are_made_such(bare: Engine) -> None:
     assert json.dumps(refs).count("7711") == 0
 
 
+@pytest.mark.slow
 def test_tables_of_migration_tools_are_left_out_unless_they_are_named(bare: Engine) -> None:
     """A model that may write could delete the revision; Alembic's table may have any name."""
     with bare.begin() as connection:

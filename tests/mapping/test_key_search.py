@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from alfred_refs.mapping.keys import found_in, replace_keys
+from tests.profiles import examples
 
 KEY = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
 
@@ -143,7 +144,7 @@ def spellings(draw: st.DrawFn) -> str:
     return "".join(letter + gap for letter, gap in zip(text, gaps, strict=True))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(spellings() | st.text(max_size=10), max_size=5))
 @example(["a508000d9b5540f08886**dbdd88bd2de2**"])
 def test_no_text_has_a_key_left(pieces: list[str]) -> None:
@@ -154,7 +155,7 @@ def test_no_text_has_a_key_left(pieces: list[str]) -> None:
     assert found_in(clean) == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.text(alphabet="ghijklmnop .-_*\n`GHIJ", max_size=200))
 def test_a_text_without_keys_stays_as_it_is(text: str) -> None:
     """To the letter."""

@@ -41,6 +41,7 @@ def walled(engine: Engine) -> Iterator[Engine]:
     world.drop(engine)
 
 
+@pytest.mark.slow
 def test_an_owned_session_does_as_policies_do(walled: Engine) -> None:
     """The same rows read, the same rows written, or a typed error before anything is."""
     found = Campaign(walled, seed=11).run(200)
@@ -51,6 +52,7 @@ def test_an_owned_session_does_as_policies_do(walled: Engine) -> None:
     assert len(found.kinds) > 40
 
 
+@pytest.mark.slow
 def test_the_judge_finds_a_session_without_walls(walled: Engine) -> None:
     """A plain one in the place of the owned: rows of others are read and written."""
     found = Campaign(walled, 11, lambda engine, *_: Session(engine)).run(100)
@@ -60,6 +62,7 @@ def test_the_judge_finds_a_session_without_walls(walled: Engine) -> None:
     assert len(found.wrong) > 30
 
 
+@pytest.mark.slow
 def test_the_judge_finds_a_session_of_another_owner(walled: Engine) -> None:
     """It has walls, round another's rows."""
     found = Campaign(walled, 11, lambda engine, who, _: owned(engine, who % 3 + 1, None)).run(100)
@@ -67,6 +70,7 @@ def test_the_judge_finds_a_session_of_another_owner(walled: Engine) -> None:
     assert len(found.wrong) > 20
 
 
+@pytest.mark.slow
 def test_a_seed_makes_the_same_programs_in_every_process() -> None:
     """Whatever order the process gives to sets of texts, a finding can be run again."""
     made = {
@@ -79,6 +83,7 @@ def test_a_seed_makes_the_same_programs_in_every_process() -> None:
     assert len(made) == 1
 
 
+@pytest.mark.slow
 def test_a_seed_has_the_same_outcomes_again(walled: Engine) -> None:
     """What happened, and what the programs made use of."""
     once, twice = Campaign(walled, 5).run(20), Campaign(walled, 5).run(20)

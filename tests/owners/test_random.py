@@ -22,6 +22,7 @@ from alfred_refs import Ownership, RefSession
 from tests import owned
 from tests.fix_postgres import PreparedDatabases
 from tests.owned import Animal, Cat, Dog, Ingredient, Line, Plan, Recipe, Remark, User
+from tests.profiles import examples
 
 ANN, BOB = uuid.UUID(int=1), uuid.UUID(int=2)
 KINDS: list[Any] = [Recipe, Line, Plan, Remark, Animal, Dog, Cat, User, Ingredient]
@@ -195,7 +196,7 @@ def owner() -> Any:
 
 OWNERSHIP: Ownership = owned.ownership()
 SETTINGS = settings(
-    max_examples=120,
+    max_examples=examples(120),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

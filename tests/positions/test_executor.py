@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings, strategies as st
 
 from alfred_refs.errors import PositionError
 from alfred_refs.positions.edits import Add, Edit, Item, Modify, Move, Outcome, Remove, execute
+from tests.profiles import examples
 
 Tree = list[Any]  # [name, [tree, ...]]
 
@@ -283,7 +284,7 @@ def tried(root: Item, edits: list[Edit]) -> Outcome | PositionError:
         return error
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(batches(), st.randoms(use_true_random=False))
 def test_any_batch_does_what_a_slower_model_does(
     batch: tuple[Tree, list[Edit]], order: random.Random

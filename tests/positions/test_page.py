@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import Engine
 
 from tests import readme
@@ -14,6 +15,7 @@ TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "positions.md"
 
 
+@pytest.mark.slow
 def test_the_programs_print_what_the_page_says(engine: Engine) -> None:
     """Run from top to bottom, as a reader would."""
     names: dict[str, Any] = {"engine": engine, "__name__": "page"}

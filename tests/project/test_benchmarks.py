@@ -20,7 +20,7 @@ from benchmarks.setting import SERVER
 from benchmarks.table import Row
 from tests.postgres.server import embedded_server
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.slow]
 
 _TINY = ("--rows", "20", "--repetitions", "2", "--mappings", "100")
 

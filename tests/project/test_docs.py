@@ -36,6 +36,7 @@ def test_a_page_prints_what_it_says(name: str, engine: Engine) -> None:
     assert [text for text in printed if text] == [text for text in expected if text]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
 def test_the_agent_loop_prints_what_it_says(driver: str, engine: Engine) -> None:
     """A FastAPI application with a scripted model, two turns long, and a stranger's request."""

@@ -88,6 +88,7 @@ def test_a_broken_promise_is_found(
     assert not verdict.is_good
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_while_workers_are_killed_and_the_server_crashes(tmp_path: Path) -> None:
     """With several drivers, though the database's default is to lose what was committed last."""
     with crashing_server(durable=True) as server:

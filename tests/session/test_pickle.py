@@ -48,6 +48,7 @@ def unpickled(instance: Any) -> Any:
     return pickle.loads(pickle.dumps(instance))  # noqa: S301
 
 
+@pytest.mark.slow
 def test_an_unpickled_instance_shows_refs_in_a_process_that_has_no_session(plan: MealPlan) -> None:
     """Nothing has to be set up there, and what is related shows its refs too."""
     done = subprocess.run(
@@ -111,6 +112,7 @@ def test_a_ref_set_on_an_unpickled_instance_waits_for_a_session(
     assert str(sent.__dict__["recipe_id"]) not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_pickle_can_be_pickled_again_and_sent_to_a_worker(plan: MealPlan) -> None:
     """As a task queue or a cache does."""
     twice = unpickled(unpickled(plan))

@@ -441,7 +441,7 @@ criteria = st.recursive(
 
 
 @pytest.mark.filterwarnings("ignore:SELECT statement has a cartesian")
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(criterion=criteria, kind=st.sampled_from(list(KINDS)))
 def test_any_criterion_selects_the_same_rows_or_is_refused(
     both: Both, criterion: Criterion, kind: str

@@ -463,6 +463,7 @@ def test_a_row_deleted_before_the_savepoint_that_inserts_it_was_deleted(
     assert is_refused(session, "recipe_1")
 
 
+@pytest.mark.slow
 def test_a_dropped_object_rolled_back_to_a_savepoint_was_never_saved(session: RefSession) -> None:
     """Nobody has the object any more, and its ref says what became of its row."""
     session.connection()
@@ -481,6 +482,7 @@ def test_a_dropped_object_rolled_back_to_a_savepoint_was_never_saved(session: Re
 # Cost
 
 
+@pytest.mark.slow
 def test_flushed_objects_that_are_dropped_are_collected(session: RefSession) -> None:
     """An open transaction keeps the keys of what it inserted and deleted, not the objects."""
     added = [Recipe(name="x") for _ in range(200)]

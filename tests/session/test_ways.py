@@ -98,11 +98,13 @@ def expected(ways: dict[str, Way], driver: str = "psycopg") -> Different:
     return {each.way: each.what for each in some}
 
 
+@pytest.mark.slow
 def test_a_session_has_the_ways_of_a_plain_one(rows: Engine) -> None:
     """Outcomes differ as `OTHERWISE` says, and nowhere else."""
     assert compared(WAYS, rows, rows, lambda w: w.made()) == expected(WAYS)
 
 
+@pytest.mark.slow
 def test_a_session_takes_mistakes_as_a_plain_one(rows: Engine) -> None:
     """Classes and texts of errors, to the letter but for values that the database repeats."""
     different = compared(MISTAKES, rows, rows, lambda w: w.made())
@@ -112,6 +114,7 @@ def test_a_session_takes_mistakes_as_a_plain_one(rows: Engine) -> None:
     assert different == {}
 
 
+@pytest.mark.slow
 def test_a_scoped_session_has_the_ways_of_a_plain_one(rows: Engine) -> None:
     """The same ways, by way of the registry of the scope."""
 
@@ -122,6 +125,7 @@ def test_a_scoped_session_has_the_ways_of_a_plain_one(rows: Engine) -> None:
     assert compared(ways, rows, rows, scope) == expected(ways)
 
 
+@pytest.mark.slow
 async def test_an_asynchronous_session_has_the_ways_of_a_plain_one(
     rows: Engine, async_engine: AsyncEngine
 ) -> None:
@@ -156,6 +160,7 @@ def test_all_that_sqlalchemy_has_is_tried() -> None:
     assert every - TRIED - on_all == set()
 
 
+@pytest.mark.slow
 def test_all_events_are_told_of(rows: Engine) -> None:
     """Every event is heard by some way: a listener that is never called compares nothing."""
     told = set()

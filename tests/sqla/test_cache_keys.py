@@ -83,6 +83,7 @@ def test_what_a_traversal_passes_over_is_found() -> None:
     assert {p.value for p in sqla.cache_key_of(upsert)[1]} >= {"set", "where", "index"}
 
 
+@pytest.mark.slow
 def test_a_weak_shape_is_equal_to_the_shape_until_its_classes_are_gone() -> None:
     """And to no other: the same statement on another class is another."""
 
@@ -133,6 +134,7 @@ def test_looking_up_a_shape_calls_nothing_of_ours() -> None:
     assert [name for name in called if name.startswith("alfred_refs")] == []
 
 
+@pytest.mark.slow
 def test_a_shape_whose_class_is_gone_is_compared_with_none() -> None:
     """Where another happens to have its hash, it says that it cannot be told."""
 

@@ -6,6 +6,7 @@ import gc
 import weakref
 from typing import Any
 
+import pytest
 from sqlalchemy import Boolean, CheckConstraint, Column, Enum, MetaData, Table, inspect
 from sqlalchemy.ext.declarative import AbstractConcreteBase
 from sqlalchemy.orm import (
@@ -129,6 +130,7 @@ def test_a_relationship_knows_what_changes_along() -> None:
     assert [sqla.reverse_of(each) for each in every] == [["recipe"], ["plans"], []]
 
 
+@pytest.mark.slow
 def test_what_is_kept_with_a_class_goes_with_it_or_with_who_keeps_it() -> None:
     """It may lead to the class, and one keeper's is not another's."""
 

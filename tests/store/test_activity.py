@@ -23,6 +23,7 @@ from alfred_refs.store import (
 )
 from alfred_refs.store.memory import MemoryStore
 from alfred_refs.store.protocol import LARGEST
+from tests.profiles import examples
 
 pytestmark = pytest.mark.tables
 
@@ -296,7 +297,7 @@ def test_postgres_and_memory_agree_on_any_sequence(engine: Engine) -> None:
     """The rule is written twice, in SQL and in Python."""
     stores: list[Store] = [PostgresStore(engine), MemoryStore()]
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(st.lists(WORK, max_size=12))
     def agree(work: list[tuple[Any, ...]]) -> None:
         address = Address(uuid.uuid4().hex)

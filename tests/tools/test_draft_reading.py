@@ -14,6 +14,7 @@ from alfred_refs.store import Address, NewDraft
 from alfred_refs.tools import Hooks, Limits, Reading, Toolset
 from tests.fix_session import TravelLog
 from tests.models import Cook, Guest, Person
+from tests.profiles import examples
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Cuisine, Dish
 from tests.tools.test_filters import CLAUSES, EACH_TIME, Kitchen, kitchen
@@ -339,7 +340,7 @@ def pages(kitchen: Kitchen, size: int, **asked: Any) -> list[Any]:
     return rows
 
 
-@settings(EACH_TIME, max_examples=30)  # each is some ten pages
+@settings(EACH_TIME, max_examples=examples(30))  # each is some ten pages
 @given(
     by=st.lists(st.sampled_from(ORDERED), max_size=3),
     direction=st.sampled_from(["asc", "desc"]),

@@ -33,6 +33,7 @@ def campaign(tables: Engine, registry: RefRegistry) -> Campaign:
     return Campaign(World(tables), registry, seed=1)
 
 
+@pytest.mark.slow
 def test_nothing_comes_of_a_call_that_must_not(campaign: Campaign) -> None:
     """Answers or typed errors, no key, no row that was not meant, one transaction a call."""
     found = campaign.run(2 * ROUND)
@@ -43,6 +44,7 @@ def test_nothing_comes_of_a_call_that_must_not(campaign: Campaign) -> None:
     assert len(found.done) > 30
 
 
+@pytest.mark.slow
 def test_nothing_of_another_owners_is_shown_or_changed(owned_engine: Engine) -> None:
     """Though the model knows refs of the other's rows, and names them."""
     found = Found()
@@ -52,6 +54,7 @@ def test_nothing_of_another_owners_is_shown_or_changed(owned_engine: Engine) -> 
     assert found.done["owned db_create: foreign_row"] > 0
 
 
+@pytest.mark.slow
 def test_a_change_of_another_owners_rows_is_found(owned_engine: Engine) -> None:
     """Whoever made it: all rows that are not the owner's are looked at after each call."""
     found = Found()
@@ -66,6 +69,7 @@ def test_a_change_of_another_owners_rows_is_found(owned_engine: Engine) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.once  # what calls are made is decided in Python
 def test_a_seed_makes_the_same_calls_again(campaign: Campaign) -> None:
     """So that what was found can be looked at."""

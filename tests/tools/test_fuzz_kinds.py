@@ -31,6 +31,7 @@ def place(tables: Engine) -> Place:
     return place_in(tables, seed=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sequences", "permits", "echoes", "nuls"])
 def test_nothing_comes_of_a_round_that_must_not(place: Place, kind: str) -> None:
     """Whatever the kind: `tests.tools.fuzz` makes more rounds of each."""
@@ -39,6 +40,7 @@ def test_nothing_comes_of_a_round_that_must_not(place: Place, kind: str) -> None
     assert place.found.wrong == []
 
 
+@pytest.mark.slow
 @pytest.mark.once  # what calls are made is decided in Python
 @pytest.mark.parametrize("kind", ["sequences", "permits"])
 def test_a_round_makes_the_same_calls_again(place: Place, kind: str) -> None:
@@ -90,6 +92,7 @@ def test_a_text_that_is_another_when_it_is_written_back_is_found(tables: Engine)
     assert any("written back is another: db_update {'table': 'parts'" in w for w in found.wrong)
 
 
+@pytest.mark.slow
 def test_what_takes_too_long_is_found(tables: Engine, registry: RefRegistry) -> None:
     """If a call may take no time at all, each takes too long."""
     found = Found()

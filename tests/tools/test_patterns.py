@@ -9,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 from sqlalchemy import Engine, literal, select
 
 from alfred_refs.tools.filters import Pattern
+from tests.profiles import examples
 from tests.tools.test_filters import EACH_TIME
 
 TEXTS = st.text(st.sampled_from("abAB%_\\ \n1é"), max_size=12)
@@ -18,7 +19,7 @@ PATTERNS = st.lists(
 ).map("".join)
 
 
-@settings(EACH_TIME, max_examples=500)
+@settings(EACH_TIME, max_examples=examples(500))
 @given(text=TEXTS, pattern=PATTERNS)
 def test_a_pattern_means_what_it_does_in_postgresql(
     tables: Engine, text: str, pattern: str

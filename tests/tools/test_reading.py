@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.tools import Hooks, Limits, Reading, ToolError, Toolset
+from tests.profiles import examples
 from tests.tools.conftest import MODELS, Call
 from tests.tools.models import Dish, Part
 from tests.tools.test_filters import EACH_TIME, Kitchen, kitchen
@@ -56,7 +57,7 @@ def test_pages_are_the_whole_in_order(
     assert len(whole) == 24
 
 
-@settings(parent=EACH_TIME, max_examples=20)
+@settings(parent=EACH_TIME, max_examples=examples(20))
 @given(by=st.sampled_from(SORTED), direction=st.sampled_from(["asc", "desc"]))
 def test_rows_without_value_come_last(kitchen: Kitchen, by: str, direction: str) -> None:
     """In both directions."""

@@ -18,6 +18,7 @@ from alfred_refs.errors import SetupError
 from alfred_refs.tools import Hooks, Reading, Toolset
 from alfred_refs.tools.arguments import TOOLS, Operator
 from alfred_refs.tools.definitions import Form
+from tests.profiles import examples
 from tests.tools.conftest import MODELS
 from tests.tools.models import Cuisine, Dish, Part
 
@@ -357,7 +358,7 @@ VALIDATORS = {name: Draft202012Validator(each) for name, each in _schemas(TOOLSE
 OFFERED = {name: each["properties"]["table"]["enum"] for name, each in _schemas(TOOLSET).items()}
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(500))
 @given(ARGUMENTS)
 def test_schemas_and_tools_agree(call: tuple[str, Any]) -> None:
     """A tool accepts the shape of what its schema accepts, and nothing else.

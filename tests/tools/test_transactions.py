@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from alfred_refs import AsyncRefSession, Conversation, RefRegistry, RefSession, SetupError
 from alfred_refs.tools import Hooks, Limits, Reading, ToolError, Toolset, Writing
+from tests.profiles import examples
 from tests.tools.conftest import MODELS
 from tests.tools.models import Cuisine, Dish, Part
 
@@ -247,7 +248,9 @@ KINDS = st.sampled_from(["right", "misnamed", "doubled", "unknown", "doomed", "p
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.tuples(st.lists(KINDS, min_size=2, max_size=8), st.sampled_from(STATES)))
 def test_what_the_answers_told_is_what_is_there(

@@ -31,6 +31,7 @@ from alfred_refs import (
     RefSession,
 )
 from tests.models import Recipe
+from tests.profiles import examples
 
 pytestmark = [pytest.mark.usefixtures("one_base"), pytest.mark.once]
 
@@ -307,7 +308,7 @@ def refused(expected: bool, error: type[Exception] = BadRefError) -> Any:
 
 
 @settings(
-    max_examples=15,
+    max_examples=examples(15),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from alfred_refs import Conversation, RefRegistry
 from tests.session.drafts.rows_and_drafts import names, pending
 
-pytestmark = pytest.mark.usefixtures("one_base")
+pytestmark = [pytest.mark.usefixtures("one_base"), pytest.mark.slow]
 SAVE = """
 import os, signal, sys
 from sqlalchemy import create_engine, event

@@ -16,6 +16,8 @@ from tests.tools.sql.campaign import run
 from tests.tools.sql.judge import judge
 from tests.tools.sql.world import World
 
+pytestmark = pytest.mark.slow
+
 QUERIES = """
 import random
 from tests.tools.sql.generator import Generator

@@ -6,8 +6,12 @@ import json
 from pathlib import Path
 from time import monotonic
 
+import pytest
+
 from tests.tools.sql.judge import judge
 from tests.tools.sql.world import ANN, BOB, SECRET, World
+
+pytestmark = pytest.mark.slow
 
 CORPUS = Path(__file__).with_name("hostile.txt").read_text("utf-8")
 FEWEST = 1063

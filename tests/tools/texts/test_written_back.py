@@ -12,6 +12,7 @@ from sqlalchemy import Engine
 from alfred_refs import RefRegistry, RefSession
 from alfred_refs.mapping.keys import find_keys
 from tests.fix_session import TravelLog
+from tests.profiles import examples
 from tests.spellings import texts
 from tests.tools.texts.notes import (
     FIRST,
@@ -74,7 +75,7 @@ def shown_keys(rows: list[Answer]) -> list[str]:
 
 
 @settings(
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to shrink rows takes minutes
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
