@@ -7,8 +7,6 @@ which the server knows no values, and taken back.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +18,7 @@ from typing import Any, Literal, cast
 import psycopg
 from sqlalchemy import Dialect, Executable, make_url
 
-from alfred_refs import store
+from alfred_refs import PostgresStore
 from alfred_refs.mapping.keys import encode
 from alfred_refs.store.schema import metadata
 
@@ -119,14 +117,17 @@ OTHERS: Mapping[str, Mapping[str, Any]] = {
 
 # these name no conversation, and are for operators
 OF_ALL_CONVERSATIONS = {
-    *("choose_unused", "prune_mappings", "leave_pruned", "prune_conversations"),
+    *("choose_unused", "prune_mapping", "leave_pruned", "prune_conversations"),
     *("choose_left", "prune_counters"),
     *("choose_last_used", "count_listed"),
     *("page_of_conversations", "count_conversations", "count_refs", "count_gone", "count_left"),
-    *("prune_drafts", "count_drafts", "prune_activity", "prune_steps"),
+    *("prune_draft", "count_drafts", "prune_activity", "prune_step"),
     *("choose_knowing", "erase_label", "erase_draft"),
-    *("lock_tables", "room"),
+    *("lock_tables", "sizes"),
 }
+
+# attributes with a statement for each table, generated from the metadata
+GENERATED = {"_FORK", "_FORGET", "_PRUNE"}
 
 LOCKED = """
 select relname from pg_locks join pg_class on pg_class.oid = relation
@@ -151,16 +152,15 @@ def client(url: str) -> Iterator[psycopg.Connection[Any]]:
 
 def statements() -> Mapping[str, Executable]:
     """Return every statement of the package's own, by its name."""
-    modules = [
-        importlib.import_module(f"{store.__name__}.{found.name}")
-        for found in pkgutil.iter_modules(store.__path__)
-    ]
-    return {
-        name.lower(): value
-        for module in modules
-        for name, value in vars(module).items()
-        if isinstance(value, Executable) and not name.startswith("_")
-    }
+    found: dict[str, Executable] = {}
+    for cls in PostgresStore.__mro__:
+        for name, value in vars(cls).items():
+            if isinstance(value, Executable):
+                found[name.strip("_").lower()] = value
+            elif name in GENERATED:
+                for table, each in value.items():
+                    found[f"{name}_{table.removeprefix('alfred_refs_')}".strip("_").lower()] = each
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, create_engine
 from alfred_refs import PostgresStore
 from alfred_refs.store import Store
 from alfred_refs.store.memory import MemoryStore
-from alfred_refs.store.telemetry import EventSource, ObservedStore, Telemetry
+from alfred_refs.store.telemetry import EventSource, Telemetry, observe
 from tests.fix_postgres import PreparedDatabases
 
 
@@ -31,7 +31,7 @@ def psycopg2(engine: Engine) -> Store:
 
 def observed(_: Engine) -> Store:
     """Make a store that counts what another does."""
-    return ObservedStore(MemoryStore(), Telemetry(EventSource().dispatch))
+    return observe(MemoryStore(), Telemetry(EventSource().dispatch))
 
 
 def partitioned(engine: Engine) -> Store:

@@ -44,7 +44,7 @@ from alfred_refs.conversation.caches import CAPACITY, Caches
 from alfred_refs.errors import RetentionError, SetupError
 from alfred_refs.mapping.keys import RefPolicy
 from alfred_refs.store import Address, ConversationInfo, RegistryStats, Store, owner_text
-from alfred_refs.store.telemetry import Counts, EventSource, ObservedStore, Telemetry
+from alfred_refs.store.telemetry import Counts, EventSource, Telemetry, observe
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData, Table
@@ -93,7 +93,7 @@ class RefRegistry(EventSource):
             raise SetupError("RefRegistry got both bind and store", "give one of them")
         self._policy = policy or RefPolicy()
         self._telemetry = Telemetry(self.dispatch)
-        self._observed = ObservedStore(self._store, self._telemetry)
+        self._observed = observe(self._store, self._telemetry)
         # kept as long as a conversation of that address is in use
         self._caches: WeakValueDictionary[Address, Caches] = WeakValueDictionary()
         self._opening = threading.Lock()

@@ -1,7 +1,7 @@
-"""Where the map between refs and keys is kept: in PostgreSQL, or in this process's memory.
+"""The map between refs and keys: in PostgreSQL, or in the memory of this process.
 
-`Store` says what every store promises; `PostgresStore` shares the map between processes,
-`MemoryStore` is for tests and scripts. Both pass the same tests.
+`Store` is the protocol that every store implements. `PostgresStore` shares the map between
+processes, `MemoryStore` is for tests and scripts; both pass the same tests.
 
 ```python
 store = MemoryStore()
@@ -10,20 +10,24 @@ chat = Address("chat-7", owner="ann")
 store.resolve(chat, [entry.ref])[entry.ref].key  # 4711
 ```
 
-`protocol` has what a store does, `values` and `activity` what it takes and returns.
+| module | what |
+| --- | --- |
+| `values` | the values that stores take and return |
+| `protocol` | `Store` |
+| `memory` | `MemoryStore` |
+| `schema` | the tables, and `migrate` |
+| `alembic` | for applications that migrate the tables themselves |
+| `sql` | typed SQL text, and the conditions that statements share |
+| `connections` | pool, transactions and errors of the PostgreSQL store |
+| `postgres_refs`, `postgres_drafts`, `postgres_activity` | its operations, each with its SQL |
+| `postgres` | `PostgresStore`: those together, tables, whole conversations, queries of operators |
+| `telemetry` | counts, events and log lines, and the wrapper that measures a store |
 
-A call of `PostgresStore` goes from `postgres` (refs), `postgres_drafts`, `postgres_activity` or
-`postgres_conversations`, which read values into parameters and rows into values, to `connections`,
-which has a pool of our own and sends one statement alone or a transaction in one trip. The SQL is
-in `sql_*`, the types of its parameters in `sql_parameters`; `faults` says what an error of the
-driver means. Beside it stand `tables` and `migrate`, which makes them, `alembic` for applications
-that do so themselves, `memory`, and `instrumented`, which counts the calls of any store for
-`telemetry`.
-
-A process uses one store: each is imported when it is first asked for.
+A process uses one store: `memory` and `postgres` are imported when they are first used.
 """
 
-from .protocol import (
+from .protocol import Store as Store
+from .values import (
     INSIDE as INSIDE,
     KEPT_TURNS as KEPT_TURNS,
     NO_LABELS as NO_LABELS,
@@ -44,7 +48,6 @@ from .protocol import (
     NewDraft as NewDraft,
     RegistryStats as RegistryStats,
     StepEntry as StepEntry,
-    Store as Store,
     json_text as json_text,
     owner_text as owner_text,
 )

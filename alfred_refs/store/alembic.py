@@ -1,11 +1,7 @@
 """Alembic integration for applications (public path).
 
-What an application's own Alembic environment takes from here: a hook, or calls in revisions.
-
-Either `alfred-refs migrate` makes the registry's tables, and `include_name` keeps autogenerate
-away from them; or the application lists `registry.metadata` among its `target_metadata`, and its
-revisions call `upgrade` where one of ours rewrites rows. Autogenerate that would mix the two, or
-lose rows, is refused from the moment this module is imported. Nothing here connects to a database.
+The registry's tables are migrated in one of two ways. Either `alfred-refs migrate` does it, and
+`include_name` keeps the application's autogenerate away from them:
 
 ```python
 from alfred_refs.store.alembic import include_name
@@ -13,7 +9,24 @@ from alfred_refs.store.alembic import include_name
 context.configure(connection, target_metadata=Base.metadata, include_name=include_name)
 ```
 
-`docs/registry.md` has both ways, and how to change from one to the other.
+Or the application's own environment does it: `registry.metadata` is in its `target_metadata`, and
+its revisions call `upgrade` where a revision of the registry rewrites rows. `hand_over` goes back
+to the first way.
+
+>>> include_name("alfred_refs_mapping", "table", {})
+False
+>>> with revision():  # inside of the upgrade() of a revision of the application's
+...     hand_over("0006")
+>>> with engine.connect() as connection:
+...     current_revision(connection)
+'0006'
+
+While this module is imported, autogenerate raises `RegistryMigrationError` where it would mix the
+two ways, or lose rows; the `alembic` command prints it on one line. `RefRegistry.metadata` imports
+it. `docs/registry.md` describes both ways, and how to change from one to the other.
+
+Limits: nothing here connects to a database; everything runs on the connection of the environment,
+or writes SQL offline. Only tables whose names start with `alfred_refs_` are concerned.
 """
 
 from __future__ import annotations
@@ -42,14 +55,14 @@ _COPY = "SELECT set_config('{}', current_setting('{}'), true)"
 
 
 class RefusedMigrationError(RegistryMigrationError, CommandError):
-    """Is told by the `alembic` command on one line, as its own errors are."""
+    """A `CommandError` too, so that the `alembic` command prints it on one line."""
 
 
 def include_name(name: str | None, type_: str, parent_names: MutableMapping[Any, Any]) -> bool:
-    """Keep autogenerate away from what `alfred-refs migrate` makes: Alembic's hook of that name.
+    """Exclude the registry's tables from autogenerate: Alembic's `include_name` hook.
 
-    That is each table whose name starts with `alfred_refs_`, in any schema, and the schema that
-    has their partitions.
+    These are all tables whose names start with `alfred_refs_`, in any schema, and the schema of
+    their partitions.
 
     ```python
     def include_mine(name, type_, parent_names):
@@ -57,12 +70,12 @@ def include_name(name: str | None, type_: str, parent_names: MutableMapping[Any,
     ```
 
     Args:
-        name: of a table or of something else in the database.
-        type_: what it is, in Alembic's words: `"table"`, `"schema"`, `"column"`.
-        parent_names: where it is; it makes no difference.
+        name: of a table or another object in the database.
+        type_: its type, as Alembic calls it: `"table"`, `"schema"`, `"column"`.
+        parent_names: of the objects that contain it; ignored.
 
     Returns:
-        whether autogenerate is to look at it.
+        whether autogenerate compares it.
 
     Example:
         >>> include_name("recipes", "table", {}), include_name("alfred_refs_counter", "table", {})
@@ -73,10 +86,10 @@ def include_name(name: str | None, type_: str, parent_names: MutableMapping[Any,
 
 
 def upgrade(revision: str, *, schema: str | None = None) -> None:
-    """Bring the registry's tables up to one of our revisions, in a revision of the application's.
+    """Upgrade the registry's tables to one of its revisions, in a revision of the application's.
 
-    Whatever they are at: what is done is not done again, and where there are none they are made.
-    From then on they are the application's, and `alfred-refs migrate` refuses to migrate them.
+    Revisions that are applied already change nothing, and missing tables are created. From then on
+    the application owns the tables, and `alfred-refs migrate` refuses to migrate them.
 
     ```python
     def upgrade():
@@ -84,8 +97,8 @@ def upgrade(revision: str, *, schema: str | None = None) -> None:
     ```
 
     Args:
-        revision: its number; not `"head"`, which is another one in each version.
-        schema: where the tables are, if that is not the connection's default.
+        revision: its number; not `"head"`, which differs between versions of the package.
+        schema: of the tables, if it is not the connection's default.
 
     Raises:
         RegistryMigrationError: this version has no such revision.
@@ -93,7 +106,7 @@ def upgrade(revision: str, *, schema: str | None = None) -> None:
     Example:
         >>> with revision():  # in the upgrade() of a revision of yours
         ...     upgrade("0006")
-        >>> registry.describe("chat-7").refs  # all that was there
+        >>> registry.describe("chat-7").refs  # nothing is lost
         {'line': 2, 'recipe': 2}
     """
     with _inside(schema):
@@ -101,7 +114,7 @@ def upgrade(revision: str, *, schema: str | None = None) -> None:
 
 
 def downgrade(revision: str, to: str, *, schema: str | None = None) -> None:
-    """Undo our revisions down to `to`, in a revision of the application's.
+    """Downgrade the registry's tables to `to`, in a revision of the application's.
 
     ```python
     def downgrade():
@@ -109,8 +122,8 @@ def downgrade(revision: str, to: str, *, schema: str | None = None) -> None:
     ```
 
     Args:
-        revision: the number of the one that the tables are at.
-        to: the number of the one that they are to be at, or `"base"`.
+        revision: the number of the tables' revision.
+        to: the number of the revision to downgrade to, or `"base"`.
         schema: as for `upgrade`.
 
     Raises:
@@ -135,9 +148,9 @@ def downgrade(revision: str, to: str, *, schema: str | None = None) -> None:
 
 
 def hand_over(revision: str, *, schema: str | None = None) -> None:
-    """Leave the registry's tables to `alfred-refs migrate`, in a revision of the application's.
+    """Hand the registry's tables over to `alfred-refs migrate`, in an application's revision.
 
-    They are brought up to `revision` first; `alfred-refs migrate` goes on from there.
+    They are upgraded to `revision` first; `alfred-refs migrate` continues from it.
 
     ```python
     def upgrade():
@@ -145,7 +158,7 @@ def hand_over(revision: str, *, schema: str | None = None) -> None:
     ```
 
     Args:
-        revision: the number of the one that they are to be at.
+        revision: the number of the revision to upgrade to.
         schema: as for `upgrade`.
 
     Raises:
@@ -173,27 +186,27 @@ def hand_over(revision: str, *, schema: str | None = None) -> None:
 def _upgrade(revision: str) -> None:
     for script in _up_to(revision):
         script.module.upgrade()
-    # it tells that they are not the application's
+    # without it, the tables are the application's
     op.drop_table(VERSION_TABLE, if_exists=True)
 
 
 def _up_to(revision: str) -> list[Script]:
-    """Return our revisions from the first up to one, which must be known."""
-    found = revisions()
-    numbers = [script.revision for script in found]
+    """Return the registry's revisions up to one; raise if there is no such revision."""
+    scripts = revisions()
+    numbers = [script.revision for script in scripts]
     if revision not in numbers:
         raise RefusedMigrationError(
             f"the registry's tables have no revision {revision!r}",
             f"give one of {', '.join(map(repr, numbers))}, or install a version that has it",
         )
-    return found[: numbers.index(revision) + 1]
+    return scripts[: numbers.index(revision) + 1]
 
 
 @contextmanager
 def _inside(schema: str | None) -> Iterator[None]:
-    """Let names without a schema be those of one, for as long as the `with` lasts.
+    """Set the search path to a schema during the `with`.
 
-    What was is kept in a setting of ours, so that it works offline too.
+    The old search path is saved in a custom setting of the server, which works offline too.
     """
     if schema is None:
         yield
@@ -209,12 +222,12 @@ def _is_ours(name: str | None) -> bool:
     return (name or "").startswith("alfred_refs_")
 
 
-# for all environments: plugins with a name, which one may choose from, begin with Alembic 1.18
+# Registered for all environments: Alembic has plugins, which an environment chooses, from 1.18.
 @comparators.dispatch_for("schema")
 def _check(context: AutogenContext, _: object, __: object) -> None:
-    """Refuse to compare the registry's tables where what comes of it would harm them.
+    """Raise if the result of comparing the registry's tables would harm them.
 
-    That is where somebody else migrates them, or their rows are to be rewritten.
+    It would if the application does not own them, or if a later revision rewrites their rows.
     """
     listed = [table for table in context.sorted_tables if _is_ours(table.name)]
     if not listed or context.migration_context.version_table == VERSION_TABLE:
@@ -227,7 +240,7 @@ def _check(context: AutogenContext, _: object, __: object) -> None:
             "tables, and alfred_refs.store.alembic.include_name out of include_name if it does "
             "not",
         )
-    connection = cast(Connection, context.connection)  # offline nothing is compared
+    connection = cast(Connection, context.connection)  # autogenerate does not run offline
     if current_revision(connection, schema) is not None:
         raise RefusedMigrationError(
             "target_metadata has the registry's tables, and `alfred-refs migrate` made them",
@@ -239,7 +252,7 @@ def _check(context: AutogenContext, _: object, __: object) -> None:
 
 
 def _check_rows(current: str | None) -> None:
-    """Refuse to compare tables whose rows are to be rewritten by later revisions of ours."""
+    """Raise if a revision later than the current one rewrites rows."""
     later = [] if current is None else revisions()[len(_up_to(current)) :]
     rewriting = [script.revision for script in later if script.module.rewrites_rows]
     if rewriting:

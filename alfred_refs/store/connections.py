@@ -1,18 +1,32 @@
-"""Connections of the PostgreSQL store: pool, driver errors.
+"""Connections of the PostgreSQL store: its pool, its transactions, and the errors of drivers.
 
-What a failure means for the registry.
+The store never takes part in the application's transaction and never waits for its connection
+pool. `OwnEngine` makes a pool of the store's own from the application's engine: the same
+credentials and connect hooks, other connections, one pool per process.
 
-In: what a driver, a dialect or a pool raised while the registry worked. Out: the error of ours
-that says what to do, and whether the work may be done once more. No key goes out: the driver's own
-error is the cause of ours only where it is about the connection.
+>>> from alfred_refs.store.sql import typed_text
+>>> connections = PostgresConnections(engine)
+>>> statement = typed_text("SELECT turn FROM alfred_refs_conversation WHERE id = :p_id")
+>>> connections._read(statement, {"p_id": "chat-7"})
+[(0,)]
 
-Connections of our own beside the application's, and how statements travel on them.
+How statements travel:
 
-A reading statement goes alone, which is one trip; those that write go together, as a short
-transaction that says what it needs.
+- a statement that only reads is sent alone, in autocommit: one round trip;
+- statements that write go together, in a short transaction that sets what it needs. psycopg sends
+  all of it, from BEGIN to COMMIT, in one pipeline: one round trip. psycopg2, asyncpg, and psycopg
+  on a libpq older than 14 wait for each statement;
+- with an asynchronous engine the same methods run inside of `AsyncSession.run_sync`, and wait by
+  SQLAlchemy's greenlet.
 
-Nothing here takes part in the application's transaction, and nothing waits for its connection
-pool: a pool of our own, made from the application's, shares its credentials and connect hooks.
+How errors come out: what a driver, a dialect or the pool raises becomes one of the `Registry...`
+errors. A transaction that the server rolled back to let another one finish is repeated once; so is
+one whose connection was lost, if it is idempotent. An error never contains a key: the driver's own
+error is its cause only where that is about the connection.
+
+Limits: nothing else is retried, nothing limits how long a statement runs, and the pool is as large
+as the application's. With an asynchronous engine the application must dispose of its engine, which
+closes the store's connections too.
 """
 
 from __future__ import annotations
@@ -37,18 +51,20 @@ from alfred_refs.errors import (
     RegistryTablesError,
     RegistryUnreachableError,
     SetupError,
-    UnknownConversationError,
 )
-from alfred_refs.store.protocol import Address
-from alfred_refs.store.sql import address_parameters, tables_of_refs
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
 
+_T = TypeVar("_T")
 
-# https://www.postgresql.org/docs/current/errcodes-appendix.html
+
+# Errors: https://www.postgresql.org/docs/current/errcodes-appendix.html
+
+UNIQUE_VIOLATION = "23505"
+
 _MISSING = ("42P01", "42703")  # undefined_table, undefined_column
-_UNDONE = ("40001", "40P01")  # serialization_failure, deadlock_detected
+_ROLLED_BACK = ("40001", "40P01")  # serialization_failure, deadlock_detected
 _CONNECTION = (
     "08",  # connection exceptions
     "28",  # invalid authorization
@@ -60,50 +76,55 @@ _CONNECTION = (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What went wrong.
+    """An error of the database, as the registry reports it.
 
     Attributes:
-        error: to be raised.
-        cut: the connection is gone, and nobody knows whether the server committed.
-        undone: the server rolled everything back to let another transaction finish.
+        error: the error to raise.
+        is_disconnect: the connection was lost, so the transaction may or may not have committed.
+        is_rolled_back: the server rolled everything back to let another transaction finish.
     """
 
     error: RefError
-    cut: bool = False
-    undone: bool = False
+    is_disconnect: bool = False
+    is_rolled_back: bool = False
 
 
 def fault_of(error: Exception, database: str, *, connecting: bool = False) -> Fault | None:
-    """Return what an error means; `None` for one that is not of a database.
+    """Return the fault that an error stands for; `None` if it is not of a database.
 
-    While `connecting`, one without a code of PostgreSQL's is of the connection.
+    Args:
+        error: from SQLAlchemy, or a driver's own.
+        database: its name, for messages.
+        connecting: whether it was raised while connecting. It is then about the connection, unless
+            it has a SQLSTATE.
     """
     if isinstance(error, PoolTimeoutError):
         return Fault(RegistryBusyError(database))
     driver_error = error.orig if isinstance(error, DBAPIError) else error
     sqlstate = _sqlstate(driver_error)
     if isinstance(error, DBAPIError):
-        cut = error.connection_invalidated
-        # without a code it was the driver that noticed
-        at_driver = cut or connecting or isinstance(error, OperationalError)
+        is_disconnect = error.connection_invalidated
+        # an error without SQLSTATE was detected by the driver, not sent by the server
+        at_driver = is_disconnect or connecting or isinstance(error, OperationalError)
         is_of_connection = sqlstate is None and at_driver
     elif (
         sqlstate is not None
         or isinstance(error, OSError)
         or (connecting and isinstance(error, ValueError))
     ):
-        # connecting with asyncpg, whose errors the dialect leaves as they are; or what Python says
-        # of a host such as "db..example", which no driver catches
-        cut, is_of_connection = False, True
+        # The dialect does not wrap the errors that asyncpg raises while connecting. ValueError is
+        # Python's, for a host such as "db..example"; no driver catches it.
+        is_disconnect, is_of_connection = False, True
     else:
         return None
     if is_of_connection or (sqlstate or "").startswith(_CONNECTION):
         unreachable = RegistryUnreachableError(database)
         unreachable.__cause__ = driver_error
-        return Fault(unreachable, cut)
+        return Fault(unreachable, is_disconnect)
     if sqlstate in _MISSING:
         return Fault(RegistryTablesError(database))
-    return Fault(RegistryFailedError(_reason(driver_error), sqlstate), cut, sqlstate in _UNDONE)
+    failure = RegistryFailedError(_primary_message(driver_error), sqlstate)
+    return Fault(failure, is_disconnect, sqlstate in _ROLLED_BACK)
 
 
 def _sqlstate(error: BaseException | None) -> str | None:
@@ -111,40 +132,23 @@ def _sqlstate(error: BaseException | None) -> str | None:
     return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
 
 
-def _reason(error: BaseException | None) -> str:
-    """Return the server's message without details; they are where it prints values."""
+def _primary_message(error: BaseException | None) -> str:
+    """Return the server's message without DETAIL, where PostgreSQL prints values."""
     diagnosis = getattr(error, "diag", None)  # of psycopg and psycopg2
     message = getattr(diagnosis, "message_primary", None)
-    # asyncpg's own error is the cause of the dialect's
+    # the dialect's error wraps the one of asyncpg
     message = message or getattr(getattr(error, "__cause__", None), "message", None)
     return message or type(error).__name__
 
 
-# https://www.postgresql.org/docs/current/errcodes-appendix.html
-UNIQUE_VIOLATION = "23505"
-
-# What minting needs, whatever the defaults of the server, the database or the role are. A ref that
-# was handed out must outlive a crash of the server: its number would be given to another key. Who
-# asks for more than that, as `remote_apply` does, is not given less.
-_WRITING = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
-    """
-    SELECT set_config('synchronous_commit', 'on', true)
-    WHERE current_setting('synchronous_commit') = 'off'
-    """,
-)
-_SNAPSHOT = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",)
-_COMMIT = "COMMIT"
-
-_T = TypeVar("_T")
-_Row = TypeVar("_Row", bound=Sequence[Any])
+# Engine
 
 
 class OwnEngine:
-    """An engine on a pool of our own, made from the application's at its first use in a process.
+    """An engine on a pool of the store's own, made from the application's at its first use.
 
-    It is closed when the application closes its own, and by `release`; nothing here refers to the
-    store.
+    It is closed with the application's engine, and by `release`. It does not refer to the store,
+    which can be collected while the application's engine lives.
     """
 
     def __init__(self, application: Engine) -> None:
@@ -158,47 +162,47 @@ class OwnEngine:
         return self._application.dialect.is_async
 
     def get(self) -> Engine:
-        """Return the engine of this process: a forked one must not use its parent's sockets.
+        """Return the engine of this process; a forked process must not use its parent's sockets.
 
-        Two threads may both make the first one. One of them is kept, for both; the other has no
-        connection yet.
+        If two threads make the first one at the same time, both get the same; the other one has
+        not connected yet.
         """
         process = os.getpid()
-        found = self._by_process.get(process)
-        return found or self._by_process.setdefault(process, self._make())
+        engine = self._by_process.get(process)
+        return engine or self._by_process.setdefault(process, self._make())
 
-    def run(self, work: Callable[[Connection], _T], *, again: bool = True) -> _T:
-        """Do work on a connection of our own.
+    def run(self, work: Callable[[Connection], _T], *, idempotent: bool = True) -> _T:
+        """Call `work` with a connection, and return its result.
 
-        Work that the server undid as a whole, to let another transaction finish, is done once
-        more. So is work that finds its connection cut, if it may: the pool then replaces all its
-        connections, so a restarted server costs nobody a failed call. Nothing else is: whoever
-        limits how long a statement takes, or how many connections there are, wants to be told,
-        and a caller may hold a transaction open meanwhile.
-
-        Where the connection was cut, nobody knows whether the server committed: without `again`,
-        work is not done twice then.
+        It is called once more if the server rolled it back to let another transaction finish. If
+        its connection was lost, nobody knows whether the server committed; it is called once more
+        if it is `idempotent`. The pool then replaces all its connections, so that no call fails
+        because the server was restarted. Nothing else is retried: an application that limits the
+        duration of statements or the number of connections wants the error, and the caller may
+        hold a transaction open meanwhile.
 
         Raises:
             RegistryTablesError: the tables are missing or out of date.
-            RegistryUnreachableError: there is no connection to be had, or it was cut.
+            RegistryUnreachableError: connecting failed, or the connection was lost.
             RegistryBusyError: all connections of the pool were in use for too long.
             RegistryFailedError: the server refused a statement.
         """
         if not sqla.can_wait(self._application):
             raise SetupError(
-                "the registry has an asynchronous engine and was asked outside of an awaited call",
+                "the registry has an asynchronous engine and was called outside an awaited call",
                 "await the asynchronous side: conversation.aio, registry.aio, context.aio; "
                 "or call it inside await session.run_sync()",
             )
-        fault = self._attempt(work)
-        if isinstance(fault, Fault) and (fault.undone or (again and fault.cut)):
-            fault = self._attempt(work)
-        if isinstance(fault, Fault):
-            # here and not where it was caught: there the driver's error, which prints keys, would
-            # be its context
-            raise fault.error
-        return fault
+        result = self._attempt(work)
+        if isinstance(result, Fault) and (
+            result.is_rolled_back or (idempotent and result.is_disconnect)
+        ):
+            result = self._attempt(work)
+        if isinstance(result, Fault):
+            # Not raised inside of `except`: the driver's error, which prints keys, would become
+            # its context.
+            raise result.error
+        return result
 
     def _attempt(self, work: Callable[[Connection], _T]) -> _T | Fault:
         connecting = True
@@ -214,51 +218,67 @@ class OwnEngine:
             return fault
 
     def close(self, *_: Engine) -> None:
-        """Close the connections; of those that a parent process made, only forget them."""
+        """Close the connections; those that a parent process made are only dropped."""
         engines, self._by_process = self._by_process, {}
         for process, engine in engines.items():
             engine.dispose(close=process == os.getpid())
 
     def release(self) -> None:
-        """Close the connections for good, and leave no trace in the application's engine."""
+        """Close the connections for good, and stop listening to the application's engine."""
         event.remove(sqla.root_of(self._application), "engine_disposed", self.close)
         self.close()
 
     def _make(self) -> Engine:
-        """Hidden parameters keep keys out of logs."""
         application = self._application
         pool = sqla.parallel_pool(application.pool)
-        event.listen(pool, "connect", partial(_commit_each, application.dialect))
+        event.listen(pool, "connect", partial(_set_autocommit, application.dialect))
         if application.dialect.driver == "psycopg":
-            event.listen(pool, "connect", _write_arrays_in_binary)
+            event.listen(pool, "connect", _dump_arrays_in_binary)
+        # hide_parameters keeps keys out of logs
         return Engine(pool, application.dialect, application.url, hide_parameters=True)
 
 
-def _commit_each(dialect: Dialect, connection: Any, _: ConnectionPoolEntry) -> None:
-    """Have a statement commit by itself, for as long as a connection lasts: a read is one trip.
+def _set_autocommit(dialect: Dialect, connection: Any, _: ConnectionPoolEntry) -> None:
+    """Put a new connection into autocommit for good, so that a read is one round trip.
 
-    As an option of the engine it would be set at each use and reset after it. With psycopg2 that
-    takes a trip; and where it fails, because the connection was cut, the error is the driver's
-    own, comes after the work was done, and costs the pool a place for ever.
+    As the engine's `isolation_level` option, it would be set at each checkout and reset at each
+    checkin. With psycopg2 that is a round trip. If it fails, because the connection was lost, the
+    driver's own error is raised after the work is done, and the pool loses the place for ever.
     """
     dialect.set_isolation_level(connection, "AUTOCOMMIT")
 
 
-def _write_arrays_in_binary(_: Any, record: ConnectionPoolEntry) -> None:
-    """Have psycopg write arrays in binary where it is free to choose.
+def _dump_arrays_in_binary(_: Any, record: ConnectionPoolEntry) -> None:
+    """Make psycopg send lists in binary format where it may choose.
 
-    As text, it looks for characters to escape in every element: that took longer than anything
-    else that minting does in this process.
+    In text format it looks for characters to escape in every element, which took longer than all
+    the rest that minting does in this process.
     """
-    from psycopg.types.array import ListBinaryDumper  # noqa: PLC0415  # it is the driver
+    from psycopg.types.array import ListBinaryDumper  # noqa: PLC0415  # the driver is loaded
 
     cast(Any, record.driver_connection).adapters.register_dumper(list, ListBinaryDumper)
 
 
+# Transactions
+
+# What writing needs, whatever the defaults of server, database and role are. A ref that was
+# returned must survive a crash of the server: its number would be given to another key. A stronger
+# setting, such as `remote_apply`, is left as it is.
+_WRITE = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+    """
+    SELECT set_config('synchronous_commit', 'on', true)
+    WHERE current_setting('synchronous_commit') = 'off'
+    """,
+)
+_SNAPSHOT = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",)
+_COMMIT = "COMMIT"
+
+
 @contextmanager
-def transaction(connection: Connection, begin: Sequence[str] = _WRITING) -> Iterator[None]:
-    """Begin and commit by statements: not every driver can ask for READ WRITE in another way."""
-    with _closed_on_failure(connection):
+def transaction(connection: Connection, begin: Sequence[str] = _WRITE) -> Iterator[None]:
+    """Begin and commit by statements: not every driver can set READ WRITE in another way."""
+    with _invalidated_on_failure(connection):
         for statement in begin:
             connection.exec_driver_sql(statement)
         yield
@@ -266,16 +286,16 @@ def transaction(connection: Connection, begin: Sequence[str] = _WRITING) -> Iter
 
 
 def snapshot(connection: Connection) -> AbstractContextManager[None]:
-    """Let all statements read what there is at one moment; a standby can do it too."""
+    """Run all statements on one snapshot, read-only, which a standby can do too."""
     return transaction(connection, _SNAPSHOT)
 
 
 @contextmanager
-def _closed_on_failure(connection: Connection) -> Iterator[None]:
-    """Never give a connection back to the pool whose transaction was not committed.
+def _invalidated_on_failure(connection: Connection) -> Iterator[None]:
+    """Invalidate a connection whose transaction failed, so that the pool does not keep it.
 
-    It may still be in the transaction, and psycopg takes a statement for prepared that the server
-    skipped because an earlier one of the pipeline had failed.
+    It may still be in the transaction. And after an error in a pipeline, psycopg takes a statement
+    for prepared that the server skipped.
     """
     try:
         yield
@@ -285,41 +305,42 @@ def _closed_on_failure(connection: Connection) -> Iterator[None]:
 
 
 def _can_pipeline(connection: Connection) -> bool:
-    """Tell whether statements can travel together: with psycopg, on libpq 14 or newer."""
+    """Return whether the driver has pipelines: psycopg, on libpq 14 or newer."""
     dialect = connection.dialect
     return dialect.driver == "psycopg" and dialect.loaded_dbapi.Pipeline.is_supported()
 
 
-def _in_one_trip(
+def _run_pipeline(
     connection: Connection, batch: Sequence[Compiled], parameters: Mapping[str, Any]
 ) -> Sequence[Any]:
-    """Send a whole transaction by psycopg's pipeline and return the rows of its last statement."""
+    """Send a whole transaction by psycopg's pipeline; return the rows of its last statement."""
     driver = cast(Any, connection.connection.driver_connection)
     driver_error = connection.dialect.loaded_dbapi.Error
     is_async = connection.dialect.is_async
-    come = sqla.wait_for if is_async else (lambda result: result)
+    wait = sqla.wait_for if is_async else (lambda result: result)
     pipeline = _async_pipeline(driver.pipeline()) if is_async else driver.pipeline()
-    with _closed_on_failure(connection):
+    with _invalidated_on_failure(connection):
         try:
             with _first_error(pipeline, driver_error):
-                for statement in _WRITING:
-                    come(driver.execute(statement))
+                for statement in _WRITE:
+                    wait(driver.execute(statement))
                 for query in batch:
-                    last = come(driver.execute(str(query), query.construct_params(parameters)))
-                come(driver.execute(_COMMIT))
-            return come(last.fetchall()) if last.description else []
+                    last = wait(driver.execute(str(query), query.construct_params(parameters)))
+                wait(driver.execute(_COMMIT))
+            return wait(last.fetchall()) if last.description else []
         except driver_error as error:
-            lost = connection.dialect.is_disconnect(error, driver, None)
-            if lost:
+            # SQLAlchemy does this for statements that it executes itself
+            is_disconnect = connection.dialect.is_disconnect(error, driver, None)
+            if is_disconnect:
                 sqla.invalidate_pool(connection, error)
             raise DBAPIError.instance(
-                None, None, error, driver_error, connection_invalidated=lost
+                None, None, error, driver_error, connection_invalidated=is_disconnect
             ) from None
 
 
 @contextmanager
 def _async_pipeline(pipeline: Any) -> Iterator[None]:
-    """Enter and leave an asynchronous pipeline from inside what the asyncio extension awaits."""
+    """Enter and leave an asynchronous pipeline from inside a greenlet of SQLAlchemy's."""
     sqla.wait_for(pipeline.__aenter__())
     try:
         yield
@@ -331,10 +352,10 @@ def _async_pipeline(pipeline: Any) -> Iterator[None]:
 def _first_error(
     pipeline: AbstractContextManager[Any], driver_error: type[Exception]
 ) -> Iterator[None]:
-    """Let statements travel together, and raise the first error in the end.
+    """Run a pipeline, and raise the first error after it is closed.
 
-    An error may arrive while later statements are sent. Raised through psycopg's own pipeline, it
-    would make that log a warning that the rest is aborted.
+    An error may arrive while later statements are sent. If it left psycopg's own context manager,
+    psycopg would log a warning that the rest of the pipeline is aborted.
     """
     first = None
     try:
@@ -349,57 +370,49 @@ def _first_error(
         raise first
 
 
-class Sending:
-    """The part of `PostgresStore` that has the connections."""
+# Statements
+
+
+class PostgresConnections:
+    """The part of `PostgresStore` that executes statements."""
 
     def __init__(self, engine: Engine) -> None:
         self._application = engine
         self._own = OwnEngine(engine)
         self._compilations: dict[Executable, Compiled] = {}
 
-    def _alone(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
-        """Run one reading statement, without BEGIN and COMMIT."""
+    def _read(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
+        """Execute one statement that only reads, without BEGIN and COMMIT."""
         return self._own.run(lambda connection: connection.execute(statement, values).all())
 
-    def _rows(
-        self, statement: Executable, address: Address, **parameters: Any
-    ) -> Sequence[Row[Any]]:
-        """Run one reading statement about a conversation."""
-        return self._alone(statement, address_parameters(address) | parameters)
-
-    def _check_tables(self, address: Address) -> None:
-        """Refuse a conversation of another owner, and refs of other tables than are used here."""
-        for row in only_mine(self._rows(tables_of_refs, address), address):
-            address.check_table(row.entity, row.table_name)
-
     def _write(
-        self, batch: Sequence[Executable], parameters: Mapping[str, Any], *, again: bool = True
+        self,
+        batch: Sequence[Executable],
+        parameters: Mapping[str, Any],
+        *,
+        idempotent: bool = True,
     ) -> Sequence[Any]:
-        """Run statements in one transaction and return the rows of the last.
+        """Execute statements in one transaction, and return the rows of the last one.
 
-        With psycopg, in asynchronous engines too, they travel together; asyncpg and psycopg2, and
-        a libpq older than 14, wait for each. Unless `again` is false, it must change nothing if
-        done twice.
+        Args:
+            batch: the statements, which share the parameters.
+            parameters: of all of them.
+            idempotent: whether they may be executed again after the connection was lost, when they
+                may have been committed already.
         """
 
         def write(connection: Connection) -> Sequence[Any]:
             if _can_pipeline(connection):
-                return _in_one_trip(connection, [self._compiled(q) for q in batch], parameters)
+                return _run_pipeline(connection, [self._compiled(q) for q in batch], parameters)
             with transaction(connection):
                 *_, last = [connection.execute(statement, parameters) for statement in batch]
                 return last.all() if last.returns_rows else []
 
-        return self._own.run(write, again=again)
+        return self._own.run(write, idempotent=idempotent)
 
     def _compiled(self, statement: Executable) -> Compiled:
+        """Return a statement compiled once: a pipeline bypasses SQLAlchemy's compiled cache."""
         if statement not in self._compilations:
             clause = cast(ClauseElement, statement)
             self._compilations[statement] = clause.compile(dialect=self._application.dialect)
         return self._compilations[statement]
-
-
-def only_mine(rows: Sequence[_Row], address: Address) -> Sequence[_Row]:
-    """Return rows that begin with whether the conversation is this owner's; refuse another's."""
-    if rows and not rows[0][0]:
-        raise UnknownConversationError(address.id)
-    return rows

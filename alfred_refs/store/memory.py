@@ -1,12 +1,28 @@
-"""In-memory store.
+"""The store in memory, for tests and scripts: it is lost when the process ends.
 
-What the store in memory keeps: conversations, and counters of those that were forgotten.
+`MemoryStore` keeps every rule of `Store` without a database. It is public as
+`alfred_refs.testing.MemoryStore`:
 
-What was done with rows, and steps, in this process's memory.
+>>> store = MemoryStore()
+>>> address = Address("chat-7", owner="ann")
+>>> [entry] = store.refer(address, [("recipe", 4711)], {("recipe", 4711): "Soup"})
+>>> str(entry.ref), store.begin_turn(address)
+('recipe_1', 1)
+>>> store.forget(address)
+>>> [entry] = store.refer(address, [("recipe", 4711)])
+>>> str(entry.ref)  # a number is never given twice
+'recipe_2'
 
-Drafts in this process's memory.
+It is also the shortest description of what `PostgresStore` does, without locks and round trips:
+a `ConversationState` is one conversation, with its refs, drafts, activity and steps in dicts. When
+a conversation is forgotten, a state with its counters alone is left behind under its id. Both
+stores pass the same tests, `tests/store/test_protocol.py`.
 
-The map in this process's memory: for tests and scripts, gone when the process ends.
+All methods hold one lock while they read or write, so that threads may share a store. Iterators
+are made of a copy under the lock.
+
+Limits: processes do not share it, nothing is on disk, `values_there` finds nothing because there
+are no tables, and finding the refs of one entity reads all refs of the conversation.
 """
 
 from __future__ import annotations
@@ -25,10 +41,11 @@ from sqlalchemy import Column
 
 from alfred_refs.errors import ConversationExistsError, DraftKeyError, UnknownConversationError
 from alfred_refs.mapping.keys import EntityKey, Key, Ref
-from alfred_refs.store.protocol import (
+from alfred_refs.store.values import (
     KEPT_TURNS,
     LARGEST,
     NO_LABELS,
+    Action,
     Activity,
     ActivityEntry,
     ActivityRecord,
@@ -44,19 +61,19 @@ from alfred_refs.store.protocol import (
     NewDraft,
     RegistryStats,
     StepEntry,
-    is_covered,
-    merge_snapshots,
 )
 
+# Actions that reading the row in the same turn does not replace.
+_WRITTEN: frozenset[Action] = frozenset({"created", "updated", "mentioned"})
 
-def now() -> datetime:
-    """Return the time, by the clock of this process."""
+
+def _now() -> datetime:
     return datetime.now(UTC)
 
 
 @dataclass(slots=True)
 class ConversationState:
-    """One conversation: its refs both ways, its counters and its times."""
+    """One conversation: its refs in both directions, its counters, and its contents."""
 
     owner: str | None
     turn: int = 0
@@ -68,40 +85,47 @@ class ConversationState:
     tables: dict[str, str] = field(default_factory=dict)
     activity: dict[Ref, ActivityEntry] = field(default_factory=dict)
     steps: list[StepEntry] = field(default_factory=list)
-    begun_at: datetime = field(default_factory=now)
-    used_at: datetime = field(default_factory=now)
+    begun_at: datetime = field(default_factory=_now)
+    used_at: datetime = field(default_factory=_now)
 
-    def keep(self, entry: Entry) -> None:
-        """Keep an entry, in place of the one that its ref has."""
+    def put(self, entry: Entry) -> None:
+        """Add an entry, or replace the one of the same ref."""
         self.by_ref[entry.ref] = entry
         self.by_key[entry.ref.entity, entry.key] = entry.ref
 
     def refer(self, pair: EntityKey, label: str | None) -> Entry:
-        """Return the entry of a key; one that is new gets the next number."""
+        """Return the entry of a key; a new key gets the next number."""
         if pair in self.by_key:
             return self.by_ref[self.by_key[pair]]
         entity, key = pair
         self.last[entity] += 1
         entry = Entry(Ref(entity, self.last[entity]), key, label=label)
-        self.keep(entry)
+        self.put(entry)
         return replace(entry, minted=True)
 
-    def known(self, address: Address, keys: Iterable[EntityKey]) -> dict[EntityKey, Entry]:
-        """Return the entries of keys, but of those that are of another table's rows."""
+    def uses_table_of(self, address: Address, ref: Ref) -> bool:
+        """Return whether the refs of an entity are for the table that an address uses them for."""
+        return address.uses(ref.entity, self.tables.get(ref.entity))
+
+    def entries_of(self, address: Address, keys: Iterable[EntityKey]) -> dict[EntityKey, Entry]:
+        """Return the entries of keys, without those of another table's rows."""
+        refs = {key: self.by_key[key] for key in keys if key in self.by_key}
         return {
-            key: self.by_ref[self.by_key[key]]
-            for key in keys
-            if key in self.by_key and address.uses(key[0], self.tables.get(key[0]))
+            key: self.by_ref[ref] for key, ref in refs.items() if self.uses_table_of(address, ref)
         }
 
+    def refs_known(self, address: Address, refs: Sequence[Ref]) -> list[Ref]:
+        """Return those of the refs that are known, without those of another table's rows."""
+        return [ref for ref in refs if ref in self.by_ref and self.uses_table_of(address, ref)]
+
     def erase(self, pair: EntityKey, table: str | None) -> bool:
-        """Keep nothing of a row but its refs; tell whether it is known."""
+        """Delete what is kept of a row besides its refs; return whether the row is known."""
         drafts = [d for d in self.drafts.values() if (d.ref.entity, d.key) == pair]
         is_table = table in (None, self.tables.get(pair[0], table))
         if not is_table or not (pair in self.by_key or drafts):
             return False
         if pair in self.by_key:
-            self.keep(replace(self.by_ref[self.by_key[pair]], label=None))
+            self.put(replace(self.by_ref[self.by_key[pair]], label=None))
         for draft in drafts:
             if draft.state == "saved":
                 self.drafts[draft.ref] = replace(draft, label=None, content="{}")
@@ -109,217 +133,132 @@ class ConversationState:
         self.steps.clear()
         return True
 
-    def drafted(self, refs: Iterable[Ref]) -> dict[Ref, DraftEntry]:
+    def drafts_of(self, refs: Iterable[Ref]) -> dict[Ref, DraftEntry]:
         """Return the drafts that are known, each with the entry of its row."""
-        found = {}
+        drafts = {}
         for ref in refs:
             if (draft := self.drafts.get(ref)) is not None:
                 saved = None if draft.key is None else self.by_key.get((ref.entity, draft.key))
-                found[ref] = replace(draft, row=None if saved is None else self.by_ref[saved])
-        return found
+                drafts[ref] = replace(draft, row=None if saved is None else self.by_ref[saved])
+        return drafts
 
     def counts(self) -> dict[str, int]:
         """Return how many refs there are, by entity, in order."""
         return dict(sorted(Counter(ref.entity for ref in self.by_ref).items()))
 
-    def numbered(self) -> set[str]:
+    def counted(self) -> set[str]:
         """Return the entities that have counters, of refs or of drafts."""
         return {*self.last, *self.last_drafts}
 
+    def info(self, id_: str) -> ConversationInfo:
+        """Return what `describe` returns."""
+        return ConversationInfo(
+            id_, self.owner, self.turn, self.begun_at, self.used_at, self.counts()
+        )
 
-class Memory:
-    """Conversations by their ids, each for its owner alone; `_lock` is held by who looks.
 
-    Of one that was forgotten the counters are left, as of a conversation begun at that moment.
+class MemoryStore:
+    """A `Store` without a database; its methods do what `Store` documents.
+
+    Threads of one process may share it.
+
+    Example:
+        >>> registry = RefRegistry(store=MemoryStore())
+        >>> registry.conversation("chat-7").refer("recipe", 4711)
+        'recipe_1'
     """
+
+    is_async = False
 
     def __init__(self) -> None:
         self._conversations: dict[str, ConversationState] = {}
+        # id -> the counters that a forgotten conversation left behind, begun when it was forgotten
         self._left: dict[str, ConversationState] = {}
         self._lock = threading.Lock()
 
-    def _begin(self, address: Address, entities: Iterable[str] = ()) -> ConversationState:
-        """Return the conversation, in which these entities are to have refs, as `_open` does.
+    def create_tables(self) -> None:
+        """Do nothing: there are no tables."""
 
-        It is begun if need be, and used.
-        """
-        conversation = self._open(address, entities)
-        if address.id not in self._conversations:
-            self._make(address.id, conversation)
-        conversation.used_at = now()
-        for entity in entities:
-            if (table := address.table_of(entity)) is not None:
-                conversation.tables.setdefault(entity, table)
-        return conversation
+    # Refs
 
-    def _make(self, id_: str, conversation: ConversationState, *, again: bool = False) -> None:
-        """Add a conversation, and the counters that one of its id has left behind.
-
-        Its numbers must not have been given, unless it is there `again`: then they go on.
-        """
-        left = self._left.get(id_, ConversationState(None))
-        taken = left.numbered() & conversation.numbered()
-        if id_ in self._conversations or (taken and not again):
-            raise ConversationExistsError(id_)
-        conversation.last |= left.last  # the higher of both
-        conversation.last_drafts |= left.last_drafts
-        self._left.pop(id_, None)
-        self._conversations[id_] = conversation
-
-    def _existing(self, address: Address) -> ConversationState:
-        """Return the conversation, if it was begun and is of this owner."""
-        if address.id not in self._conversations:
-            raise UnknownConversationError(address.id)
-        return self._open(address)
-
-    def _open(self, address: Address, entities: Iterable[str] = ()) -> ConversationState:
-        """Return the conversation, an empty one if it was not begun; refuse another owner's.
-
-        Raises:
-            EntityTableError: refs of one of these entities are of another table's rows.
-        """
-        conversation = self._conversations.get(address.id) or ConversationState(address.owner)
-        if conversation.owner != address.owner:
-            raise UnknownConversationError(address.id)
-        for entity in entities:
-            address.check_table(entity, conversation.tables.get(entity))
-        return conversation
-
-    def _own(self, address: Address) -> ConversationState:
-        """Return the conversation, an empty one in place of another owner's."""
-        conversation = self._conversations.get(address.id)
-        if conversation is None or conversation.owner != address.owner:
-            return ConversationState(address.owner)
-        return conversation
-
-
-class ActivityMemory(Memory):
-    """The part of `MemoryStore` that is about what was done with rows."""
-
-    def note(
+    def refer(
         self,
         address: Address,
-        done: Sequence[Activity],
-        actor: Actor,
-        turn: int | None = None,
-    ) -> None:
-        if not done:
-            return
+        keys: Sequence[EntityKey],
+        labels: Mapping[EntityKey, str] = NO_LABELS,
+    ) -> list[Entry]:
+        if not keys:
+            return []
         with self._lock:
-            minted = [each for each in done if not (each.shown or each.action == "deleted")]
-            conversation = self._begin(address, {each.key[0] for each in minted})
-            for each in minted:
-                conversation.refer(each.key, each.label)
-            now = conversation.turn if turn is None else turn
-            for each in done:
-                ref = conversation.by_key.get(each.key)
-                if ref is not None:
-                    conversation.activity[ref] = _merge_entry(conversation, ref, each, actor, now)
+            conversation = self._begin(address, {entity for entity, _ in keys})
+            return [conversation.refer(pair, labels.get(pair)) for pair in keys]
 
-    def activity(self, address: Address, turns: int, turn: int | None = None) -> ActivityRecord:
+    def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:
+        with self._lock:
+            conversation = self._open(address, {ref.entity for ref in refs})
+            conversation.used_at = _now()
+            return {ref: conversation.by_ref[ref] for ref in refs if ref in conversation.by_ref}
+
+    def refs_of(self, address: Address, keys: Collection[Key]) -> Mapping[Key, Sequence[Ref]]:
         with self._lock:
             conversation = self._open(address)
-            conversation = self._open(address, conversation.counts())
-            now = conversation.turn if turn is None else turn
-            entries = [
-                replace(entry, gone=row.gone, label=row.label)
-                for ref, entry in sorted(conversation.activity.items())
-                for row in (conversation.by_ref[ref],)
-                if entry.reason is not None or entry.last_turn > now - turns
-            ]
-            return ActivityRecord(now, entries, conversation.counts())
+            entities, by_key = sorted(conversation.last), conversation.by_key
+            refs = {
+                key: [by_key[name, key] for name in entities if (name, key) in by_key]
+                for key in keys
+            }
+        return {key: of_key for key, of_key in refs.items() if of_key}
 
-    def retain(self, address: Address, refs: Sequence[Ref], reason: str, actor: Actor) -> None:
+    def known(self, address: Address, near: Ref, limit: int) -> Mapping[Ref, str | None]:
+        entries = [entry for entry in self._entries_of(address, near.entity) if entry.gone is None]
+        number = near.number
+        entries.sort(key=lambda entry: (abs(entry.ref.number - number), entry.ref.number))
+        return {entry.ref: entry.label for entry in entries[:limit]}
+
+    def labelled(self, address: Address, entity: str, limit: int) -> Mapping[Ref, str]:
+        last = self._last_entries(address, entity, limit)
+        return {e.ref: e.label for e in last if e.label is not None and e.gone is None}
+
+    def namesakes(
+        self, address: Address, labels: Collection[tuple[str, str]], limit: int
+    ) -> Mapping[tuple[str, str], tuple[Ref, Ref]]:
+        refs: dict[tuple[str, str], list[Ref]] = {pair: [] for pair in labels}
+        for entity in {entity for entity, _ in labels}:
+            for entry in self._last_entries(address, entity, limit):
+                if entry.label is not None and entry.gone is None:
+                    refs.get((entity, entry.label), []).append(entry.ref)
+        return {pair: (min(of), max(of)) for pair, of in refs.items() if len(of) > 1}
+
+    def _last_entries(self, address: Address, entity: str, limit: int) -> list[Entry]:
+        entries = self._entries_of(address, entity)
+        return sorted(entries, key=lambda entry: -entry.ref.number)[:limit]
+
+    def _entries_of(self, address: Address, entity: str) -> list[Entry]:
         with self._lock:
-            conversation = self._own(address)
-            for ref in _known_refs(conversation, address, refs):
-                turn = conversation.turn
-                new = ActivityEntry(ref, None, None, "linked", actor, turn, turn)
-                entry = conversation.activity.get(ref, new)
-                conversation.activity[ref] = replace(entry, reason=reason, demoted=False)
+            entries = self._own(address).by_ref.values()
+            return [entry for entry in entries if entry.ref.entity == entity]
 
-    def demote(self, address: Address, refs: Sequence[Ref]) -> None:
-        with self._lock:
-            conversation = self._own(address)
-            for ref in _known_refs(conversation, address, refs):
-                if ref in conversation.activity:
-                    entry = conversation.activity[ref]
-                    conversation.activity[ref] = replace(entry, demoted=True)
-
-    def drop(self, address: Address, refs: Sequence[Ref]) -> None:
-        with self._lock:
-            conversation = self._own(address)
-            for ref in _known_refs(conversation, address, refs):
-                conversation.activity.pop(ref, None)
-
-    def add_step(self, address: Address, content: str, turn: int | None = None) -> StepEntry:
-        with self._lock:
-            conversation = self._begin(address)
-            now = conversation.turn if turn is None else turn
-            number = 1 + max((s.number for s in conversation.steps if s.turn == now), default=0)
-            step = StepEntry(now, number, content)
-            conversation.steps = sorted([*conversation.steps, step], key=_place)
-            return step
-
-    def steps(self, address: Address, turns: int, turn: int | None = None) -> list[StepEntry]:
+    def entities(self, address: Address) -> Mapping[str, int]:
         with self._lock:
             conversation = self._open(address)
-            now = conversation.turn if turn is None else turn
-            return [step for step in conversation.steps if step.turn > now - turns]
+            return {name: conversation.last[name] for name in conversation.counts()}
 
+    def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
+        with self._lock:
+            conversation = self._own(address)
+            drafts = conversation.drafts.values() if gone == "was never saved" else ()
+            saved = {(draft.ref.entity, draft.key) for draft in drafts if draft.state == "saved"}
+            for key, entry in conversation.entries_of(address, keys).items():
+                if key not in saved:
+                    conversation.put(replace(entry, gone=gone))
 
-def forget_seen(conversation: ConversationState) -> None:
-    """Forget what is too old, as the next turn begins."""
-    oldest = conversation.turn - KEPT_TURNS
-    conversation.steps = [step for step in conversation.steps if step.turn > oldest]
-    for ref, entry in conversation.activity.items():
-        if entry.seen_turn is not None and entry.seen_turn <= oldest:
-            conversation.activity[ref] = replace(entry, seen=None)
+    def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
+        with self._lock:
+            conversation = self._own(address)
+            for key, entry in conversation.entries_of(address, labels).items():
+                conversation.put(replace(entry, label=labels[key]))
 
-
-def _place(step: StepEntry) -> tuple[int, int]:
-    return step.turn, step.number
-
-
-def _known_refs(
-    conversation: ConversationState, address: Address, refs: Sequence[Ref]
-) -> list[Ref]:
-    return [
-        ref
-        for ref in refs
-        if ref in conversation.by_ref
-        and address.uses(ref.entity, conversation.tables.get(ref.entity))
-    ]
-
-
-def _merge_entry(
-    conversation: ConversationState, ref: Ref, done: Activity, actor: Actor, turn: int
-) -> ActivityEntry:
-    """Return what is known of a row once something was done with it."""
-    known = conversation.activity.get(ref)
-    first = turn if known is None else known.first_turn
-    entry = ActivityEntry(ref, None, None, done.action, actor, first, turn)
-    if known is not None:
-        if is_covered(known.action, known.last_turn, done.action, turn):
-            entry = replace(
-                entry, action=known.action, actor=known.actor, last_turn=known.last_turn
-            )
-        entry = replace(
-            entry,
-            reason=known.reason,
-            demoted=known.demoted and done.action == "linked",
-            seen_turn=known.seen_turn,
-            seen=None if done.action == "deleted" else known.seen,
-        )
-    if done.seen is None or done.action == "deleted":
-        return entry
-    seen = merge_snapshots(entry.seen, done.seen, done.heads)
-    too_large = len(json.dumps(seen, ensure_ascii=False)) > LARGEST
-    return replace(entry, seen_turn=turn, seen=dict(done.seen) if too_large else seen)
-
-
-class DraftMemory(Memory):
-    """The part of `MemoryStore` that is about drafts."""
+    # Drafts
 
     def draft(
         self, address: Address, new: Sequence[NewDraft], turn: int | None = None
@@ -339,14 +278,14 @@ class DraftMemory(Memory):
 
     def read_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
         with self._lock:
-            return self._open(address, {ref.entity for ref in refs}).drafted(refs)
+            return self._open(address, {ref.entity for ref in refs}).drafts_of(refs)
 
     def drafts(
         self, address: Address, entity: str | None, states: Collection[DraftState]
     ) -> Iterator[DraftEntry]:
         with self._lock:
             refs = sorted(r for r in self._open(address).drafts if entity in (None, r.entity))
-            drafts = self._open(address, {ref.entity for ref in refs}).drafted(refs)
+            drafts = self._open(address, {ref.entity for ref in refs}).drafts_of(refs)
         return (draft for draft in drafts.values() if draft.state in states)
 
     def values_there(
@@ -355,7 +294,7 @@ class DraftMemory(Memory):
         column: Column[Any],  # noqa: ARG002
         values: Sequence[Any],  # noqa: ARG002
     ) -> Collection[Any]:
-        return ()  # there are no tables here
+        return ()  # there are no tables
 
     def edit_drafts(
         self, address: Address, edits: Sequence[DraftEdit], turn: int | None = None
@@ -366,31 +305,30 @@ class DraftMemory(Memory):
             drafts = {}
             for edit in edits:
                 draft = conversation.drafts.get(edit.ref)
-                table = conversation.tables.get(edit.ref.entity)
-                if draft is None or not address.uses(edit.ref.entity, table):
+                if draft is None or not conversation.uses_table_of(address, edit.ref):
                     return {}
                 edited = _edit_draft(draft, edit, turn)
                 if edited is None:
                     return {}
                 drafts[edit.ref] = edited
-            conversation.used_at = now()
+            conversation.used_at = _now()
             conversation.drafts |= drafts
             return drafts
 
     def discard_drafts(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, DraftEntry]:
         with self._lock:
             conversation = self._open(address, {ref.entity for ref in refs})
-            conversation.used_at = now()
-            drafts = conversation.drafted(refs)
+            conversation.used_at = _now()
+            drafts = conversation.drafts_of(refs)
             if len(drafts) == len(set(refs)) and all(d.state != "saved" for d in drafts.values()):
                 for ref in drafts:
                     conversation.drafts[ref] = replace(conversation.drafts[ref], state="discarded")
-            return conversation.drafted(refs)
+            return conversation.drafts_of(refs)
 
     def reserve_keys(self, address: Address, keys: Mapping[Ref, Key]) -> Mapping[Ref, DraftEntry]:
         with self._lock:
             conversation = self._open(address, {ref.entity for ref in keys})
-            conversation.used_at = now()
+            conversation.used_at = _now()
             reserved = dict(conversation.drafts)
             for ref in keys.keys() & reserved.keys():
                 if reserved[ref].state == "pending" and reserved[ref].key is None:
@@ -399,125 +337,104 @@ class DraftMemory(Memory):
             if len(taken) > len(set(taken)):
                 raise DraftKeyError(*map(str, keys))
             conversation.drafts = reserved
-            return conversation.drafted(keys)
+            return conversation.drafts_of(keys)
 
     def confirm_drafts(self, address: Address, refs: Sequence[Ref]) -> None:
         with self._lock:
             conversation = self._own(address)
-            conversation.used_at = now()
-            for ref, draft in conversation.drafted(refs).items():
-                if draft.key is None or not address.uses(
-                    ref.entity, conversation.tables.get(ref.entity)
-                ):
+            conversation.used_at = _now()
+            for ref, draft in conversation.drafts_of(refs).items():
+                if draft.key is None or not conversation.uses_table_of(address, ref):
                     continue
                 conversation.drafts[ref] = replace(conversation.drafts[ref], state="saved")
                 if draft.row is not None and draft.row.gone == "was never saved":
-                    conversation.keep(replace(draft.row, gone=None))
+                    conversation.put(replace(draft.row, gone=None))
 
+    # Activity
 
-def _edit_draft(draft: DraftEntry, edit: DraftEdit, turn: int) -> DraftEntry | None:
-    """Return a draft as it is once edited, `None` if it may not be."""
-    label = draft.label if edit.label is None else edit.label
-    wanted = (edit.version, edit.content, label)
-    is_done = (draft.version - 1, draft.content, draft.label) == wanted
-    if draft.state != "pending" or not (is_done or edit.version in (None, draft.version)):
-        return None
-    version = draft.version + (not is_done)
-    return replace(draft, content=edit.content, label=label, edited=turn, version=version)
-
-
-class MemoryStore(DraftMemory, ActivityMemory):
-    """A `Store` without a database; its methods do what `Store` says.
-
-    Threads of one process may share it.
-
-    Example:
-        >>> registry = RefRegistry(store=MemoryStore())
-        >>> registry.conversation("chat-7").refer("recipe", 4711)
-        'recipe_1'
-    """
-
-    is_async = False
-
-    def create_tables(self) -> None:
-        """Do nothing: there are no tables."""
-
-    def refer(
+    def note(
         self,
         address: Address,
-        keys: Sequence[EntityKey],
-        labels: Mapping[EntityKey, str] = NO_LABELS,
-    ) -> list[Entry]:
-        if not keys:
-            return []
+        done: Sequence[Activity],
+        actor: Actor,
+        turn: int | None = None,
+    ) -> None:
+        if not done:
+            return
         with self._lock:
-            conversation = self._begin(address, {entity for entity, _ in keys})
-            return [conversation.refer(pair, labels.get(pair)) for pair in keys]
+            maybe_new = [each for each in done if not (each.shown or each.action == "deleted")]
+            conversation = self._begin(address, {each.key[0] for each in maybe_new})
+            for each in maybe_new:
+                conversation.refer(each.key, each.label)
+            turn = conversation.turn if turn is None else turn
+            for each in done:
+                ref = conversation.by_key.get(each.key)
+                if ref is not None:
+                    known = conversation.activity.get(ref)
+                    conversation.activity[ref] = _merge_activity(known, ref, each, actor, turn)
 
-    def resolve(self, address: Address, refs: Sequence[Ref]) -> Mapping[Ref, Entry]:
-        with self._lock:
-            conversation = self._open(address, {ref.entity for ref in refs})
-            conversation.used_at = now()
-            return {ref: conversation.by_ref[ref] for ref in refs if ref in conversation.by_ref}
-
-    def refs_of(self, address: Address, keys: Collection[Key]) -> Mapping[Key, Sequence[Ref]]:
-        with self._lock:
-            conversation = self._open(address)
-            entities, by_key = sorted(conversation.last), conversation.by_key
-            found = {key: [by_key.get((name, key)) for name in entities] for key in keys}
-        refs_by_key = {key: [ref for ref in refs if ref] for key, refs in found.items()}
-        return {key: refs for key, refs in refs_by_key.items() if refs}
-
-    def known(self, address: Address, near: Ref, limit: int) -> Mapping[Ref, str | None]:
-        there = [entry for entry in self._of(address, near.entity) if entry.gone is None]
-        number = near.number
-        there.sort(key=lambda entry: (abs(entry.ref.number - number), entry.ref.number))
-        return {entry.ref: entry.label for entry in there[:limit]}
-
-    def labelled(self, address: Address, entity: str, limit: int) -> Mapping[Ref, str]:
-        last = sorted(self._of(address, entity), key=lambda entry: -entry.ref.number)[:limit]
-        return {e.ref: e.label for e in last if e.label is not None and e.gone is None}
-
-    def namesakes(
-        self, address: Address, labels: Collection[tuple[str, str]], limit: int
-    ) -> Mapping[tuple[str, str], tuple[Ref, Ref]]:
-        refs: dict[tuple[str, str], list[Ref]] = {pair: [] for pair in labels}
-        for entity in {entity for entity, _ in labels}:
-            last = sorted(self._of(address, entity), key=lambda entry: -entry.ref.number)[:limit]
-            for entry in last:
-                if entry.label is not None and entry.gone is None:
-                    refs.get((entity, entry.label), []).append(entry.ref)
-        return {pair: (min(of), max(of)) for pair, of in refs.items() if len(of) > 1}
-
-    def _of(self, address: Address, entity: str) -> list[Entry]:
-        with self._lock:
-            entries = self._own(address).by_ref.values()
-            return [entry for entry in entries if entry.ref.entity == entity]
-
-    def entities(self, address: Address) -> Mapping[str, int]:
+    def activity(self, address: Address, turns: int, turn: int | None = None) -> ActivityRecord:
         with self._lock:
             conversation = self._open(address)
-            return {name: conversation.last[name] for name in conversation.counts()}
+            conversation = self._open(address, conversation.counts())
+            turn = conversation.turn if turn is None else turn
+            entries = [
+                replace(entry, gone=row.gone, label=row.label)
+                for ref, entry in sorted(conversation.activity.items())
+                for row in (conversation.by_ref[ref],)
+                if entry.reason is not None or entry.last_turn > turn - turns
+            ]
+            return ActivityRecord(turn, entries, conversation.counts())
 
-    def mark(self, address: Address, keys: Sequence[EntityKey], gone: Gone | None) -> None:
+    def retain(self, address: Address, refs: Sequence[Ref], reason: str, actor: Actor) -> None:
         with self._lock:
             conversation = self._own(address)
-            drafts = conversation.drafts.values() if gone == "was never saved" else ()
-            saved = {(draft.ref.entity, draft.key) for draft in drafts if draft.state == "saved"}
-            for key, entry in conversation.known(address, keys).items():
-                if key not in saved:
-                    conversation.keep(replace(entry, gone=gone))
+            for ref in conversation.refs_known(address, refs):
+                turn = conversation.turn
+                new = ActivityEntry(ref, None, None, "linked", actor, turn, turn)
+                entry = conversation.activity.get(ref, new)
+                conversation.activity[ref] = replace(entry, reason=reason, demoted=False)
 
-    def label(self, address: Address, labels: Mapping[EntityKey, str]) -> None:
+    def demote(self, address: Address, refs: Sequence[Ref]) -> None:
         with self._lock:
             conversation = self._own(address)
-            for key, entry in conversation.known(address, labels).items():
-                conversation.keep(replace(entry, label=labels[key]))
+            for ref in conversation.refs_known(address, refs):
+                if ref in conversation.activity:
+                    entry = conversation.activity[ref]
+                    conversation.activity[ref] = replace(entry, demoted=True)
+
+    def drop(self, address: Address, refs: Sequence[Ref]) -> None:
+        with self._lock:
+            conversation = self._own(address)
+            for ref in conversation.refs_known(address, refs):
+                conversation.activity.pop(ref, None)
+
+    def add_step(self, address: Address, content: str, turn: int | None = None) -> StepEntry:
+        with self._lock:
+            conversation = self._begin(address)
+            turn = conversation.turn if turn is None else turn
+            number = 1 + max((s.number for s in conversation.steps if s.turn == turn), default=0)
+            step = StepEntry(turn, number, content)
+            conversation.steps.append(step)
+            conversation.steps.sort(key=lambda step: (step.turn, step.number))
+            return step
+
+    def steps(self, address: Address, turns: int, turn: int | None = None) -> list[StepEntry]:
+        with self._lock:
+            conversation = self._open(address)
+            turn = conversation.turn if turn is None else turn
+            return [step for step in conversation.steps if step.turn > turn - turns]
+
+    # Turns
 
     def begin_turn(self, address: Address) -> int:
         with self._lock:
             conversation = self._begin(address)
-            forget_seen(conversation)
+            oldest = conversation.turn - KEPT_TURNS
+            conversation.steps = [step for step in conversation.steps if step.turn > oldest]
+            for ref, entry in conversation.activity.items():
+                if entry.seen_turn is not None and entry.seen_turn <= oldest:
+                    conversation.activity[ref] = replace(entry, seen=None)
             conversation.turn += 1
             return conversation.turn
 
@@ -527,53 +444,55 @@ class MemoryStore(DraftMemory, ActivityMemory):
 
     def touch(self, address: Address) -> None:
         with self._lock:
-            self._own(address).used_at = now()
+            self._own(address).used_at = _now()
+
+    # Whole conversations
 
     def fork(self, address: Address, new_id: str) -> None:
         with self._lock:
             source = self._existing(address)
-            source.used_at = now()
+            source.used_at = _now()
             fork = deepcopy(source)
             fork.begun_at = fork.used_at
             for ref, draft in source.drafts.items():
                 if draft.state != "saved":
                     fork.drafts[ref] = replace(draft, key=None)
-            self._make(Address(new_id).id, fork)
+            self._add(Address(new_id).id, fork)
 
     def forget(self, address: Address) -> None:
         with self._lock:
             self._existing(address)
             self._forget(address.id)
 
-    def prune(self, unused_for: timedelta, batch: int) -> Iterator[int]:
-        while chosen := self._prune(unused_for, batch):
-            yield chosen
-        with self._lock:
-            long_ago = now() - unused_for
-            left = self._left.items()
-            self._left = {id_: one for id_, one in left if one.begun_at > long_ago}
-
-    def _prune(self, unused_for: timedelta, batch: int) -> int:
-        with self._lock:
-            latest = now() - unused_for
-            items = self._conversations.items()
-            chosen = [id_ for id_, one in items if one.used_at <= latest][:batch]
-            for id_ in chosen:
-                self._forget(id_)
-            return len(chosen)
-
-    def erase(self, key: EntityKey, table: str | None, batch: int) -> Iterator[int]:
-        del batch
-        with self._lock:
-            erased = [one.erase(key, table) for one in self._conversations.values()]
-        if any(erased):
-            yield sum(erased)
-
     def _forget(self, id_: str) -> None:
         forgotten = self._conversations.pop(id_)
         self._left[id_] = ConversationState(
             None, last=forgotten.last, last_drafts=forgotten.last_drafts
         )
+
+    def prune(self, unused_for: timedelta, batch: int) -> Iterator[int]:
+        while forgotten := self._prune(unused_for, batch):
+            yield forgotten
+        with self._lock:
+            long_ago = _now() - unused_for
+            left = self._left.items()
+            self._left = {id_: state for id_, state in left if state.begun_at > long_ago}
+
+    def _prune(self, unused_for: timedelta, batch: int) -> int:
+        with self._lock:
+            latest = _now() - unused_for
+            items = self._conversations.items()
+            unused = [id_ for id_, state in items if state.used_at <= latest][:batch]
+            for id_ in unused:
+                self._forget(id_)
+            return len(unused)
+
+    def erase(self, key: EntityKey, table: str | None, batch: int) -> Iterator[int]:
+        del batch
+        with self._lock:
+            erased = [state.erase(key, table) for state in self._conversations.values()]
+        if any(erased):
+            yield sum(erased)
 
     def entries(self, address: Address, entity: str | None = None) -> Iterator[Entry]:
         with self._lock:
@@ -612,15 +531,17 @@ class MemoryStore(DraftMemory, ActivityMemory):
                 begun_at=exported.begun_at,
             )
             for entry in exported.entries:
-                conversation.keep(entry)
-            self._make(address.id, conversation, again=exported.id == address.id)
+                conversation.put(entry)
+            self._add(address.id, conversation, is_same=exported.id == address.id)
+
+    # For operators
 
     def describe(self, id: str) -> ConversationInfo:  # noqa: A002  # as everyone calls it
-        id = Address(id).id  # noqa: A001
+        id_ = Address(id).id
         with self._lock:
-            if id not in self._conversations:
-                raise UnknownConversationError(id)
-            return _info(id, self._conversations[id])
+            if id_ not in self._conversations:
+                raise UnknownConversationError(id_)
+            return self._conversations[id_].info(id_)
 
     def conversations(
         self,
@@ -629,12 +550,15 @@ class MemoryStore(DraftMemory, ActivityMemory):
         limit: int | None = None,
     ) -> Iterator[ConversationInfo]:
         with self._lock:
-            infos = [_info(id_, each) for id_, each in self._conversations.items()]
-        latest = None if unused_for is None else now() - unused_for
-        listed = [info for info in infos if latest is None or info.used_at <= latest]
-        chosen = [info for info in listed if owner in (..., info.owner)]
-        chosen.sort(key=lambda info: info.used_at, reverse=True)
-        return iter(chosen[:limit])
+            infos = [state.info(id_) for id_, state in self._conversations.items()]
+        latest = None if unused_for is None else _now() - unused_for
+        listed = [
+            info
+            for info in infos
+            if (latest is None or info.used_at <= latest) and owner in (..., info.owner)
+        ]
+        listed.sort(key=lambda info: info.used_at, reverse=True)
+        return iter(listed[:limit])
 
     def count_conversations(
         self, unused_for: timedelta | None = None, owner: str | EllipsisType | None = ...
@@ -651,12 +575,125 @@ class MemoryStore(DraftMemory, ActivityMemory):
                 conversations=len(states),
                 refs=dict(sorted(refs.items())),
                 gone=sum(entry.gone is not None for entry in entries),
-                left_counters=sum(len(left.numbered()) for left in self._left.values()),
+                left_counters=sum(len(left.counted()) for left in self._left.values()),
                 drafts=dict(sorted(Counter(draft.state for draft in drafts).items())),
             )
 
+    # Conversations by address, under the lock
 
-def _info(id_: str, conversation: ConversationState) -> ConversationInfo:
-    times = conversation.begun_at, conversation.used_at
-    refs = conversation.counts()
-    return ConversationInfo(id_, conversation.owner, conversation.turn, *times, refs)
+    def _begin(self, address: Address, entities: Iterable[str] = ()) -> ConversationState:
+        """Return the conversation for writing, as `_open` does; begin it if it does not exist."""
+        conversation = self._open(address, entities)
+        if address.id not in self._conversations:
+            self._add(address.id, conversation)
+        conversation.used_at = _now()
+        for entity in entities:
+            if (table := address.table_of(entity)) is not None:
+                conversation.tables.setdefault(entity, table)
+        return conversation
+
+    def _add(self, id_: str, conversation: ConversationState, *, is_same: bool = False) -> None:
+        """Add a conversation, and continue the counters that one of its id has left behind.
+
+        Args:
+            id_: its id.
+            conversation: the one to add.
+            is_same: whether it is the one that has left the counters. Another one must not have
+                numbers of the same entities.
+        """
+        left = self._left.get(id_, ConversationState(None))
+        taken = left.counted() & conversation.counted()
+        if id_ in self._conversations or (taken and not is_same):
+            raise ConversationExistsError(id_)
+        conversation.last |= left.last  # of two Counters, | takes the higher number
+        conversation.last_drafts |= left.last_drafts
+        self._left.pop(id_, None)
+        self._conversations[id_] = conversation
+
+    def _existing(self, address: Address) -> ConversationState:
+        """Return the conversation; raise if it does not exist or is another owner's."""
+        if address.id not in self._conversations:
+            raise UnknownConversationError(address.id)
+        return self._open(address)
+
+    def _open(self, address: Address, entities: Iterable[str] = ()) -> ConversationState:
+        """Return the conversation, or an empty one if it does not exist.
+
+        Raises:
+            UnknownConversationError: it is another owner's.
+            EntityTableError: refs of one of these entities are for another table's rows.
+        """
+        conversation = self._conversations.get(address.id) or ConversationState(address.owner)
+        if conversation.owner != address.owner:
+            raise UnknownConversationError(address.id)
+        for entity in entities:
+            address.check_table(entity, conversation.tables.get(entity))
+        return conversation
+
+    def _own(self, address: Address) -> ConversationState:
+        """Return the conversation, or an empty one if it does not exist or is another owner's."""
+        conversation = self._conversations.get(address.id)
+        if conversation is None or conversation.owner != address.owner:
+            return ConversationState(address.owner)
+        return conversation
+
+
+def _edit_draft(draft: DraftEntry, edit: DraftEdit, turn: int) -> DraftEntry | None:
+    """Return a draft with an edit applied, or `None` if it must not be."""
+    label = draft.label if edit.label is None else edit.label
+    edited = (edit.version, edit.content, label)
+    is_done = (draft.version - 1, draft.content, draft.label) == edited
+    if draft.state != "pending" or not (is_done or edit.version in (None, draft.version)):
+        return None
+    version = draft.version + (not is_done)
+    return replace(draft, content=edit.content, label=label, edited=turn, version=version)
+
+
+def _merge_activity(
+    known: ActivityEntry | None, ref: Ref, done: Activity, actor: Actor, turn: int
+) -> ActivityEntry:
+    """Return the entry of a ref after an action on its row."""
+    first = turn if known is None else known.first_turn
+    entry = ActivityEntry(ref, None, None, done.action, actor, first, turn)
+    if known is not None:
+        if is_covered(known.action, known.last_turn, done.action, turn):
+            entry = replace(
+                entry, action=known.action, actor=known.actor, last_turn=known.last_turn
+            )
+        entry = replace(
+            entry,
+            reason=known.reason,
+            demoted=known.demoted and done.action == "linked",
+            seen_turn=known.seen_turn,
+            seen=None if done.action == "deleted" else known.seen,
+        )
+    if done.seen is None or done.action == "deleted":
+        return entry
+    seen = merge_snapshots(entry.seen, done.seen, done.heads)
+    too_large = len(json.dumps(seen, ensure_ascii=False)) > LARGEST
+    return replace(entry, seen_turn=turn, seen=dict(done.seen) if too_large else seen)
+
+
+def is_covered(known: Action, known_turn: int, new: Action, turn: int) -> bool:
+    """Return whether the known action stays the last one after a new action.
+
+    A row whose ref is shown in a foreign key is unchanged. Reading a row does not hide that it was
+    written or mentioned in the same turn.
+    """
+    if new == "linked":
+        return known != "linked"
+    return new == "read" and known in _WRITTEN and known_turn == turn
+
+
+def merge_snapshots(
+    known: Mapping[str, Any] | None,
+    seen: Mapping[str, Any] | None,
+    heads: Mapping[str, Any] | None,
+) -> dict[str, Any] | None:
+    """Return a snapshot merged with what was shown now: the newest value of each field."""
+    if seen is None:
+        return None if known is None else dict(known)
+    merged = {**(known or {}), **seen}
+    for name, head in (heads or {}).items():
+        merged.setdefault(name, head)
+    return merged

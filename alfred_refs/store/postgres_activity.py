@@ -1,28 +1,51 @@
-"""Activity log in PostgreSQL: the SQL and the methods that send it.
+"""Activity in PostgreSQL: the last action on each row, retained refs, and the steps of agents.
 
-The SQL of the Postgres store that is about what was done with rows, and about steps.
+`PostgresActivity` is the part of `PostgresStore` that is about activity. Each statement is a class
+attribute above the method that sends it.
 
-Parameters are as in `sql_refs`. What writes does so under the lock of the conversation's row, as
-those who mint, so that of two snapshots of a row the later has what the earlier had.
+>>> from alfred_refs.store import Activity
+>>> store = PostgresActivity(engine)
+>>> address = Address("chat-7")
+>>> store.note(address, [Activity(("meal", 4711), "created", label="Lunch")], "user")
+>>> [entry] = store.activity(address, turns=3).entries
+>>> str(entry.ref), entry.action, entry.actor, entry.label
+('meal_1', 'created', 'user', 'Lunch')
+>>> store.add_step(address, '{"note": "meal_1 is new"}').number
+1
 
-What was done with rows, and steps, in PostgreSQL.
+There is one row for each ref: the last action on its row, the turns of the first and the last one,
+and a snapshot of the fields that the model was shown. `note` mints refs for keys that have none,
+and merges the snapshots, in one batch under the lock of the conversation's row: of two snapshots
+of a row, the later one has the fields of the earlier.
 
-It is a part of `PostgresStore`, which runs it on connections of its own.
+`activity` reads the last turns by one index and the retained refs by another, each from its end.
+Snapshots and steps older than `KEPT_TURNS` are deleted by `begin_turn`.
+
+Limits: at most 2,000 entries are returned, and there is no history of actions, only the last one.
+A snapshot that would become longer than `LARGEST` is replaced by the newest.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alfred_refs.errors import UnknownConversationError
 from alfred_refs.mapping.keys import Ref, encode
-from alfred_refs.store import sql as sql_refs
-from alfred_refs.store.connections import Sending, only_mine
 from alfred_refs.store.postgres_drafts import PAGE, Fetch
-from alfred_refs.store.protocol import (
-    KEPT_TURNS,
+from alfred_refs.store.postgres_refs import PostgresRefs, ref_parameters
+from alfred_refs.store.sql import (
+    CURRENT_TURN,
+    MINE,
+    NONE_OF_ANOTHER_TABLE,
+    OF_TABLE,
+    REQUESTED_REFS,
+    WORKING_TURN,
+    address_parameters,
+    typed_text,
+)
+from alfred_refs.store.values import (
     LARGEST,
     Activity,
     ActivityEntry,
@@ -32,24 +55,19 @@ from alfred_refs.store.protocol import (
     StepEntry,
     json_text,
 )
-from alfred_refs.store.sql import (
-    MINE,
-    NONE_OF_ANOTHER_TABLE,
-    OF_TABLE,
-    address_parameters,
-    typed_text,
-)
 
-_TURN = "(SELECT turn FROM alfred_refs_conversation WHERE conversation = :p_conversation)"
-# The turn that somebody works in, where he says which: others may have begun meanwhile.
-_WORKING_TURN = f"coalesce(:p_turn, {_TURN})"
+if TYPE_CHECKING:
+    from sqlalchemy import Executable, Row
 
-# What is noted, each with the number of its key; without the keys that have no ref. As in
-# `sql_refs` the limit makes it one probe of an index for each.
+_MOST = 2_000  # entries that `activity` returns, of each of its two kinds
+
+_ENTRY = "kind, number, action, actor, first_turn, last_turn, reason, demoted, seen_turn, content"
+
+# The actions to record, each with the number of its key; keys without ref are left out.
 _NOTED = f"""
     SELECT
         counters.kind, mappings.number, noted.action, noted.seen, noted.heads,
-        {_WORKING_TURN} AS turn
+        {WORKING_TURN} AS turn
     FROM unnest(:p_noted, :p_noted_keys, :p_actions, :p_contents, :p_heads)
         AS noted (entity, key, action, seen, heads)
     JOIN alfred_refs_counter AS counters
@@ -62,8 +80,8 @@ _NOTED = f"""
     WHERE {OF_TABLE} AND {MINE}
 """
 
-# The newest value of each field, in the order in which they came: `json` keeps numbers and the
-# order of fields as they were, which `jsonb` does not.
+# `merge_snapshots` of `memory` in SQL. `json` keeps numbers and the order of fields as they were
+# given, which `jsonb` does not.
 _MERGED = """(
     SELECT coalesce(
         json_object_agg(
@@ -79,7 +97,7 @@ _MERGED = """(
         USING (key)
 )"""
 
-# See `activity.is_covered`.
+# `is_covered` of `memory` in SQL.
 _COVERED = """coalesce(
     CASE WHEN noted.action = 'linked' THEN known.action <> 'linked'
          WHEN noted.action = 'read' THEN
@@ -88,236 +106,59 @@ _COVERED = """coalesce(
     false
 )"""
 
-NOTE = typed_text(f"""
-    WITH noted AS ({_NOTED}), merged AS (
-        SELECT
-            noted.kind, noted.number, noted.turn,
-            coalesce(known.first_turn, noted.turn) AS first_turn,
-            CASE WHEN {_COVERED} THEN known.last_turn ELSE noted.turn END AS last_turn,
-            CASE WHEN {_COVERED} THEN known.action ELSE noted.action END AS action,
-            CASE WHEN {_COVERED} THEN known.actor ELSE :p_actor END AS actor,
-            known.demoted AND noted.action = 'linked' AS demoted,
-            CASE WHEN noted.seen IS NULL OR noted.action = 'deleted' THEN known.seen_turn
-                 ELSE noted.turn END AS seen_turn,
-            CASE WHEN noted.action = 'deleted' THEN NULL
-                 WHEN noted.seen IS NULL THEN known.content
-                 ELSE {_MERGED} END AS content,
-            noted.seen
-        FROM noted LEFT JOIN alfred_refs_activity AS known
-            ON known.conversation = :p_conversation
-            AND known.kind = noted.kind
-            AND known.number = noted.number
-    )
-    INSERT INTO alfred_refs_activity
-        (conversation, kind, number, first_turn, last_turn, action, actor, demoted, seen_turn,
-         content)
-    SELECT
-        :p_conversation, kind, number, first_turn, last_turn, action, actor,
-        coalesce(demoted, false), seen_turn,
-        CASE WHEN length(CAST(content AS text)) > {LARGEST} THEN CAST(seen AS json)
-             ELSE content END
-    FROM merged
-    ON CONFLICT (conversation, kind, number) DO UPDATE SET
-        last_turn = excluded.last_turn,
-        action = excluded.action,
-        actor = excluded.actor,
-        demoted = excluded.demoted,
-        seen_turn = excluded.seen_turn,
-        content = excluded.content
-""")
-
-# Whether it could be noted: not in another's conversation, nor for other tables.
-NOTED = typed_text(f"SELECT {MINE} AND {NONE_OF_ANOTHER_TABLE}")
-
-_OF_NAMED = f"""activity.conversation = :p_conversation
+# Joins counters, activity and the requested refs in an UPDATE or DELETE.
+_ACTIVITY_OF_REQUESTED = f"""activity.conversation = :p_conversation
     AND activity.kind = counters.kind
-    AND activity.number = named.number
+    AND activity.number = requested.number
     AND counters.conversation = :p_conversation
-    AND counters.entity = named.entity
+    AND counters.entity = requested.entity
     AND {OF_TABLE}
     AND {MINE}"""
-_NAMED = "unnest(:p_entities, :p_numbers) AS named (entity, number)"
 
-# A ref of which nothing was noted yet is retained as one that is linked.
-RETAIN = typed_text(f"""
-    INSERT INTO alfred_refs_activity AS activity
-        (conversation, kind, number, first_turn, last_turn, action, actor, reason)
-    SELECT
-        :p_conversation, counters.kind, named.number, {_TURN}, {_TURN}, 'linked', :p_actor,
-        :p_reason
-    FROM {_NAMED}
-    JOIN alfred_refs_counter AS counters
-        ON counters.conversation = :p_conversation AND counters.entity = named.entity
-    WHERE {OF_TABLE} AND {MINE} AND EXISTS (
-        SELECT 1 FROM alfred_refs_mapping
-        WHERE conversation = :p_conversation
-            AND kind = counters.kind
-            AND number = named.number
-    )
-    ON CONFLICT (conversation, kind, number) DO UPDATE SET
-        reason = excluded.reason, demoted = false
-""")
-DEMOTE = typed_text(f"""
-    UPDATE alfred_refs_activity AS activity SET demoted = true
-    FROM alfred_refs_counter AS counters, {_NAMED}
-    WHERE {_OF_NAMED}
-""")
-DROP = typed_text(f"""
-    DELETE FROM alfred_refs_activity AS activity
-    USING alfred_refs_counter AS counters, {_NAMED}
-    WHERE {_OF_NAMED}
-""")
 
-# The last turns by one index, what is retained by another, each from its end.
-_ENTRY = "kind, number, action, actor, first_turn, last_turn, reason, demoted, seen_turn, content"
-ACTIVITY = typed_text(
-    f"""
-    WITH found AS (
-        (
-            SELECT {_ENTRY} FROM alfred_refs_activity
-            WHERE conversation = :p_conversation AND last_turn > {_WORKING_TURN} - :p_turns_back
-            ORDER BY last_turn DESC
-            LIMIT :p_limit
-        ) UNION ALL (
-            SELECT {_ENTRY} FROM alfred_refs_activity
-            WHERE conversation = :p_conversation
-                AND reason IS NOT NULL
-                AND last_turn <= {_WORKING_TURN} - :p_turns_back
-            ORDER BY last_turn DESC
-            LIMIT :p_limit
+class PostgresActivity(PostgresRefs):
+    """The part of `PostgresStore` that is about actions on rows, and about steps."""
+
+    _NOTE = typed_text(f"""
+        WITH noted AS ({_NOTED}), merged AS (
+            SELECT
+                noted.kind, noted.number, noted.turn,
+                coalesce(known.first_turn, noted.turn) AS first_turn,
+                CASE WHEN {_COVERED} THEN known.last_turn ELSE noted.turn END AS last_turn,
+                CASE WHEN {_COVERED} THEN known.action ELSE noted.action END AS action,
+                CASE WHEN {_COVERED} THEN known.actor ELSE :p_actor END AS actor,
+                known.demoted AND noted.action = 'linked' AS demoted,
+                CASE WHEN noted.seen IS NULL OR noted.action = 'deleted' THEN known.seen_turn
+                     ELSE noted.turn END AS seen_turn,
+                CASE WHEN noted.action = 'deleted' THEN NULL
+                     WHEN noted.seen IS NULL THEN known.content
+                     ELSE {_MERGED} END AS content,
+                noted.seen
+            FROM noted LEFT JOIN alfred_refs_activity AS known
+                ON known.conversation = :p_conversation
+                AND known.kind = noted.kind
+                AND known.number = noted.number
         )
-    ), told AS (
+        INSERT INTO alfred_refs_activity
+            (conversation, kind, number, first_turn, last_turn, action, actor, demoted, seen_turn,
+             content)
         SELECT
-            counters.entity, counters.table_name, found.number, mappings.gone, mappings.label,
-            found.action, found.actor, found.first_turn, found.last_turn, found.reason,
-            found.demoted, found.seen_turn, CAST(found.content AS text) AS content,
-            CAST(NULL AS integer) AS refs
-        FROM found
-        JOIN alfred_refs_counter AS counters
-            ON counters.conversation = :p_conversation AND counters.kind = found.kind
-        LEFT JOIN LATERAL (
-            SELECT gone, label FROM alfred_refs_mapping
-            WHERE conversation = :p_conversation
-                AND kind = found.kind
-                AND number = found.number
-            LIMIT 1
-        ) AS mappings ON true
-        UNION ALL
-        SELECT
-            entity, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-            last - forgotten
-        FROM alfred_refs_counter
-        WHERE conversation = :p_conversation AND last > forgotten
-    )
-    SELECT conversations.owner IS NOT DISTINCT FROM :p_owner AS mine,
-        coalesce(:p_turn, conversations.turn) AS turn, told.*
-    FROM alfred_refs_conversation AS conversations LEFT JOIN told ON true
-    WHERE conversations.conversation = :p_conversation
-    """,
-    "mine turn entity table_name number gone label action actor first_turn last_turn reason"
-    " demoted seen_turn content refs",
-)
+            :p_conversation, kind, number, first_turn, last_turn, action, actor,
+            coalesce(demoted, false), seen_turn,
+            CASE WHEN length(CAST(content AS text)) > {LARGEST} THEN CAST(seen AS json)
+                 ELSE content END
+        FROM merged
+        ON CONFLICT (conversation, kind, number) DO UPDATE SET
+            last_turn = excluded.last_turn,
+            action = excluded.action,
+            actor = excluded.actor,
+            demoted = excluded.demoted,
+            seen_turn = excluded.seen_turn,
+            content = excluded.content
+    """)
 
-# Steps. Numbered in their turn under the lock.
-ADD_STEP = typed_text(f"""
-    INSERT INTO alfred_refs_step (conversation, turn, number, content)
-    SELECT
-        :p_conversation, now_in.turn,
-        coalesce(max(steps.number), 0) + 1,
-        CAST(:p_content AS json)
-    FROM (SELECT {_WORKING_TURN} AS turn) AS now_in
-    LEFT JOIN alfred_refs_step AS steps
-        ON steps.conversation = :p_conversation AND steps.turn = now_in.turn
-    WHERE {MINE}
-    GROUP BY now_in.turn
-    RETURNING turn, number
-""")
-STEPS = typed_text(
-    f"""
-    SELECT
-        conversations.owner IS NOT DISTINCT FROM :p_owner AS mine,
-        steps.turn, steps.number, CAST(steps.content AS text) AS content
-    FROM alfred_refs_conversation AS conversations
-    LEFT JOIN alfred_refs_step AS steps
-        ON steps.conversation = :p_conversation AND steps.turn > {_WORKING_TURN} - :p_turns_back
-    WHERE conversations.conversation = :p_conversation
-    ORDER BY steps.turn, steps.number
-    """,
-    "mine turn number content",
-)
-
-# What is too old goes as the next turn begins.
-FORGET_SEEN = typed_text(f"""
-    WITH old AS (
-        DELETE FROM alfred_refs_step
-        WHERE conversation = :p_conversation AND turn <= {_TURN} - {KEPT_TURNS} AND {MINE}
-    )
-    UPDATE alfred_refs_activity SET content = NULL
-    WHERE conversation = :p_conversation
-        AND content IS NOT NULL
-        AND seen_turn <= {_TURN} - {KEPT_TURNS}
-        AND {MINE}
-""")
-
-# What an export has had.
-RESTORE_ACTIVITY = typed_text("""
-    INSERT INTO alfred_refs_activity
-        (conversation, kind, number, first_turn, last_turn, action, actor, reason, demoted,
-         seen_turn, content)
-    SELECT
-        :p_conversation, counters.kind, new.number, new.first_turn, new.last_turn, new.action,
-        new.actor, new.reason, new.demoted, new.seen_turn, CAST(new.content AS json)
-    FROM unnest(
-        :p_entities, :p_numbers, :p_first_turns, :p_turns, :p_actions, :p_actors, :p_reasons,
-        :p_demoted, :p_seen_turns, :p_contents
-    ) AS new (
-        entity, number, first_turn, last_turn, action, actor, reason, demoted, seen_turn, content
-    )
-    JOIN alfred_refs_counter AS counters
-        ON counters.conversation = :p_conversation AND counters.entity = new.entity
-""")
-RESTORE_STEPS = typed_text("""
-    INSERT INTO alfred_refs_step (conversation, turn, number, content)
-    SELECT :p_conversation, turn, number, CAST(content AS json)
-    FROM unnest(:p_turns, :p_numbers, :p_contents) AS new (turn, number, content)
-""")
-PAGE_OF_ACTIVITY = typed_text(
-    """
-    SELECT
-        counters.entity, found.number, NULL AS gone, NULL AS label, found.action, found.actor,
-        found.first_turn, found.last_turn, found.reason, found.demoted, found.seen_turn,
-        CAST(found.content AS text) AS content
-    FROM alfred_refs_counter AS counters
-    CROSS JOIN LATERAL (
-        SELECT * FROM alfred_refs_activity
-        WHERE conversation = :p_conversation
-            AND kind = counters.kind
-            AND number > CASE WHEN counters.entity = :p_after_entity THEN :p_number ELSE 0 END
-        ORDER BY number
-        LIMIT :p_limit
-    ) AS found
-    WHERE counters.conversation = :p_conversation
-        AND counters.entity COLLATE "C" >= :p_after_entity
-    ORDER BY counters.entity COLLATE "C", found.number
-    LIMIT :p_limit
-    """,
-    "entity number gone label action actor first_turn last_turn reason demoted seen_turn content",
-)
-ALL_STEPS = typed_text(
-    """
-    SELECT turn, number, CAST(content AS text) AS content FROM alfred_refs_step
-    WHERE conversation = :p_conversation
-    ORDER BY turn, number
-    """,
-    "turn number content",
-)
-
-
-_MOST = 2_000  # entries of one answer, rows inside of others among them
-
-
-class PostgresActivity(Sending):
-    """The part of `PostgresStore` that is about what was done with rows."""
+    # False if nothing could be recorded: another owner's conversation, or refs of other tables.
+    _IS_NOTED = typed_text(f"SELECT {MINE} AND {NONE_OF_ANOTHER_TABLE}")
 
     def note(
         self,
@@ -328,29 +169,80 @@ class PostgresActivity(Sending):
     ) -> None:
         if not done:
             return
-        minted = [each for each in done if not (each.shown or each.action == "deleted")]
+        # those whose keys may have no ref yet: _REFER mints one
+        maybe_new = [each for each in done if not (each.shown or each.action == "deleted")]
         values = address_parameters(address) | {
-            "p_entities": [each.key[0] for each in minted],
-            "p_keys": [encode(each.key[1]) for each in minted],
-            "p_labels": [each.label for each in minted],
+            "p_entities": [each.key[0] for each in maybe_new],
+            "p_keys": [encode(each.key[1]) for each in maybe_new],
+            "p_labels": [each.label for each in maybe_new],
             "p_tables": address.tables_of(each.key[0] for each in done),
             "p_noted": [each.key[0] for each in done],
             "p_noted_keys": [encode(each.key[1]) for each in done],
             "p_actions": [each.action for each in done],
-            "p_contents": [_text(each.seen) for each in done],
-            "p_heads": [_text(each.heads) for each in done],
+            "p_contents": [_json_or_none(each.seen) for each in done],
+            "p_heads": [_json_or_none(each.heads) for each in done],
             "p_actor": actor,
             "p_turn": turn,
         }
-        mint = [sql_refs.REFER] if minted else []
-        [(is_noted,)] = self._write([sql_refs.LOCK_ALWAYS, *mint, NOTE, NOTED], values)
+        mint = [self._REFER] if maybe_new else []
+        batch = [self._LOCK_ALWAYS, *mint, self._NOTE, self._IS_NOTED]
+        [(is_noted,)] = self._write(batch, values)
         if not is_noted:
             self._check_tables(address)
             raise UnknownConversationError(address.id)
 
+    # Entries, and then one row for each entity with the number of its refs.
+    _ACTIVITY = typed_text(
+        f"""
+        WITH found AS (
+            (
+                SELECT {_ENTRY} FROM alfred_refs_activity
+                WHERE conversation = :p_conversation AND last_turn > {WORKING_TURN} - :p_turns_back
+                ORDER BY last_turn DESC
+                LIMIT :p_limit
+            ) UNION ALL (
+                SELECT {_ENTRY} FROM alfred_refs_activity
+                WHERE conversation = :p_conversation
+                    AND reason IS NOT NULL
+                    AND last_turn <= {WORKING_TURN} - :p_turns_back
+                ORDER BY last_turn DESC
+                LIMIT :p_limit
+            )
+        ), result AS (
+            SELECT
+                counters.entity, counters.table_name, found.number, mappings.gone, mappings.label,
+                found.action, found.actor, found.first_turn, found.last_turn, found.reason,
+                found.demoted, found.seen_turn, CAST(found.content AS text) AS content,
+                CAST(NULL AS integer) AS refs
+            FROM found
+            JOIN alfred_refs_counter AS counters
+                ON counters.conversation = :p_conversation AND counters.kind = found.kind
+            LEFT JOIN LATERAL (
+                SELECT gone, label FROM alfred_refs_mapping
+                WHERE conversation = :p_conversation
+                    AND kind = found.kind
+                    AND number = found.number
+                LIMIT 1
+            ) AS mappings ON true
+            UNION ALL
+            SELECT
+                entity, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                last - forgotten
+            FROM alfred_refs_counter
+            WHERE conversation = :p_conversation AND last > forgotten
+        )
+        SELECT conversations.owner IS NOT DISTINCT FROM :p_owner AS mine,
+            coalesce(:p_turn, conversations.turn) AS turn, result.*
+        FROM alfred_refs_conversation AS conversations LEFT JOIN result ON true
+        WHERE conversations.conversation = :p_conversation
+        """,
+        "mine turn entity table_name number gone label action actor first_turn last_turn reason"
+        " demoted seen_turn content refs",
+    )
+
     def activity(self, address: Address, turns: int, turn: int | None = None) -> ActivityRecord:
         values = {"p_turns_back": turns, "p_limit": _MOST, "p_turn": turn}
-        rows = only_mine(self._rows(ACTIVITY, address, **values), address)
+        rows = self._read_own(self._ACTIVITY, address, **values)
         for row in rows:
             if row.entity is not None:
                 address.check_table(row.entity, row.table_name)
@@ -360,49 +252,197 @@ class PostgresActivity(Sending):
             {row.entity: row.refs for row in rows if row.refs is not None},
         )
 
+    # A ref without activity is inserted as one that is linked.
+    _RETAIN = typed_text(f"""
+        INSERT INTO alfred_refs_activity AS activity
+            (conversation, kind, number, first_turn, last_turn, action, actor, reason)
+        SELECT
+            :p_conversation, counters.kind, requested.number, {CURRENT_TURN}, {CURRENT_TURN},
+            'linked', :p_actor, :p_reason
+        FROM {REQUESTED_REFS}
+        JOIN alfred_refs_counter AS counters
+            ON counters.conversation = :p_conversation AND counters.entity = requested.entity
+        WHERE {OF_TABLE} AND {MINE} AND EXISTS (
+            SELECT 1 FROM alfred_refs_mapping
+            WHERE conversation = :p_conversation
+                AND kind = counters.kind
+                AND number = requested.number
+        )
+        ON CONFLICT (conversation, kind, number) DO UPDATE SET
+            reason = excluded.reason, demoted = false
+    """)
+
     def retain(self, address: Address, refs: Sequence[Ref], reason: str, actor: Actor) -> None:
-        self._change(RETAIN, address, refs, p_reason=reason, p_actor=actor)
+        self._change(self._RETAIN, address, refs, p_reason=reason, p_actor=actor)
+
+    _DEMOTE = typed_text(f"""
+        UPDATE alfred_refs_activity AS activity SET demoted = true
+        FROM alfred_refs_counter AS counters, {REQUESTED_REFS}
+        WHERE {_ACTIVITY_OF_REQUESTED}
+    """)
 
     def demote(self, address: Address, refs: Sequence[Ref]) -> None:
-        self._change(DEMOTE, address, refs)
+        self._change(self._DEMOTE, address, refs)
+
+    _DROP = typed_text(f"""
+        DELETE FROM alfred_refs_activity AS activity
+        USING alfred_refs_counter AS counters, {REQUESTED_REFS}
+        WHERE {_ACTIVITY_OF_REQUESTED}
+    """)
 
     def drop(self, address: Address, refs: Sequence[Ref]) -> None:
-        self._change(DROP, address, refs)
+        self._change(self._DROP, address, refs)
 
     def _change(
-        self, statement: Any, address: Address, refs: Sequence[Ref], **values: Any
+        self, statement: Executable, address: Address, refs: Sequence[Ref], **values: Any
     ) -> None:
-        arrays = {
-            "p_entities": [ref.entity for ref in refs],
-            "p_numbers": [ref.number for ref in refs],
-            "p_tables": address.tables_of(ref.entity for ref in refs),
-        }
-        self._write(
-            [sql_refs.LOCK_BEGUN, statement], address_parameters(address) | arrays | values
-        )
+        parameters = address_parameters(address) | ref_parameters(address, refs) | values
+        self._write([self._LOCK_BEGUN, statement], parameters)
+
+    _ADD_STEP = typed_text(f"""
+        INSERT INTO alfred_refs_step (conversation, turn, number, content)
+        SELECT
+            :p_conversation, working.turn,
+            coalesce(max(steps.number), 0) + 1,
+            CAST(:p_content AS json)
+        FROM (SELECT {WORKING_TURN} AS turn) AS working
+        LEFT JOIN alfred_refs_step AS steps
+            ON steps.conversation = :p_conversation AND steps.turn = working.turn
+        WHERE {MINE}
+        GROUP BY working.turn
+        RETURNING turn, number
+    """)
 
     def add_step(self, address: Address, content: str, turn: int | None = None) -> StepEntry:
         values = address_parameters(address) | {"p_content": content, "p_turn": turn}
-        # not tried again when the connection is lost: it may have been kept
-        rows = self._write([sql_refs.LOCK_ALWAYS, ADD_STEP], values, again=False)
+        rows = self._write([self._LOCK_ALWAYS, self._ADD_STEP], values, idempotent=False)
         if not rows:
             raise UnknownConversationError(address.id)
-        [(in_turn, number)] = rows
-        return StepEntry(in_turn, number, content)
+        [(working_turn, number)] = rows
+        return StepEntry(working_turn, number, content)
+
+    _STEPS = typed_text(
+        f"""
+        SELECT
+            conversations.owner IS NOT DISTINCT FROM :p_owner AS mine,
+            steps.turn, steps.number, CAST(steps.content AS text) AS content
+        FROM alfred_refs_conversation AS conversations
+        LEFT JOIN alfred_refs_step AS steps
+            ON steps.conversation = :p_conversation
+            AND steps.turn > {WORKING_TURN} - :p_turns_back
+        WHERE conversations.conversation = :p_conversation
+        ORDER BY steps.turn, steps.number
+        """,
+        "mine turn number content",
+    )
 
     def steps(self, address: Address, turns: int, turn: int | None = None) -> list[StepEntry]:
-        rows = self._rows(STEPS, address, p_turns_back=turns, p_turn=turn)
-        rows = only_mine(rows, address)
-        return [
-            StepEntry(row.turn, row.number, row.content) for row in rows if row.turn is not None
-        ]
+        rows = self._read_own(self._STEPS, address, p_turns_back=turns, p_turn=turn)
+        return [_step(row) for row in rows if row.turn is not None]
+
+    # Of an export
+
+    _PAGE_OF_ACTIVITY = typed_text(
+        """
+        SELECT
+            counters.entity, found.number, NULL AS gone, NULL AS label, found.action, found.actor,
+            found.first_turn, found.last_turn, found.reason, found.demoted, found.seen_turn,
+            CAST(found.content AS text) AS content
+        FROM alfred_refs_counter AS counters
+        CROSS JOIN LATERAL (
+            SELECT * FROM alfred_refs_activity
+            WHERE conversation = :p_conversation
+                AND kind = counters.kind
+                AND number > CASE WHEN counters.entity = :p_after_entity THEN :p_number ELSE 0 END
+            ORDER BY number
+            LIMIT :p_limit
+        ) AS found
+        WHERE counters.conversation = :p_conversation
+            AND counters.entity COLLATE "C" >= :p_after_entity
+        ORDER BY counters.entity COLLATE "C", found.number
+        LIMIT :p_limit
+        """,
+        "entity number gone label action actor first_turn last_turn reason demoted seen_turn"
+        " content",
+    )
+
+    def _activity_pages(self, fetch: Fetch, address: Address) -> Iterator[ActivityEntry]:
+        """Yield all activity in natural order, page by page, each of which continues the last."""
+        values = address_parameters(address) | {"p_limit": PAGE}
+        last: Ref | None = Ref("", 0)
+        while last is not None:
+            place = {"p_after_entity": last.entity, "p_number": last.number}
+            page = [_entry(row) for row in fetch(self._PAGE_OF_ACTIVITY, values | place)]
+            yield from page
+            last = page[-1].ref if len(page) == PAGE else None
+
+    _ALL_STEPS = typed_text(
+        """
+        SELECT turn, number, CAST(content AS text) AS content FROM alfred_refs_step
+        WHERE conversation = :p_conversation
+        ORDER BY turn, number
+        """,
+        "turn number content",
+    )
+
+    def _all_steps(self, fetch: Fetch, address: Address) -> list[StepEntry]:
+        return [_step(row) for row in fetch(self._ALL_STEPS, address_parameters(address))]
+
+    _RESTORE_ACTIVITY = typed_text("""
+        INSERT INTO alfred_refs_activity
+            (conversation, kind, number, first_turn, last_turn, action, actor, reason, demoted,
+             seen_turn, content)
+        SELECT
+            :p_conversation, counters.kind, new.number, new.first_turn, new.last_turn, new.action,
+            new.actor, new.reason, new.demoted, new.seen_turn, CAST(new.content AS json)
+        FROM unnest(
+            :p_entities, :p_numbers, :p_first_turns, :p_turns, :p_actions, :p_actors, :p_reasons,
+            :p_demoted, :p_seen_turns, :p_contents
+        ) AS new (
+            entity, number, first_turn, last_turn, action, actor, reason, demoted, seen_turn,
+            content
+        )
+        JOIN alfred_refs_counter AS counters
+            ON counters.conversation = :p_conversation AND counters.entity = new.entity
+    """)
+
+    @staticmethod
+    def _activity_parameters(entries: Sequence[ActivityEntry]) -> dict[str, Any]:
+        """Return the parameters of `_RESTORE_ACTIVITY`."""
+        return {
+            "p_entities": [entry.ref.entity for entry in entries],
+            "p_numbers": [entry.ref.number for entry in entries],
+            "p_first_turns": [entry.first_turn for entry in entries],
+            "p_turns": [entry.last_turn for entry in entries],
+            "p_actions": [entry.action for entry in entries],
+            "p_actors": [entry.actor for entry in entries],
+            "p_reasons": [entry.reason for entry in entries],
+            "p_demoted": [entry.demoted for entry in entries],
+            "p_seen_turns": [entry.seen_turn for entry in entries],
+            "p_contents": [_json_or_none(entry.seen) for entry in entries],
+        }
+
+    _RESTORE_STEPS = typed_text("""
+        INSERT INTO alfred_refs_step (conversation, turn, number, content)
+        SELECT :p_conversation, turn, number, CAST(content AS json)
+        FROM unnest(:p_turns, :p_numbers, :p_contents) AS new (turn, number, content)
+    """)
+
+    @staticmethod
+    def _step_parameters(steps: Sequence[StepEntry]) -> dict[str, Any]:
+        """Return the parameters of `_RESTORE_STEPS`."""
+        return {
+            "p_turns": [step.turn for step in steps],
+            "p_numbers": [step.number for step in steps],
+            "p_contents": [step.content for step in steps],
+        }
 
 
-def _text(seen: Mapping[str, Any] | None) -> str | None:
-    return None if seen is None else json_text(seen)
+def _json_or_none(fields: Mapping[str, Any] | None) -> str | None:
+    return None if fields is None else json_text(fields)
 
 
-def _entry(row: Any) -> ActivityEntry:
+def _entry(row: Row[Any]) -> ActivityEntry:
     return ActivityEntry(
         Ref(row.entity, row.number),
         *(row.gone, row.label, row.action, row.actor, row.first_turn, row.last_turn),
@@ -411,28 +451,5 @@ def _entry(row: Any) -> ActivityEntry:
     )
 
 
-def all_activity(fetch: Fetch, address: Address) -> Iterator[ActivityEntry]:
-    """Yield all that was done with a conversation's rows, in natural order, page by page."""
-    values = address_parameters(address) | {"p_limit": PAGE}
-    after: tuple[str, int] | None = ("", 0)
-    while after is not None:
-        place = dict(zip(("p_after_entity", "p_number"), after, strict=True))
-        page = [_entry(row) for row in fetch(PAGE_OF_ACTIVITY, values | place)]
-        yield from page
-        after = (page[-1].ref.entity, page[-1].ref.number) if len(page) == PAGE else None
-
-
-def arrays_of_activity(entries: Sequence[ActivityEntry]) -> dict[str, Any]:
-    """Return entries as the parameters of a statement that writes them."""
-    return {
-        "p_entities": [entry.ref.entity for entry in entries],
-        "p_numbers": [entry.ref.number for entry in entries],
-        "p_first_turns": [entry.first_turn for entry in entries],
-        "p_turns": [entry.last_turn for entry in entries],
-        "p_actions": [entry.action for entry in entries],
-        "p_actors": [entry.actor for entry in entries],
-        "p_reasons": [entry.reason for entry in entries],
-        "p_demoted": [entry.demoted for entry in entries],
-        "p_seen_turns": [entry.seen_turn for entry in entries],
-        "p_contents": [_text(entry.seen) for entry in entries],
-    }
+def _step(row: Row[Any]) -> StepEntry:
+    return StepEntry(row.turn, row.number, row.content)

@@ -1,20 +1,33 @@
-"""Registry schema: tables, migrations.
+"""The registry's tables, and how Alembic migrates them.
 
-The registry's tables. `alembic/` makes them; `alembic check` keeps the two the same.
+`metadata` has the tables; the scripts in `alembic/` create and change them, and `alembic check`
+verifies that the two agree. `migrate` runs the scripts on a database, given its URL alone: no
+`alembic.ini` is needed. The scripts are in `alembic/` of a checkout, and in `store/migrations` of
+the wheel.
 
-Every key and index starts with the conversation, so that the tables can be partitioned by it.
-A conversation that is forgotten leaves its counters behind: a digest, names of entities and
-numbers, so that no number is ever given to another row or draft.
-In the mappings, of which there are very many, two bytes stand for the entity: its kind, which the
-conversation's counters name. A name of any length weighs nothing there.
-There is no foreign key between them: PostgreSQL would check it for each row that is minted, and
-the conversation's row is locked, hence present, while any is.
+>>> sorted(metadata.tables)[:3]
+['alfred_refs_activity', 'alfred_refs_conversation', 'alfred_refs_counter']
+>>> with engine.connect() as connection:
+...     current_revision(connection) == revisions()[-1].revision
+True
 
-The registry's tables in a database, brought up to date by Alembic.
+Why the tables are as they are:
 
-A URL comes in, a revision goes out; no `alembic.ini` is needed. The scripts are `alembic/` in a
-checkout and `store/migrations` in the wheel. Nothing here touches other tables, or repeats a
-URL, which may hold a password.
+- every primary key and index starts with the conversation, so that the tables can be partitioned
+  by it;
+- in the mappings, of which there are very many, two bytes identify the entity: its kind, which the
+  conversation's counters map to a name;
+- a conversation that is forgotten leaves its counters behind (a digest, names of entities and
+  numbers), so that no number is ever given to another row or draft;
+- there are no foreign keys: PostgreSQL would check them for each ref that is minted, and the row
+  of the conversation is locked, hence present, meanwhile.
+
+A migration is one transaction, and one process migrates at a time. The revision is stored in a
+version table of the registry's own. If that is missing although the tables exist, an application's
+own Alembic environment made them, and `migrate` refuses to change them.
+
+Limits: no other tables are read or changed, and a URL, which may contain a password, is never
+repeated in a message.
 """
 
 from __future__ import annotations
@@ -58,6 +71,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from alembic.script import Script
 
+# Tables. Comments are part of the schema: changing one takes a migration.
 
 metadata = MetaData()
 
@@ -113,7 +127,7 @@ counters = Table(
     comment="the highest number of each entity: never falls, so no number is given twice",
 )
 
-# The columns are in an order that leaves nothing to pad.
+# The order of the columns leaves no padding between them on disk.
 mappings = Table(
     "alfred_refs_mapping",
     metadata,
@@ -128,8 +142,8 @@ mappings = Table(
     comment="refs and their keys; conversation, kind, number and key never change",
 )
 
-# Few and large, where mappings are many and small. `json`, because `jsonb` would give back other
-# values than it was given: 1e22 as an integer, and fields in another order.
+# Content is `json`, because `jsonb` returns other text than it was given: 1e22 as an integer, and
+# fields in another order.
 drafts = Table(
     "alfred_refs_draft",
     metadata,
@@ -144,7 +158,8 @@ drafts = Table(
     Column("label", Text, comment="what people are to call the row; null: not known"),
     Column("key", LargeBinary, comment="of its row, as in mappings; null: none is reserved"),
     PrimaryKeyConstraint("conversation", "kind", "number"),
-    # of reserved ones alone: nobody reads by it, and a server without statistics would do so
+    # Only of reserved keys: nothing reads by this index, but a server without statistics would
+    # choose it.
     Index(
         "alfred_refs_draft_key",
         *("conversation", "kind", "key"),
@@ -154,7 +169,7 @@ drafts = Table(
     comment="content that was generated; once reserved a key never changes",
 )
 
-# The order of fields in a snapshot is that in which a model saw them: hence `json`.
+# Content is `json`, which keeps the order of fields in which the model saw them.
 activity = Table(
     "alfred_refs_activity",
     metadata,
@@ -200,36 +215,37 @@ steps = Table(
     comment="what the steps of agents left, for some turns",
 )
 
+# Migrations
 
 VERSION_TABLE = "alfred_refs_alembic_version"
-"""Where the revision is noted: not `alembic_version`, which is the application's.
+"""The table with the registry's revision; `alembic_version` is the application's.
 
-Tables are ours to migrate where it has one. Those that an application's own environment has made
-from `registry.metadata` are the application's.
+If it has a row, `migrate` owns the tables. Otherwise the application's own Alembic environment has
+created them from `registry.metadata`.
 """
 
 _PACKAGE = Path(__file__).parent
-# the wheel first: beside an installed package, `alembic` is the library
+# The wheel's first: next to an installed package, `alembic` is the library of that name.
 _PLACES = (_PACKAGE / "migrations", _PACKAGE.parent.parent / "alembic")
 
 _PSYCOPG = "postgresql+psycopg"
-# without a driver, or with one that only asyncio can wait for
-_BY_PSYCOPG = {"postgres", "postgresql", "postgresql+asyncpg", "postgresql+psycopg_async"}
+# URLs without a driver, or with an asynchronous one, are opened with psycopg.
+_WITHOUT_SYNC_DRIVER = {"postgres", "postgresql", "postgresql+asyncpg", "postgresql+psycopg_async"}
 
 
 def migrate(url: str | URL, revision: str = "head") -> str | None:
-    """Create the registry's tables, or bring them up to `revision`.
+    """Create the registry's tables, or upgrade them to `revision`; return their revision.
 
-    All is done in one transaction, and by one process at a time. Tables made by
-    `RefRegistry.create_tables()` are taken over with what is in them. `postgresql://` without a
-    driver is taken as psycopg 3. The revision that the tables are at now is returned.
+    It is one transaction, and waits for other processes that migrate. Tables that
+    `RefRegistry.create_tables()` has made are upgraded with their rows. A URL without a driver
+    means psycopg 3.
 
     Raises:
         SetupError: the URL is not one of PostgreSQL, or there is no such revision.
         RegistryMigrationError: the application's own Alembic environment has made the tables.
         RegistryUnreachableError: the database cannot be reached.
     """
-    from alembic import command  # noqa: PLC0415  # slow to import: not for who only connects
+    from alembic import command  # noqa: PLC0415  # slow to import
     from alembic.util import CommandError  # noqa: PLC0415
 
     with connect(url) as connection:
@@ -245,10 +261,10 @@ def migrate(url: str | URL, revision: str = "head") -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """What a database has of the registry's tables.
+    """The state of the registry's tables in a database.
 
     Attributes:
-        revision: which of our revisions they are at.
+        revision: their revision, one of the registry's.
         is_applications: whether the application's own Alembic environment migrates them; if not,
             `alfred-refs migrate` does.
     """
@@ -258,7 +274,7 @@ class Current:
 
 
 def current(url: str | URL) -> Current | None:
-    """Tell what the registry's tables are at, and who migrates them; `None`: there are none."""
+    """Return the state of the registry's tables, or `None` if there are none."""
     with connect(url) as connection:
         ours = current_revision(connection)
         revision = ours or revision_of_tables(connection)
@@ -266,7 +282,7 @@ def current(url: str | URL) -> Current | None:
 
 
 def current_revision(connection: Connection, schema: str | None = None) -> str | None:
-    """Return the revision of tables that are ours to migrate; `None`: there are none."""
+    """Return the revision in the version table; `None` if `migrate` does not own the tables."""
     from alembic.runtime.migration import MigrationContext  # noqa: PLC0415
 
     options = {"version_table": VERSION_TABLE, "version_table_schema": schema}
@@ -274,7 +290,7 @@ def current_revision(connection: Connection, schema: str | None = None) -> str |
 
 
 def revision_of_tables(connection: Connection, schema: str | None = None) -> str | None:
-    """Return the revision that the tables themselves show, whoever has made them."""
+    """Return the revision by the columns that the tables have, whoever migrates them."""
     inspector = inspect(connection)
     for script in reversed(revisions()):
         table, column = script.module.adds
@@ -285,8 +301,8 @@ def revision_of_tables(connection: Connection, schema: str | None = None) -> str
     return None
 
 
-def note_newest(connection: Connection) -> None:
-    """Note that tables which were just made are ours to migrate."""
+def stamp_newest(connection: Connection) -> None:
+    """Stamp tables that were just created with the newest revision."""
     from alembic.runtime.migration import MigrationContext  # noqa: PLC0415
     from alembic.script import ScriptDirectory  # noqa: PLC0415
 
@@ -296,7 +312,7 @@ def note_newest(connection: Connection) -> None:
 
 
 def check_ours(connection: Connection) -> None:
-    """Refuse to migrate tables that the application's own Alembic environment has made."""
+    """Raise `RegistryMigrationError` for tables of the application's own Alembic environment."""
     revision = revision_of_tables(connection)
     if revision is not None and current_revision(connection) is None:
         raise RegistryMigrationError(
@@ -308,18 +324,18 @@ def check_ours(connection: Connection) -> None:
 
 
 def revisions() -> list[Script]:
-    """Return our revisions, the first one first."""
+    """Return the registry's revisions, the first one first."""
     from alembic.script import ScriptDirectory  # noqa: PLC0415
 
     return [*ScriptDirectory(str(scripts())).walk_revisions()][::-1]
 
 
 def configuration(connection: Connection) -> Config:
-    """Return what Alembic's own commands need to work on `connection`."""
+    """Return the configuration with which Alembic's commands run on `connection`."""
     from alembic.config import Config  # noqa: PLC0415
 
     config = Config(attributes={"connection": connection})
-    # the configuration's parser would interpolate a lone percent sign
+    # the parser of the configuration interpolates percent signs
     config.set_main_option("script_location", str(scripts()).replace("%", "%%"))
     return config
 
@@ -334,7 +350,7 @@ def scripts() -> Path:
 
 @contextmanager
 def connect(url: str | URL) -> Iterator[Connection]:
-    """Connect to the database at `url` for as long as the `with` lasts.
+    """Connect to the database at `url`, and close the connection at the end of the `with`.
 
     Raises:
         SetupError: the URL is not one of PostgreSQL, or its driver is not installed.
@@ -343,7 +359,7 @@ def connect(url: str | URL) -> Iterator[Connection]:
     url = postgres_url(url)
     try:
         connection = engine_for(url, poolclass=NullPool).connect()
-    # ValueError: what psycopg lets through for a host such as "db..example"
+    # psycopg does not catch the ValueError that Python raises for a host such as "db..example"
     except (DBAPIError, ValueError) as error:
         raise RegistryUnreachableError(url.database or "") from error
     with connection:
@@ -351,7 +367,7 @@ def connect(url: str | URL) -> Iterator[Connection]:
 
 
 def engine_for(url: str | URL, **options: Any) -> Engine:
-    """Return an engine on the database at `url`, which hides parameters.
+    """Create an engine for the database at `url`, with parameters hidden in logs.
 
     Raises:
         SetupError: the URL is not one of PostgreSQL, or its driver is not installed.
@@ -365,34 +381,32 @@ def engine_for(url: str | URL, **options: Any) -> Engine:
             "pip install 'psycopg[binary]', and let the URL start with postgresql://",
         ) from error
     except ArgumentError:
-        raise _invalid_version_table() from None
+        raise _invalid_url() from None
 
 
 def postgres_url(url: str | URL) -> URL:
-    """Return a URL with the driver that migrations connect with.
-
-    That is the one it names, or psycopg 3 if it names none, or one that only asyncio can use.
+    """Return a URL with its synchronous driver, or with psycopg 3 if it has none.
 
     Raises:
-        SetupError: it is not a URL of PostgreSQL; the message does not repeat it.
+        SetupError: it is not a URL of PostgreSQL. The message does not repeat it.
     """
     try:
         url = make_url(url)
-    # ValueError: what follows the last colon is not a port, but perhaps a password
+    # ValueError: the text after the last colon is not a port, and may be a password
     except (ArgumentError, ValueError):
-        raise _invalid_version_table() from None
-    # an @ that was not encoded: the rest of the password would pass for the host
+        raise _invalid_url() from None
+    # with an @ that was not encoded, the rest of the password is parsed as the host
     if "@" in f"{url.host}{url.database}":
-        raise _invalid_version_table()
+        raise _invalid_url()
     if url.get_backend_name() not in ("postgres", "postgresql"):
         raise SetupError(
             f"the registry is kept in PostgreSQL, and the URL is one of {url.drivername!r}",
             "give a URL that starts with postgresql://",
         )
-    return url.set(drivername=_PSYCOPG) if url.drivername in _BY_PSYCOPG else url
+    return url.set(drivername=_PSYCOPG) if url.drivername in _WITHOUT_SYNC_DRIVER else url
 
 
-def _invalid_version_table() -> SetupError:
+def _invalid_url() -> SetupError:
     return SetupError(
         "the database's URL cannot be read",
         "write postgresql://user:password@host:port/database, with @, : and / in user and "

@@ -1,26 +1,32 @@
-"""SQL of refs and the bind types that all statements share.
+"""SQL of the PostgreSQL store: typed statements, and the conditions that they share.
 
-What the SQL of the Postgres store shares: how a statement is made, its parameters, conditions.
+The statement that a method sends is next to that method, in `postgres_refs`, `postgres_drafts`,
+`postgres_activity` or `postgres`. It is text, with `:p_entity` for a parameter. `typed_text` gives
+each parameter its SQLAlchemy type, so that every driver sends it with the cast that it needs:
 
-A statement is written as SQL, with `:p_entity` for a parameter. `statement` gives each parameter
-its type, so that every driver sends it with the cast that it needs.
+>>> statement = typed_text(
+...     "SELECT id, turn FROM alfred_refs_conversation WHERE conversation = :p_conversation",
+...     "id turn",
+... )
+>>> with engine.connect() as connection:
+...     row = connection.execute(statement, address_parameters(Address("chat-7"))).one()
+>>> row.id, row.turn
+('chat-7', 0)
 
-```python
-turn = statement("SELECT turn FROM alfred_refs_conversation WHERE conversation = :p_conversation")
-connection.execute(turn, named(address))
-```
+Every statement that a session sends names its conversation, so that the server reads one partition
+of partitioned tables. The parameters have the same names in all statements:
 
-The SQL of the Postgres store: every statement names the conversation first.
+- `p_conversation` and `p_owner` are always there, `p_id` where a conversation may be begun;
+- `p_entities` comes with `p_keys` or `p_numbers`, as parallel arrays: a statement has the same
+  text for one row and for a thousand, so it is prepared and planned once;
+- `p_tables` is a JSON object with the table of each entity, as far as it is known;
+- `p_turn` is null for the current turn of the conversation, and null in `p_versions` matches any.
 
-Statements take their values as parameters: `p_conversation` and `p_owner` always; `p_id` where a
-conversation may be begun; `p_entities` with `p_keys` or `p_numbers` as parallel arrays, so that a
-statement has one shape for one row and for a thousand; `p_tables` as a JSON object, the table of
-each entity as far as that is known. What is about drafts is in `sql_drafts`, what is about a
-conversation as a whole in `sql_conversations`.
+A mapping is looked up by a LATERAL subquery with LIMIT 1, which is one probe of an index for each
+key. As a plain join it would be planned for a conversation of average size, and would read a large
+one whole.
 
-```python
-print(sql_refs.resolve)  # as it is sent, but for the names of its parameters
-```
+Limits: the text is PostgreSQL's, and identifiers are constants. Nothing here executes a statement.
 """
 
 from __future__ import annotations
@@ -47,8 +53,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.selectable import TextualSelect
 
-from alfred_refs.store.protocol import NOTED_EVERY, Address
+from alfred_refs.store.values import NOTED_EVERY, Address
 
+# type -> the parameters that have it
 _TYPES: Mapping[Any, str] = {
     Uuid: "p_conversation p_new p_after",
     LargeBinary: "p_key",
@@ -69,15 +76,42 @@ _TYPES: Mapping[Any, str] = {
 }
 _PARAMETERS = {name: type_ for type_, names in _TYPES.items() for name in names.split()}
 
-# psycopg2 returns memory and text for them
+# Result columns that need a type: psycopg2 returns bytea as memoryview and uuid as str.
 _COLUMNS: Mapping[str, Any] = {"key": LargeBinary, "conversation": Uuid}
 
+
+def typed_text(sql: str, columns: str = "") -> TextClause | TextualSelect:
+    """Make a statement of SQL text whose parameters have types.
+
+    Args:
+        sql: with a parameter for each value.
+        columns: the names of the result's columns, in order. SQLAlchemy then sets up the result
+            once instead of at each execution, and converts what psycopg2 returns.
+    """
+    # a regular expression, because compiling the text to find its parameters takes much longer
+    names = set(re.findall(r":(p_\w+)", sql))
+    parameters = (bindparam(name, type_=_PARAMETERS[name]) for name in names)
+    statement = text(dedent(sql).strip()).bindparams(*parameters)
+    if not columns:
+        return statement
+    return statement.columns(*(column(name, _COLUMNS.get(name)) for name in columns.split()))
+
+
+def address_parameters(address: Address) -> dict[str, Any]:
+    """Return the parameters that identify a conversation and its owner."""
+    return {"p_conversation": address.digest, "p_id": address.id, "p_owner": address.owner}
+
+
+# Conditions and expressions
+
+# The conversation exists and belongs to the owner.
 MINE = (
     "EXISTS (SELECT 1 FROM alfred_refs_conversation"
     " WHERE conversation = :p_conversation AND owner IS NOT DISTINCT FROM :p_owner)"
 )
 
-# whether the refs of a counter are of the table for which they are used, as far as is known
+# The refs of a counter are used for rows of the table that they were minted for, as far as both
+# tables are known.
 OF_TABLE = (
     "(counters.table_name = (CAST(:p_tables AS jsonb) ->> counters.entity)) IS DISTINCT FROM false"
 )
@@ -91,16 +125,31 @@ KIND = (
     " WHERE conversation = :p_conversation AND entity = :p_entity)"
 )
 
-# new kinds come after it; the conversation's row must be locked
+# New kinds follow it; the conversation's row must be locked.
 HIGHEST_KIND = (
     "(SELECT coalesce(max(kind), 0) FROM alfred_refs_counter WHERE conversation = :p_conversation)"
 )
 
+CURRENT_TURN = "(SELECT turn FROM alfred_refs_conversation WHERE conversation = :p_conversation)"
+
+# The turn that the caller works in: others may have begun the next one meanwhile.
+WORKING_TURN = f"coalesce(:p_turn, {CURRENT_TURN})"
+
+# The last use was not recorded within `NOTED_EVERY`.
 UNNOTED = f"used_at < now() - INTERVAL '{NOTED_EVERY.total_seconds():.0f} seconds'"
+
+# The refs that a call is about.
+REQUESTED_REFS = "unnest(:p_entities, :p_numbers) AS requested (entity, number)"
 
 
 def count_numbers(numbered: str, counter: str) -> str:
-    """Return the step after `numbered`, which counts numbers and gives kinds to new entities."""
+    """Return the WITH query that raises counters after numbers were assigned.
+
+    Args:
+        numbered: the WITH query that has assigned them: entity, kind, number and position of each.
+            The kind is null for an entity that is new; it gets the next kind here.
+        counter: the column to raise, `"last"` or `"drafts"`.
+    """
     highest = {"last": "0", "drafts": "0", counter: "max(number)"}
     return f"""
         INSERT INTO alfred_refs_counter AS counters
@@ -124,270 +173,3 @@ def count_numbers(numbered: str, counter: str) -> str:
             table_name = coalesce(counters.table_name, excluded.table_name)
         RETURNING entity, kind
     """
-
-
-def typed_text(sql: str, columns: str = "") -> TextClause | TextualSelect:
-    """Make a statement of SQL.
-
-    Args:
-        sql: with a parameter for each value.
-        columns: the names of the result's, in order. SQLAlchemy then prepares for the result
-            once, instead of at each execution, and psycopg2's own types become ours.
-    """
-    names = set(re.findall(r":(p_\w+)", sql))  # to compile it would take longer than all the rest
-    parameters = (bindparam(name, type_=_PARAMETERS[name]) for name in names)
-    made = text(dedent(sql).strip()).bindparams(*parameters)
-    found = [column(name, _COLUMNS.get(name)) for name in columns.split()]
-    return made.columns(*found) if found else made
-
-
-tables_of_refs = typed_text("""
-    SELECT owner IS NOT DISTINCT FROM :p_owner AS mine, entity, table_name
-    FROM alfred_refs_conversation LEFT JOIN alfred_refs_counter USING (conversation)
-    WHERE conversation = :p_conversation
-""")
-
-
-def address_parameters(address: Address) -> dict[str, Any]:
-    """Return the parameters that name a conversation and its owner."""
-    return {"p_conversation": address.digest, "p_id": address.id, "p_owner": address.owner}
-
-
-# a shorter array is filled up with nulls: where there are no labels, an empty one does
-_WANTED = (
-    "unnest(:p_entities, :p_keys, :p_labels)"
-    " WITH ORDINALITY AS wanted (entity, key, label, position)"
-)
-
-# What is known of each wanted key: one probe of an index for each, because of the limit. As a
-# join, it would be planned for a conversation of average size, and read a large one whole.
-_WANTED_AND_KNOWN = f"""{_WANTED}
-    LEFT JOIN alfred_refs_counter AS counters
-        ON counters.conversation = :p_conversation AND counters.entity = wanted.entity
-    LEFT JOIN LATERAL (
-        SELECT number, gone, label FROM alfred_refs_mapping
-        WHERE conversation = :p_conversation AND kind = counters.kind AND key = wanted.key
-        LIMIT 1
-    ) AS known ON true"""
-
-# Lets processes that start together make the tables one after the other. The number stands for
-# them among the advisory locks of the database.
-LOCK_TABLES = typed_text(f"SELECT pg_advisory_xact_lock({int.from_bytes(b'alf_refs')})")
-
-# Locks the conversation's row, and makes it if need be, but only where some key is new: a result
-# whose keys are all known writes nothing, unless it is to be noted that the conversation is used.
-# `excluded.used_at` is the default of a new row: now, which Citus refuses to be called here.
-LOCK = typed_text(f"""
-    INSERT INTO alfred_refs_conversation AS conversations (conversation, id, owner)
-    SELECT :p_conversation, :p_id, :p_owner
-    WHERE EXISTS (SELECT 1 FROM {_WANTED_AND_KNOWN} WHERE known.number IS NULL)
-        OR EXISTS (
-            SELECT 1 FROM alfred_refs_conversation
-            WHERE conversation = :p_conversation AND {UNNOTED}
-        )
-    ON CONFLICT (conversation) DO UPDATE SET used_at = excluded.used_at
-    WHERE conversations.owner IS NOT DISTINCT FROM :p_owner
-""")
-
-# Locks it in any case, for keys that `lock` found known, and that are not: meanwhile the
-# conversation was forgotten.
-LOCK_ALWAYS = typed_text("""
-    INSERT INTO alfred_refs_conversation AS conversations (conversation, id, owner)
-    VALUES (:p_conversation, :p_id, :p_owner)
-    ON CONFLICT (conversation) DO UPDATE SET used_at = excluded.used_at
-    WHERE conversations.owner IS NOT DISTINCT FROM :p_owner
-""")
-
-# Numbers the new keys, and gives new entities a kind, if the conversation's row is locked, or can
-# be without waiting. Must be a statement of its own after `lock`: under READ COMMITTED a statement
-# keeps the snapshot from before it waited, so only the next one sees what was minted meanwhile.
-# A CASE is evaluated row by row: the lock is not taken where no key is new.
-REFER = typed_text(f"""
-    WITH seen AS (
-        SELECT
-            wanted.position, wanted.entity, wanted.key, wanted.label AS new_label,
-            known.number, known.gone, known.label, counters.kind, counters.last
-        FROM {_WANTED_AND_KNOWN}
-        WHERE {MINE} AND {NONE_OF_ANOTHER_TABLE}
-    ), locked AS (
-        SELECT 1 FROM alfred_refs_conversation
-        WHERE conversation = :p_conversation AND owner IS NOT DISTINCT FROM :p_owner
-        FOR UPDATE SKIP LOCKED
-    ), fresh AS (
-        SELECT
-            position, entity, kind, key, new_label AS label,
-            CAST(
-                coalesce(last, 0) + row_number() OVER (PARTITION BY entity ORDER BY position)
-                AS integer
-            ) AS number
-        FROM seen
-        WHERE CASE WHEN number IS NULL THEN EXISTS (SELECT 1 FROM locked) ELSE false END
-    ), counted AS (
-        {count_numbers("fresh", "last")}
-    ), minted AS (
-        INSERT INTO alfred_refs_mapping (conversation, number, kind, key, label)
-        SELECT :p_conversation, fresh.number, counted.kind, fresh.key, fresh.label
-        FROM fresh JOIN counted USING (entity)
-    )
-    SELECT position, number, gone, label, false FROM seen WHERE number IS NOT NULL
-    UNION ALL
-    SELECT position, number, NULL, label, true FROM fresh
-""")
-
-# The mapping of that number or the next higher one, for each: the order leaves no choice of index,
-# which would be a guess where the server has no statistics yet.
-RESOLVE = typed_text(
-    f"""
-    SELECT
-        conversations.owner IS NOT DISTINCT FROM :p_owner AS mine,
-        {UNNOTED} AS unnoted,
-        named.entity, named.number, counters.table_name, found.key, found.gone, found.label
-    FROM alfred_refs_conversation AS conversations
-    CROSS JOIN unnest(:p_entities, :p_numbers) AS named (entity, number)
-    LEFT JOIN alfred_refs_counter AS counters
-        ON counters.conversation = :p_conversation AND counters.entity = named.entity
-    LEFT JOIN LATERAL (
-        SELECT number, key, gone, label FROM alfred_refs_mapping
-        WHERE conversation = :p_conversation AND kind = counters.kind AND number >= named.number
-        ORDER BY number
-        LIMIT 1
-    ) AS found ON found.number = named.number
-    WHERE conversations.conversation = :p_conversation
-    """,
-    "mine unnoted entity number table_name key gone label",
-)
-
-# What a key names, of each entity that the conversation has: one probe of an index for each.
-REFS_OF = typed_text(
-    """
-    SELECT owner IS NOT DISTINCT FROM :p_owner AS mine, found.key, found.entity, found.number
-    FROM alfred_refs_conversation
-    LEFT JOIN (
-        SELECT sought.key, counters.entity, mappings.number
-        FROM unnest(:p_keys) AS sought (key)
-        JOIN alfred_refs_counter AS counters ON counters.conversation = :p_conversation
-        CROSS JOIN LATERAL (
-            SELECT number FROM alfred_refs_mapping
-            WHERE conversation = :p_conversation AND kind = counters.kind AND key = sought.key
-            LIMIT 1
-        ) AS mappings
-    ) AS found ON true
-    WHERE conversation = :p_conversation
-    """,
-    "mine key entity number",
-)
-
-_THERE = f"conversation = :p_conversation AND kind = {KIND} AND gone IS NULL AND {MINE}"
-KNOWN = typed_text(f"""
-    SELECT number, label FROM (
-        (
-            SELECT number, label FROM alfred_refs_mapping
-            WHERE {_THERE} AND number < :p_number
-            ORDER BY number DESC
-            LIMIT :p_limit
-        ) UNION ALL (
-            SELECT number, label FROM alfred_refs_mapping
-            WHERE {_THERE} AND number >= :p_number
-            ORDER BY number
-            LIMIT :p_limit
-        )
-    ) AS around
-    ORDER BY abs(number - :p_number), number
-    LIMIT :p_limit
-""")
-
-LABELLED = typed_text(f"""
-    SELECT number, label FROM (
-        SELECT number, label, gone FROM alfred_refs_mapping
-        WHERE conversation = :p_conversation AND kind = {KIND} AND {MINE}
-        ORDER BY number DESC
-        LIMIT :p_limit
-    ) AS latest
-    WHERE label IS NOT NULL AND gone IS NULL
-    ORDER BY number DESC
-""")
-
-# One walk through the last refs of each entity, however many labels there are.
-NAMESAKES = typed_text(f"""
-    SELECT
-        counters.entity, latest.label, min(latest.number) AS first, max(latest.number) AS last
-    FROM alfred_refs_counter AS counters
-    CROSS JOIN LATERAL (
-        SELECT number, label, gone FROM alfred_refs_mapping
-        WHERE conversation = :p_conversation AND kind = counters.kind
-        ORDER BY number DESC
-        LIMIT :p_limit
-    ) AS latest
-    WHERE counters.conversation = :p_conversation AND counters.entity = ANY(:p_entities)
-        AND latest.label = ANY(:p_labels) AND latest.gone IS NULL AND {MINE}
-    GROUP BY counters.entity, latest.label
-    HAVING count(*) > 1
-""")
-
-ENTITIES = typed_text("""
-    SELECT owner IS NOT DISTINCT FROM :p_owner AS mine, counters.entity, counters.last
-    FROM alfred_refs_conversation AS conversations
-    LEFT JOIN alfred_refs_counter AS counters
-        ON counters.conversation = conversations.conversation AND last > forgotten
-    WHERE conversations.conversation = :p_conversation
-""")
-
-# Locks the conversation's row where it is there. Whoever writes several rows of a conversation
-# does so under this lock: two that locked the rows themselves, each in an order of its own, would
-# wait for each other.
-LOCK_BEGUN = typed_text("""
-    SELECT 1 FROM alfred_refs_conversation
-    WHERE conversation = :p_conversation AND owner IS NOT DISTINCT FROM :p_owner
-    FOR UPDATE
-""")
-
-_MAPPING_OF_WANTED = f"""counters.conversation = :p_conversation
-        AND counters.entity = wanted.entity
-        AND {OF_TABLE}
-        AND mappings.conversation = :p_conversation
-        AND mappings.kind = counters.kind
-        AND mappings.key = wanted.key
-        AND {MINE}"""
-
-# Whoever was rolled back may say so after somebody else has saved the same draft.
-MARK = typed_text(f"""
-    UPDATE alfred_refs_mapping AS mappings SET gone = :p_gone
-    FROM alfred_refs_counter AS counters, {_WANTED}
-    WHERE {_MAPPING_OF_WANTED}
-        AND mappings.gone IS DISTINCT FROM :p_gone
-        AND (
-            :p_gone IS DISTINCT FROM 'was never saved'
-            OR NOT EXISTS (
-                SELECT 1 FROM alfred_refs_draft AS drafts
-                WHERE drafts.conversation = :p_conversation
-                    AND drafts.kind = mappings.kind
-                    AND drafts.key = mappings.key
-                    AND drafts.state = 'saved'
-            )
-        )
-""")
-
-LABEL = typed_text(f"""
-    UPDATE alfred_refs_mapping AS mappings SET label = wanted.label
-    FROM alfred_refs_counter AS counters, {_WANTED}
-    WHERE {_MAPPING_OF_WANTED} AND mappings.label IS DISTINCT FROM wanted.label
-""")
-
-BEGIN_TURN = typed_text("""
-    INSERT INTO alfred_refs_conversation AS conversations (conversation, id, owner, turn)
-    VALUES (:p_conversation, :p_id, :p_owner, 1)
-    ON CONFLICT (conversation) DO UPDATE SET
-        turn = conversations.turn + 1,
-        used_at = excluded.used_at
-    WHERE conversations.owner IS NOT DISTINCT FROM :p_owner
-    RETURNING turn
-""")
-
-TURN = typed_text(
-    """
-    SELECT owner IS NOT DISTINCT FROM :p_owner AS mine, turn
-    FROM alfred_refs_conversation
-    WHERE conversation = :p_conversation
-    """,
-    "mine turn",
-)

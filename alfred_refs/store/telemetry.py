@@ -1,22 +1,34 @@
-"""Telemetry: events, counters, the instrumented store (public path).
+"""Telemetry of a registry: counts, events and log lines (public path).
 
-What a registry does, for those who watch over it: counts, events and log lines.
+`ObservedStore` wraps the store of a registry and measures each call; `Telemetry` counts calls of
+the store, refs that are refused, and calls of tools. `registry.counts` returns the sums, listeners
+of `RegistryEvents` get the events, and the logger `alfred_refs` the lines:
 
-The store's round trips and the refs that are refused come in; numbers, frozen events and lines of
-the logger `alfred_refs` go out. No key is in any of them, at any level: not even as the text of a
-ref that was refused. Nothing here takes part in the work: a listener that raises is logged and
-counted, and the work goes on.
+>>> from sqlalchemy import event
+>>> operations = []
+>>> @event.listens_for(registry, "round_trip")
+... def note(trip):
+...     operations.append(trip.operation)
+>>> before = registry.counts.round_trips
+>>> chat.begin_turn()
+1
+>>> operations, registry.counts.round_trips - before
+(['begin_turn'], 1)
 
-A store in front of any other, which counts its round trips.
+What is where:
 
-Each call is handed on as it is, and so is its answer or error; the registry's telemetry is told
-how long it took and what it was about. A call is a round trip by the promise of `Store`; what
-comes page by page, and what operators ask, is not counted.
+- `Counts`: sums of this process since the registry was made;
+- `RoundTrip`, `Refusal` and `ToolCall`: the frozen values that listeners get;
+- log lines: DEBUG for each round trip and refusal, INFO for conversations that are forgotten or
+  imported, WARNING for raw keys and for conversations of other owners, ERROR for listeners that
+  raise.
 
-```python
-store = ObservedStore(MemoryStore(), telemetry)
-store.refer(address, [("recipe", 1)])  # telemetry.counts.round_trips is 1, and so is minted
-```
+No key is in any of them, at any level, not even as the text of a ref that was refused.
+
+Limits: a call of the store counts as one round trip, by the promise of `Store`; methods that read
+page by page, and those of operators, are not counted. A listener that raises is logged and
+counted, and the work continues. There are no timers or exporters: `docs/telemetry.md` shows how to
+connect OpenTelemetry.
 """
 
 from __future__ import annotations
@@ -29,10 +41,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from functools import wraps
+from inspect import isfunction
+from operator import attrgetter, itemgetter
 from threading import get_ident
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import event
 
@@ -46,16 +60,18 @@ from alfred_refs.errors import (
     WrongEntityError,
 )
 from alfred_refs.store.protocol import Store
+from alfred_refs.store.values import Address
 
 __all__ = ["Counts", "Refusal", "RegistryEvents", "RoundTrip", "ToolCall"]
 
 
-_B = TypeVar("_B", bound=BadRefError)
+_ErrorT = TypeVar("_ErrorT", bound=BadRefError)
 
 _log = logging.getLogger("alfred_refs")
-_log.addHandler(logging.NullHandler())  # nothing is printed where logging is not configured
+# without a handler, Python prints warnings to stderr where logging is not configured
+_log.addHandler(logging.NullHandler())
 
-# bad refs -> the field of `Counts`, and the reason of a `Refusal`
+# error -> the field of `Counts`, and the reason of a `Refusal`
 _REASONS: Mapping[type[BadRefError], str] = MappingProxyType(
     {
         UnknownRefError: "unknown",
@@ -69,28 +85,28 @@ _REASONS: Mapping[type[BadRefError], str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How often something happened in this process since the registry was made.
+    """Counts of this process since the registry was made.
 
-    A forked process goes on from the counts of its parent.
+    A forked process continues the counts of its parent.
 
     Attributes:
-        minted: keys that were given their ref.
-        resolved: refs that were used and became keys, met before or not.
+        minted: keys that got a ref.
+        resolved: refs that were resolved to keys, from the cache or from the store.
         unknown: refs refused because they name nothing in their conversation.
         wrong_entity: refs refused because they name another kind of row.
         gone: refs refused because their row was deleted or never saved.
         draft: refs refused because they are a draft's.
-        raw_key: keys given as text where a ref is needed.
+        raw_key: keys given as text where a ref is required.
         unknown_conversation: round trips refused because the conversation is another owner's.
-        round_trips: calls of the store for conversations, those that failed included; lists of
-            conversations and refs, which come page by page, are not among them.
-        failures: those that ended in an error other than `UnknownConversationError`.
-        seconds: what all round trips took together.
-        listener_failures: times that a listener raised.
-        calls: calls of tools, whatever came of them.
-        refused_calls: those that a model was told a mistake of.
-        failed_calls: those that ended in an exception.
-        call_seconds: what all calls took together, their round trips included.
+        round_trips: calls of the store for one conversation, including those that failed. Lists
+            that are read page by page are not included.
+        failures: round trips that raised an error other than `UnknownConversationError`.
+        seconds: total duration of the round trips.
+        listener_failures: how often a listener raised.
+        calls: calls of tools, including those that failed.
+        refused_calls: calls that returned an error to the model.
+        failed_calls: calls that raised an exception.
+        call_seconds: total duration of the calls, with their round trips.
 
     Example:
         >>> before = registry.counts
@@ -120,14 +136,14 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class RoundTrip:
-    """One call of the store, when it is over.
+    """One finished call of the store.
 
     Attributes:
         operation: the method of `Store` that was called, such as `"refer"` or `"resolve"`.
-        conversation: the id of the conversation that it was about, `None` for none or many.
-        refs: how many refs or keys were asked about, by entity.
+        conversation: the id of the conversation, `None` for none or several.
+        refs: how many refs or keys were given, by entity.
         minted: how many of them are new.
-        seconds: how long it took.
+        seconds: its duration.
         error: the name of the exception's class, `None` if there was none.
 
     Example:
@@ -150,14 +166,14 @@ class RoundTrip:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Something that was given and cannot be used.
+    """A ref or a conversation that was refused.
 
     Attributes:
         reason: the field of `Counts` that counts it: `"unknown"`, `"wrong_entity"`, `"gone"`,
             `"draft"`, `"raw_key"` or `"unknown_conversation"`.
         conversation: the id of the conversation.
         ref: the ref as it was given; `None` where it may be a key.
-        expected: the entity that was needed, if one was.
+        expected: the entity that was required, if one was.
 
     Example:
         >>> from sqlalchemy import event
@@ -177,13 +193,13 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call of a tool by a model, when it is over.
+    """One finished call of a tool by a model.
 
     Attributes:
-        tool: what was called; `None` where there is no tool of that name.
+        tool: its name; `None` if there is no tool of that name.
         conversation: the id of the conversation.
-        code: of the mistake that the model was told, `None` if there was none.
-        seconds: how long it took.
+        code: of the error that was returned to the model, `None` if there was none.
+        seconds: its duration.
         error: the name of the exception's class, `None` if there was none.
 
     Example:
@@ -203,13 +219,13 @@ class ToolCall:
 
 
 class EventSource(event.EventTarget):
-    """What can be listened to, one or all: a registry or `RefRegistry`."""
+    """Target of SQLAlchemy events: `event.listen` takes a registry, or `RefRegistry` for all."""
 
     dispatch: event.dispatcher[EventSource]
 
 
 class RegistryEvents(event.Events[EventSource]):
-    """What `event.listen(registry, name, listener)` and `event.listens_for` take as a name.
+    """The events of a registry, for `event.listen(registry, name, listener)`.
 
     Listeners run in the thread that does the work, after the round trip and outside of locks.
     They must be quick, and must not use the registry.
@@ -217,7 +233,7 @@ class RegistryEvents(event.Events[EventSource]):
     Example:
         >>> from sqlalchemy import event
         >>> @event.listens_for(registry, "tool_call")
-        ... def hear(call):
+        ... def show(call):
         ...     print(call.tool, call.code)
         >>> answer = desk.call("chat-7", None, "db_read", {"table": "meals"})
         db_read unknown_table
@@ -227,29 +243,29 @@ class RegistryEvents(event.Events[EventSource]):
     _dispatch_target = EventSource
 
     def round_trip(self, trip: RoundTrip) -> None:
-        """Hear that the store was called, whether or not it answered."""
+        """Receive each call of the store after it returned or raised."""
 
     def refusal(self, refusal: Refusal) -> None:
-        """Hear that a ref or a conversation was refused."""
+        """Receive each ref and each conversation that was refused."""
 
     def tool_call(self, call: ToolCall) -> None:
-        """Hear that a model called a tool, whether or not it was answered."""
+        """Receive each call of a tool by a model after it returned or raised."""
 
 
 class Telemetry:
-    """Counts for one registry, and tells those who listen to it."""
+    """Counts, events and log lines of one registry."""
 
     def __init__(self, dispatch: Any) -> None:
         self._dispatch = dispatch
-        # thread -> its own counts: no two write to the same, so none waits for a lock, which a
-        # forked process could find locked for ever
+        # thread -> its counts. Each thread writes to its own, so that no lock is needed, which
+        # would stay locked in a process that is forked meanwhile.
         self._by_thread: dict[int, dict[str, Any]] = {}
 
     @property
     def counts(self) -> Counts:
-        """What all threads have counted so far."""
-        of_threads = list(self._by_thread.values())
-        return Counts(**{name: sum(own[name] for own in of_threads) for name in _NAMES})
+        """The sums over all threads."""
+        by_thread = list(self._by_thread.values())
+        return Counts(**{name: sum(own[name] for own in by_thread) for name in _NAMES})
 
     def count(self, name: str, by: float = 1) -> None:
         """Add to one of the counts."""
@@ -258,12 +274,8 @@ class Telemetry:
             own = self._by_thread[get_ident()] = dict.fromkeys(_NAMES, 0)
         own[name] += by
 
-    def log(self, message: str, *values: object) -> None:
-        """Write down what was done to whole conversations."""
-        _log.info(message, *values)
-
-    def refused(self, conversation: str, error: _B) -> _B:
-        """Note that a ref is refused, and return the error to be raised."""
+    def refused(self, conversation: str, error: _ErrorT) -> _ErrorT:
+        """Record that a ref is refused, and return the error to raise."""
         reason = next(_REASONS[cls] for cls in type(error).__mro__ if cls in _REASONS)
         if reason == "raw_key":
             _log.warning("a raw key was given where a ref is needed, in %r", conversation)
@@ -274,7 +286,7 @@ class Telemetry:
 
     def _refuse(self, refusal: Refusal) -> None:
         self.count(refusal.reason)
-        self._tell("refusal", refusal)
+        self._dispatch_event("refusal", refusal)
 
     def record_round_trip(
         self,
@@ -286,16 +298,16 @@ class Telemetry:
         minted: int = 0,
         error: BaseException | None = None,
     ) -> None:
-        """Note that a round trip is over.
+        """Record a round trip.
 
         Args:
             operation: the method of `Store` that was called.
-            conversation: the id of the conversation that it was about.
-            entities: gives the entity of each ref or key that was asked about; it is called where
-                somebody listens.
-            began: when, by `time.perf_counter()`.
-            minted: how many of them are new.
-            error: what was raised in place of an answer.
+            conversation: the id of the conversation.
+            entities: returns the entity of each ref or key; called only if there is a listener, or
+                if DEBUG is logged.
+            began: when it began, by `time.perf_counter()`.
+            minted: how many refs are new.
+            error: the exception that it raised.
         """
         seconds = perf_counter() - began
         self.count("round_trips")
@@ -310,7 +322,7 @@ class Telemetry:
                 *(seconds * 1_000, failed or "done"),
             )
             trip = RoundTrip(operation, conversation, refs, minted, seconds, failed)
-            self._tell("round_trip", trip)
+            self._dispatch_event("round_trip", trip)
         if isinstance(error, UnknownConversationError):
             _log.warning(
                 "conversation %r was asked for by an owner who has none such", conversation
@@ -321,14 +333,14 @@ class Telemetry:
 
     @contextmanager
     def calling(self, tool: str | None, conversation: str) -> Iterator[Callable[[str], None]]:
-        """Note a call of a tool, when it is over.
+        """Record a call of a tool at the end of the `with`.
 
         Args:
-            tool: what is called; `None` where there is no such tool.
+            tool: its name; `None` if there is no such tool.
             conversation: the id of the conversation.
 
         Yields:
-            what is called with the code of a mistake, if the model is told one.
+            a function to call with the code of the error, if one is returned to the model.
         """
         codes: list[str] = []
         began, failed = perf_counter(), None
@@ -345,17 +357,18 @@ class Telemetry:
             self.count("refused_calls", len(codes))
             if self._dispatch.tool_call:
                 code = codes[0] if codes else None
-                self._tell("tool_call", ToolCall(tool, conversation, code, seconds, failed))
+                call = ToolCall(tool, conversation, code, seconds, failed)
+                self._dispatch_event("tool_call", call)
 
-    def _tell(self, name: str, happened: RoundTrip | Refusal | ToolCall) -> None:
-        # a copy: another thread may begin to listen
+    def _dispatch_event(self, name: str, value: RoundTrip | Refusal | ToolCall) -> None:
+        # a copy, because another thread may add a listener meanwhile
         listeners: tuple[Callable[[Any], object], ...] = tuple(getattr(self._dispatch, name))
         for listener in listeners:
             try:
-                listener(happened)
-            except Exception as error:  # noqa: BLE001  # whatever it is, the work goes on
+                listener(value)
+            except Exception as error:  # noqa: BLE001  # a listener must not break the work
                 self.count("listener_failures")
-                # its text, and that of what the program was handling, may have keys
+                # Without its message, which may contain keys, and without the chained exceptions.
                 raised = f"{type(error).__module__}.{type(error).__qualname__}"
                 place = "".join(traceback.format_tb(error.__traceback__)).rstrip()
                 message = "a listener to %r raised %s; the work goes on\n%s"
@@ -365,80 +378,46 @@ class Telemetry:
 _NAMES = tuple(field.name for field in fields(Counts))
 
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
+# The store
 
+# operation -> the entity of each item of its second argument
+_ENTITY_OF: Mapping[str, Callable[[Any], str]] = MappingProxyType(
+    {
+        **dict.fromkeys(["refer", "mark", "label"], itemgetter(0)),
+        **dict.fromkeys(
+            [
+                *("resolve", "draft", "read_drafts", "discard_drafts", "reserve_keys"),
+                *("confirm_drafts", "retain", "demote", "drop"),
+            ],
+            attrgetter("entity"),
+        ),
+        "edit_drafts": attrgetter("ref.entity"),
+    }
+)
 
-def _of_keys(keys: Iterable[tuple[str, Any]]) -> Iterable[str]:
-    return (entity for entity, _ in keys)
+# operation -> the line that is logged once it is done
+_LOG_LINES: Mapping[str, str] = MappingProxyType(
+    {
+        "forget": "conversation %r was forgotten",
+        "restore": "conversation %r was imported",
+    }
+)
 
-
-def _of_refs(refs: Iterable[Any]) -> Iterable[str]:
-    return (each.entity for each in refs)
-
-
-def _of_edits(edits: Iterable[Any]) -> Iterable[str]:
-    return (edit.ref.entity for edit in edits)
-
-
-def _of_none(*_: object) -> Iterable[str]:
-    return ()
-
-
-def _counting_method(
-    method: Callable[Concatenate[Store, _P], _T],
-    entities: Callable[..., Iterable[str]] = _of_none,
-    *,
-    minted: Callable[[_T], int] = lambda _: 0,
-    log: str | None = None,
-) -> Callable[Concatenate[ObservedStore, _P], _T]:
-    """Hand a method on, and tell of each call; its arguments come by position.
-
-    Args:
-        method: of a conversation, whose address is the first argument.
-        entities: returns the entity of each key or ref in the second argument.
-        minted: counts in the answer which of them are new.
-        log: what to write down of the conversation once it is done.
-    """
-    name = method.__name__
-
-    @wraps(method)
-    def counted(self: ObservedStore, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        conversation = cast(Any, args[0]).id
-
-        def about() -> Iterable[str]:
-            return entities(*args[1:2])
-
-        began = perf_counter()
-        try:
-            answer: _T = getattr(self._store, name)(*args, **kwargs)
-        except BaseException as error:
-            self._telemetry.record_round_trip(name, conversation, about, began=began, error=error)
-            raise
-        new = minted(answer)
-        self._telemetry.record_round_trip(name, conversation, about, began=began, minted=new)
-        if log is not None:
-            self._telemetry.log(log, conversation)
-        return answer
-
-    return counted
-
-
-def _handed_on(
-    method: Callable[Concatenate[Store, _P], _T],
-) -> Callable[Concatenate[ObservedStore, _P], _T]:
-    """Hand a method on, and count nothing."""
-
-    @wraps(method)
-    def handed_on(self: ObservedStore, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        answer: _T = getattr(self._store, method.__name__)(*args, **kwargs)
-        return answer
-
-    return handed_on
+# Passed on without measuring: they read page by page, or are for operators.
+_NOT_MEASURED = frozenset(
+    [
+        *("create_tables", "drafts", "entries", "erase", "describe", "conversations"),
+        *("count_conversations", "stats"),
+    ]
+)
 
 
 class ObservedStore:
-    """A `Store` in front of another."""
+    """A store in front of another one: passes on each call, and records it in the telemetry.
+
+    It has the methods of `Store`, generated from the protocol, so that any store can be observed;
+    `observe` returns it as a `Store`. Arguments are passed by position.
+    """
 
     def __init__(self, store: Store, telemetry: Telemetry) -> None:
         self._store = store
@@ -449,54 +428,58 @@ class ObservedStore:
         """See `Store.is_async`."""
         return self._store.is_async
 
-    refer = _counting_method(
-        Store.refer, _of_keys, minted=lambda entries: sum(entry.minted for entry in entries)
-    )
-    resolve = _counting_method(Store.resolve, _of_refs)
-    refs_of = _counting_method(Store.refs_of)
-    known = _counting_method(Store.known)
-    labelled = _counting_method(Store.labelled)
-    namesakes = _counting_method(Store.namesakes)
-    entities = _counting_method(Store.entities)
-    mark = _counting_method(Store.mark, _of_keys)
-    label = _counting_method(Store.label, _of_keys)
-    draft = _counting_method(Store.draft, _of_refs)
-    values_there = _counting_method(Store.values_there)
-    read_drafts = _counting_method(Store.read_drafts, _of_refs)
-    edit_drafts = _counting_method(Store.edit_drafts, _of_edits)
-    discard_drafts = _counting_method(Store.discard_drafts, _of_refs)
-    reserve_keys = _counting_method(Store.reserve_keys, _of_refs)
-    confirm_drafts = _counting_method(Store.confirm_drafts, _of_refs)
-    note = _counting_method(Store.note)
-    activity = _counting_method(Store.activity)
-    retain = _counting_method(Store.retain, _of_refs)
-    demote = _counting_method(Store.demote, _of_refs)
-    drop = _counting_method(Store.drop, _of_refs)
-    add_step = _counting_method(Store.add_step)
-    steps = _counting_method(Store.steps)
-    begin_turn = _counting_method(Store.begin_turn)
-    turn = _counting_method(Store.turn)
-    touch = _counting_method(Store.touch)
-    fork = _counting_method(Store.fork)
-    forget = _counting_method(Store.forget, log="conversation %r was forgotten")
-    export = _counting_method(Store.export)
-    restore = _counting_method(Store.restore, log="conversation %r was imported")
-
-    erase = _handed_on(Store.erase)
-    create_tables = _handed_on(Store.create_tables)
-    drafts = _handed_on(Store.drafts)
-    entries = _handed_on(Store.entries)
-    describe = _handed_on(Store.describe)
-    conversations = _handed_on(Store.conversations)
-    count_conversations = _handed_on(Store.count_conversations)
-    stats = _handed_on(Store.stats)
-
     def prune(self, unused_for: timedelta, batch: int) -> Iterator[int]:
-        """Forget what is not used, and write down how much was, also if it was stopped."""
+        """Forget unused conversations, and log how many, even if the iteration stops early."""
         forgotten = 0
         try:
             for number in self._store.prune(unused_for, batch):
                 forgotten += number
                 yield number
         finally:
-            self._telemetry.log("%d unused conversations were forgotten", forgotten)
+            _log.info("%d unused conversations were forgotten", forgotten)
+
+
+def _passed_on(name: str) -> Callable[..., Any]:
+    """Return the method of `ObservedStore` that only calls the store's."""
+
+    def pass_on(self: ObservedStore, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._store, name)(*args, **kwargs)
+
+    return pass_on
+
+
+def _measured(name: str) -> Callable[..., Any]:
+    """Return the method of `ObservedStore` that calls the store's and records the round trip."""
+    entity_of = _ENTITY_OF.get(name)
+    log_line = _LOG_LINES.get(name)
+
+    def measure(self: ObservedStore, address: Address, *args: Any, **kwargs: Any) -> Any:
+        def entities() -> Iterable[str]:
+            return map(entity_of, args[0]) if entity_of and args else ()
+
+        record = self._telemetry.record_round_trip
+        began = perf_counter()
+        try:
+            result = getattr(self._store, name)(address, *args, **kwargs)
+        except BaseException as error:
+            record(name, address.id, entities, began=began, error=error)
+            raise
+        minted = sum(entry.minted for entry in result) if name == "refer" else 0
+        record(name, address.id, entities, began=began, minted=minted)
+        if log_line is not None:
+            _log.info(log_line, address.id)
+        return result
+
+    return measure
+
+
+for _name, _method in vars(Store).items():
+    if isfunction(_method) and not _name.startswith("_") and _name not in vars(ObservedStore):
+        _make = _passed_on if _name in _NOT_MEASURED else _measured
+        setattr(ObservedStore, _name, wraps(_method)(_make(_name)))
+
+
+def observe(store: Store, telemetry: Telemetry) -> Store:
+    """Return a store that passes each call on to another one and records it in the telemetry."""
+    # mypy does not see the generated methods
+    return cast(Store, ObservedStore(store, telemetry))

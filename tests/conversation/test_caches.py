@@ -17,9 +17,16 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from alfred_refs import Conversation, GoneRefError, RefRegistry, RefSession, UnknownRefError
+from alfred_refs import (
+    Conversation,
+    GoneRefError,
+    PostgresStore,
+    RefRegistry,
+    RefSession,
+    UnknownRefError,
+)
 from alfred_refs.conversation.caches import Caches
-from alfred_refs.store import Address, sql as statements
+from alfred_refs.store import Address
 from alfred_refs.store.memory import MemoryStore
 from tests.fix_session import TravelLog
 
@@ -289,7 +296,7 @@ def test_opening_costs_the_same_however_many_refs_there_are(
 
 def rows_read(engine: Engine, entity: str, number: int) -> dict[str, int]:
     """Return how many rows PostgreSQL reads of each big table to resolve a ref, by an index."""
-    query = statements.RESOLVE.compile(dialect=engine.dialect)
+    query = PostgresStore._RESOLVE.compile(dialect=engine.dialect)
     given = {
         "p_conversation": Address("chat-7").digest,
         "p_owner": None,

@@ -23,7 +23,11 @@ class Early(PostgresStore):
     """Hands a ref out shortly before it is committed."""
 
     def _write(
-        self, batch: Sequence[Executable], parameters: Mapping[str, Any], *, again: bool = True
+        self,
+        batch: Sequence[Executable],
+        parameters: Mapping[str, Any],
+        *,
+        idempotent: bool = True,
     ) -> Sequence[Any]:
         def write(_: Connection) -> Sequence[Any]:
             connection = self._own.get().connect()
@@ -33,7 +37,7 @@ class Early(PostgresStore):
             threading.Timer(DELAY, commit, [connection]).start()
             return rows
 
-        return self._own.run(write, again=again)
+        return self._own.run(write, idempotent=idempotent)
 
 
 def commit(connection: Connection) -> None:
@@ -46,11 +50,15 @@ class Unlocked(PostgresStore):
     """Counts without a lock."""
 
     def _write(
-        self, batch: Sequence[Executable], parameters: Mapping[str, Any], *, again: bool = True
+        self,
+        batch: Sequence[Executable],
+        parameters: Mapping[str, Any],
+        *,
+        idempotent: bool = True,
     ) -> Sequence[Any]:
-        rows = super()._write(batch[-1:], parameters, again=again)
+        rows = super()._write(batch[-1:], parameters, idempotent=idempotent)
         # there is no conversation yet
-        return rows or super()._write(batch, parameters, again=again)
+        return rows or super()._write(batch, parameters, idempotent=idempotent)
 
 
 # what `--store` takes -> the store

@@ -22,7 +22,7 @@ from alfred_refs.store import (
     Store,
 )
 from alfred_refs.store.memory import MemoryStore
-from alfred_refs.store.protocol import LARGEST
+from alfred_refs.store.values import LARGEST
 from tests.profiles import examples
 
 pytestmark = pytest.mark.tables

@@ -22,8 +22,8 @@ from alfred_refs import (
     UnknownConversationError,
 )
 from alfred_refs.mapping.keys import EntityKey, Ref, decode
-from alfred_refs.store import Address, sql
-from alfred_refs.store.postgres import _arrays
+from alfred_refs.store import Address
+from alfred_refs.store.postgres_refs import key_parameters
 from alfred_refs.store.schema import conversations, metadata
 from alfred_refs.store.sql import address_parameters
 
@@ -188,7 +188,8 @@ def test_a_mint_without_the_lock_is_left_out_where_another_has_it(
     with engine.connect() as other:
         other.execute(text("select * from alfred_refs_conversation for update"))
 
-        found = slow._write([sql.REFER], address_parameters(CHAT) | _arrays(CHAT, KEYS[:3]))
+        values = address_parameters(CHAT) | key_parameters(CHAT, KEYS[:3])
+        found = slow._write([PostgresStore._REFER], values)
 
     assert [(row[0], row[1]) for row in found] == [(1, 1)]
     assert slow.entities(CHAT) == {"recipe": 1}
@@ -413,7 +414,7 @@ def test_who_erases_a_row_waits_for_who_works_and_is_waited_for(
     done: list[int] = []
     erasing = threading.Thread(target=lambda: done.extend(store.erase(KEYS[0], None, 10)))
     with engine.begin() as other:
-        other.execute(sql.LOCK_BEGUN, address_parameters(chats[1]))
+        other.execute(PostgresStore._LOCK_BEGUN, address_parameters(chats[1]))
         let_wait(erasing, engine)
     erasing.join()
     assert done == [3]
@@ -456,8 +457,8 @@ def test_a_counter_that_is_taken_up_again_is_not_removed(
     pruned: list[list[int]] = []
     pruning = threading.Thread(target=lambda: pruned.append(list(store.prune(DAY, 10))))
     with engine.begin() as other:
-        for statement in (sql.LOCK, sql.REFER):
-            other.execute(statement, address_parameters(CHAT) | _arrays(CHAT, KEYS[:1]))
+        for statement in (PostgresStore._LOCK, PostgresStore._REFER):
+            other.execute(statement, address_parameters(CHAT) | key_parameters(CHAT, KEYS[:1]))
         let_wait(pruning, engine)
     pruning.join()
 

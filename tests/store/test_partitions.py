@@ -31,8 +31,8 @@ OF_ONE = sorted(statements().keys() - OF_ALL_CONVERSATIONS)
 
 # how many partitions of a table a statement may lock
 FORKING = [
-    *("fork_conversation", "fork_counters", "fork_mappings", "fork_drafts"),
-    *("fork_activity", "fork_steps"),
+    *("fork_conversation", "fork_counter", "fork_mapping", "fork_draft"),
+    *("fork_activity", "fork_step"),
 ]
 LOCKS = dict.fromkeys(FORKING, 2)  # the old and the new
 

@@ -37,6 +37,7 @@ from alfred_refs.store.telemetry import (
     Refusal,
     RoundTrip,
     Telemetry,
+    observe,
 )
 from tests.fix_session import TravelLog
 from tests.models import MealPlan, Recipe
@@ -290,7 +291,7 @@ def test_a_round_trip_says_what_it_was_about(
         each.refer(CHAT, [("order", 5)])
     observed = EventSource()
     heard = heard_by(observed)
-    store = ObservedStore(stores[0], Telemetry(observed.dispatch))
+    store = observe(stores[0], Telemetry(observed.dispatch))
 
     answer = getattr(store, operation)(CHAT, *arguments)
 
