@@ -1,5 +1,5 @@
-"""`python -m alfred_refs.cli` is the `alfred-refs` command."""
+"""`python -m alfred_refs.cli` runs the `alfred-refs` command."""
 
-from .main import main
+from . import main
 
 main()

@@ -1,169 +1,136 @@
-"""alfred-refs mcp: serve a toolset by stdio, TCP or a socket.
-
-What `alfred-refs mcp` serves on: standard input and output, or HTTP.
-
-    address = Address.parsed("127.0.0.1:8000")      # ValueError: it is none
-    with address.bound() as socket:                 # OSError: it is in use
-        over_http(server, socket, address, None)
-
-Without tokens only this machine is served, and no page of a browser: requests must name a host
-that is this machine. With tokens, whoever has one is.
-
-`alfred-refs mcp`: serve a toolset by the Model Context Protocol.
+r"""`alfred-refs mcp`: serve a toolset by the Model Context Protocol, over stdio or HTTP.
 
     $ alfred-refs mcp app.agent:desk --conversation desk-1 --owner 7
     $ alfred-refs mcp app.agent:desk --http 127.0.0.1:8000 --token-verifier app.auth:verifier
     $ alfred-refs mcp postgresql://localhost/shop --reflect
 
-A flag that would mean nothing beside the others is misuse: whoever writes one relies on it.
+The toolset is an object of a program (`load_object`), or is made from the tables of a database
+(`reflect_desk`):
+
+>>> url = engine.url.render_as_string(hide_password=False)
+>>> with reflect_desk(url, tables=["lines", "recipes"]) as reflected:
+...     print(*reflected.remarks, sep="\n")
+2 tables, read only: lines, recipes
+rows are called: recipes by name
+
+The server itself is `alfred_refs.integrations.mcp.server_of`. HTTP without a token verifier is
+served on a loopback address only, and to no page of a browser: the `Host` and `Origin` headers
+must name this machine.
+
+>>> Address.parse("127.0.0.1:8000").is_loopback, Address.parse("[::]:8000").is_loopback
+(True, False)
+
+A combination of options in which one has no effect is an error of usage, because its user relies
+on it. There is no TLS: put a proxy in front.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import ipaddress
 import logging
 import os
 import re
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from alfred_refs.cli.parameters import VARIABLE, Failure, errors_on_one_line
-from alfred_refs.cli.printing import inert
+from alfred_refs.cli.console import URL_VARIABLE, Failure, errors_on_one_line, escape
 
 if TYPE_CHECKING:
     from mcp.server import Server
     from mcp.server.auth.provider import TokenVerifier
+    from sqlalchemy import Connection
 
+    from alfred_refs.integrations.reflect import Reflection
     from alfred_refs.tools import BoundToolset
-
 
 _ADDRESS = re.compile(
     r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^:\[\]/@\s]+)):(?P<port>[0-9]{1,5})"
 )
-_PORTS = 65_535
-_SECONDS = 5  # that requests have left when the server is to end
+_MAX_PORT = 65_535
+_SHUTDOWN_SECONDS = 5  # for requests in progress
+
+_OBJECT = re.compile(r"(?P<module>[\w.]+):(?P<object>[\w.]+)")
+
+# whether the registry's tables may be written: not on a standby, nor by a read-only role
+_IS_WRITABLE = """
+select not pg_is_in_recovery() and bool_and(has_table_privilege(c.oid, p.privilege))
+from pg_class c, unnest(array['select', 'insert', 'update', 'delete']) p(privilege)
+where c.relkind in ('r', 'p') and pg_table_is_visible(c.oid)
+    and starts_with(c.relname, 'alfred_refs_') and c.relname <> :versions
+"""
+
+_IN_MEMORY_INSTRUCTIONS = (
+    "Refs are valid as long as this server runs: after a restart they name other rows. Read rows "
+    "again before you use refs of an earlier run."
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where HTTP is served.
-
-    Attributes:
-        host: a name or an address.
-        port: 0 is any that is free.
-    """
-
-    host: str
-    port: int
-
-    @classmethod
-    def parsed(cls, text: str) -> Address:
-        """Return the address that a text is.
-
-        Raises:
-            ValueError: it is none.
-        """
-        found = _ADDRESS.fullmatch(text)
-        if found is None or int(found["port"]) > _PORTS:
-            raise ValueError(text)
-        return cls(found["v6"] or found["host"], int(found["port"]))
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
-
-    @property
-    def in_url(self) -> str:
-        """The host as URLs have it."""
-        return f"[{self.host}]" if ":" in self.host else self.host
-
-    def __str__(self) -> str:
-        return f"{self.in_url}:{self.port}"
-
-    def bound(self) -> socket.socket:
-        """Return a socket that has the address.
-
-        Raises:
-            OSError: somebody else has it, or there is no such host.
-        """
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            self.host, self.port, type=socket.SOCK_STREAM
-        )[0]
-        made = socket.socket(family, kind, protocol)
-        try:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind(address)
-            made.listen()  # whoever comes before it is served waits
-        except OSError:
-            made.close()
-            raise
-        return made
+# The command
 
 
-def over_stdio(server: Server[Any]) -> None:
-    """Serve the one client that has started this process, until it ends its input."""
-    import anyio
-    from mcp.server.stdio import stdio_server
-
-    async def serve() -> None:
-        async with stdio_server() as (requests, answers):
-            await server.run(requests, answers, server.create_initialization_options())
-
-    with contextlib.suppress(KeyboardInterrupt):
-        anyio.run(serve)
-
-
-def over_http(
-    server: Server[Any], bound: socket.socket, address: Address, verifier: TokenVerifier | None
-) -> None:
-    """Serve HTTP at `/mcp` until this process is to end."""
-    import uvicorn
-    from mcp.server.auth.settings import AuthSettings
-    from mcp.server.transport_security import TransportSecuritySettings
-
-    # The issuer is told to nobody, for there is no resource server's URL; the verifier decides.
-    unused: Any = "http://localhost"
-    auth = AuthSettings(issuer_url=unused, resource_server_url=None)
-    hosts = {"127.0.0.1", "localhost", "[::1]", address.in_url}
-    app = server.streamable_http_app(
-        stateless_http=True,
-        auth=auth if verifier else None,
-        token_verifier=verifier,
-        transport_security=TransportSecuritySettings(
-            enable_dns_rebinding_protection=verifier is None,
-            allowed_hosts=[f"{each}:*" for each in hosts],
-            allowed_origins=[f"http://{each}:*" for each in hosts],
-        ),
-    )
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=_SECONDS)
-    with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[bound])
-
-
-def _address(_: click.Context, __: click.Parameter, text: str | None) -> Address | None:
-    """Return the address that `--http` gives."""
+def _parse_address(_: click.Context, __: click.Parameter, text: str | None) -> Address | None:
     try:
-        return None if text is None else Address.parsed(text)
+        return None if text is None else Address.parse(text)
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is no address; write HOST:PORT, as 127.0.0.1:8000."
+            f"{text!r} is not an address; write HOST:PORT, as 127.0.0.1:8000."
         ) from None
+
+
+@click.command()
+@click.argument("target", metavar="[APP|URL]", required=False)
+@click.option("--conversation", metavar="ID", help="The conversation of all requests.")
+@click.option("--owner", metavar="OWNER", help="The owner of all requests.")
+@click.option("--read-only", is_flag=True, help="Leave out tools that write.")
+@click.option(
+    "--http", metavar="HOST:PORT", callback=_parse_address, help="Serve HTTP at /mcp, not stdio."
+)
+@click.option("--token-verifier", metavar="MODULE:OBJECT", help="Verifies access tokens.")
+@click.option("--reflect", is_flag=True, help="Make tools from the tables at URL; read only.")
+@click.option("--write", is_flag=True, help="With --reflect: let tools write.")
+@click.option(
+    "--table", metavar="TABLE", multiple=True, help="With --reflect: only this; repeatable."
+)
+@click.option(
+    "--hide", metavar="TABLE.COLUMN", multiple=True, help="With --reflect: not this; repeatable."
+)
+def mcp(target: str | None, **options: Any) -> None:
+    """Serve tools by the Model Context Protocol, on standard input and output.
+
+    APP is the result of Toolset.bind(...), in a module that can be imported from the current
+    directory: app.agent:desk. With --reflect, tools are made from the tables of the database at
+    URL or ALFRED_REFS_DATABASE_URL, without a program.
+
+    A request belongs to the conversation that the client names, otherwise to one per principal.
+    """
+    if target is None and options["reflect"]:
+        target = os.environ.get(URL_VARIABLE)
+    flags = _Flags(target=target, **options)
+    for mistake in flags.mistakes():
+        raise click.UsageError(mistake)
+    try:
+        from alfred_refs.integrations import mcp as _  # noqa: F401  # an extra may be missing
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] not in ("mcp", "mcp_types"):
+            raise
+        raise click.UsageError("`alfred-refs mcp` needs `pip install alfred-refs[mcp]`") from None
+    with errors_on_one_line(as_json=False), _desk(flags) as (desk, instructions):
+        _serve(_server(flags, desk, instructions), flags)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Flags:
-    """What the command was given."""
+    """The arguments and options of the command."""
 
     target: str | None
     conversation: str | None
@@ -177,12 +144,12 @@ class _Flags:
     hide: Sequence[str]
 
     def mistakes(self) -> Iterator[str]:
-        """Yield what is missing, and which flags mean nothing beside the others."""
+        """Yield what is missing, and combinations in which an option has no effect."""
         is_url = self.target is not None and "://" in self.target
         http, has_tokens = self.http, self.token_verifier is not None
-        is_of_one = (self.owner, self.conversation) != (None, None)
-        told = [
-            (self.target is None, f"Give an object, or --reflect and a URL or {VARIABLE}."),
+        is_for_one = (self.owner, self.conversation) != (None, None)
+        checks = [
+            (self.target is None, f"Pass an object, or --reflect and a URL or {URL_VARIABLE}."),
             (is_url and not self.reflect, "A URL is for --reflect, which makes tools for it."),
             (self.reflect and not is_url, "--reflect is for the URL of a database."),
             (
@@ -192,11 +159,11 @@ class _Flags:
             (self.read_only and self.write, "--read-only and --write contradict each other."),
             (
                 self.reflect and self.owner is not None,
-                "--owner is for a program that says whose rows are whose, not for --reflect.",
+                "--owner is for a program with an Ownership, not for --reflect.",
             ),
             (has_tokens and http is None, "--token-verifier is for --http."),
             (
-                has_tokens and is_of_one,
+                has_tokens and is_for_one,
                 "--owner and --conversation are for one user, and --token-verifier for many.",
             ),
             (
@@ -204,48 +171,12 @@ class _Flags:
                 "Another host than this machine itself is served with --token-verifier only.",
             ),
         ]
-        return (mistake for is_made, mistake in told if is_made)
-
-
-@click.command()
-@click.argument("target", metavar="[APP|URL]", required=False)
-@click.option("--conversation", metavar="ID", help="All requests are in this one.")
-@click.option("--owner", metavar="OWNER", help="On behalf of this owner.")
-@click.option("--read-only", is_flag=True, help="Without tools that change anything.")
-@click.option("--http", metavar="HOST:PORT", callback=_address, help="HTTP at /mcp, not stdio.")
-@click.option("--token-verifier", metavar="MODULE:OBJECT", help="Who checks access tokens.")
-@click.option("--reflect", is_flag=True, help="Make tools of the tables at URL; read only.")
-@click.option("--write", is_flag=True, help="With --reflect: rows may be changed.")
-@click.option("--table", metavar="TABLE", multiple=True, help="With --reflect: this; repeatable.")
-@click.option("--hide", metavar="TABLE.COLUMN", multiple=True, help="With --reflect: not this.")
-def mcp(target: str | None, **given: Any) -> None:
-    """Serve tools by the Model Context Protocol, on standard input and output.
-
-    APP is what Toolset.bind(...) has returned, in a program that can be imported from here:
-    app.agent:desk. With --reflect tools are made of the tables of a database, without a program:
-    URL is its, or ALFRED_REFS_DATABASE_URL.
-
-    A request is in the conversation that its client names, or else in one for each principal.
-    """
-    if target is None and given["reflect"]:
-        target = os.environ.get(VARIABLE)
-    flags = _Flags(target=target, **given)
-    for mistake in flags.mistakes():
-        raise click.UsageError(mistake)
-    try:
-        from alfred_refs.integrations import mcp as _  # noqa: F401  # the extra is no dependency
-    except ModuleNotFoundError as error:
-        if str(error.name).partition(".")[0] not in ("mcp", "mcp_types"):
-            raise
-        raise click.UsageError("`alfred-refs mcp` needs `pip install alfred-refs[mcp]`") from None
-    with errors_on_one_line(as_json=False), _desk(flags) as (desk, instructions):
-        _serve(_server(flags, desk, instructions), flags)
+        return (mistake for is_made, mistake in checks if is_made)
 
 
 @contextmanager
 def _desk(flags: _Flags) -> Iterator[tuple[BoundToolset, str | None]]:
-    """Yield the tools that are to be served, and what models are told of them."""
-    from alfred_refs.cli.desks import load_object, reflect_desk
+    """Yield the toolset to serve, and the instructions of the server."""
     from alfred_refs.errors import SetupError
     from alfred_refs.tools import BoundToolset
 
@@ -254,28 +185,30 @@ def _desk(flags: _Flags) -> Iterator[tuple[BoundToolset, str | None]]:
         desk = load_object(target)
         if not isinstance(desk, BoundToolset):
             raise SetupError(
-                f"{target!r} is a {type(desk).__name__}", "name what Toolset.bind(...) returned"
+                f"{target!r} is a {type(desk).__name__}", "name the result of Toolset.bind(...)"
             )
         yield desk, None
         return
-    with reflect_desk(target, write=flags.write, tables=flags.table, hidden=flags.hide) as found:
-        for remark in found.remarks:
-            click.echo(inert(remark), err=True)
-        yield found.desk, found.instructions
+    with reflect_desk(
+        target, write=flags.write, tables=flags.table, hidden=flags.hide
+    ) as reflected:
+        for remark in reflected.remarks:
+            click.echo(escape(remark), err=True)
+        yield reflected.desk, reflected.instructions
 
 
 def _server(flags: _Flags, desk: BoundToolset, instructions: str | None) -> Server[Any]:
-    """Return the server, for the user that is named, or for those that tokens are of.
+    """Return the server, for one user or for those of access tokens.
 
     Raises:
-        SetupError: there are no tools, an owner is missing or not expected, or there can be no
-            such owner or conversation.
+        SetupError: there are no tools, an owner is missing or not expected, or the owner or the
+            conversation is invalid.
     """
     from alfred_refs.integrations.mcp import server_of
 
     conversation, owner = flags.conversation, flags.owner
     if flags.token_verifier is None:
-        desk.conversation(conversation or "mcp", owner)  # raises if there can be none
+        desk.conversation(conversation or "mcp", owner)  # raises here, not at the first request
     options: dict[str, Any] = {}
     if conversation is not None:
         options["whose"] = lambda _: (conversation, owner)
@@ -292,13 +225,12 @@ def _server(flags: _Flags, desk: BoundToolset, instructions: str | None) -> Serv
 
 
 def _serve(server: Server[Any], flags: _Flags) -> None:
-    """Serve until the client, or whoever started this, ends it."""
-    logging.basicConfig()  # unless the program has: what a client is not told of goes there
+    """Serve until the client or a signal ends it."""
+    # internal errors are logged; without effect if the program has configured logging
+    logging.basicConfig()
     if flags.http is None:
-        over_stdio(server)
+        _serve_stdio(server)
         return
-    from alfred_refs.cli.desks import load_object
-
     verifier: Any = None
     if flags.token_verifier is not None:
         verifier = load_object(flags.token_verifier)
@@ -310,11 +242,244 @@ def _serve(server: Server[Any], flags: _Flags) -> None:
                 as_json=False,
             )
     try:
-        bound = flags.http.bound()
+        listener = flags.http.listen()
     except OSError as error:
         message = f"{flags.http} cannot be served: {error.strerror}"
         raise Failure("OSError", message, as_json=False) from None
-    with bound:
-        address = Address(flags.http.host, bound.getsockname()[1])
+    with listener:
+        address = Address(flags.http.host, listener.getsockname()[1])
         click.echo(f"serving http://{address}/mcp", err=True)
-        over_http(server, bound, address, verifier)
+        _serve_http(server, listener, address, verifier)
+
+
+# Transports
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address for HTTP.
+
+    Attributes:
+        host: a name or an IP address.
+        port: 0 is any free port.
+    """
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Parse `host:port`, or `[address]:port` for IPv6.
+
+        Raises:
+            ValueError: the text is not an address.
+        """
+        match = _ADDRESS.fullmatch(text)
+        if match is None or int(match["port"]) > _MAX_PORT:
+            raise ValueError(text)
+        return cls(match["v6"] or match["host"], int(match["port"]))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def url_host(self) -> str:
+        """The host as in URLs."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+    def __str__(self) -> str:
+        return f"{self.url_host}:{self.port}"
+
+    def listen(self) -> socket.socket:
+        """Return a listening socket.
+
+        Raises:
+            OSError: the address is in use, or the host is unknown.
+        """
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            self.host, self.port, type=socket.SOCK_STREAM
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen()  # before the server runs, so that early clients wait
+        except OSError:
+            listener.close()
+            raise
+        return listener
+
+
+def _serve_stdio(server: Server[Any]) -> None:
+    """Serve the client that started this process, until it closes standard input."""
+    import anyio
+    from mcp.server.stdio import stdio_server
+
+    async def serve() -> None:
+        async with stdio_server() as (requests, answers):
+            await server.run(requests, answers, server.create_initialization_options())
+
+    with contextlib.suppress(KeyboardInterrupt):
+        anyio.run(serve)
+
+
+def _serve_http(
+    server: Server[Any], listener: socket.socket, address: Address, verifier: TokenVerifier | None
+) -> None:
+    """Serve HTTP at `/mcp` until a signal ends the process."""
+    import uvicorn
+    from mcp.server.auth.settings import AuthSettings
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    # required, but not published without a `resource_server_url`; the verifier decides
+    issuer_url: Any = "http://localhost"
+    auth = AuthSettings(issuer_url=issuer_url, resource_server_url=None)
+    hosts = {"127.0.0.1", "localhost", "[::1]", address.url_host}
+    app = server.streamable_http_app(
+        stateless_http=True,
+        auth=auth if verifier else None,
+        token_verifier=verifier,
+        transport_security=TransportSecuritySettings(
+            enable_dns_rebinding_protection=verifier is None,
+            allowed_hosts=[f"{each}:*" for each in hosts],
+            allowed_origins=[f"http://{each}:*" for each in hosts],
+        ),
+    )
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=_SHUTDOWN_SECONDS)
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+# Toolsets: an object of a program, or the tables of a database
+
+
+def load_object(name: str) -> Any:
+    """Import an object by its name, `module:object`.
+
+    Exceptions of the module's own code are not caught.
+
+    Raises:
+        SetupError: there is no such module or object.
+    """
+    from alfred_refs.errors import SetupError
+
+    match = _OBJECT.fullmatch(name)
+    if match is None:
+        raise SetupError(
+            f"{name!r} names no object", "write module:object, such as app.agent:desk"
+        )
+    if (directory := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, directory)
+    try:
+        # over stdio, standard output is the protocol: a print of the module would break it
+        with redirect_stdout(sys.stderr):
+            value: Any = importlib.import_module(match["module"])
+    except ModuleNotFoundError as error:
+        if not f"{match['module']}.".startswith(f"{error.name}."):
+            raise
+        raise SetupError(
+            f"there is no module {error.name!r}", "name one that can be imported from here"
+        ) from None
+    for part in match["object"].split("."):
+        if not hasattr(value, part):
+            raise SetupError(f"there is no {part!r} in {name!r}", "name an object of the module")
+        value = getattr(value, part)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectedDesk:
+    """The toolset of a reflected database.
+
+    Attributes:
+        desk: the bound toolset.
+        remarks: lines for the user who starts the server.
+        instructions: instructions for models.
+    """
+
+    desk: BoundToolset
+    remarks: list[str]
+    instructions: str | None
+
+
+@contextmanager
+def reflect_desk(
+    url: str, *, write: bool = False, tables: Collection[str] = (), hidden: Collection[str] = ()
+) -> Iterator[ReflectedDesk]:
+    """Make a toolset from the tables of a database, for the duration of the `with`.
+
+    Refs are stored in the registry's tables if these exist and may be written, otherwise in
+    memory.
+
+    Raises:
+        SetupError: there is no usable table, a table or column does not exist, or `write` was
+            passed and refs would be in memory: after a restart they would name other rows.
+        RegistryUnreachableError: the database cannot be reached.
+    """
+    from sqlalchemy.orm import sessionmaker
+
+    from alfred_refs.conversation.registry import RefRegistry
+    from alfred_refs.errors import SetupError
+    from alfred_refs.integrations.reflect import reflect
+    from alfred_refs.session.session import RefSession
+    from alfred_refs.store import schema
+    from alfred_refs.store.memory import MemoryStore
+    from alfred_refs.tools import Toolset
+
+    with schema.connect(url) as connection:
+        reflection = reflect(connection, tables, hidden=hidden)
+        is_stored = _has_writable_tables(connection)
+    if not reflection.models:
+        raise SetupError(
+            "the database has no table that could be served", "name another one, or a table"
+        )
+    if write and not is_stored:
+        raise SetupError(
+            "--write needs the registry's tables: refs in memory would name other rows after a "
+            "restart",
+            "create them by `alfred-refs migrate`, or leave out --write",
+        )
+    engine = schema.engine_for(
+        url, pool_pre_ping=True, execution_options={"postgresql_readonly": not write}
+    )
+    toolset = Toolset(reflection.models, read_only=[] if write else reflection.models.values())
+    registry = RefRegistry(engine) if is_stored else RefRegistry(store=MemoryStore())
+    sessions = sessionmaker(engine, class_=RefSession)
+    try:
+        desk = toolset.bind(sessions, registry=registry, by=None)
+        remarks = _remarks(reflection, write=write, is_stored=is_stored)
+        yield ReflectedDesk(desk, remarks, None if is_stored else _IN_MEMORY_INSTRUCTIONS)
+    finally:
+        engine.dispose()
+
+
+def _has_writable_tables(connection: Connection) -> bool:
+    """Return whether the registry's tables exist in this version and may be written."""
+    from sqlalchemy import text
+
+    from alfred_refs.store import schema
+
+    if schema.revision_of_tables(connection) != schema.revisions()[-1].revision:
+        return False
+    return bool(connection.scalar(text(_IS_WRITABLE), {"versions": schema.VERSION_TABLE}))
+
+
+def _remarks(reflection: Reflection, *, write: bool, is_stored: bool) -> list[str]:
+    names = [*reflection.models]
+    tables = f"{len(names)} tables" if len(names) > 1 else "1 table"
+    remarks = [f"{tables}, {'read and written' if write else 'read only'}: {', '.join(names)}"]
+    if reflection.labels:
+        labels = (f"{table} by {columns}" for table, columns in reflection.labels.items())
+        remarks.append(f"rows are called: {', '.join(labels)}")
+    remarks += [f"left out: {table}, because {why}" for table, why in reflection.left_out.items()]
+    if not is_stored:
+        remarks.append(
+            "refs are kept in memory: after a restart they name other rows; to keep them, run "
+            "`alfred-refs migrate`"
+        )
+    return remarks

@@ -117,7 +117,7 @@ def test_what_is_no_limit_is_misuse(engine: Engine, limit: str) -> None:
     result = run(engine, "list", f"--limit={limit}")
 
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "is no limit; write a number from 1, or all." in result.stderr
+    assert "is not a limit; write a number from 1, or all." in result.stderr
 
 
 def test_nothing_to_list_is_an_empty_table(engine: Engine) -> None:

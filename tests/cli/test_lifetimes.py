@@ -340,7 +340,7 @@ def test_what_to_work_on_must_be_said(engine: Engine, registry: RefRegistry, com
     result = run(engine, command)
 
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "Give a CONVERSATION, or by --owner whose." in result.stderr
+    assert "Pass a CONVERSATION, or --owner." in result.stderr
     assert ids(registry) == ["chat-1", "chat-7", "chat-8"]
 
 
@@ -396,7 +396,7 @@ def test_what_is_no_age_is_misuse(
     result = run(engine, command, f"--older-than={age}")
 
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "is no age; write 12h, 90d or 2w" in result.stderr
+    assert "is not an age; write 12h, 90d or 2w" in result.stderr
     assert ids(registry) == ["chat-1", "chat-7", "chat-8"]
 
 

@@ -22,7 +22,7 @@ from mcp.shared.exceptions import MCPError
 from sqlalchemy import Engine, create_engine
 
 from alfred_refs.cli.commands import alfred_refs
-from alfred_refs.cli.desks import reflect_desk
+from alfred_refs.cli.mcp import reflect_desk
 from alfred_refs.store import schema
 from tests.fix_postgres import connected
 from tests.integrations import shop
@@ -122,8 +122,8 @@ def run(*arguments: str, url: str | None = None) -> Result:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "Give an object, or --reflect and a URL or ALFRED_REFS_DATABASE_URL."),
-        (["--reflect"], "Give an object, or --reflect and a URL"),
+        ([], "Pass an object, or --reflect and a URL or ALFRED_REFS_DATABASE_URL."),
+        (["--reflect"], "Pass an object, or --reflect and a URL"),
         (["postgresql://u:secret@h/d"], "A URL is for --reflect, which makes tools for it."),
         (["app:desk", "--reflect"], "--reflect is for the URL of a database."),
         (["app:desk", "--write"], "--write, --table and --hide are for --reflect."),
@@ -133,7 +133,10 @@ def run(*arguments: str, url: str | None = None) -> Result:
             ["postgresql://u:secret@h/d", "--reflect", "--write", "--read-only"],
             "--read-only and --write contradict each other.",
         ),
-        (["postgresql://h/d", "--reflect", "--owner", "7"], "--owner is for a program that says"),
+        (
+            ["postgresql://h/d", "--reflect", "--owner", "7"],
+            "--owner is for a program with",
+        ),
         (["app:desk", "--token-verifier", "app:v"], "--token-verifier is for --http."),
         (
             ["app:desk", "--http", "localhost:1", "--token-verifier", "app:v", "--owner", "7"],
@@ -142,8 +145,8 @@ def run(*arguments: str, url: str | None = None) -> Result:
         (["app:desk", "--http", "0.0.0.0:80"], "is served with --token-verifier only."),
         (["app:desk", "--http", "[::]:80"], "is served with --token-verifier only."),
         (["app:desk", "--http", "shop.example:80"], "is served with --token-verifier only."),
-        (["app:desk", "--http", "8000"], "'8000' is no address; write HOST:PORT"),
-        (["app:desk", "--http", "localhost:99999"], "'localhost:99999' is no address"),
+        (["app:desk", "--http", "8000"], "'8000' is not an address; write HOST:PORT"),
+        (["app:desk", "--http", "localhost:99999"], "'localhost:99999' is not an address"),
         (["app:desk", "--readonly"], "No such option"),
         (["app:desk", "other:desk"], "Got unexpected extra argument"),
     ],
@@ -168,7 +171,7 @@ def test_flags_that_mean_nothing_are_misuse(arguments: list[str], told: str) -> 
         ),
         (
             ["json:dumps"],
-            "Error: 'json:dumps' is a function; name what Toolset.bind(...) returned",
+            "Error: 'json:dumps' is a function; name the result of Toolset.bind(...)",
         ),
         (["app:desk"], "Error: an owner is missing in a call of tools that have an Ownership; "),
         (["app:nobodys", "--owner", "7"], "Error: an owner was given in a call of tools that ha"),

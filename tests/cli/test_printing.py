@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from rich.text import Text
 
-from alfred_refs.cli.printing import Printer, Row, inert
+from alfred_refs.cli.console import Printer, Row, escape
 
 TABLE = {"name": "name", "what": "what it is"}
 
@@ -53,14 +53,14 @@ def test_what_is_printed_only_shows(
     """Letters of any language stay; what acts is written as its escape."""
     a_terminal(monkeypatch)
 
-    assert inert(text) == shown
+    assert escape(text) == shown
 
 
 def test_what_the_encoding_has_not_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal that knows only ASCII is no reason to fail."""
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
 
-    assert inert("Käse") == r"K\xe4se"
+    assert escape("Käse") == r"K\xe4se"
 
 
 def test_columns_are_aligned_and_lines_have_no_end_of_blanks(
@@ -69,7 +69,7 @@ def test_columns_are_aligned_and_lines_have_no_end_of_blanks(
     """By the room that characters take, not by their number; nothing is cut however long it is."""
     rows: list[Row] = [{"name": "乳酪", "what": None}, {"name": "soup", "what": "x" * 300}]
 
-    Printer(as_json=False).print({"owner": None, "used_at": "now"}, "rows", rows, TABLE)
+    Printer(as_json=False).print_rows({"owner": None, "used_at": "now"}, "rows", rows, TABLE)
 
     assert capsys.readouterr().out.splitlines() == [
         "owner    -",
@@ -88,7 +88,7 @@ def test_on_a_terminal_what_is_too_wide_is_folded_in_its_column(
     terminal = a_terminal(monkeypatch)
     rows: list[Row] = [{"name": "[red]soup", "what": "x" * 50}]
 
-    Printer(as_json=False).print({}, "rows", rows, TABLE)
+    Printer(as_json=False).print_rows({}, "rows", rows, TABLE)
 
     assert [line.rstrip() for line in Text.from_ansi(terminal.getvalue()).plain.splitlines()] == [
         "name       what it is",
@@ -113,7 +113,7 @@ def test_rows_are_printed_while_they_are_read(
             assert waiting < 600
             yield {"name": f"soup {number}", "what": ""}
 
-    Printer(as_json=as_json).print({}, "rows", rows(), TABLE)
+    Printer(as_json=as_json).print_rows({}, "rows", rows(), TABLE)
 
 
 def test_json_is_one_document_of_ascii(capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,7 +121,7 @@ def test_json_is_one_document_of_ascii(capsys: pytest.CaptureFixture[str]) -> No
     moment = datetime(2026, 11, 22, 12, tzinfo=timezone(timedelta(hours=2)))
     hostile = "".join(map(chr, [*range(0x20), 0x7F, 0x9B, 0x202E, 0xD800]))
 
-    Printer(as_json=True).print({"at": moment}, "rows", [{"a": hostile}, {"a": 1}], TABLE)
+    Printer(as_json=True).print_rows({"at": moment}, "rows", [{"a": hostile}, {"a": 1}], TABLE)
 
     said = capsys.readouterr().out
     assert said.replace("\n", "").isascii()
@@ -147,7 +147,7 @@ def test_a_key_is_plain_for_people_and_exact_for_programs(
     """No number is rounded, and no text taken for one."""
     for as_json in (False, True):
         printer = Printer(as_json=as_json)
-        printer.lines("keys", [{"key": printer.key(key)}], "key")  # type: ignore[arg-type]
+        printer.print_column("keys", [{"key": printer.format_key(key)}], "key")  # type: ignore[arg-type]
 
     first, _, second = capsys.readouterr().out.partition("\n")
     assert (first, json.loads(second)) == (plain, {"keys": [{"key": exact}]})

@@ -92,7 +92,7 @@ LOADS = {
         *("alembic", "pydantic", "psycopg", "sqlalchemy", "rich.console"),
     ],
     "import sys; sys.argv[1:] = ['--help']\n"
-    "from alfred_refs.cli.main import main\n"
+    "from alfred_refs.cli import main\n"
     "try: main()\n"
     "except SystemExit: pass": [
         *("alembic", "pydantic", "psycopg", "sqlalchemy"),
