@@ -17,6 +17,7 @@
 | `refs` | `RefMap`: resolve and refer |
 | `caches` | what this process knows of a conversation |
 | `ref_errors` | errors for bad refs, with suggestions |
+| `alternates` | rows of alternate keys, looked up by a unique column |
 | `scrub` | refs in place of keys in text and JSON |
 | `export` | the JSON format of exports (loads pydantic: import it when used) |
 

@@ -1,7 +1,7 @@
 """A session's view of its conversation: a cache of its own, and the drafts that it is saving.
 
 `SessionConversation` is what a `RefSession` uses in place of the `Conversation` that it was given.
-It differs in three ways:
+It differs in four ways:
 
 - **Its own cache.** Refs that the session's instances show must stay readable without a round trip
   as long as the instances live, like the identity map itself. So the session keeps a cache that no
@@ -12,6 +12,8 @@ It differs in three ways:
 - **Its tables.** The session can query: it looks for rows that were gone (`find_rows`), chooses
   the refs that an error may offer (`select_suggestions`), and works under one
   `schema_translate_map`.
+- **Alternate keys.** `mint`, `refs_of` and `resolve_pairs` put the rows of alternate keys in their
+  place (`alternates`).
 
 >>> draft = chat.draft(Recipe, {"name": "Stew"})
 >>> session.add(session.get(Recipe, draft.ref))
@@ -36,6 +38,9 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, Protocol
 
+from sqlalchemy.orm import Session
+
+from alfred_refs.conversation.alternates import AlternateKeys
 from alfred_refs.conversation.caches import ExpectedRef, RefCache
 from alfred_refs.conversation.conversation import ActivityMap, Conversation
 from alfred_refs.conversation.drafts import Draft
@@ -75,8 +80,10 @@ class SessionConversation(ActivityMap):
     Args:
         conversation: the conversation that the application has opened.
         viewer: shows the refs that are read here; a weak reference is kept.
+        session: the session; a weak reference is kept.
 
     Attributes:
+        alternates: the rows of alternate keys.
         entities: the mapped tables and their key columns.
         schemas: the `schema_translate_map` of the session.
         saving: the drafts whose rows the session's transaction has flushed, by ref, with the keys
@@ -87,7 +94,7 @@ class SessionConversation(ActivityMap):
         row_finder: looks for the rows of drafts.
     """
 
-    def __init__(self, conversation: Conversation, viewer: Viewer) -> None:
+    def __init__(self, conversation: Conversation, viewer: Viewer, session: Session) -> None:
         self._opened = self._outside = conversation
         self._viewer = weakref.ref(viewer)
         self._opened_caches = caches = conversation._caches
@@ -100,6 +107,7 @@ class SessionConversation(ActivityMap):
         )
         self._is_used = False
         self.entities = self._entities
+        self.alternates = AlternateKeys(self._entities, session)
         self.schemas = self._schemas
         self.saving: dict[str, EntityKey] = {}
         self.select_suggestions: SuggestionFilter | None = None
@@ -188,6 +196,8 @@ class SessionConversation(ActivityMap):
         Returns:
             whether it is another cache.
         """
+        if self.alternates.rows:
+            self.alternates.trim()
         if self._own_cache is self._caches.current:  # never too full
             return False
         if len(self._own_cache) <= self._max_size and not self._own_cache.forgotten:
@@ -202,12 +212,45 @@ class SessionConversation(ActivityMap):
         return True
 
     def mint(self, pairs: Collection[EntityKey]) -> None:
-        """Cache the refs of all these keys: at most one round trip, which mints the new ones."""
+        """Cache the refs of all these keys: at most one round trip, which mints the new ones.
+
+        New values of alternate keys are looked up first. One without a row is left out: it raises
+        when it is to be shown.
+        """
+        if self.alternates.columns:
+            pairs = self.alternates.row_keys(pairs)
         self._mint(self._own_cache, pairs)
 
-    def refs_of(self, entity: str) -> Mapping[Any, str]:
-        """Return the cached refs by the token of their key: a live, read-only view."""
-        return self._own_cache.refs_of(entity)
+    def refs_of(self, space: str) -> Mapping[Any, str]:
+        """Return the cached refs by the token of their key: a live, read-only view.
+
+        Args:
+            space: an entity, or the `space` of an alternate key.
+        """
+        by = self.alternates.columns.get(space)
+        if by is None:
+            return self._own_cache.refs_of(space)
+        return self.alternates.refs(by, self._own_cache.refs_of(by.rows.entity))
+
+    def resolve_pairs(self, refs: Sequence[ExpectedRef]) -> list[Key]:
+        """See `RefMap.resolve_pairs`; returns unique values for refs wanted as alternate keys.
+
+        Raises:
+            UntranslatableError: a row has no value in the unique column.
+        """
+        if not self.alternates.columns:
+            return super().resolve_pairs(refs)
+        rows = super().resolve_pairs(self.alternates.by_entity(refs))
+        return self.alternates.values_of(refs, rows, self.gone_error)
+
+    def can_resolve(self, refs: Sequence[ExpectedRef]) -> bool:
+        """Return whether all these refs can be resolved without a round trip."""
+        by_entity = self.alternates.by_entity(refs)
+        rows = self.cached_keys(by_entity)
+        return rows is not None and all(
+            self.alternates.has_value(space, rows[ref])
+            for (_, space), ref in zip(refs, by_entity, strict=True)
+        )
 
     def _keep(self, cache: RefCache, entries: Collection[Entry]) -> None:
         super()._keep(cache, entries)

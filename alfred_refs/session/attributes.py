@@ -53,7 +53,6 @@ from sqlalchemy.orm import (
 from alfred_refs import sqla
 from alfred_refs.errors import KeyColumnError, RefNotCarriedError
 from alfred_refs.mapping.entities import ClassKeys, Entities
-from alfred_refs.session.lookups import forget_rows
 from alfred_refs.sqla import BOUNDARY
 
 if TYPE_CHECKING:
@@ -310,8 +309,8 @@ class RefDisplay(Protocol):
         """Return what an attribute keeps when the program sets it."""
         ...
 
-    def wait_for_rows(self, state: Any) -> None:
-        """Note that an instance was loaded anew, so that its alternate keys may name others."""
+    def refreshed(self, state: Any, names: Iterable[str] | None) -> None:
+        """Forget which rows the alternate keys in attributes, or in all, belonged to."""
         ...
 
 
@@ -413,11 +412,10 @@ def instrument_once(class_: type[Any], entities: Entities) -> ClassKeys:
 
 
 def _on_refresh(state: InstanceState[Any], _: object, names: Iterable[str] | None) -> None:
-    """Have the rows looked up anew that an instance names by alternate keys."""
-    forget_rows(state, names)
+    """Look up the rows of an instance's alternate keys again."""
     boundary: RefDisplay | None = getattr(state, BOUNDARY, None)
     if boundary is not None:
-        boundary.wait_for_rows(state)
+        boundary.refreshed(state, names)
 
 
 def boundary_of(instance: object) -> RefDisplay | None:
@@ -469,8 +467,8 @@ class PickledRefs:
         """Return what an attribute keeps: a ref stays text until a session resolves it."""
         return value
 
-    def wait_for_rows(self, _: InstanceState[Any]) -> None:
-        """Note that the instance was loaded anew: what it shows came along."""
+    def refreshed(self, _: InstanceState[Any], __: Iterable[str] | None) -> None:
+        """Do nothing: the refs are in the pickle, alternate keys included."""
 
 
 def is_set(state: InstanceState[Any], name: str) -> bool:

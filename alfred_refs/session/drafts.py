@@ -60,8 +60,7 @@ from alfred_refs.errors import (
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_columns import KeyColumn, texts_in
 from alfred_refs.mapping.keys import EntityKey, Key, draft_named
-from alfred_refs.session.instances import Boundary
-from alfred_refs.session.lookups import Held
+from alfred_refs.session.instances import Boundary, Held
 from alfred_refs.session.transactions import Transactions
 
 

@@ -50,13 +50,14 @@ from sqlalchemy import BindParameter
 from sqlalchemy.orm import Session
 
 from alfred_refs import sqla
+from alfred_refs.conversation.alternates import AlternateRefs
 from alfred_refs.conversation.caches import ExpectedRef
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.errors import UnknownRefError
 from alfred_refs.mapping.entities import ClassKeys, Entities
 from alfred_refs.mapping.key_columns import KeyColumn, Label, keys_in, texts_in, with_keys
-from alfred_refs.mapping.keys import EntityKey, Key, draft_named
+from alfred_refs.mapping.keys import EntityKey, Key, draft_named, token_of
 from alfred_refs.session.attributes import (
     PickledRefs,
     RefAttribute,
@@ -64,12 +65,15 @@ from alfred_refs.session.attributes import (
     instrument_once,
     is_set,
 )
-from alfred_refs.session.lookups import Alternates, Held
 from alfred_refs.sqla import BOUNDARY, Rows, State, WeakInstance
-from alfred_refs.statements import shower
+from alfred_refs.statements import Show, shower, shower_of_column
 from alfred_refs.store import Gone
 
 _TEXTS = "alfred_refs_texts"  # of a state: names of the attributes whose refs are not resolved yet
+_ROWS = "alfred_refs_rows"  # of a state: attribute → token of a value → primary key of its row
+
+Held = tuple[State, str, KeyColumn, Any]
+"""An instance, the name of an attribute of it, what that holds, and its value."""
 
 
 class PendingRefs:
@@ -78,14 +82,13 @@ class PendingRefs:
     Each raises `BadRefError` for a ref that cannot be used, and has changed nothing then.
 
     Args:
-        entities: say which columns hold keys.
-        alternates: the conversation, as the session sees it.
+        conversation: as the session sees it.
         session: whose instances wait; a state tells so by its `hash_key`.
     """
 
-    def __init__(self, entities: Entities, alternates: Alternates, session: int) -> None:
-        self._entities = entities
-        self._alternates = alternates
+    def __init__(self, conversation: SessionConversation, session: int) -> None:
+        self._entities = conversation.entities
+        self._conversation = conversation
         self._session = session
         self._new: dict[State, None] = {}
 
@@ -94,7 +97,7 @@ class PendingRefs:
         found = [want for column, value in values for want in requested_refs(column, value)]
         if not found:
             return {}
-        return dict(zip(found, self._alternates.resolve_pairs(found), strict=True))
+        return dict(zip(found, self._conversation.resolve_pairs(found), strict=True))
 
     # Given to a call
 
@@ -119,7 +122,7 @@ class PendingRefs:
         if not isinstance(ident, str) or len(keys.identity) == 1:
             return self.value(keys.identity[0], ident)
         entity = self._entities.name_of(class_)
-        [key] = self._alternates.resolve_pairs([(ident, entity)])
+        [key] = self._conversation.resolve_pairs([(ident, entity)])
         if not isinstance(key, tuple):  # one column's, which has refs of the same entity
             raise UnknownRefError(ident, entity)
         parts = zip(keys.identity, key, strict=True)
@@ -223,9 +226,9 @@ def names_of_texts(state: State) -> set[str]:
 class HeldKeys:
     """Reads the keys of one session's instances."""
 
-    def __init__(self, entities: Entities, alternates: Alternates) -> None:
-        self._entities = entities
-        self._alternates = alternates
+    def __init__(self, conversation: SessionConversation) -> None:
+        self._entities = conversation.entities
+        self._conversation = conversation
 
     def of_all(self, states: Collection[State]) -> list[EntityKey]:
         """Return the keys of instances: primary keys first."""
@@ -244,7 +247,7 @@ class HeldKeys:
     def pairs(self, held: Held) -> list[EntityKey]:
         """Return the keys in one attribute."""
         _, _, column, value = held
-        return keys_in(column, value) if column.by is None else self._alternates.cached_keys(held)
+        return keys_in(column, value) if column.by is None else self.rows_of(held)
 
     def attributes(self, state: State, columns: Mapping[str, KeyColumn]) -> list[Held]:
         """Return what attributes of an instance hold, but for refs that are not resolved yet."""
@@ -255,6 +258,51 @@ class HeldKeys:
         """Yield what those attributes of instances hold that have alternate keys."""
         for state in states:
             yield from self.attributes(state, self._entities.of_class(state.class_).alternate)
+
+    # The rows of alternate keys are kept with each instance: later a value may be another row's
+
+    def remember_rows(self, held: Iterable[Held], *, other_bind: bool = False) -> None:
+        """Keep with instances which rows their alternate keys belong to, if that is not kept yet.
+
+        Args:
+            held: the attributes.
+            other_bind: whether they were read from another database than the session's. Their rows
+                stay unknown.
+        """
+        new: list[tuple[dict[str, Key | None], EntityKey]] = []
+        for state, name, column, value in held:
+            kept = _rows_kept(state).setdefault(name, {})
+            new += [
+                (kept, pair) for pair in keys_in(column, value) if token_of(pair[1]) not in kept
+            ]
+        alternates = self._conversation.alternates
+        if new and not other_bind:
+            alternates.look_up([pair for _, pair in new])
+        for kept, (space, key) in new:
+            row = None if other_bind else alternates.row_of(space, key)
+            if row is not None or other_bind:
+                kept[token_of(key)] = row
+
+    def rows_of(self, held: Held) -> list[EntityKey]:
+        """Return the primary keys of the rows that an attribute's alternate keys belong to."""
+        state, name, column, value = held
+        rows = _rows_kept(state).get(name, {})
+        found = (rows.get(token_of(key)) for _, key in keys_in(column, value))
+        return [(column.entity, key) for key in found if key is not None]
+
+    def shower(self, held: Held, listed: type[list[Any]] = list) -> Show:
+        """Return the function that puts refs in place of the keys in an attribute."""
+        state, name, column, _ = held
+        if column.by is None:
+            return shower(column, self._conversation, listed)
+        rows = {t: key for t, key in _rows_kept(state).get(name, {}).items() if key is not None}
+        refs = AlternateRefs(column.by, rows, self._conversation.refs_of(column.entity))
+        return shower_of_column(column, refs, listed)
+
+
+def _rows_kept(state: State) -> dict[str, dict[Any, Key | None]]:
+    kept: dict[str, dict[Any, Key | None]] = state.__dict__.setdefault(_ROWS, {})
+    return kept
 
 
 _FEW = 1_000  # loaded instances remembered before looking which of them are still there
@@ -384,7 +432,6 @@ class Boundary:
 
     Attributes:
         conversation: the same, as the session sees it.
-        alternates: the same, where alternate keys are keys like others.
         eager: whether keys are minted inside the call that fetches or flushes them, and refs that
             this process has not met are resolved at the flush: no attribute does I/O.
         showers: what gives the ref of a key, for the attributes shown so far.
@@ -402,8 +449,7 @@ class Boundary:
         self.eager = False
         self.raw = False
         self._session = session.hash_key
-        self.conversation = SessionConversation(conversation, self)
-        self.alternates = Alternates(self.conversation, session)
+        self.conversation = SessionConversation(conversation, self, session)
         self._entities = self.conversation.entities
         self._by_alternate = self.looks_ahead = self._entities.may_have_alternates()
         self.showers: dict[RefAttribute, Callable[[Any], Any]] = {}
@@ -412,9 +458,9 @@ class Boundary:
         self._with_alternates: set[type[Any]] = set()
         self._instances = LoadedInstances()
         self.loaded = self._instances.new
-        self._held = HeldKeys(self._entities, self.alternates)
+        self._held = HeldKeys(self.conversation)
         self.labelled = LabelledClasses(self._entities, self.conversation, self._held)
-        self.pending = PendingRefs(self._entities, self.alternates, self._session)
+        self.pending = PendingRefs(self.conversation, self._session)
         self._fetching = 0
         self._fetched = 0  # of those loaded, how many were there before
         self._left = WeakSet[State]()
@@ -524,7 +570,7 @@ class Boundary:
             BadRefError: one cannot be used; all instances stay as they are.
         """
         resolved = self.pending.resolve(waiting)
-        self.alternates.remember(self._held.alternate(resolved))
+        self._held.remember_rows(self._held.alternate(resolved))
 
     def put_text(self, state: State, name: str, text: Any) -> None:
         """Have an attribute hold refs as text again, which waits as before it was resolved."""
@@ -541,10 +587,13 @@ class Boundary:
         self.pending.put_keys(states)
         for state in states:
             self.enter(state)
-        self.alternates.remember(self._held.alternate(states))
+        self._held.remember_rows(self._held.alternate(states))
 
-    def wait_for_rows(self, state: State) -> None:
-        """Note that an instance was loaded anew, so that its alternate keys may name others."""
+    def refreshed(self, state: State, names: Iterable[str] | None) -> None:
+        """Forget which rows the alternate keys in attributes, or in all, belonged to."""
+        kept = _rows_kept(state)
+        for name in list(kept) if names is None else list(names):
+            kept.pop(name, None)
         self._instances.waiting.append(state.obj)
 
     # Refs that are given
@@ -564,13 +613,13 @@ class Boundary:
         # it may be saved by the next flush
         waits = waits or any(draft_named(text) for text in texts_in(column, value))
         waits = waits and not sqla.is_flushing(state.session)
-        if waits and not self.alternates.has_met_refs(requested_refs(column, value)):
+        if waits and not self.conversation.can_resolve(requested_refs(column, value)):
             self.pending.add(state, attribute.key)
             return value
         given, value = value, self.pending.value(column, value)
         names_of_texts(state).discard(attribute.key)
         if column.by is not None and texts_in(column, given):
-            self.alternates.remember([(state, attribute.key, column, value)])
+            self._held.remember_rows([(state, attribute.key, column, value)])
         return value
 
     def _column(self, attribute: RefAttribute) -> KeyColumn | None:
@@ -611,19 +660,19 @@ class Boundary:
     def _show_alternate(self, held: Held) -> Any:
         """Return what stands for an alternate key, by the row that it named when it was loaded."""
         if held[0].session_id == self._session:
-            self.alternates.remember([held])
-        self._meet(self.alternates.cached_keys(held))
-        return self.alternates.shower(held, RefList)(held[3])
+            self._held.remember_rows([held])
+        self._meet(self._held.rows_of(held))
+        return self._held.shower(held, RefList)(held[3])
 
     def with_refs(self, class_: type[Any], record: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of a record of a class with refs in place of keys."""
         columns = self._entities.of_class(class_).all
         held = [name for name in record if name in columns and record[name] is not None]
-        self.alternates.make_room()
-        self.alternates.mint(
+        self.conversation.make_room()
+        self.conversation.mint(
             [pair for name in held for pair in keys_in(columns[name], record[name])]
         )
-        shown = {n: shower(columns[n], self.alternates)(record[n]) for n in held}
+        shown = {n: shower(columns[n], self.conversation)(record[n]) for n in held}
         return {**record, **shown}
 
     def pickled_refs(self, state: State) -> PickledRefs:
@@ -633,16 +682,11 @@ class Boundary:
         keys = {name: self._held.pairs(each) for name, each in held.items()}
         self._meet([pair for pairs in keys.values() for pair in pairs])
         refs = {
-            name: (held[name][3], self._shower(held[name])(held[name][3]))
+            name: (held[name][3], self._held.shower(held[name])(held[name][3]))
             for name, pairs in keys.items()
             if pairs or isinstance(held[name][3], list)
         }
         return PickledRefs(state.class_, columns, refs)
-
-    def _shower(self, held: Held) -> Callable[[Any], Any]:
-        column = held[2]
-        is_plain = column.by is None
-        return shower(column, self.conversation) if is_plain else self.alternates.shower(held)
 
     def invalidate(self) -> None:
         """Have what all attributes show looked up anew."""
@@ -662,7 +706,7 @@ class Boundary:
         self._meet_new(pairs)
         return True
 
-    def met(self, chunks: Iterator[Rows], alternates: Alternates | None = None) -> Iterator[Rows]:
+    def met(self, chunks: Iterator[Rows], *, other_bind: bool = False) -> Iterator[Rows]:
         """Yield chunks of rows once the keys of all that was loaded with them are minted.
 
         What loads inside another load, as `selectinload()` does, is left to the outermost, so
@@ -679,32 +723,32 @@ class Boundary:
             if not self._fetching:
                 if self.eager:
                     self.loaded += [state.obj for state in _states_in(rows)]
-                self.look_ahead(alternates)
+                self.look_ahead(other_bind=other_bind)
             yield rows
 
-    def look_ahead(self, alternates: Alternates | None = None) -> None:
+    def look_ahead(self, *, other_bind: bool = False) -> None:
         """Look up, and mint if wanted, the keys of instances loaded since the last time."""
-        (alternates or self.alternates).make_room()
-        self.remember_new(alternates)
+        self.conversation.make_room()
+        self._remember_new_rows(other_bind=other_bind)
         if self.eager:
-            self._meet_new([], alternates)
+            self._meet_new([])
 
-    def _meet_new(self, more: Iterable[EntityKey], alternates: Alternates | None = None) -> None:
+    def _meet_new(self, more: Iterable[EntityKey]) -> None:
         """Mint the keys of instances loaded since the last time, and more, in one round trip.
 
         Where that fails, they are minted together the next time, not one by one.
         """
         loaded = [*self.loaded]
         try:
-            self.conversation.mint([*self.new_keys(alternates), *more])
+            self.conversation.mint([*self.new_keys(), *more])
         except BaseException:
             if not self.loaded:
                 self.loaded.extend(loaded)
             raise
 
-    def new_keys(self, alternates: Alternates | None = None) -> list[EntityKey]:
+    def new_keys(self, *, other_bind: bool = False) -> list[EntityKey]:
         """Return the keys of the instances loaded since the last time: primary keys first."""
-        self.remember_new(alternates)
+        self._remember_new_rows(other_bind=other_bind)
         states = self._instances.take_new()
         self._fetched = 0
         if self._left:
@@ -713,18 +757,16 @@ class Boundary:
             self.labelled.note(states)
         return self._held.of_all(states)
 
-    def remember_new(self, alternates: Alternates | None = None) -> None:
-        """Look up which rows the alternate keys name of instances loaded since the last time."""
+    def _remember_new_rows(self, *, other_bind: bool) -> None:
+        """Look up the rows of the alternate keys of instances loaded since the last time."""
         if self._instances.waiting:
-            waiting = self._instances.take_waiting()
-            (alternates or self.alternates).remember(self._held.alternate(waiting))
+            waiting = self._held.alternate(self._instances.take_waiting())
+            self._held.remember_rows(waiting, other_bind=other_bind)
 
     def make_room(self) -> None:
         """Let go of refs that no instance shows, if there are many; never during a fetch."""
         if self._fetching:
             return
-        if self.alternates.rows:
-            self.alternates.trim()
         if self.conversation.make_room() and self.eager:
             # none is new if they were taken along, all are if the conversation was forgotten
             self._meet_new([])

@@ -223,7 +223,7 @@ def _on_change(session: TranslatedSession, flush: UOWTransaction) -> None:
 @event.listens_for(TranslatedSession, "after_flush_postexec")
 def _on_flush(session: TranslatedSession, *_: object) -> None:
     if session._translation is not None and session._translation.boundary.looks_ahead:
-        session._translation.boundary.alternates.forget()
+        session._translation.conversation.alternates.forget()
         session._translation.boundary.look_ahead()
 
 
@@ -298,7 +298,7 @@ def _on_end(session: TranslatedSession, transaction: SessionTransaction) -> None
     if transaction.nested or is_outermost:
         translation.boundary.learn_labels()
         translation.transactions.on_end(nested=transaction.nested, cut=translation.failures.cut)
-    translation.boundary.alternates.forget()
+    translation.conversation.alternates.forget()
     if is_outermost:
         translation.failures.unwatch()
         translation.saving.on_end()

@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, ParamSpec, TypeVar, cast
 from weakref import ref
 
 from sqlalchemy import BindParameter, ClauseElement, Column, CursorResult, Result, inspect, update
@@ -40,13 +40,14 @@ from sqlalchemy.exc import CircularDependencyError, IntegrityError
 from sqlalchemy.orm import InstanceState, ORMExecuteState, Session
 
 from alfred_refs import sqla
+from alfred_refs.conversation.caches import ExpectedRef
 from alfred_refs.conversation.conversation import Conversation
 from alfred_refs.conversation.view import SessionConversation
 from alfred_refs.mapping.key_columns import KeyColumn, root_of
 from alfred_refs.mapping.keys import DRAFT, EntityKey, Key, token_of
 from alfred_refs.session.drafts import DraftObjects, DraftSaving
 from alfred_refs.session.instances import Boundary, holds_key
-from alfred_refs.session.lookups import Alternates, Identity, MissingRows
+from alfred_refs.session.lookups import Identity, MissingRows
 from alfred_refs.session.redaction import ErrorRedaction
 from alfred_refs.session.transactions import ActivityLog, Transactions
 from alfred_refs.statements import (
@@ -119,7 +120,7 @@ class Translation:
         """
         boundary = self.boundary
         if not execution.is_select:
-            boundary.alternates.forget()
+            self.conversation.alternates.forget()
             if execution.is_insert or execution.is_update or execution.is_delete:
                 self.transactions.writing()
         boundary.make_room()
@@ -247,6 +248,9 @@ def _parts_of(ident: Any) -> list[Any]:
     return [ident] if is_whole else [*ident]
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 Named = Iterable[tuple[KeyColumn, Any]]
 """The keys that the refs in a statement name, each with the column that it meets."""
 
@@ -254,8 +258,8 @@ Named = Iterable[tuple[KeyColumn, Any]]
 class NamedKeys:
     """The keys that the refs of one execution name: of those that are read late, later."""
 
-    def __init__(self, alternates: Alternates) -> None:
-        self._alternates = alternates
+    def __init__(self, resolve: Callable[[Sequence[ExpectedRef]], list[Key]]) -> None:
+        self._resolve = resolve
         self._known: dict[tuple[str, KeyColumn], Any] = {}
 
     def __iter__(self) -> Iterator[tuple[KeyColumn, Any]]:
@@ -276,7 +280,7 @@ class NamedKeys:
             BadRefError: one cannot be used.
         """
         if texts:
-            keys = self._alternates.resolve_pairs([(text, c.space) for text, c in texts])
+            keys = self._resolve([(text, c.space) for text, c in texts])
             for (text, column), key in zip(texts, keys, strict=True):
                 self._known[text, column] = column.from_key(key)
 
@@ -319,7 +323,7 @@ def _with_keys(column: Any, value: Any, translation: Translation) -> Any:
     texts = plans.texts(inputs, statement, values, None)
     if not texts:
         return value
-    keys = NamedKeys(translation.boundary.alternates)
+    keys = NamedKeys(translation.conversation.resolve_pairs)
     keys.resolve(texts)
     statement, _ = plans.with_keys(inputs, statement, values, None, keys.key)
     return next(expression for _, expression in sqla.values_of(statement))
@@ -395,7 +399,7 @@ def mint_on_fetch(
     if not boundary.looks_ahead or not sqla.is_chunked(result):
         return result
     now = bool(execution.execution_options.get("prebuffer_rows"))
-    look = partial(boundary.met, alternates=_alternates_of(execution, boundary))
+    look = partial(boundary.met, other_bind="bind" in execution.bind_arguments)
     return sqla.rewrite_rows(result, look, now=now)
 
 
@@ -434,7 +438,8 @@ def _put_all(
         return ()
     if any(column.by or text.startswith(DRAFT) for text, column in texts):
         _flush(execution)
-    keys = NamedKeys(_alternates_of(execution, boundary))
+    conversation = boundary.conversation
+    keys = NamedKeys(_on_its_bind(execution, conversation, conversation.resolve_pairs))
     keys.resolve(texts)
     in_where = plan.in_where and all(map(takes_keys, late.values()))
     execution.statement, execution.parameters = plans.with_keys(
@@ -453,9 +458,16 @@ def _flush(execution: ORMExecuteState) -> None:
         sqla.autoflush(execution.session)
 
 
-def _alternates_of(execution: ORMExecuteState, boundary: Boundary) -> Alternates:
-    """Return the conversation in which a statement's alternate keys are keys like others."""
-    return boundary.alternates.at(execution.bind_arguments)
+def _on_its_bind(
+    execution: ORMExecuteState, conversation: SessionConversation, work: Callable[P, R]
+) -> Callable[P, R]:
+    """Return a function that does its work for a statement, without look-ups on another bind.
+
+    A `bind` argument sends a statement to another database than its tables are bound to. Rows of
+    alternate keys cannot be looked up there: the session's connection shows its own.
+    """
+    other_bind = "bind" in execution.bind_arguments
+    return conversation.alternates.without_lookups(work) if other_bind else work
 
 
 # Refs out
@@ -476,13 +488,15 @@ def _result_with_refs(
         result = sqla.rewrite_rows(result, partial(map, look))
     if not plan.outputs or not getattr(result, "returns_rows", True):
         return result
-    alternates = _alternates_of(execution, boundary)
     outputs = plan.outputs.named(prepared.values)
     if outputs.unknown:
         outputs = plans.trace_origins(outputs, result, entities)
-    seen = _MetTogether(alternates, boundary) if boundary.eager else alternates
-    rewrite = partial(results.with_refs, outputs=outputs, conversation=seen)
-    return sqla.rewrite_rows(result, partial(map, rewrite))
+    rewrite = partial(results.with_refs, outputs=outputs, conversation=boundary.conversation)
+    if boundary.eager:
+        other_bind = "bind" in execution.bind_arguments
+        rewrite = partial(rewrite, more=partial(boundary.new_keys, other_bind=other_bind))
+    show = _on_its_bind(execution, boundary.conversation, rewrite)
+    return sqla.rewrite_rows(result, partial(map, show))
 
 
 def _wrote(
@@ -490,11 +504,15 @@ def _wrote(
 ) -> None:
     """Cover what a write tells beside its rows, and note which rows it deleted."""
     boundary = translation.boundary
-    boundary.alternates.forget()
-    entities = boundary.conversation.entities
-    alternates = _alternates_of(execution, boundary)
-    results.cover(result, execution.statement, entities, alternates, now=boundary.eager)
+    conversation = boundary.conversation
+    conversation.alternates.forget()
     cursor = sqla.cursor_result_of(result)
+    if cursor is not None:
+        entities = conversation.entities
+        show = partial(results.exit_with_refs, execution.statement, conversation, entities)
+        sqla.rewrite_write_info(cursor, _on_its_bind(execution, conversation, show))
+        if boundary.eager:
+            sqla.read_inserted_keys(cursor)
     if named and execution.is_delete and (cursor is None or cursor.rowcount):
         _note_deleted(execution, named, translation)
 
@@ -524,32 +542,3 @@ def _look_for_missing(execution: ORMExecuteState, named: Named, translation: Tra
     """
     fates = MissingRows(execution.session, translation.conversation, execution.bind_arguments)
     fates.check_named(named)
-
-
-@dataclass(frozen=True, slots=True)
-class _MetTogether:
-    """A conversation in which the keys of rows are met with those of the instances before them.
-
-    Attributes:
-        conversation: where the keys have refs.
-        boundary: of the instances.
-    """
-
-    conversation: Alternates
-    boundary: Boundary
-
-    def make_room(self) -> bool:
-        """See `SessionConversation.make_room`."""
-        return self.conversation.make_room()
-
-    def mint(self, pairs: Collection[EntityKey]) -> None:
-        """See `SessionConversation.mint`: one round trip for all."""
-        self.conversation.mint([*self.boundary.new_keys(self.conversation), *pairs])
-
-    def refs_of(self, entity: str) -> Mapping[Any, str]:
-        """See `SessionConversation.refs_of`."""
-        return self.conversation.refs_of(entity)
-
-    def cached_refs(self, key: Key) -> Collection[str]:
-        """See `SessionConversation.cached_refs`."""
-        return self.conversation.cached_refs(key)

@@ -19,4 +19,9 @@ All but `origins` is pure: who resolves and mints is the caller.
 
 from .dataflow import InputTarget as InputTarget, swap_refs as swap_refs, takes_keys as takes_keys
 from .plans import Plan as Plan, Plans as Plans, Single as Single, check_loaded as check_loaded
-from .results import Referring as Referring, Show as Show, shower as shower
+from .results import (
+    Referring as Referring,
+    Show as Show,
+    shower as shower,
+    shower_of_column as shower_of_column,
+)

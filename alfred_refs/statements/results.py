@@ -38,7 +38,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, Protocol
 
-from sqlalchemy import BindParameter, Executable, Null, Result, Row, Select, Table
+from sqlalchemy import BindParameter, Executable, Null, Row, Select, Table
 from sqlalchemy.orm import FromStatement
 from sqlalchemy.schema import DefaultGenerator
 from sqlalchemy.sql.dml import UpdateBase
@@ -202,7 +202,7 @@ def shower(shape: KeyShape, conversation: Referring, listed: type[list[Any]] = l
         if isinstance(part, Unknown):
             return partial(show_suspect, part, conversation.cached_refs)
         if isinstance(part, KeyColumn):
-            return _shower_of_column(part, conversation.refs_of(part.space), listed)
+            return shower_of_column(part, conversation.refs_of(part.space), listed)
         column, refs = part.column, conversation.refs_of(part.column.space)
         return lambda value: refs[token_of(_key(column, value))]
 
@@ -262,7 +262,16 @@ def restrict_key_types(shape: KeyShape, key_types: Collection[KeyType]) -> KeySh
 # Keys
 
 
-def _shower_of_column(column: KeyColumn, refs: Mapping[Any, str], listed: type[list[Any]]) -> Show:
+def shower_of_column(
+    column: KeyColumn, refs: Mapping[Any, str], listed: type[list[Any]] = list
+) -> Show:
+    """Return the function that puts refs in place of the keys in a value of a column.
+
+    Args:
+        column: the column.
+        refs: the refs of its keys, by their token.
+        listed: the kind of list that an array becomes.
+    """
     if column.array:
         return partial(_shown_items, refs=refs, token=column.token, listed=listed)
     if column.as_text:
@@ -512,9 +521,18 @@ def _elements(statement: Any) -> Iterator[Sequence[Any]]:
 
 
 def with_refs(
-    rows: Sequence[Any], outputs: Outputs, conversation: Referring
+    rows: Sequence[Any],
+    outputs: Outputs,
+    conversation: Referring,
+    more: Callable[[], Collection[EntityKey]] = tuple,
 ) -> Sequence[Sequence[Any]]:
     """Return the rows with refs in place of keys, minting those that are new in one round trip.
+
+    Args:
+        rows: a chunk of rows.
+        outputs: where keys are in them.
+        conversation: in which the keys have refs.
+        more: returns other keys to mint in the same round trip, before those of the rows.
 
     Raises:
         UntranslatableError: a value of unknown origin may be a key.
@@ -528,7 +546,7 @@ def with_refs(
         for position in positions
         for pair in _new_keys(rows, position, shapes[position], conversation)
     }
-    conversation.mint(new)
+    conversation.mint([*more(), *new])
     show = [(position, shower(shapes[position], conversation)) for position in positions]
     return [_render_row(row, show) for row in rows]
 
@@ -552,39 +570,22 @@ def _new_keys(
     return ((shape.space, shape.to_key(value)) for value in new)
 
 
-def cover(
-    result: Result[Any],
-    statement: Executable,
-    entities: Entities,
-    conversation: Referring,
-    *,
-    now: bool,
-) -> None:
-    """Have a result show refs at its exits.
+def exit_with_refs(
+    statement: Executable, conversation: Referring, entities: Entities, name: str, value: Any
+) -> Any:
+    """Return a value of a cursor's result with refs in place of its keys: at most one round trip.
 
     Args:
-        result: of any statement; only the cursor's own result of a write has such exits.
         statement: what was executed.
+        conversation: in which the keys have refs.
         entities: which columns hold keys.
-        conversation: in which its keys are met.
-        now: meet the keys of new rows at once.
+        name: the attribute or method of the result, such as `inserted_primary_key_rows`.
+        value: what it returned.
     """
-    cursor = sqla.cursor_result_of(result)
-    if cursor is None:
-        return
-    target = getattr(statement, "table", None)
-    table = target if isinstance(target, Table) else None
-    sqla.rewrite_write_info(cursor, partial(_render_exits, table, entities, conversation))
-    if now:
-        sqla.read_inserted_keys(cursor)
-
-
-def _render_exits(
-    table: Table | None, entities: Entities, conversation: Referring, name: str, value: Any
-) -> Any:
-    """Return the value of an exit with refs in place of its keys: at most one round trip."""
     if value is None:
         return None
+    target = getattr(statement, "table", None)
+    table = target if isinstance(target, Table) else None
     shape = restrict_key_types(
         _shape_of_exit(table, entities, name, value), entities.key_types_held()
     )

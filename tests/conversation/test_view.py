@@ -21,7 +21,7 @@ from alfred_refs import (
     RefSession,
     UnknownRefError,
 )
-from alfred_refs.session import lookups as alternates
+from alfred_refs.conversation import alternates
 from alfred_refs.session.instances import Boundary
 from alfred_refs.store.memory import MemoryStore
 from tests.fix_asyncio import AsyncSessions
@@ -155,8 +155,8 @@ def test_values_of_alternate_keys_are_let_go_too(
     session: RefSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was looked up for one chunk is not kept for ever in a transaction that goes on."""
-    monkeypatch.setattr(alternates, "_MANY", 10)
-    looked_up = boundary(session).alternates
+    monkeypatch.setattr(alternates, "_CAPACITY", 10)
+    looked_up = boundary(session).conversation.alternates
     looked_up.rows["value of a column"] = dict.fromkeys(range(10), 1)
     boundary(session).make_room()
     assert looked_up.rows
