@@ -168,34 +168,34 @@ class AlternateKeys:
         self,
         wanted: Sequence[ExpectedRef],
         rows: Sequence[Key],
-        gone: Callable[[str, str], GoneRefError],
+        build_error: Callable[[str, str], GoneRefError],
     ) -> list[Key]:
         """Return primary keys with values in place of those that are wanted as alternate keys.
 
         Args:
             wanted: the refs, each with the entity or `space` that it is wanted for.
             rows: the primary keys of their rows.
-            gone: builds the error for a ref whose row is not there.
+            build_error: returns the error for a ref whose row does not exist.
 
         Raises:
-            GoneRefError: a row is not there.
+            GoneRefError: a row does not exist.
             UntranslatableError: a row has no value in the unique column.
         """
         pairs = [(space or "", row) for (_, space), row in zip(wanted, rows, strict=True)]
         for by, keys in self._missing(pairs, self._values):
             self._query(by, by.primary, [by.rows.from_key(key) for key in keys])
         return [
-            self._value(text, space, row, gone) if space in self.columns else row
+            self._value(text, space, row, build_error) if space in self.columns else row
             for (text, _), (space, row) in zip(wanted, pairs, strict=True)
         ]
 
     def _value(
-        self, text: str, space: str, row: Key, gone: Callable[[str, str], GoneRefError]
+        self, text: str, space: str, row: Key, build_error: Callable[[str, str], GoneRefError]
     ) -> Key:
         by = self.columns[space]
         values = self._values.get(by.space, {})
         if token_of(row) not in values:
-            raise gone(text, by.rows.entity)
+            raise build_error(text, by.rows.entity)
         value = values[token_of(row)]
         if value is None:
             raise UntranslatableError(

@@ -1,26 +1,26 @@
-"""One unit of work: a `Session` in which refs stand for keys.
+"""One unit of work: a `Session` that accepts and shows refs in place of keys.
 
     with RefSession(engine, conversation=registry.conversation("chat-7")) as session:
         session.scalars(select(Recipe).where(Recipe.id == "recipe_1")).one().id    # 'recipe_1'
 
-`session` has `RefSession`, and `asyncio` its asynchronous twin. A statement passes five modules:
+A statement takes this path:
 
-    events.translate ─▶ path.prepare ─▶ SQLAlchemy, on keys ─▶ path.finish ─▶ the program
-                          │                                       │
-                          statements.plans, conversation.view     statements.rows
+    session.translate ─▶ translation.prepare ─▶ SQLAlchemy, on keys ─▶ translation.finish ─▶ caller
+                              │                                             │
+                  statements.plans, conversation.view               statements.results
 
-| module | what is in it |
+| module | contents |
 | --- | --- |
-| `session` | refSession and its event hooks |
-| `asyncio` | asyncRefSession (needs greenlet) |
-| `translation` | translation of one statement: prepare, execute, finish |
-| `lookups` | look-ups of rows beside the statement: alternate keys, missing rows, suggestions |
-| `attributes` | instrumented key attributes and collections of mapped classes; RefModel for |
-| `instances` | identity of instances: refs shown, refs pending for the flush |
-| `drafts` | drafts as instances: build, add, save with the flush |
-| `redaction` | redaction of keys in exceptions of the driver and the ORM |
-| `transactions` | transaction log: written rows, savepoints, activity on commit |
+| `session` | `RefSession` and its event hooks |
+| `asyncio` | `AsyncRefSession` (needs greenlet) |
+| `translation` | one statement: prepare, execute, finish |
+| `instances` | what key attributes show and accept; refs that wait for the flush; labels |
+| `attributes` | the descriptors of key attributes; dictionary collections, pickles, `RefModel` |
+| `drafts` | drafts as instances: `Session.get`, and saving with the flush |
+| `transactions` | log of written rows, per savepoint; activity for prompts |
+| `lookups` | rows that were not found; refs that errors may suggest |
+| `redaction` | keys in exceptions of the driver and the ORM |
 
-Others import `session`, `asyncio`, `missing_rows`, `drafts` and `instances.sqlmodel`. Nothing is
-imported here: a class of SQLModel's needs its mixin, and no session.
+Other packages import `session`, `asyncio`, `attributes.RefModel`, `drafts` and `lookups`. Nothing
+is imported here: a class of SQLModel needs its mixin, and no session.
 """

@@ -1,18 +1,21 @@
-"""AsyncRefSession (needs greenlet).
+"""`AsyncRefSession`: an `AsyncSession` whose `sync_session_class` is `RefSession`.
 
-`AsyncRefSession`: an `AsyncSession` that accepts refs wherever it accepts keys, and shows refs.
+>>> import asyncio
+>>> async def lines_of(ref):
+...     async with async_sessions(conversation="chat-7") as session:
+...         lines = await session.scalars(select(Line).where(Line.recipe_id == ref))
+...         return sorted(line.id for line in lines)
+>>> asyncio.run(lines_of("recipe_1"))
+['line_1', 'line_2']
 
-Everything is `RefSession`'s, by `sync_session_class`; what is different is when. Attributes are
-read outside of any `await`, where no I/O can be done: so keys are minted inside the awaited call
-that fetches or flushes them, looked at or not, and a ref that is set before this process has met
-it waits as text for the next flush.
+Attributes are read outside of any `await`, where no I/O is possible. So refs are minted in the
+awaited call that fetches or flushes their keys, even if no attribute is read. A ref that is
+assigned and not cached in this process waits as a string for the next flush.
 
-    sessions = async_sessionmaker(engine, class_=AsyncRefSession)
-    async with sessions(conversation=registry.conversation("chat-7")) as session:
-        await session.get(Recipe, "recipe_1")
+`registry.aio` and `conversation.aio` have the asynchronous methods of a registry and a
+conversation: `await registry.aio.create_tables()`, `await conversation.aio.resolve("recipe_1")`.
 
-What a conversation or a registry does by itself has an asynchronous side, `aio`:
-`await registry.aio.create_tables()`, `await conversation.aio.resolve("recipe_1")`.
+Limits: needs greenlet, as `AsyncSession` does.
 """
 
 from __future__ import annotations
@@ -30,9 +33,9 @@ from alfred_refs.store import Actor
 
 
 class AsyncRefSession(AsyncSession):
-    """An `AsyncSession` in which a language model's refs stand for keys.
+    """An `AsyncSession` that accepts and shows short refs in place of keys.
 
-    Attributes of instances do no I/O: what was fetched shows its refs without being awaited.
+    Attributes of instances do no I/O: their refs are minted when rows are fetched or flushed.
 
     Args:
         bind: as for `AsyncSession`.
@@ -68,8 +71,8 @@ class AsyncRefSession(AsyncSession):
         by: Actor | None = None,
         **session_arguments: Any,
     ) -> None:
-        ours = {"conversation": conversation, "registry": registry, "owner": owner, "by": by}
-        super().__init__(bind, **{**session_arguments, **ours})
+        for_sync = {"conversation": conversation, "registry": registry, "owner": owner, "by": by}
+        super().__init__(bind, **{**session_arguments, **for_sync})
         self.sync_session.mint_when_fetched = True
 
     @property

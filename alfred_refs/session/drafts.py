@@ -1,31 +1,33 @@
-"""Drafts as instances: build, add, save with the flush.
+"""Drafts as instances: read by `Session.get`, saved with a flush, drafts again after a rollback.
 
-Drafts in a session: read as objects, saved with their rows, and drafts again after a rollback.
+`session.get` returns a new instance for the ref of a draft that is not saved. It is in no session,
+and has the ref where its key will be; adding it saves the draft:
 
-A draft's key is decided before its row is inserted, and the registry is told when the row is
-committed: see `saving`.
+>>> draft = chat.draft(Recipe, {"name": "Stew", "lines": [{"position": 1, "text": "2 carrots"}]})
+>>> stew = session.get(Recipe, draft.ref)
+>>> stew.id, stew.lines[0].text, stew in session
+('gen_recipe_1', '2 carrots', False)
+>>> session.add(stew)
+>>> session.commit()
+>>> session.get(Recipe, "gen_recipe_1") is stew
+True
+>>> chat.read_drafts(["gen_recipe_1"])[0].state
+'saved'
 
-Objects of drafts: what `Session.get` gives for the ref of what is not saved.
+Rows inside the content become new instances; rows that it references are loaded where a
+relationship needs the object.
 
->>> recipe = session.get(Recipe, "gen_recipe_1")
->>> recipe.id, recipe in session
-('gen_recipe_1', False)
+    flush      reserve a key for the draft (1 round trip), put it in place of the ref ─▶ INSERT
+    commit     store that the draft is saved (1 round trip)
+    rollback   the draft is a draft again, and its instance has the draft's ref again
 
-The instance belongs to no session yet and has the draft's ref where its key will be, so that
-adding it saves the draft (`saving`). Rows inside the content are new instances; rows that it names
-are loaded where a relationship needs the object. Instances are made by whatever `__init__` their
-classes have: SQLAlchemy's takes all attributes by name, a dataclass's only some.
+Until the commit a draft is saved for its own session only. If the process dies between the commit
+and the note in the store, the next access to the draft checks whether its row exists. Two sessions
+that save the same draft insert the same key: the table refuses the second row.
 
-What a session does with drafts in new objects: their rows, each once.
-
-    object, whose key attribute has the draft's ref as text
-    flush ──▶ key reserved for the draft: 1 round trip ──▶ key in place of the ref ──▶ INSERT
-    commit ─▶ the registry is told that the row is there: 1 round trip
-
-Until a transaction ends its drafts are saved for itself alone: their refs name its rows. What is
-rolled back, to a savepoint or to the begin, is a draft again, and its object has the draft's ref
-again. A crash between the commit and the note is made up for by looking for the row (`settling`).
-Whoever else saves the same draft inserts a row of the same key, and is refused by the table.
+Limits: the primary key of a class with drafts is one column whose values this package can make.
+Content is built by `__init__`: a class whose `__init__` has parameters that are not attributes
+cannot have drafts, unless they have defaults.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from typing import Any, cast
 
 from sqlalchemy import Column, Connection, PrimaryKeyConstraint, Table, inspect, select
 from sqlalchemy.exc import CircularDependencyError, IntegrityError, InvalidRequestError
-from sqlalchemy.orm import InstanceState, Mapper, RelationshipProperty, Session, UOWTransaction
+from sqlalchemy.orm import Mapper, RelationshipProperty, Session, UOWTransaction
 
 from alfred_refs import sqla
 from alfred_refs.conversation.draft_content import NewRow, class_of, parse_content
@@ -60,30 +62,125 @@ from alfred_refs.errors import (
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.key_columns import KeyColumn, texts_in
 from alfred_refs.mapping.keys import EntityKey, Key, draft_named
-from alfred_refs.session.instances import Boundary, Held
+from alfred_refs.session.instances import AttributeValue, Boundary
 from alfred_refs.session.transactions import Transactions
+from alfred_refs.sqla import State
+
+_UNIQUE_VIOLATION = "23505"
+
+
+# Instances of records
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Two instances that were related."""
+
+    instance: Any  # a new one
+    name: str  # of its relationship
+    other: Any  # new or loaded
+    ref: str | None  # of the other, if the record has one
+
+
+class Builder:
+    """Builds instances of records.
+
+    Args:
+        get: returns the instance of a row that a record references, by its class and ref.
+
+    Attributes:
+        links: the instances that were related, in the order of the records.
+    """
+
+    def __init__(self, get: Callable[[type[Any], str], Any]) -> None:
+        self.links: list[Link] = []
+        self._get = get
+        # by the id of the record; with the record, or its id could be reused
+        self._made: dict[int, tuple[NewRow, Any]] = {}
+        self._related: set[tuple[int, str, int]] = set()  # from both sides
+
+    def build(self, record: NewRow, **more: Any) -> Any:
+        """Return a new instance, without related instances.
+
+        Args:
+            record: its values.
+            more: values of other attributes; they stay, whatever `__init__` sets.
+        """
+        instance = instance_of(record.model, {**record.values, **more})
+        for name, value in more.items():
+            setattr(instance, name, value)  # __init__ may set a key of its own
+        self._made[id(record)] = record, instance
+        return instance
+
+    def made_of(self, record: NewRow) -> Any:
+        """Return the instance that was built of a record."""
+        return self._made[id(record)][1]
+
+    @property
+    def made(self) -> list[tuple[NewRow, Any]]:
+        """The records that instances were built of, with these."""
+        return [*self._made.values()]
+
+    def relate(self, instance: Any, record: NewRow) -> None:
+        """Relate an instance to those of the rows in its record, at any depth.
+
+        Raises:
+            DraftContentError: a row lacks the value that is its key in a dictionary collection.
+        """
+        mapper: Mapper[Any] = inspect(record.model).mapper
+        for name, rows in record.related.items():
+            relationship = mapper.relationships[name]
+            for row in rows:
+                if isinstance(row, str):
+                    other, ref = self._get(relationship.mapper.class_, row), row
+                else:
+                    other, ref = self.build(row), None
+                    self.relate(other, row)
+                self.links.append(Link(instance, name, other, ref))
+                self._relate(instance, relationship, other)
+
+    def _relate(self, instance: Any, relationship: RelationshipProperty[Any], other: Any) -> None:
+        """Relate two instances once: a many-to-many list would insert the association twice."""
+        name = relationship.key
+        if relationship.uselist and (id(instance), name, id(other)) in self._related:
+            return
+        try:
+            sqla.set_related(instance, name, other)
+        except InvalidRequestError as error:
+            # SQLAlchemy's message for a child without the attribute of its dictionary key
+            if "is not populated" not in str(error):
+                raise
+            raise DraftContentError(
+                f"a row in field {name!r} of a draft lacks the value that is its dictionary key",
+                "give it that value",
+            ) from None
+        self._related.add((id(instance), name, id(other)))
+        backs = sqla.reverse_of(relationship)
+        self._related.update((id(other), back, id(instance)) for back in backs)
 
 
 def instance_of(model: type[Any], record: Mapping[str, Any]) -> Any:
-    """Return a new instance: `__init__` is given what it takes, the rest is set.
+    """Return a new instance: `__init__` gets its parameters, all other attributes are set.
+
+    The declarative `__init__` accepts all attributes, that of a dataclass only some.
 
     Raises:
-        SetupError: `__init__` needs something that is no attribute of the class.
+        SetupError: `__init__` needs a parameter that is not an attribute of the class.
     """
     parameters = signature(model).parameters
     if any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values()):
         return model(**record)
-    named = {name: each for name, each in parameters.items() if each.kind in _BY_NAME}
-    given = {name: record[name] for name in named if name in record}
-    nothing = {
-        name: _nothing(model, each)
+    by_name = {name: each for name, each in parameters.items() if each.kind in _BY_NAME}
+    arguments = {name: record[name] for name in by_name if name in record}
+    missing = {
+        name: _empty_argument(model, each)
         for name, each in parameters.items()
-        if name not in given
+        if name not in arguments
         and each.default is Parameter.empty
         and each.kind is not Parameter.VAR_POSITIONAL
     }
-    instance = model(**given, **nothing)
-    for name in record.keys() - given.keys():
+    instance = model(**arguments, **missing)
+    for name in record.keys() - arguments.keys():
         setattr(instance, name, record[name])
     return instance
 
@@ -91,119 +188,46 @@ def instance_of(model: type[Any], record: Mapping[str, Any]) -> Any:
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
-def _nothing(model: type[Any], parameter: Parameter) -> Any:
-    """Return what stands for no value of an attribute: a default of the database, or null."""
+def _empty_argument(model: type[Any], parameter: Parameter) -> Any:
+    """Return the argument for an attribute without value: `None`, or an empty collection."""
     mapper = inspect(model).mapper
     if parameter.kind in _BY_NAME and parameter.name in mapper.attrs:
         relationship = mapper.relationships.get(parameter.name)
         is_many = relationship is not None and relationship.uselist
         return (relationship.collection_class or list)() if is_many else None
     raise SetupError(
-        f"class {model.__qualname__!r} cannot be made from a record: its __init__ needs "
-        f"{parameter.name!r}, which is no attribute",
+        f"class {model.__qualname__!r} cannot be built from a record: its __init__ needs "
+        f"{parameter.name!r}, which is not an attribute",
         "give it a default, or list the class in read_only",
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """One instance that another was said to be related to."""
-
-    instance: Any  # a new one
-    name: str  # of its relationship
-    other: Any  # what that leads to, new or not
-    ref: str | None  # by which the other was named, if it was
-
-
-class Builder:
-    """Makes instances of records; `named` gives those of rows that are named by their refs."""
-
-    def __init__(self, named: Callable[[type[Any], str], Any]) -> None:
-        self._named = named
-        self.links: list[Link] = []  # all that was put in so far, as it was said
-        self._made: dict[int, tuple[NewRow, Any]] = {}  # with the record, or its id is another's
-        self._there: set[tuple[int, str, int]] = set()  # said from either side
-
-    def build(self, record: NewRow, **more: Any) -> Any:
-        """Return a new instance, without what it is related to.
-
-        Args:
-            record: what it has.
-            more: values by attribute beside those; they stay, whatever `__init__` makes of them.
-        """
-        instance = instance_of(record.model, {**record.values, **more})
-        for name, value in more.items():
-            setattr(instance, name, value)  # an __init__ may make keys of its own
-        self._made[id(record)] = record, instance
-        return instance
-
-    def made_of(self, record: NewRow) -> Any:
-        """Return the instance that was made of a record, that of a row inside another too."""
-        return self._made[id(record)][1]
-
-    @property
-    def made(self) -> list[tuple[NewRow, Any]]:
-        """The records that instances were made of, with these."""
-        return [*self._made.values()]
-
-    def relate(self, instance: Any, record: NewRow) -> None:
-        """Put in what an instance is related to, at any depth.
-
-        Raises:
-            DraftContentError: a row lacks the value by which a collection is to find it.
-        """
-        mapper: Mapper[Any] = inspect(record.model).mapper
-        for name, rows in record.related.items():
-            target = mapper.relationships[name].mapper.class_
-            for row in rows:
-                if isinstance(row, str):
-                    other, ref = self._named(target, row), row
-                else:
-                    other, ref = self.build(row), None
-                    self.relate(other, row)
-                self.links.append(Link(instance, name, other, ref))
-                self._relate(instance, mapper.relationships[name], other)
-
-    def _relate(self, instance: Any, relationship: RelationshipProperty[Any], other: Any) -> None:
-        """Relate two instances, once: a list of an association would have a row twice."""
-        name = relationship.key
-        if relationship.uselist and (id(instance), name, id(other)) in self._there:
-            return
-        try:
-            sqla.set_related(instance, name, other)
-        except InvalidRequestError as error:
-            if "is not populated" not in str(error):
-                raise
-            raise DraftContentError(
-                f"a row in field {name!r} of a draft lacks the value that tells it apart there",
-                "give it that value",
-            ) from None
-        self._there.add((id(instance), name, id(other)))
-        backs = sqla.reverse_of(relationship)
-        self._there.update((id(other), back, id(instance)) for back in backs)
-
-
 class DraftObjects:
-    """The objects of drafts that one session, which is not kept alive, has given."""
+    """The instances that `Session.get` returns for drafts.
+
+    Args:
+        session: not kept alive.
+        conversation: as the session sees it.
+    """
 
     def __init__(self, session: Session, conversation: SessionConversation) -> None:
         self._session = weakref.ref(session)
         self._conversation = conversation
         self._entities = conversation.entities
-        # by their refs and versions
+        # by ref and version of the draft
         self._built: weakref.WeakValueDictionary[tuple[str, int], Any]
         self._built = weakref.WeakValueDictionary()
 
     def get(self, class_: type[Any], ident: Any, options: Mapping[str, Any]) -> Any:
-        """Return the object of a draft, as `Session.get` would with these options.
+        """Return the instance of a draft, as `Session.get` would with these options.
 
         Returns:
-            `None` where the identity is that of a row, or names a draft whose row is there.
+            `None` if the identity is not that of a draft, or the draft is saved.
 
         Raises:
-            BadRefError: it is no draft of the conversation and class, or was discarded; or a row
-                is to be locked and there is none.
-            DraftContentError: it is of another class, or its content does not fit any more.
+            BadRefError: there is no such draft of the class in the conversation, it was discarded,
+                or `with_for_update` is to lock a row that does not exist.
+            DraftContentError: it is of another class, or its content is no longer valid.
         """
         ref = _draft_in(ident)
         entity = None if ref is None else self._entities.of_class(class_).own
@@ -217,27 +241,27 @@ class DraftObjects:
         of = class_of(class_, draft.content)
         if not issubclass(of, class_):
             raise DraftContentError(
-                f"{ref!r} is a draft of class {of.__name__!r}, and not of {class_.__name__!r}",
-                "get it as what it is",
+                f"{ref!r} is a draft of class {of.__name__!r}, not of {class_.__name__!r}",
+                f"get it as {of.__name__}",
             )
-        known = self._find_object(draft, fresh=bool(options.get("populate_existing")))
-        return self._build(class_, draft) if known is None else known
+        instance = self._find(draft, fresh=bool(options.get("populate_existing")))
+        return self._build(class_, draft) if instance is None else instance
 
-    def _find_object(self, draft: Draft, *, fresh: bool) -> Any:
-        """Return the object that is to save a draft, or was made of it as it is now."""
+    def _find(self, draft: Draft, *, fresh: bool) -> Any:
+        """Return the pending instance of a draft, or the one that was built of its version."""
         for instance in cast(Session, self._session()).new:
             [*names] = self._entities.of_class(type(instance)).primary
             if len(names) == 1 and sqla.state_of(instance).dict.get(names[0]) == draft.ref:
                 return instance
-        made = None if fresh else self._built.get((draft.ref, draft.version))
-        return None if made is None or sqla.state_of(made).key is not None else made
+        built = None if fresh else self._built.get((draft.ref, draft.version))
+        return None if built is None or sqla.state_of(built).key is not None else built
 
     def _build(self, class_: type[Any], draft: Draft) -> Any:
-        builder = Builder(self._named)
+        builder = Builder(self._get_row)
         record = parse_content(class_, draft.content, self._entities)
         [name] = self._entities.of_class(record.model).primary
         instance = builder.build(record, **{name: draft.ref})
-        # before what it is related to, which may be related to it
+        # before its related instances, which may reference this draft
         self._built[draft.ref, draft.version] = instance
         try:
             builder.relate(instance, record)
@@ -246,30 +270,34 @@ class DraftObjects:
             raise
         return instance
 
-    def _named(self, class_: type[Any], ref: str) -> Any:
-        session = cast(Session, self._session())  # which gets the draft
+    def _get_row(self, class_: type[Any], ref: str) -> Any:
+        session = cast(Session, self._session())  # alive: this is called by its `get`
         with session.no_autoflush:
-            found = session.get(class_, ref)
-        if found is None:  # it is there, and not for the session to see
+            instance = session.get(class_, ref)
+        if instance is None:  # the row exists, or `get` had raised: it is another owner's
             raise ForeignRowError(class_.__name__, ref, named=True)
-        return found
+        return instance
 
 
 def _draft_in(ident: Any) -> str | None:
-    """Return the draft's ref that an identity is, alone or as the only part of it."""
+    """Return the ref of a draft that is an identity, or the only part of one."""
     parts = [*ident.values()] if isinstance(ident, Mapping) else ident
     if isinstance(parts, list | tuple) and len(parts) == 1:
         parts = parts[0]
     return parts if isinstance(parts, str) and draft_named(parts) is not None else None
 
 
-State = InstanceState[Any]
-
-_UNIQUE_VIOLATION = "23505"
+# Saving
 
 
 class DraftSaving:
-    """Saves the drafts of a conversation in one session, which is not kept alive."""
+    """Saves drafts with the flushes of one session.
+
+    Args:
+        session: not kept alive.
+        boundary: of its instances.
+        transactions: the log of its transactions.
+    """
 
     def __init__(self, session: Session, boundary: Boundary, transactions: Transactions) -> None:
         self._session = weakref.ref(session)
@@ -282,18 +310,18 @@ class DraftSaving:
         self._conversation.row_finder = SessionRows(session, self._entities)
 
     def resolve_new(self, flush: UOWTransaction) -> None:
-        """Put keys in place of the refs that instances wait with, those of drafts included.
+        """Put keys in place of the refs that wait for a flush, those of drafts included.
 
         Raises:
-            BadRefError: one cannot be used; all instances stay as they are, and all drafts.
+            BadRefError: one cannot be used; all instances and drafts stay as they are.
         """
         waiting = self._boundary.pending.waiting()
-        held = [each for each in waiting if _drafts_in(*each[2:])]
-        if not held:  # the common way
+        with_drafts = [each for each in waiting if _drafts_in(each.column, each.value)]
+        if not with_drafts:  # the common case
             self._boundary.resolve_new(waiting)
             return
-        self._flushed = new = self._new(held)
-        pairs = _in_order(held, new)
+        self._flushed = new = self._new_rows(with_drafts)
+        order = _insert_order(with_drafts, new)
         drafts = self._reserve_keys(new) if new else {}
         keys = {ref: (draft.entity, cast(Key, draft.key)) for ref, draft in drafts.items()}
         saving = self._conversation.saving
@@ -304,36 +332,38 @@ class DraftSaving:
             for ref in keys:
                 del saving[ref]
             raise
-        self.resolved(held, keys)
-        self._transactions.labelled(self._labels(new, drafts))
-        if pairs:
-            sqla.save_in_order(flush, pairs)
+        self.note_resolved(with_drafts, keys)
+        self._transactions.note_labels(self._changed_labels(new, drafts))
+        if order:
+            sqla.save_in_order(flush, order)
 
-    def on_end(self) -> None:
-        """Forget the last flush: nobody asks of it when its transaction is over."""
-        self._flushed = {}
-
-    def resolved(
-        self, held: Iterable[Held], keys: Mapping[str, EntityKey] = MappingProxyType({})
+    def note_resolved(
+        self,
+        attributes: Iterable[AttributeValue],
+        keys: Mapping[str, EntityKey] = MappingProxyType({}),
     ) -> None:
-        """Note what instances held before keys took the place of drafts' refs.
+        """Note attributes whose drafts' refs are keys now, to put the refs back at a rollback.
 
         Args:
-            held: by its attributes.
+            attributes: as they were.
             keys: of the rows that drafts among the instances become, by their refs.
         """
-        texts = [
-            _Text(state.obj, name, value, state.dict[name])
-            for state, name, column, value in held
-            if _drafts_in(column, value)
+        replaced = [
+            _ReplacedRef(each.state.obj, each.name, each.value, each.state.dict[each.name])
+            for each in attributes
+            if _drafts_in(each.column, each.value)
         ]
-        if texts:
-            self._transactions.saving(keys, partial(self._undo, keys, texts))
+        if replaced:
+            self._transactions.note_drafts(keys, partial(self._undo, keys, replaced))
 
-    def _new(self, held: Iterable[Held]) -> dict[str, State]:
-        """Return the new instances that are to become the rows of drafts, by their refs."""
+    def forget_flush(self) -> None:
+        """Forget the instances of the last flush, when its transaction is over."""
+        self._flushed = {}
+
+    def _new_rows(self, attributes: Iterable[AttributeValue]) -> dict[str, State]:
+        """Return the new instances that become the rows of drafts, by their refs."""
         new: dict[str, State] = {}
-        for state, name, column, value in held:
+        for state, name, column, value in attributes:
             keys = self._entities.of_class(state.class_)
             ref = draft_named(value) if isinstance(value, str) else None
             if state.key is not None or name not in keys.primary or ref is None:
@@ -344,10 +374,10 @@ class DraftSaving:
                 new[value] = state
         return new
 
-    def _labels(
+    def _changed_labels(
         self, new: Mapping[str, State], drafts: Mapping[str, Draft]
     ) -> dict[EntityKey, str]:
-        """Return what rows are to be called that were called something else as drafts."""
+        """Return the labels of rows that are not those of their drafts."""
         labels: dict[EntityKey, str] = {}
         for ref, draft in drafts.items():
             label = self._entities.of_class(new[ref].class_).label
@@ -357,18 +387,18 @@ class DraftSaving:
         return labels
 
     def _reserve_keys(self, new: Mapping[str, State]) -> dict[str, Draft]:
-        """Return drafts with the keys that new instances get, which are theirs from now on.
+        """Reserve keys for the drafts of new instances; a draft keeps its key from then on.
 
         Raises:
-            BadRefError: one is no draft that can be saved.
+            BadRefError: one is not a draft that can be saved.
         """
         by_class: dict[type[Any], list[str]] = {}
         for ref, state in new.items():
             by_class.setdefault(state.class_, []).append(ref)
-        wanted: dict[str, Key] = {}
+        keys: dict[str, Key] = {}
         for class_, refs in by_class.items():
-            wanted |= zip(refs, self._new_keys(class_, len(refs)), strict=True)
-        drafts = self._conversation.reserve_keys(wanted)
+            keys |= zip(refs, self._new_keys(class_, len(refs)), strict=True)
+        drafts = self._conversation.reserve_keys(keys)
         for ref, draft in drafts.items():
             if draft.saved is not None:
                 raise SavedDraftError(ref, draft.saved)
@@ -376,36 +406,36 @@ class DraftSaving:
 
     def _new_keys(self, class_: type[Any], count: int) -> list[Key]:
         entities = self._entities
-        # there is one: the rows have refs of their own
+        # not None: the class has refs of its own
         column = cast("Column[Any]", entities.primary_of(entities.name_of(class_)))
         check_new_keys(column, class_)
-        session = cast(Session, self._session())  # which flushes
-        held = cast(KeyColumn, entities.of_column(column))
+        session = cast(Session, self._session())  # alive: it flushes
+        key_column = cast(KeyColumn, entities.of_column(column))
         with sqla.unconfined_lookup(session):
             where = {"mapper": sqla.mapper_of_table(column.table)}
             connection = session.connection(bind_arguments=where)
-            return new_keys(connection, column, held, count)
+            return new_keys(connection, column, key_column, count)
 
-    def _undo(self, refs: Iterable[str], texts: Sequence[_Text]) -> None:
-        """Have what was to become rows of drafts be of drafts again, and what named them."""
+    def _undo(self, refs: Iterable[str], replaced: Sequence[_ReplacedRef]) -> None:
+        """Make rows drafts again, and put their refs back."""
         for ref in refs:
             self._conversation.saving.pop(ref, None)
-        for text in texts:
-            text.put_back(self._boundary)
+        for each in replaced:
+            each.put_back(self._boundary)
 
-    def circle(self, error: CircularDependencyError) -> CircularDraftsError | None:
-        """Return the error for drafts that name each other by relationships; `None` if none do."""
+    # Errors of a flush
+
+    def cycle(self, error: CircularDependencyError) -> CircularDraftsError | None:
+        """Return the error for drafts that reference each other by relationships, if any do."""
         states = sqla.states_in_cycle(error)
         refs = [ref for ref, state in self._flushed.items() if state in states]
         return CircularDraftsError(refs) if refs else None
 
-    # What others have saved
+    def saved_elsewhere(self, error: IntegrityError) -> SavedDraftError | None:
+        """Return the error for a draft that another session has saved, if one was.
 
-    def saved_meanwhile(self, error: IntegrityError) -> SavedDraftError | None:
-        """Return the error for a draft that somebody else has saved; `None` if none was.
-
-        Their rows have one key, so the table refuses the second. The transaction is over by then,
-        so the first is looked for outside of it.
+        Both rows have the same key, so the table has refused the second. The transaction is over
+        by then, and the first row is looked up outside of it.
         """
         refs = [
             ref
@@ -419,14 +449,19 @@ class DraftSaving:
 
 
 class SessionRows:
-    """Looks for rows of drafts on a session's own connection, whoever they belong to."""
+    """Looks up rows of drafts on a session's connection, whoever owns them.
+
+    Args:
+        session: not kept alive.
+        entities: which columns hold keys.
+    """
 
     def __init__(self, session: Session, entities: Entities) -> None:
         self._session = weakref.ref(session)
         self._entities = entities
 
     def committed(self, pairs: Iterable[EntityKey]) -> bool:
-        """See `Rows.committed`: no outer transaction may yet undo it."""
+        """See `Rows.committed`: no transaction outside of the session may roll the rows back."""
         session = self._session()
         mappers = [self._mapper(entity) for entity in by_entity(pairs)]
         binds = [session.get_bind(m) for m in mappers if session is not None and m is not None]
@@ -439,57 +474,61 @@ class SessionRows:
     def existing(self, pairs: Collection[EntityKey]) -> Collection[EntityKey]:
         """Return those of these keys that rows have: one query for each entity."""
         session = self._session()
-        found: list[EntityKey] = []
+        rows: list[EntityKey] = []
         for entity, keys in by_entity(pairs).items():
             column, mapper = self._entities.primary_of(entity), self._mapper(entity)
-            held = None if column is None else self._entities.of_column(column)
-            if session is None or column is None or held is None or mapper is None:
+            key_column = None if column is None else self._entities.of_column(column)
+            if session is None or column is None or key_column is None or mapper is None:
                 continue
             if sqla.can_wait(session.get_bind(mapper).engine):
-                values = [held.from_key(key) for key in keys]
+                values = [key_column.from_key(key) for key in keys]
                 with sqla.unconfined_lookup(session):
                     connection = session.connection(bind_arguments={"mapper": mapper})
-                    there = connection.scalars(select(column).where(column.in_(values))).all()
-                found += [(entity, held.to_key(value)) for value in there]
-        return found
+                    matched = connection.scalars(select(column).where(column.in_(values))).all()
+                rows += [(entity, key_column.to_key(value)) for value in matched]
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
-    """A draft's ref in an attribute of an instance, which a key has taken the place of."""
+class _ReplacedRef:
+    """A draft's ref in an attribute of an instance, which a key has replaced."""
 
-    there: sqla.WeakInstance
+    instance: sqla.WeakInstance
     name: str
-    text: Any
+    ref: Any
     key: Any
 
     def put_back(self, boundary: Boundary) -> None:
-        """Put the ref back into the instance, if the program has not put in something else.
+        """Put the ref back into the instance, unless the program has set the attribute.
 
-        One that was there before the transaction is loaded anew, as all instances are.
+        A persistent instance is expired by the rollback, and loaded again.
         """
-        instance = self.there()
+        instance = self.instance()
         if instance is None:
             return
         state = sqla.state_of(instance)
         if state.key is None and state.dict.get(self.name, self.key) == self.key:
-            boundary.put_text(state, self.name, self.text)
+            boundary.put_ref_back(state, self.name, self.ref)
 
 
 def _drafts_in(column: KeyColumn, value: Any) -> list[str]:
-    """Return the texts that have the form of a draft's ref."""
+    """Return the strings in a value that have the form of a draft's ref."""
     return [text for text in texts_in(column, value) if draft_named(text) is not None]
 
 
-def _in_order(held: Iterable[Held], new: Mapping[str, State]) -> list[tuple[State, State]]:
-    """Return which new rows come before which others, which name them.
+def _insert_order(
+    attributes: Iterable[AttributeValue], new: Mapping[str, State]
+) -> list[tuple[State, State]]:
+    """Return pairs of new instances, the first of which is inserted before the second.
+
+    The unit of work sorts by relationships, and does not see foreign keys that are set by value.
 
     Raises:
-        CircularDraftsError: some would have to come before themselves.
+        CircularDraftsError: they reference each other.
     """
     pairs = [
         (new[ref], state)
-        for state, _, column, value in held
+        for state, _, column, value in attributes
         for ref in _drafts_in(column, value)
         if ref in new and new[ref] is not state
     ]
@@ -499,16 +538,16 @@ def _in_order(held: Iterable[Held], new: Mapping[str, State]) -> list[tuple[Stat
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        circle = [ref for ref, state in new.items() if state in error.args[1]]
-        raise CircularDraftsError(circle) from None
+        cycle = [ref for ref, state in new.items() if state in error.args[1]]
+        raise CircularDraftsError(cycle) from None
     return pairs
 
 
 def _violates(error: IntegrityError, primary: Column[Any] | None) -> bool:
-    """Tell whether a row was refused because there is one with its primary key."""
+    """Return whether an INSERT was refused because there is a row with the same primary key."""
     if primary is None or not isinstance(primary.table, Table):
         return False
     constraint: PrimaryKeyConstraint = primary.table.primary_key
-    names = (constraint.name, f"{primary.table.name}_pkey")
+    names = (constraint.name, f"{primary.table.name}_pkey")  # PostgreSQL's default
     fields = sqla.driver_error_fields(error)
     return fields["sqlstate"] == _UNIQUE_VIOLATION and fields.get("constraint_name") in names

@@ -1,41 +1,33 @@
-"""Identity of instances: refs shown, refs pending for the flush.
+"""The instances of one session: what their key attributes show and accept.
 
-What the instances of a session show and accept in their key attributes.
+An instance keeps its keys: `recipe.__dict__["id"]`, the identity map and the unit of work have a
+UUID. Its key attributes translate (`attributes`), and call the `Boundary` of their session:
 
->>> recipe = session.scalars(select(Recipe)).first()
->>> recipe.id, recipe.__dict__["id"]
-('recipe_1', UUID('a508000d-9b55-40f0-8886-dbdd88bd2de2'))
->>> plan.recipe_id = "recipe_1"             # at once, if the ref is at hand
->>> session.add(MealPlan(recipe_id="recipe_1"))    # at the flush
+    recipe.id                       show     key ─▶ ref; new keys are minted together with those of
+                                             all instances loaded so far, in the order of loading
+    line.recipe_id = "recipe_1"     accept   ref ─▶ key, or the ref waits for the next flush
+    session.add(Line(...))          enter    refs in a new instance wait for the next flush
 
-`attributes` has the descriptors that a mapped class gets, once an application; they ask the
-`Boundary` of the session, which keeps what it has shown. `pending` has the refs that wait for a
-flush, `tracking` the instances that were loaded and their labels. `collections` and `sqlmodel` are
-other ways by which keys leave an instance: dictionaries keyed by an attribute, pydantic's dumps.
+>>> recipe = session.get(Recipe, "recipe_2")
+>>> recipe.id, type(recipe.__dict__["id"]).__name__
+('recipe_2', 'UUID')
+>>> session.add(line := Line(recipe_id="recipe_2", position=1, text="2 slices"))
+>>> line.__dict__["recipe_id"]                         # waits, without a round trip
+'recipe_2'
+>>> session.flush()
+>>> line.id, line.recipe_id, type(line.__dict__["recipe_id"]).__name__
+('line_3', 'recipe_2', 'UUID')
 
-Refs that the program gives, where the session takes keys: now, or at the next flush.
+A string in a key attribute is a ref if the program has set it: loaded strings are keys. The names
+of attributes with refs that wait are kept with the instance's state. A flush resolves all of them
+in one round trip, or raises for the first bad one and changes nothing.
 
-    session.get(Recipe, "recipe_1")            now: one round trip for all that one call gives
-    plan = MealPlan(recipe_id="recipe_1")      pending: an object has no session to ask, and
-    session.add(plan); session.flush()         neither does setting an attribute any I/O
+An instance belongs to its boundary for life: its attributes show refs after `close()` too. The
+session knows it by a weak reference, so an instance that the program drops is collected. Labels
+of rows are sent to the store with the next mint, or when the transaction ends.
 
-What is pending is text under an attribute that the program has set; its name is noted with the
-instance's state, and a flush resolves all of it in one round trip, or is refused by one bad ref.
-Text that was loaded is a key, and is left alone.
-
-The instances of one session: which it has taken in, the keys they hold, and their labels.
-
-An instance is tracked by the weak reference that its state has, so what the program drops is gone
-from here too. Its keys are met with all others that nobody has met, in the order of loading. What
-its row is called is told to the store when refs are minted, or when the transaction has ended.
-Nothing is loaded here, and nothing looked up.
-
-The attribute boundary of one session: what its instances show, and what they accept.
-
-Instances come in as the session loads, saves or is given them; each belongs to the boundary for
-life, so its attributes read as refs after `close()` too. Keys come in and refs go out, minted
-together for all that was loaded; refs come in and keys go out, at once or, for new objects, at the
-flush.
+Limits: nothing is loaded or refreshed to show a ref. `__dict__`, `inspect(recipe).identity` and
+attribute history have keys.
 """
 
 from __future__ import annotations
@@ -43,7 +35,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from weakref import WeakSet, ref
 
 from sqlalchemy import BindParameter
@@ -69,40 +61,50 @@ from alfred_refs.sqla import BOUNDARY, Rows, State, WeakInstance
 from alfred_refs.statements import Show, shower, shower_of_column
 from alfred_refs.store import Gone
 
-_TEXTS = "alfred_refs_texts"  # of a state: names of the attributes whose refs are not resolved yet
+_UNRESOLVED = "alfred_refs_texts"  # of a state: names of the attributes whose refs wait
 _ROWS = "alfred_refs_rows"  # of a state: attribute → token of a value → primary key of its row
 
-Held = tuple[State, str, KeyColumn, Any]
-"""An instance, the name of an attribute of it, what that holds, and its value."""
+
+class AttributeValue(NamedTuple):
+    """The value of one key attribute of one instance."""
+
+    state: State
+    name: str
+    column: KeyColumn
+    value: Any
+
+
+# Refs that come in
 
 
 class PendingRefs:
-    """Puts keys in place of the refs that one session is given, at once or when it is flushed.
+    """Puts keys in place of the refs that come into one session, at once or in the next flush.
 
-    Each raises `BadRefError` for a ref that cannot be used, and has changed nothing then.
+    Methods that resolve refs raise `BadRefError` for one that cannot be used, and have changed
+    nothing then.
 
     Args:
         conversation: as the session sees it.
-        session: whose instances wait; a state tells so by its `hash_key`.
+        session: the `hash_key` of the session, which its states have as `session_id`.
     """
 
     def __init__(self, conversation: SessionConversation, session: int) -> None:
         self._entities = conversation.entities
         self._conversation = conversation
         self._session = session
-        self._new: dict[State, None] = {}
+        self._states: dict[State, None] = {}  # with refs that wait; an ordered set
 
     def _keys_of(self, values: Iterable[tuple[KeyColumn, Any]]) -> Mapping[ExpectedRef, Key]:
-        """Return the keys of all texts in values: at most one round trip."""
-        found = [want for column, value in values for want in requested_refs(column, value)]
-        if not found:
+        """Return the keys of all refs in values: at most one round trip."""
+        wanted = [want for column, value in values for want in requested_refs(column, value)]
+        if not wanted:
             return {}
-        return dict(zip(found, self._conversation.resolve_pairs(found), strict=True))
+        return dict(zip(wanted, self._conversation.resolve_pairs(wanted), strict=True))
 
-    # Given to a call
+    # Arguments of a call
 
     def value(self, column: KeyColumn | None, value: Any) -> Any:
-        """Return a value of a column, `None` where that holds data, with keys in place of refs."""
+        """Return a value with keys in place of refs; without a key column it is data."""
         if column is None:
             return value
         return with_keys(column, value, self._keys_of([(column, value)]))
@@ -110,23 +112,23 @@ class PendingRefs:
     def identity(self, class_: type[Any], ident: Any) -> Any:
         """Return an identity, as `Session.get` takes it, with keys in place of refs.
 
-        One text, where a key has several columns, is the ref of a row.
+        A single string for a composite primary key is the ref of a row.
         """
         keys = self._entities.of_class(class_)
         if isinstance(ident, Mapping):
             return {name: self.value(keys.primary.get(name), part) for name, part in ident.items()}
         if isinstance(ident, Sequence) and not isinstance(ident, str):
-            # as many as were given: if that is too many, SQLAlchemy says so
+            # too many parts are left to SQLAlchemy, which raises for them
             columns = itertools.chain(keys.identity, itertools.repeat(None))
             return tuple(map(self.value, columns, ident))
         if not isinstance(ident, str) or len(keys.identity) == 1:
             return self.value(keys.identity[0], ident)
         entity = self._entities.name_of(class_)
         [key] = self._conversation.resolve_pairs([(ident, entity)])
-        if not isinstance(key, tuple):  # one column's, which has refs of the same entity
+        if not isinstance(key, tuple):  # of another class with refs of the same entity
             raise UnknownRefError(ident, entity)
         parts = zip(keys.identity, key, strict=True)
-        return tuple(part if held is None else held.from_key(part) for held, part in parts)
+        return tuple(part if column is None else column.from_key(part) for column, part in parts)
 
     def records(
         self, class_: type[Any], records: Iterable[Mapping[str, Any]]
@@ -134,97 +136,121 @@ class PendingRefs:
         """Return copies of records of a class with keys in place of refs."""
         columns = self._entities.of_class(class_).all
         copies = [dict(record) for record in records]
-        held = [(copy, name) for copy in copies for name in copy.keys() & columns.keys()]
-        keys = self._keys_of([(columns[name], copy[name]) for copy, name in held])
-        for copy, name in held:
+        cells = [(copy, name) for copy in copies for name in copy.keys() & columns.keys()]
+        keys = self._keys_of([(columns[name], copy[name]) for copy, name in cells])
+        for copy, name in cells:
             copy[name] = with_keys(columns[name], copy[name], keys)
         return copies
 
-    def put_keys(self, states: Iterable[State], names: Container[str] | None = None) -> None:
-        """Put keys in place of refs in attributes of instances, of these names, waiting or not."""
-        self._put(self._with_keys(each for state in states for each in self.held(state, names)))
+    # Attributes of instances
 
-    @contextmanager
-    def lent_keys(self, states: Iterable[State]) -> Iterator[None]:
-        """Put keys in place of refs in other people's instances while they are merged."""
-        held = [each for state in states for each in self.held(state)]
-        self._put(self._with_keys(held))
-        try:
-            yield
-        finally:
-            self._put((state, name, value) for state, name, _, value in held)
-
-    # Kept for the flush
-
-    def add(self, state: State, name: str) -> None:
-        """Have the text that an attribute is set to wait."""
-        setattr(state, _TEXTS, {*names_of_texts(state), name})
-        self._new[state] = None
-
-    def add_all(self, state: State, names: Container[str] | None = None) -> None:
-        """Have all texts wait that the program has set attributes to, or those of these names."""
-        texts = {name for _, name, _, _ in self.held(state, names)}
-        if texts:
-            state.__dict__[_TEXTS] = texts
-            self._new[state] = None
-
-    def held(self, state: State, names: Container[str] | None = None) -> list[Held]:
-        """Return what attributes of an instance hold that are refs as text, those of these names.
-
-        So is text that the program has set: text that was loaded is a key.
-        """
+    def unresolved(
+        self, state: State, names: Container[str] | None = None
+    ) -> list[AttributeValue]:
+        """Return the attributes of an instance, or those of these names, that have refs."""
         return [
-            (state, name, column, value)
+            AttributeValue(state, name, column, value)
             for name, column in self._entities.of_class(state.class_).all.items()
             if texts_in(column, value := state.dict.get(name)) and is_set(state, name)
             if names is None or name in names
         ]
 
-    def waiting(self) -> list[Held]:
-        """Return what attributes of the session's instances hold and wait with."""
-        return [each for state in self._mine() for each in self.held(state, names_of_texts(state))]
+    def resolve_now(self, states: Iterable[State], names: Container[str] | None = None) -> None:
+        """Put keys in place of refs in the attributes of instances, or in those of these names."""
+        self._set(self._with_keys(v for state in states for v in self.unresolved(state, names)))
 
-    def resolve(self, waiting: Iterable[Held]) -> list[State]:
-        """Put keys in place of what `waiting()` returned, and return the states of instances."""
-        self._put(self._with_keys(waiting))
-        mine = self._mine()
-        for state in mine:
-            state.__dict__.pop(_TEXTS, None)
-        self._new.clear()
-        return mine
+    @contextmanager
+    def keys_during_merge(self, states: Iterable[State]) -> Iterator[None]:
+        """Put keys in place of refs inside the `with`, in instances that are merged."""
+        values = [value for state in states for value in self.unresolved(state)]
+        self._set(self._with_keys(values))
+        try:
+            yield
+        finally:
+            self._set((state, name, value) for state, name, _, value in values)
 
-    def forget_left(self) -> None:
-        """Forget the instances that are not the session's any more."""
-        self._new = dict.fromkeys(self._mine())
+    # Attributes that wait for the flush
 
-    def _mine(self) -> list[State]:
-        return [state for state in self._new if state.session_id == self._session]
+    def add(self, state: State, name: str) -> None:
+        """Let the refs in an attribute wait for the next flush."""
+        setattr(state, _UNRESOLVED, {*unresolved_names(state), name})
+        self._states[state] = None
 
-    def _with_keys(self, held: Iterable[Held]) -> list[tuple[State, str, Any]]:
-        """Return what attributes hold once their texts are keys: at most one round trip."""
-        held = list(held)
-        keys = self._keys_of([(column, value) for _, _, column, value in held])
-        return [
-            (state, name, with_keys(column, value, keys)) for state, name, column, value in held
-        ]
+    def add_all(self, state: State, names: Container[str] | None = None) -> None:
+        """Let the refs in all attributes, or in those of these names, wait for the next flush."""
+        unresolved = {value.name for value in self.unresolved(state, names)}
+        if unresolved:
+            state.__dict__[_UNRESOLVED] = unresolved
+            self._states[state] = None
 
-    def _put(self, values: Iterable[tuple[State, str, Any]]) -> None:
+    def waiting(self) -> list[AttributeValue]:
+        """Return the attributes of the session's instances whose refs wait for the flush."""
+        states = self._own_states()
+        return [value for s in states for value in self.unresolved(s, unresolved_names(s))]
+
+    def resolve(self, waiting: Iterable[AttributeValue]) -> list[State]:
+        """Put keys in place of what `waiting()` returned, and return the instances' states."""
+        self._set(self._with_keys(waiting))
+        states = self._own_states()
+        for state in states:
+            state.__dict__.pop(_UNRESOLVED, None)
+        self._states.clear()
+        return states
+
+    def forget_detached(self) -> None:
+        """Forget instances that have left the session."""
+        self._states = dict.fromkeys(self._own_states())
+
+    def _own_states(self) -> list[State]:
+        return [state for state in self._states if state.session_id == self._session]
+
+    def _with_keys(self, values: Iterable[AttributeValue]) -> list[tuple[State, str, Any]]:
+        """Return attributes with keys in place of refs: at most one round trip."""
+        values = list(values)
+        keys = self._keys_of([(each.column, each.value) for each in values])
+        return [(v.state, v.name, with_keys(v.column, v.value, keys)) for v in values]
+
+    def _set(self, values: Iterable[tuple[State, str, Any]]) -> None:
         for state, name, value in values:
-            state.dict[name] = value
+            state.dict[name] = value  # past the attribute events: nothing changes for the row
 
 
 def requested_refs(column: KeyColumn, value: Any) -> list[ExpectedRef]:
-    """Return the refs in a value of a column, as the conversation is asked for them."""
+    """Return the refs in a value of a column, each with the `space` in which it is resolved."""
     return [(text, column.space) for text in texts_in(column, value)]
 
 
-def names_of_texts(state: State) -> set[str]:
-    """Return the names of an instance's attributes whose refs are not resolved yet."""
-    return getattr(state, _TEXTS, None) or set()
+def unresolved_names(state: State) -> set[str]:
+    """Return the names of an instance's attributes whose refs wait for the flush."""
+    return getattr(state, _UNRESOLVED, None) or set()
 
 
-class HeldKeys:
-    """Reads the keys of one session's instances."""
+def holds_key(parameter: BindParameter[Any]) -> bool:
+    """Return whether the value of a parameter is a key, though it may be a string.
+
+    It is if it comes from an instance, as in `Line.recipe == recipe`, unless the program has set
+    it there and it waits for a flush. It also is if this package has marked it.
+    """
+    if sqla.is_key_parameter(parameter):
+        return True
+    attribute = sqla.instance_attribute_of(parameter)
+    if attribute is None:
+        return False
+    state, name = attribute
+    if isinstance(getattr(state, BOUNDARY, None), Boundary):
+        return name not in unresolved_names(state)
+    return not is_set(state, name)
+
+
+# Keys that instances have
+
+
+class InstanceKeys:
+    """Reads the keys in the attributes of one session's instances.
+
+    Args:
+        conversation: as the session sees it.
+    """
 
     def __init__(self, conversation: SessionConversation) -> None:
         self._entities = conversation.entities
@@ -239,180 +265,201 @@ class HeldKeys:
 
     def of(self, state: State, columns: Mapping[str, KeyColumn]) -> Iterator[EntityKey]:
         """Yield the keys in some attributes of an instance."""
-        texts = names_of_texts(state)
+        unresolved = unresolved_names(state)
         for name, column in columns.items():
-            if name not in texts:
-                yield from self.pairs((state, name, column, state.dict.get(name)))
+            if name in unresolved:
+                continue
+            value = state.dict.get(name)
+            if column.by is None:
+                yield from keys_in(column, value)
+            else:
+                yield from self.rows_of(AttributeValue(state, name, column, value))
 
-    def pairs(self, held: Held) -> list[EntityKey]:
-        """Return the keys in one attribute."""
-        _, _, column, value = held
-        return keys_in(column, value) if column.by is None else self.rows_of(held)
+    def attributes(self, state: State, columns: Mapping[str, KeyColumn]) -> list[AttributeValue]:
+        """Return some attributes of an instance, without those whose refs wait for the flush."""
+        unresolved = unresolved_names(state)
+        return [
+            AttributeValue(state, name, column, state.dict.get(name))
+            for name, column in columns.items()
+            if name not in unresolved
+        ]
 
-    def attributes(self, state: State, columns: Mapping[str, KeyColumn]) -> list[Held]:
-        """Return what attributes of an instance hold, but for refs that are not resolved yet."""
-        texts = names_of_texts(state)
-        return [(state, n, c, state.dict.get(n)) for n, c in columns.items() if n not in texts]
+    # Rows of alternate keys. They are kept with each instance: the value of a unique column may
+    # belong to another row later, and the instance still shows the ref that it has shown.
 
-    def alternate(self, states: Iterable[State]) -> Iterator[Held]:
-        """Yield what those attributes of instances hold that have alternate keys."""
+    def alternates(self, states: Iterable[State]) -> Iterator[AttributeValue]:
+        """Yield the attributes of instances that have alternate keys."""
         for state in states:
             yield from self.attributes(state, self._entities.of_class(state.class_).alternate)
 
-    # The rows of alternate keys are kept with each instance: later a value may be another row's
-
-    def remember_rows(self, held: Iterable[Held], *, other_bind: bool = False) -> None:
-        """Keep with instances which rows their alternate keys belong to, if that is not kept yet.
+    def remember_rows(
+        self, attributes: Iterable[AttributeValue], *, other_bind: bool = False
+    ) -> None:
+        """Keep with instances to which rows their alternate keys belong, if that is not kept yet.
 
         Args:
-            held: the attributes.
+            attributes: those with alternate keys.
             other_bind: whether they were read from another database than the session's. Their rows
                 stay unknown.
         """
         new: list[tuple[dict[str, Key | None], EntityKey]] = []
-        for state, name, column, value in held:
-            kept = _rows_kept(state).setdefault(name, {})
+        for state, name, column, value in attributes:
+            rows = _rows_by_attribute(state).setdefault(name, {})
             new += [
-                (kept, pair) for pair in keys_in(column, value) if token_of(pair[1]) not in kept
+                (rows, pair) for pair in keys_in(column, value) if token_of(pair[1]) not in rows
             ]
         alternates = self._conversation.alternates
         if new and not other_bind:
             alternates.look_up([pair for _, pair in new])
-        for kept, (space, key) in new:
+        for rows, (space, key) in new:
             row = None if other_bind else alternates.row_of(space, key)
             if row is not None or other_bind:
-                kept[token_of(key)] = row
+                rows[token_of(key)] = row
 
-    def rows_of(self, held: Held) -> list[EntityKey]:
+    def rows_of(self, attribute: AttributeValue) -> list[EntityKey]:
         """Return the primary keys of the rows that an attribute's alternate keys belong to."""
-        state, name, column, value = held
-        rows = _rows_kept(state).get(name, {})
-        found = (rows.get(token_of(key)) for _, key in keys_in(column, value))
-        return [(column.entity, key) for key in found if key is not None]
+        state, name, column, value = attribute
+        rows = _rows_by_attribute(state).get(name, {})
+        keys = (rows.get(token_of(key)) for _, key in keys_in(column, value))
+        return [(column.entity, key) for key in keys if key is not None]
 
-    def shower(self, held: Held, listed: type[list[Any]] = list) -> Show:
+    def shower(self, attribute: AttributeValue, listed: type[list[Any]] = list) -> Show:
         """Return the function that puts refs in place of the keys in an attribute."""
-        state, name, column, _ = held
+        state, name, column, _ = attribute
         if column.by is None:
             return shower(column, self._conversation, listed)
-        rows = {t: key for t, key in _rows_kept(state).get(name, {}).items() if key is not None}
-        refs = AlternateRefs(column.by, rows, self._conversation.refs_of(column.entity))
+        rows = _rows_by_attribute(state).get(name, {})
+        there = {token: key for token, key in rows.items() if key is not None}
+        refs = AlternateRefs(column.by, there, self._conversation.refs_of(column.entity))
         return shower_of_column(column, refs, listed)
 
 
-def _rows_kept(state: State) -> dict[str, dict[Any, Key | None]]:
-    kept: dict[str, dict[Any, Key | None]] = state.__dict__.setdefault(_ROWS, {})
-    return kept
+def _rows_by_attribute(state: State) -> dict[str, dict[Any, Key | None]]:
+    rows: dict[str, dict[Any, Key | None]] = state.__dict__.setdefault(_ROWS, {})
+    return rows
 
 
-_FEW = 1_000  # loaded instances remembered before looking which of them are still there
+# Instances and labels
+
+
+_FEW = 1_000  # references kept before dropped instances are removed from a list
 
 
 class LoadedInstances:
-    """What one session has taken in.
+    """The instances that were loaded by one session or added to it, by weak references.
 
     Attributes:
-        new: the instances whose keys nobody has met yet, in the order of loading; always the same
-            list.
-        waiting: those whose alternate keys may name rows that nobody has looked up.
+        new: the instances whose keys are not minted yet, in the order of loading; always the same
+            list, as `sqla.watch_loading` appends to it.
+        trim_at: the length of `new` at which `forget_dropped` has an effect.
+        with_alternates: those whose alternate keys may belong to rows that are not looked up yet.
     """
 
     def __init__(self) -> None:
-        # the states' own weak references: with the states, boundary and list would be a ring,
-        # and all that a session ever read would wait for the collector
+        # The states' own weak references. A list of states would keep them alive: then boundary,
+        # list and states form a cycle, and what a session has read waits for the collector.
         self.new: list[WeakInstance] = []
-        self.waiting: list[WeakInstance] = []
+        self.with_alternates: list[WeakInstance] = []
         self._known: list[WeakInstance] = []  # all that are not new
-        self._many = self._many_known = _FEW
+        self.trim_at = self._trim_known = _FEW
 
     def forget_dropped(self) -> None:
-        """Forget the new instances that the program has dropped, once there may be many."""
-        if len(self.new) > self._many:
-            self.new[:] = [there for there in self.new if there() is not None]
-            self._many = max(_FEW, 2 * len(self.new))
+        """Forget new instances that the program has dropped, if there may be many."""
+        if len(self.new) > self.trim_at:
+            self.new[:] = [each for each in self.new if each() is not None]
+            self.trim_at = max(_FEW, 2 * len(self.new))
 
     def take_new(self) -> list[State]:
         """Return the states of the new instances, which are known from now on."""
         self._known += self.new
         states = states_of(self.new)
         self.new.clear()
-        if len(self._known) > self._many_known:
+        if len(self._known) > self._trim_known:
             known = dict.fromkeys(states_of(self._known))
             self._known = weak_references(state.obj for state in known)
-            self._many_known = max(_FEW, 2 * len(self._known))
+            self._trim_known = max(_FEW, 2 * len(self._known))
         return states
 
     def all(self) -> list[State]:
-        """Return the states of all instances that are there, each once."""
+        """Return the states of all instances that are alive, each once."""
         return [*dict.fromkeys(states_of([*self._known, *self.new]))]
 
     def make_new(self, states: Iterable[State]) -> None:
-        """Have these instances, and no others, as if they were just loaded."""
+        """Replace all instances by these, as if they were just loaded."""
         self._known.clear()
         self.new[:] = [state.obj for state in states]
 
     def forget_states(self) -> None:
-        """Keep no instance that has changed and is of no session: its state has it for good."""
-        for there in (self.new, self.waiting, self._known):
-            there[:] = weak_references(there)
+        """Replace references that keep a state alive.
 
-    def take_waiting(self) -> list[State]:
-        """Return the states of the instances whose rows are to be looked up, each time once."""
-        states = states_of(self.waiting)
-        self.waiting.clear()
+        The state of an instance that was changed and has left the session references the instance.
+        """
+        for references in (self.new, self.with_alternates, self._known):
+            references[:] = weak_references(references)
+
+    def take_with_alternates(self) -> list[State]:
+        """Return the states of the instances whose alternate keys are to be looked up, once."""
+        states = states_of(self.with_alternates)
+        self.with_alternates.clear()
         return states
 
 
-def weak_references(loaded: Iterable[WeakInstance]) -> list[WeakInstance]:
-    """Return references to the instances that are there which do not lead to their states.
+def weak_references(instances: Iterable[WeakInstance]) -> list[WeakInstance]:
+    """Return references to the living instances that do not lead to their states.
 
-    That of a state has the state to call when its instance is gone.
+    That of a state has a callback, a method of the state.
     """
-    return [ref(each) for there in loaded if (each := there()) is not None]
+    return [ref(instance) for each in instances if (instance := each()) is not None]
 
 
-def states_of(loaded: Iterable[WeakInstance]) -> list[State]:
-    """Return the states of the instances that are still there."""
-    return [sqla.state_of(each) for there in loaded if (each := there()) is not None]
+def states_of(instances: Iterable[WeakInstance]) -> list[State]:
+    """Return the states of the instances that are alive."""
+    return [sqla.state_of(instance) for each in instances if (instance := each()) is not None]
 
 
 class LabelledClasses(WeakSet[type[Any]]):
-    """The classes met so far that have labels; false as long as none has."""
+    """The classes used so far whose rows have labels.
+
+    Args:
+        entities: which columns hold keys and labels.
+        conversation: as the session sees it.
+        keys: reads the keys of instances.
+    """
 
     def __init__(
-        self, entities: Entities, conversation: SessionConversation, held: HeldKeys
+        self, entities: Entities, conversation: SessionConversation, keys: InstanceKeys
     ) -> None:
         super().__init__()
         self._entities = entities
         self._conversation = conversation
-        self._held = held
+        self._keys = keys
 
     def note(self, states: Iterable[State], *, minted: bool = False) -> None:
-        """Note labels that the registry lacks or has otherwise, as far as they are loaded.
+        """Note loaded labels that the registry lacks or has otherwise, for the next mint.
 
-        With `minted`, those are left out whose keys are new: they are told as these are minted.
+        With `minted`, rows without a ref are left out: their labels are noted when it is minted.
         """
-        noted = {}
-        for state, keys, label in self._among(states):
-            for pair in self._held.of(state, keys.primary):
+        labels = {}
+        for state, keys, source in self._among(states):
+            for pair in self._keys.of(state, keys.primary):
                 known = self._conversation.cached_label(pair)
-                if known is not None and label.reads(state.dict, known):
-                    continue  # as it most often is
+                if known is not None and source.reads(state.dict, known):
+                    continue  # the common case
                 if known is not None or self._conversation.needs_label(pair, minted=minted):
-                    noted[pair] = label.of(state.dict)
-        self._conversation.note_labels({p: each for p, each in noted.items() if each is not None})
+                    labels[pair] = source.of(state.dict)
+        self._conversation.note_labels({p: each for p, each in labels.items() if each is not None})
 
     def changed(self, instances: Iterable[object]) -> dict[EntityKey, str]:
-        """Return the labels that a flush has changed, of those instances."""
+        """Return the labels that a flush has changed."""
         changed: dict[EntityKey, str] = {}
         for state, keys, source in self._among(map(sqla.state_of, instances)):
             label = source.of(state.dict)
             if label is not None and label != source.of(sqla.committed_values(state)):
-                changed |= dict.fromkeys(self._held.of(state, keys.primary), label)
+                changed |= dict.fromkeys(self._keys.of(state, keys.primary), label)
         return changed
 
     def _among(self, states: Iterable[State]) -> Iterator[tuple[State, ClassKeys, Label]]:
-        """Yield those instances whose classes have labels, with what says where."""
+        """Yield the instances whose classes have labels, with the source of the label."""
         known: dict[type[Any], ClassKeys | None] = {}
         for state in states:
             class_ = state.class_
@@ -423,26 +470,28 @@ class LabelledClasses(WeakSet[type[Any]]):
                 yield state, keys, keys.label
 
 
+# The boundary
+
+
 class Boundary:
-    """What the instances of one session show and accept.
+    """What the key attributes of one session's instances show and accept.
 
     Args:
-        conversation: what the refs are valid in.
-        session: whose instances they are; a state tells so by its `hash_key`.
+        conversation: in which refs are valid.
+        session: not kept alive.
 
     Attributes:
-        conversation: the same, as the session sees it.
-        eager: whether keys are minted inside the call that fetches or flushes them, and refs that
-            this process has not met are resolved at the flush: no attribute does I/O.
-        showers: what gives the ref of a key, for the attributes shown so far.
-        numbered: the refs by the number of their UUID, for the same attributes as far as they
-            have UUIDs.
-        raw: whether key attributes show and accept keys as they are.
-        looks_ahead: whether something is asked for when instances are fetched or flushed.
-        classes: those that have been met and have no alternate keys.
-        labelled: those that have been met and have labels.
-        loaded: the instances whose keys nobody has met yet, in the order of loading.
-        pending: puts keys in place of refs that are given.
+        conversation: the conversation as the session sees it.
+        pending: puts keys in place of refs that come in.
+        raw: whether attributes show and accept keys unchanged (`session.raw_keys()`).
+        eager: whether keys are minted in the call that fetches or flushes them, and refs that this
+            process has not cached wait for the flush, so that no attribute does I/O.
+        looks_ahead: whether anything is looked up or minted when instances are fetched or flushed.
+        showers: the functions that return the ref of a key, for the attributes read so far.
+        numbered: the refs by the number of their UUID, for the same attributes if they have UUIDs.
+        loaded: the instances whose keys are not minted yet, in the order of loading.
+        classes: the classes used so far that have no alternate keys.
+        labelled: the classes used so far that have labels.
     """
 
     def __init__(self, conversation: Conversation, session: Session) -> None:
@@ -458,123 +507,107 @@ class Boundary:
         self._with_alternates: set[type[Any]] = set()
         self._instances = LoadedInstances()
         self.loaded = self._instances.new
-        self._held = HeldKeys(self.conversation)
-        self.labelled = LabelledClasses(self._entities, self.conversation, self._held)
+        self._keys = InstanceKeys(self.conversation)
+        self.labelled = LabelledClasses(self._entities, self.conversation, self._keys)
         self.pending = PendingRefs(self.conversation, self._session)
-        self._fetching = 0
-        self._fetched = 0  # of those loaded, how many were there before
-        self._left = WeakSet[State]()
-        self._has_left = False  # some instance since the last transaction
+        self._depth = 0  # of fetches inside each other
+        self._fetched = 0  # how many of `loaded` were there after the last chunk
+        self._rowless = WeakSet[State]()  # instances that lost their row, or never had one
+        self._has_rowless = False  # since the last transaction
 
     def show_keys(self, raw: bool) -> None:
-        """Have key attributes show and accept keys as they are, or refs again."""
+        """Show and accept keys unchanged, or refs again."""
         self.raw = raw
         self.invalidate()
 
     def mint_when_fetched(self, eager: bool) -> None:
-        """Have keys minted inside the call that fetches or flushes them, or when looked at."""
+        """Mint refs when keys are fetched or flushed, or when attributes are read."""
         self.eager = eager
         self.looks_ahead = eager or self._by_alternate
 
-    # Taking in
+    # Instances that come in
 
     def enter(self, state: Any) -> None:
-        """Take in an instance that the session loads or is given; its row may come later."""
+        """Take in an instance that is loaded or added, before its attributes are loaded."""
         if state.class_ not in self.classes and state.class_ not in self._with_alternates:
-            self._meet_class(state.class_)
+            self._add_class(state.class_)
         setattr(state, BOUNDARY, self)
         self.loaded.append(state.obj)
         if state.class_ in self._with_alternates:
-            self._instances.waiting.append(state.obj)
+            self._instances.with_alternates.append(state.obj)
 
-    def after_fetch(self, rows: Rows) -> None:
-        """Note what rows are called that were just fetched.
-
-        Some were there before, and have been refreshed. Those that the program has dropped are
-        forgotten, once there may be many of them.
-        """
-        if self.labelled:
-            new = states_of(self.loaded[self._fetched :])
-            self.labelled.note(dict.fromkeys([*new, *_states_in(rows)]), minted=True)
-        self._instances.forget_dropped()
-        self._fetched = len(self.loaded)
-
-    def _meet_class(self, class_: type[Any]) -> None:
+    def _add_class(self, class_: type[Any]) -> None:
         keys = instrument_once(class_, self._entities)
         if keys.label is not None:
             self.labelled.add(class_)
         (self._with_alternates if keys.alternate else self.classes).add(class_)
 
     def forget_classes(self) -> None:
-        """Forget the classes met so far: the program may drop them, and keep the session.
-
-        Those that it uses again are met again.
-        """
+        """Forget the classes used so far, as the program may drop them and keep the session."""
         self.classes.clear()
         self._with_alternates.clear()
-        self.pending.forget_left()
-        if self._has_left:
-            self._has_left = False
+        self.pending.forget_detached()
+        if self._has_rowless:
+            self._has_rowless = False
             self._instances.forget_states()
         self.invalidate()
 
-    def enter_new(self, state: State, *, flushing: bool = False) -> list[Held]:
-        """Take in an instance made by the program: its key attributes may have refs as text.
+    def enter_new(self, state: State, *, flushing: bool = False) -> list[AttributeValue]:
+        """Take in an instance that the program adds; strings in its key attributes are refs.
 
-        They are resolved at the next flush, all together: adding an object does no I/O. During a
-        flush, to which an object may be added by a `before_flush` of the application's, they are
-        resolved at once.
+        Their refs wait for the next flush: adding an instance does no I/O. An application's
+        `before_flush` may add instances during a flush; their refs are resolved at once.
 
         Returns:
-            what was resolved at once, as it was before.
+            the attributes that were resolved at once, with the refs that they had.
 
         Raises:
-            BadRefError: one cannot be used; only during a flush.
+            BadRefError: a ref cannot be used; only during a flush.
         """
-        # of one that was in a session before it is known which texts are refs: others are keys
+        # An instance that was in a session before has refs in these attributes alone
         known = isinstance(getattr(state, BOUNDARY, None), Boundary)
-        texts = names_of_texts(state) if known else None
+        names = unresolved_names(state) if known else None
         self.enter(state)
-        self._instances.forget_dropped()  # those that are loaded, once all are fetched
-        self._left.discard(state)
+        self._instances.forget_dropped()  # for loaded instances, `after_fetch` does it
+        self._rowless.discard(state)
         if self.raw:
             return []
         if not flushing:
-            self.pending.add_all(state, texts)
+            self.pending.add_all(state, names)
             return []
-        held = self.pending.held(state, texts)
-        self.pending.put_keys([state], texts)
-        return held
+        attributes = self.pending.unresolved(state, names)
+        self.pending.resolve_now([state], names)
+        return attributes
 
     def resolve_at_once(self, state: State) -> None:
-        """Put keys in place of the refs that one instance waits with: it is about to load by them.
+        """Put keys in place of the waiting refs of an instance that is about to load by them.
 
         Raises:
             BadRefError: one cannot be used.
         """
-        self.pending.put_keys([state], names_of_texts(state))
+        self.pending.resolve_now([state], unresolved_names(state))
 
     def leave(self, state: State) -> None:
-        """Note that an instance is of no row: it was rolled back, deleted, or never flushed.
+        """Note that an instance has no row: rolled back, deleted, or expunged before its flush.
 
-        It may have the key that its row has had. That gets a ref when it is looked at, and not
-        with the keys of others: the ref would be known, with a label, though nobody has seen it.
+        It may still have the key of that row. That gets a ref when the attribute is read, and not
+        together with other keys: the ref would be known, with a label, though nobody has seen it.
         """
-        self._left.add(state)
-        self._has_left = True
+        self._rowless.add(state)
+        self._has_rowless = True
 
-    def resolve_new(self, waiting: Iterable[Held]) -> None:
-        """Put keys in place of the refs that instances wait with: at most one round trip.
+    def resolve_new(self, waiting: Iterable[AttributeValue]) -> None:
+        """Put keys in place of refs that wait for the flush: at most one round trip.
 
         Raises:
             BadRefError: one cannot be used; all instances stay as they are.
         """
-        resolved = self.pending.resolve(waiting)
-        self._held.remember_rows(self._held.alternate(resolved))
+        states = self.pending.resolve(waiting)
+        self._keys.remember_rows(self._keys.alternates(states))
 
-    def put_text(self, state: State, name: str, text: Any) -> None:
-        """Have an attribute hold refs as text again, which waits as before it was resolved."""
-        state.dict[name] = text
+    def put_ref_back(self, state: State, name: str, value: Any) -> None:
+        """Replace the key in an attribute by the refs that it had, which wait again."""
+        state.dict[name] = value
         self.pending.add(state, name)
 
     def adopt(self, states: Iterable[State]) -> None:
@@ -584,66 +617,66 @@ class Boundary:
             BadRefError: a ref in one cannot be used.
         """
         states = list(states)
-        self.pending.put_keys(states)
+        self.pending.resolve_now(states)
         for state in states:
             self.enter(state)
-        self._held.remember_rows(self._held.alternate(states))
+        self._keys.remember_rows(self._keys.alternates(states))
 
     def refreshed(self, state: State, names: Iterable[str] | None) -> None:
         """Forget which rows the alternate keys in attributes, or in all, belonged to."""
-        kept = _rows_kept(state)
-        for name in list(kept) if names is None else list(names):
-            kept.pop(name, None)
-        self._instances.waiting.append(state.obj)
+        rows = _rows_by_attribute(state)
+        for name in list(rows) if names is None else list(names):
+            rows.pop(name, None)
+        self._instances.with_alternates.append(state.obj)
 
-    # Refs that are given
+    # Attributes that are set
 
     def accept(self, attribute: RefAttribute, instance: object, value: Any) -> Any:
-        """Return what an attribute keeps when the program sets it: the key that a ref names.
+        """Return the value that an attribute keeps when the program sets it.
 
         Raises:
-            BadRefError: the text is no ref that can be used; the attribute stays as it is.
+            BadRefError: a ref cannot be used; the attribute stays as it is.
         """
         column = self._column(attribute)
         state = sqla.state_of(instance)
         if self.raw or column is None:
-            names_of_texts(state).discard(attribute.key)
+            unresolved_names(state).discard(attribute.key)
             return value
         waits = self.eager or (column.by is not None and state.session_id != self._session)
-        # it may be saved by the next flush
+        # the next flush may save the draft, and decides its key
         waits = waits or any(draft_named(text) for text in texts_in(column, value))
         waits = waits and not sqla.is_flushing(state.session)
         if waits and not self.conversation.can_resolve(requested_refs(column, value)):
             self.pending.add(state, attribute.key)
             return value
-        given, value = value, self.pending.value(column, value)
-        names_of_texts(state).discard(attribute.key)
-        if column.by is not None and texts_in(column, given):
-            self._held.remember_rows([(state, attribute.key, column, value)])
-        return value
+        key = self.pending.value(column, value)
+        unresolved_names(state).discard(attribute.key)
+        if column.by is not None and texts_in(column, value):
+            self._keys.remember_rows([AttributeValue(state, attribute.key, column, key)])
+        return key
 
     def _column(self, attribute: RefAttribute) -> KeyColumn | None:
         return self._entities.of_class(cast("type[Any]", attribute.class_)).all.get(attribute.key)
 
-    # Keys that are shown
+    # Attributes that are read
 
     def show(self, attribute: RefAttribute, instance: object, value: Any) -> Any:
-        """Return what stands for the value of an attribute that `showers` has no answer for.
+        """Return the ref for the value of an attribute, if `showers` has none for it.
 
-        A key met for the first time is minted together with those of all instances loaded so far,
-        so that they are numbered in the order of loading, in one round trip.
+        A new key is minted together with those of all instances loaded so far, in one round trip,
+        so that rows are numbered in the order of loading.
         """
         column = self._column(attribute)
         if self.raw or column is None:
             return value
         state = sqla.state_of(instance)
-        is_text = attribute.key in names_of_texts(state) and is_set(state, attribute.key)
-        if is_text or not keys_in(column, value):
+        is_ref = attribute.key in unresolved_names(state) and is_set(state, attribute.key)
+        if is_ref or not keys_in(column, value):
             return value
         if column.by is not None:
-            return self._show_alternate((state, attribute.key, column, value))
-        is_new = self._meet(keys_in(column, value))
-        if is_new and state in self._left and not state.session_id:
+            return self._show_alternate(AttributeValue(state, attribute.key, column, value))
+        is_new = self._mint(keys_in(column, value))
+        if is_new and state in self._rowless and not state.session_id:
             self._note_gone(state, attribute.key)
         show = self.showers[attribute] = shower(column, self.conversation, RefList)
         if column.has_uuids:
@@ -651,92 +684,70 @@ class Boundary:
         return show(value)
 
     def _note_gone(self, state: State, name: str) -> None:
-        """Note what became of the row of an instance, if this attribute has its key."""
+        """Note that the row of an instance does not exist, if this attribute has its key."""
         keys = self._entities.of_class(state.class_)
         if keys.own is not None and name in keys.primary:
             reason: Gone = "was deleted" if state.was_deleted else "was never saved"
-            self.conversation.note_gone([*self._held.of(state, keys.primary)], reason)
+            self.conversation.note_gone([*self._keys.of(state, keys.primary)], reason)
 
-    def _show_alternate(self, held: Held) -> Any:
-        """Return what stands for an alternate key, by the row that it named when it was loaded."""
-        if held[0].session_id == self._session:
-            self._held.remember_rows([held])
-        self._meet(self._held.rows_of(held))
-        return self._held.shower(held, RefList)(held[3])
+    def _show_alternate(self, attribute: AttributeValue) -> Any:
+        """Return the ref of the row that an alternate key belonged to when it was loaded."""
+        if attribute.state.session_id == self._session:
+            self._keys.remember_rows([attribute])
+        self._mint(self._keys.rows_of(attribute))
+        return self._keys.shower(attribute, RefList)(attribute.value)
 
     def with_refs(self, class_: type[Any], record: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of a record of a class with refs in place of keys."""
         columns = self._entities.of_class(class_).all
-        held = [name for name in record if name in columns and record[name] is not None]
+        names = [name for name in record if name in columns and record[name] is not None]
         self.conversation.make_room()
         self.conversation.mint(
-            [pair for name in held for pair in keys_in(columns[name], record[name])]
+            [pair for name in names for pair in keys_in(columns[name], record[name])]
         )
-        shown = {n: shower(columns[n], self.conversation)(record[n]) for n in held}
-        return {**record, **shown}
+        refs = {n: shower(columns[n], self.conversation)(record[n]) for n in names}
+        return {**record, **refs}
 
     def pickled_refs(self, state: State) -> PickledRefs:
-        """Return what shows an instance's refs elsewhere: at most one round trip."""
+        """Return the refs that an instance takes into a pickle: at most one round trip."""
         columns = self._entities.of_class(state.class_).all
-        held = {each[1]: each for each in self._held.attributes(state, columns)}
-        keys = {name: self._held.pairs(each) for name, each in held.items()}
-        self._meet([pair for pairs in keys.values() for pair in pairs])
+        attributes = self._keys.attributes(state, columns)
+        keys = [
+            keys_in(each.column, each.value)
+            if each.column.by is None
+            else self._keys.rows_of(each)
+            for each in attributes
+        ]
+        self._mint([pair for pairs in keys for pair in pairs])
         refs = {
-            name: (held[name][3], self._held.shower(held[name])(held[name][3]))
-            for name, pairs in keys.items()
-            if pairs or isinstance(held[name][3], list)
+            each.name: (each.value, self._keys.shower(each)(each.value))
+            for each, pairs in zip(attributes, keys, strict=True)
+            if pairs or isinstance(each.value, list)
         }
         return PickledRefs(state.class_, columns, refs)
 
     def invalidate(self) -> None:
-        """Have what all attributes show looked up anew."""
+        """Drop the cached functions and refs of attributes."""
         self.showers, self.numbered = {}, {}
 
-    # Keys that are met together
+    # Keys that are minted together
 
-    def _meet(self, pairs: Collection[EntityKey]) -> bool:
-        """Make sure that keys can be shown, together with those of all instances loaded so far.
+    def _mint(self, pairs: Collection[EntityKey]) -> bool:
+        """Mint refs for keys and for those of all instances loaded so far.
 
         Returns:
-            whether one of them could not be shown before.
+            whether one of the keys had no cached ref.
         """
         if self.conversation.has_cached(pairs):
             return False
         self.conversation.make_room()
-        self._meet_new(pairs)
+        self._mint_loaded(pairs)
         return True
 
-    def met(self, chunks: Iterator[Rows], *, other_bind: bool = False) -> Iterator[Rows]:
-        """Yield chunks of rows once the keys of all that was loaded with them are minted.
+    def _mint_loaded(self, more: Iterable[EntityKey] = ()) -> None:
+        """Mint refs for instances loaded since the last time, and for more keys: one round trip.
 
-        What loads inside another load, as `selectinload()` does, is left to the outermost, so
-        that it is one round trip. Instances that were there before may have been refreshed.
-        """
-        while True:
-            self._fetching += 1
-            try:
-                rows = next(chunks, None)
-            finally:
-                self._fetching -= 1
-            if rows is None:
-                return
-            if not self._fetching:
-                if self.eager:
-                    self.loaded += [state.obj for state in _states_in(rows)]
-                self.look_ahead(other_bind=other_bind)
-            yield rows
-
-    def look_ahead(self, *, other_bind: bool = False) -> None:
-        """Look up, and mint if wanted, the keys of instances loaded since the last time."""
-        self.conversation.make_room()
-        self._remember_new_rows(other_bind=other_bind)
-        if self.eager:
-            self._meet_new([])
-
-    def _meet_new(self, more: Iterable[EntityKey]) -> None:
-        """Mint the keys of instances loaded since the last time, and more, in one round trip.
-
-        Where that fails, they are minted together the next time, not one by one.
+        If that fails, the instances count as new again.
         """
         loaded = [*self.loaded]
         try:
@@ -751,70 +762,91 @@ class Boundary:
         self._remember_new_rows(other_bind=other_bind)
         states = self._instances.take_new()
         self._fetched = 0
-        if self._left:
-            states = [each for each in states if each.persistent or each not in self._left]
+        if self._rowless:
+            states = [each for each in states if each.persistent or each not in self._rowless]
         if self.labelled:
             self.labelled.note(states)
-        return self._held.of_all(states)
+        return self._keys.of_all(states)
 
     def _remember_new_rows(self, *, other_bind: bool) -> None:
         """Look up the rows of the alternate keys of instances loaded since the last time."""
-        if self._instances.waiting:
-            waiting = self._held.alternate(self._instances.take_waiting())
-            self._held.remember_rows(waiting, other_bind=other_bind)
+        if self._instances.with_alternates:
+            attributes = self._keys.alternates(self._instances.take_with_alternates())
+            self._keys.remember_rows(attributes, other_bind=other_bind)
+
+    # Rows that are fetched
+
+    def after_fetch(self, rows: Rows) -> None:
+        """Note the labels of a chunk of rows; some of its instances may have been refreshed."""
+        if self.labelled:
+            new = states_of(self.loaded[self._fetched :])
+            self.labelled.note(dict.fromkeys([*new, *_states_in(rows)]), minted=True)
+        if len(self.loaded) > self._instances.trim_at:
+            self._instances.forget_dropped()
+        self._fetched = len(self.loaded)
+
+    def minted(self, chunks: Iterator[Rows], *, other_bind: bool = False) -> Iterator[Rows]:
+        """Yield chunks of rows once refs are minted for all instances that were loaded with them.
+
+        `selectinload()` fetches inside the fetch of a chunk. The outermost mints for all, so that
+        it is one round trip.
+        """
+        while True:
+            self._depth += 1
+            try:
+                rows = next(chunks, None)
+            finally:
+                self._depth -= 1
+            if rows is None:
+                return
+            if not self._depth:
+                if self.eager:  # instances that were there before may have been refreshed
+                    self.loaded += [state.obj for state in _states_in(rows)]
+                self.look_ahead(other_bind=other_bind)
+            yield rows
+
+    def look_ahead(self, *, other_bind: bool = False) -> None:
+        """Look up rows of alternate keys, and mint refs if eager, of newly loaded instances."""
+        self.conversation.make_room()
+        self._remember_new_rows(other_bind=other_bind)
+        if self.eager:
+            self._mint_loaded()
+
+    def note_labels(self) -> None:
+        """Note the labels of rows that were loaded, before their attributes may expire."""
+        if self.labelled:
+            self.labelled.note(states_of(self.loaded), minted=True)
+
+    # Room in the cache of refs
 
     def make_room(self) -> None:
-        """Let go of refs that no instance shows, if there are many; never during a fetch."""
-        if self._fetching:
+        """Drop cached refs that no instance shows, if there are many; never during a fetch."""
+        if self._depth:
             return
         if self.conversation.make_room() and self.eager:
-            # none is new if they were taken along, all are if the conversation was forgotten
-            self._meet_new([])
+            # if the conversation was forgotten, its instances have no refs: attributes do no I/O
+            self._mint_loaded()
 
     def keys_of_instances(self) -> list[EntityKey]:
-        """Return the keys that instances may show: from now on all of them are as just loaded."""
+        """Return the keys that instances may show; all count as new from now on."""
         states = self._instances.all()
-        mine = [state for state in states if getattr(state, BOUNDARY, None) is self]
-        self._instances.make_new(mine)
-        return self._held.of_all(mine)
+        own = [state for state in states if getattr(state, BOUNDARY, None) is self]
+        self._instances.make_new(own)
+        return self._keys.of_all(own)
 
     def has_rows(self) -> bool:
-        """Tell whether there are instances of rows."""
+        """Return whether there are instances of rows."""
         return any(
             state.key is not None and getattr(state, BOUNDARY, None) is self
             for state in self._instances.all()
         )
 
-    # What rows are called
-
-    def learn_labels(self) -> None:
-        """Note what rows are called that were read, before what is loaded may expire."""
-        if self.labelled:
-            self.labelled.note(states_of(self.loaded), minted=True)
-
 
 def _states_in(rows: Rows) -> Iterator[State]:
-    """Yield the states of instances: a row may be one itself, or have some among its values."""
+    """Yield the states of instances in rows: as the row itself, or among its values."""
     attribute = sqla.STATE
     for row in rows:
         for value in row if isinstance(row, tuple) else (row,):
             state: Any = getattr(value, attribute, None)
             if hasattr(state, BOUNDARY):
                 yield state
-
-
-def holds_key(parameter: BindParameter[Any]) -> bool:
-    """Tell whether a parameter's value is a key, though it may be text: it is an instance's own.
-
-    So it is where an instance is compared with a relationship; only what the program has set on
-    the instance, and nobody has resolved yet, is a ref. And so it is where the package says so.
-    """
-    if sqla.is_key_parameter(parameter):
-        return True
-    found = sqla.instance_attribute_of(parameter)
-    if found is None:
-        return False
-    state, name = found
-    if isinstance(getattr(state, BOUNDARY, None), Boundary):
-        return name not in names_of_texts(state)
-    return not is_set(state, name)

@@ -1,31 +1,26 @@
-"""Look-ups of rows beside the statement: alternate keys, missing rows, suggestions.
+"""Row look-ups: whether the rows of refs exist, and which refs an error may suggest.
 
-Alternate keys: values of a unique column that stand where others have primary keys.
+If a statement matches no row, or `get` returns nothing, `MissingRows` selects the rows by their
+keys alone. A row that exists was excluded by a criterion, an owner or a soft delete: that is not
+an error. A row that does not exist raises `GoneRefError`, and the conversation notes it:
 
-`posts.author` may reference `users.handle_id`, and still it shows `user_1`. Such values come in
-and the primary keys of their rows go out, or the other way round, one query on the session's own
-connection for all that a result or a statement has; from there the conversation goes on as ever.
+>>> from sqlalchemy import delete
+>>> with engine.begin() as other:
+...     _ = other.execute(delete(Line).where(Line.text == "1 onion"))    # line_2
+>>> session.get(Line, "line_2")
+Traceback (most recent call last):
+alfred_refs.errors.GoneRefError: 'line_2' was deleted and cannot be used; known: 'line_1'
 
-A unique value may change, and be another row's tomorrow: what was looked up is forgotten with the
-transaction, and with every write in it. An instance keeps what its own values named when it was
-loaded or saved. A value is never taken for a primary key, and one without a row is refused.
+The same query returns how reliable its result is. A row may be hidden by row-level security, a
+view or the lag of a replica, and it may appear when another transaction commits or this one is
+rolled back. A row that may be hidden does not raise.
 
-Whether the rows that refs name are there, where nothing was found of them.
+Errors suggest refs of the conversation. In a session with an owner, `VisibleRefs` selects those
+whose rows the owner may read: one query for each entity, when there is an error already. The
+conversation may have refs of other rows, from trusted code or from foreign keys.
 
-Keys come in with the refs that name them; nothing goes out if their rows are there, whatever else
-keeps a statement from finding them: a criterion, an owner, a soft delete. Rows that are gone raise
-`GoneRefError`, however they went, and the conversation learns it. Where the server may hide a row,
-by row-level security or because it is a replica that lags behind, it is not known.
-
->>> session.get(Recipe, "recipe_4")      # deleted by another client
-GoneRefError: 'recipe_4' was deleted and cannot be used; known: 'recipe_1', 'recipe_2'
-
-Which refs errors of a session that has an owner may name: those of rows that the owner sees.
-
-A conversation has refs of other rows, too: of what trusted code has loaded, and of what foreign
-keys name. An error would offer them, with their labels, to a model that may use none of them. Refs
-come in, and those go out whose rows the owner may read: one query for each entity, where something
-is wrong already.
+Limits: on databases other than PostgreSQL it is unknown whether a row may be hidden, and the
+conversation notes nothing. Rows are looked up in the session's transaction only.
 """
 
 from __future__ import annotations
@@ -68,7 +63,7 @@ from alfred_refs.mapping.key_columns import KeyColumn
 from alfred_refs.mapping.keys import EntityKey, Key, parse_ref
 from alfred_refs.owners import Confinement
 
-_CLASS = table_(
+_PG_CLASS = table_(
     "pg_class",
     sqlalchemy_column("oid", OID),
     sqlalchemy_column("relkind", Text),
@@ -78,35 +73,35 @@ _CLASS = table_(
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the keys of an entity's rows are made of.
+    """The primary key of an entity's rows.
 
     Attributes:
-        columns: the primary key.
-        held: what each of them holds, `None` for data.
+        columns: its columns.
+        key_columns: the keys that each of them holds, `None` for data.
     """
 
     columns: Sequence[Column[Any]]
-    held: Sequence[KeyColumn | None]
+    key_columns: Sequence[KeyColumn | None]
 
     def fits(self, key: Key) -> bool:
-        """Tell whether a key has as many parts: less is the key of no row."""
+        """Return whether a key has one part for each column; no row has any other."""
         return len(key if isinstance(key, tuple) else (key,)) == len(self.columns)
 
     def values_of(self, key: Key) -> list[Any]:
-        """Return the values of the columns."""
+        """Return the values of the columns in the row of a key."""
         parts = key if isinstance(key, tuple) else (key,)
-        each = zip(self.held, parts, strict=True)
-        return [part if held is None else held.from_key(part) for held, part in each]
+        each = zip(self.key_columns, parts, strict=True)
+        return [part if column is None else column.from_key(part) for column, part in each]
 
     def key_of(self, values: Sequence[Any]) -> Key:
-        """Return the key that values of the columns are."""
-        each = zip(self.held, values, strict=True)
-        parts = [value if held is None else held.to_key(value) for held, value in each]
+        """Return the key of the row with these values of the columns."""
+        each = zip(self.key_columns, values, strict=True)
+        parts = [value if column is None else column.to_key(value) for column, value in each]
         return parts[0] if len(parts) == 1 else tuple(parts)
 
 
 def identity_of(entity: str, entities: Entities) -> Identity | None:
-    """Return what the keys of an entity's rows are made of; `None` if its table is not known."""
+    """Return the primary key of an entity's rows; `None` if its table is unknown."""
     model = model_of(entity, entities)
     if model is not None:
         return Identity(inspect(model).mapper.primary_key, entities.of_class(model).identity)
@@ -116,16 +111,16 @@ def identity_of(entity: str, entities: Entities) -> Identity | None:
 
 @dataclass(frozen=True, slots=True)
 class _LookupResult:
-    """What was found of keys.
+    """The rows that a look-up has found, and how reliable that is.
 
     Attributes:
-        there: those that rows have.
-        may_be_hidden: whether the server may hide others.
-        is_alone: whether nobody else may have made others that are not seen yet.
-        has_written: whether this transaction has, and may be rolled back.
+        existing: the keys of the rows.
+        may_be_hidden: whether the database may hide other rows.
+        is_alone: whether no other transaction may have written other rows.
+        has_written: whether this transaction has written, and may be rolled back.
     """
 
-    there: Collection[Key]
+    existing: Collection[Key]
     may_be_hidden: bool
     is_alone: bool
     has_written: bool
@@ -133,116 +128,119 @@ class _LookupResult:
 
 @dataclass(frozen=True, slots=True)
 class MissingRows:
-    """Looks for the rows of keys, by these alone.
+    """Looks up rows by their keys alone.
 
     Attributes:
-        session: in whose transaction it looks.
-        conversation: which learns what is gone.
-        bind_arguments: of what has found nothing.
+        session: in whose transaction rows are looked up.
+        conversation: notes which rows do not exist.
+        bind_arguments: of the statement that has matched nothing.
     """
 
     session: Session
     conversation: SessionConversation
     bind_arguments: Mapping[str, Any] | None = None
 
-    def check(self, entity: str, identity: Identity, sought: Mapping[str, Key]) -> list[str]:
-        """Check that rows are there: one statement.
+    def check(self, entity: str, identity: Identity, keys: Mapping[str, Key]) -> list[str]:
+        """Check that rows exist: one statement.
 
         Args:
-            entity: whose refs they are.
-            identity: what their keys are made of.
-            sought: the keys of which nothing was found, by their refs.
+            entity: of their refs.
+            identity: the primary key of its rows.
+            keys: of the rows, by their refs.
 
         Returns:
-            the refs of those that are not there, and may be hidden by the server.
+            the refs of rows that were not found, and may be hidden by the database.
 
         Raises:
-            GoneRefError: one is not there.
+            GoneRefError: one does not exist.
         """
-        found = self._look(identity, sought.values())
-        gone = [ref for ref, key in sought.items() if key not in found.there]
-        if not gone or found.may_be_hidden:
-            return gone
-        if found.is_alone and not found.has_written:
-            self.conversation.note_gone([(entity, sought[ref]) for ref in gone], "was deleted")
-        raise self.conversation.gone_error(gone[0], entity)
+        result = self._look_up(identity, keys.values())
+        missing = [ref for ref, key in keys.items() if key not in result.existing]
+        if not missing or result.may_be_hidden:
+            return missing
+        if result.is_alone and not result.has_written:
+            self.conversation.note_gone([(entity, keys[ref]) for ref in missing], "was deleted")
+        raise self.conversation.gone_error(missing[0], entity)
 
-    def check_named(self, named: Iterable[tuple[KeyColumn, Any]]) -> None:
-        """Check the rows whose own keys a statement names by their refs.
+    def check_resolved(self, resolved: Iterable[tuple[KeyColumn, Any]]) -> None:
+        """Check that the rows exist whose refs a statement compares with their primary key.
 
         Args:
-            named: the keys, each with the column that it meets.
+            resolved: the keys of its refs, each with the column that it is compared with.
 
         Raises:
-            GoneRefError: one is not there.
+            GoneRefError: one does not.
         """
-        sought: dict[KeyColumn, dict[str, Key]] = {}
-        for held, value in named:
-            if str(self._primary(held)) == held.name and held.by is None:
-                key = held.to_key(value)
-                ref = self.conversation.refs_by_entity(key).get(held.entity)
+        by_column: dict[KeyColumn, dict[str, Key]] = {}
+        for column, value in resolved:
+            if str(self._primary(column)) == column.name and column.by is None:
+                key = column.to_key(value)
+                ref = self.conversation.refs_by_entity(key).get(column.entity)
                 if ref is not None:
-                    sought.setdefault(held, {})[ref] = key
-        for held, keys in sought.items():
-            primary = self._primary(held)
+                    by_column.setdefault(column, {})[ref] = key
+        for column, keys in by_column.items():
+            primary = self._primary(column)
             if primary is not None:
-                self.check(held.entity, Identity([primary], [held]), keys)
+                self.check(column.entity, Identity([primary], [column]), keys)
 
-    def back(self, pairs: Iterable[EntityKey]) -> dict[EntityKey, bool]:
-        """Return which rows are there that were gone: one statement for each entity.
+    def restored(self, pairs: Iterable[EntityKey]) -> dict[EntityKey, bool]:
+        """Return which rows exist that did not: one statement for each entity.
 
         Returns:
-            their keys, each with whether nobody can undo it: this transaction has written nothing.
+            their keys, each with whether that is certain: this transaction has written nothing, so
+            its rollback does not remove the row again.
         """
-        back: dict[EntityKey, bool] = {}
+        restored: dict[EntityKey, bool] = {}
         for entity, keys in by_entity(pairs).items():
             identity = identity_of(entity, self.conversation.entities)
-            if identity is None or not self._can_ask(identity):
+            if identity is None or not self._can_query(identity):
                 continue
             fitting = [key for key in keys if identity.fits(key)]
             if fitting:
-                found = self._look(identity, fitting)
-                back |= {(entity, key): not found.has_written for key in found.there}
-        return back
+                result = self._look_up(identity, fitting)
+                is_certain = not result.has_written
+                restored |= {(entity, key): is_certain for key in result.existing}
+        return restored
 
     def deleted(self, identity: Identity, keys: Iterable[Key]) -> list[Key]:
-        """Return which rows are gone for certain, once this transaction is committed."""
-        sought = list(keys)
-        found = self._look(identity, sought)
-        if found.may_be_hidden or not found.is_alone:
+        """Return which rows are deleted for certain, if this transaction is committed."""
+        wanted = list(keys)
+        result = self._look_up(identity, wanted)
+        if result.may_be_hidden or not result.is_alone:
             return []
-        return [key for key in sought if key not in found.there]
+        return [key for key in wanted if key not in result.existing]
 
     def _primary(self, column: KeyColumn) -> Column[Any] | None:
         return self.conversation.entities.primary_of(column.entity)
 
-    def _can_ask(self, identity: Identity) -> bool:
+    def _can_query(self, identity: Identity) -> bool:
         try:
             return sqla.can_wait(self._bind(identity.columns[0].table).engine)
-        except UnboundExecutionError:  # only the statement that is to be executed knows where
+        except UnboundExecutionError:  # the session finds the bind by the mapper of a statement
             return False
 
-    def _look(self, identity: Identity, sought: Iterable[Key]) -> _LookupResult:
-        """Look for rows, and ask in the same moment what that is worth."""
+    def _look_up(self, identity: Identity, keys: Iterable[Key]) -> _LookupResult:
+        """Select rows, and in the same snapshot how reliable that is."""
         columns, table = identity.columns, identity.columns[0].table
-        each = [zip(columns, identity.values_of(key), strict=True) for key in sought]
-        met = or_(*(and_(*(column == value for column, value in pairs)) for pairs in each))
+        each = [zip(columns, identity.values_of(key), strict=True) for key in keys]
+        criterion = or_(*(and_(*(column == value for column, value in pairs)) for pairs in each))
         bind = self._bind(table)
         doubts = self._doubts(table, bind.dialect).subquery()
-        rows = select(doubts, *columns).select_from(doubts.outerjoin(table, met))
-        # no listener of the application's is to see it, or to change it
+        # an outer join from the one row of doubts: it is there if no row is found
+        statement = select(doubts, *columns).select_from(doubts.outerjoin(table, criterion))
+        # on the connection, so that no `do_orm_execute` listener of the application changes it
         with sqla.unconfined_lookup(self.session):
             connection = self.session.connection(bind_arguments={"bind": bind})
-            found = connection.execute(rows).all()
-        there = [values for _, _, _, *values in found if None not in values]
-        return _LookupResult({identity.key_of(each) for each in there}, *found[0][:3])
+            rows = connection.execute(statement).all()
+        existing = [values for _, _, _, *values in rows if None not in values]
+        return _LookupResult({identity.key_of(values) for values in existing}, *rows[0][:3])
 
     def _doubts(self, table: Table, dialect: Dialect) -> Select[bool, bool, bool]:
-        """Ask whether the server may hide rows, and whether a row that is not there stays away.
+        """Select whether rows may be hidden, and whether a missing row stays missing.
 
-        A view may hide them on its own account. A row may come about yet where somebody is
-        writing, or be there again once this transaction is rolled back; and one that keeps a
-        snapshot does not see what came later. Of other servers than PostgreSQL it is not known.
+        Row-level security, a view and a replica may hide rows. A row may appear when another
+        transaction commits, in a later statement of an isolated transaction never, and it may be
+        restored by the rollback of this transaction. On other databases all of it is unknown.
         """
         if dialect.name != "postgresql":
             return select(
@@ -250,8 +248,8 @@ class MissingRows:
             )
         name = self._name_of(table, dialect)
         known = select(
-            or_(func.row_security_active(_CLASS.c.oid), _CLASS.c.relkind.not_in(["r", "p"]))
-        ).where(_CLASS.c.oid == cast(func.to_regclass(name), OID))
+            or_(func.row_security_active(_PG_CLASS.c.oid), _PG_CLASS.c.relkind.not_in(["r", "p"]))
+        ).where(_PG_CLASS.c.oid == cast(func.to_regclass(name), OID))
         hidden = or_(func.pg_is_in_recovery(), func.coalesce(known.scalar_subquery(), true()))
         now = func.txid_current_snapshot()
         others = func.txid_snapshot_xip(now).column_valued("others")
@@ -272,11 +270,11 @@ class MissingRows:
 
 
 class VisibleRefs:
-    """Chooses what may be named.
+    """Selects the refs that an error may suggest to an owner.
 
     Args:
         session: which has an owner; not kept alive.
-        confinement: keeps it to the owner's rows.
+        confinement: restricts it to the owner's rows.
     """
 
     def __init__(self, session: Session, confinement: Confinement) -> None:
@@ -284,7 +282,7 @@ class VisibleRefs:
         self._confinement = confinement
 
     def __call__(self, conversation: SessionConversation, refs: Collection[str]) -> list[str]:
-        """Return those refs whose rows the owner sees; none if that cannot be asked now."""
+        """Return those refs whose rows the owner may read; none if the query fails."""
         groups: dict[str, dict[str, Key]] = {}
         for ref, key in conversation.known_keys(refs).items():
             parsed = parse_ref(ref)
@@ -293,7 +291,7 @@ class VisibleRefs:
         entities = conversation.entities
         try:
             return [ref for of in groups.items() for ref in self._readable(*of, entities)]
-        except SQLAlchemyError:  # as in a transaction that has failed
+        except SQLAlchemyError:  # such as in a failed transaction
             return []
 
     def _readable(self, entity: str, keys: Mapping[str, Key], entities: Entities) -> Iterator[str]:
@@ -304,5 +302,5 @@ class VisibleRefs:
         if mapper is None or not sqla.can_wait(session.get_bind(mapper).engine):
             return
         values = {r: tuple(identity.values_of(k)) for r, k in keys.items() if identity.fits(k)}
-        there = self._confinement.ask(session, identity.columns, values.values(), writing=False)
-        yield from (ref for ref, value in values.items() if value in there)
+        readable = self._confinement.ask(session, identity.columns, values.values(), writing=False)
+        yield from (ref for ref, value in values.items() if value in readable)

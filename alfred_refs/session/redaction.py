@@ -1,37 +1,31 @@
-"""Redaction of keys in exceptions of the driver and the ORM.
-
-Errors without keys: each exception that leaves a session has refs in their place.
+"""Redaction: exceptions that leave a session have refs in place of keys.
 
     IntegrityError: Key (recipe_id)=(a508000d-9b55-40f0-8886-dbdd88bd2de2) is not present
     IntegrityError: Key (recipe_id)=(recipe_1) is not present
 
-`errors` finds the exceptions, with all that hangs on them, and words them in place; `wording` puts
-refs into their sentences and parameters; `columns` tells which key columns a name in them means.
-A key that has no ref in this process is hidden.
+An exception is changed in place, with its causes, its context, the members of a group and the
+driver's own exception. It keeps class, SQLSTATE and traceback; messages, arguments, parameters and
+details are redacted. A key that has no ref in this process, or may belong to several columns, is
+shown as `HIDDEN`:
 
-Which key columns a name in an error may mean.
+>>> from sqlalchemy.exc import IntegrityError
+>>> session.add(Line(recipe_id="recipe_1", position=1, text="salt", id="line_1"))
+>>> try:
+...     session.flush()
+... except IntegrityError as error:
+...     print(str(error.orig).splitlines()[-1].strip())
+DETAIL:  Key (id)=(line_1) already exists.
 
-An error names columns and parameters as text: `Key (recipe_id)=(...)`, `{'recipe_id_1': ...}`.
-What the metadata tells of them goes out: the `KeyColumn`, that it is data, or that it cannot be
-told. Only tables that the application has used, and those beside them in their metadata, are
-known. No I/O, and a mistake in the metadata is not raised here: an error is being worded.
+Exceptions come from two places. A connection calls `hide_keys` for every error of its driver, by
+the event `handle_error`. The session calls `ErrorRedaction.hide` for what SQLAlchemy and the
+application's code raise inside it. Connections without a session are left alone.
 
-The words and values of an error, with refs in place of keys.
+`ColumnCatalogue` finds the columns that a name in an error may belong to, `Redactor` changes texts
+and values. No I/O: only refs that this process has cached are shown, and nothing is minted. Errors
+in the metadata do not raise here.
 
-Text and parameters that have keys come in; copies go out in which every key reads as its ref, or
-as `HIDDEN` where it has none, where it cannot be told which entity it is of, and where it cannot
-be told whether it is a key. Hiding too much is a nuisance, hiding too little is not allowed.
-Nothing is minted and nothing is asked: only what the conversation has met in this process.
-
-No error shows a key: exceptions that leave a session are worded anew, in place.
-
-An exception comes in with all that hangs on it: cause, context, members, the driver's own. It
-keeps its class, its SQLSTATE and its traceback; its text, arguments, parameters and details have
-refs in place of keys. Two ways lead here: the engine tells of every error of the driver, wherever
-it is raised (`hide_keys`), and the session of what SQLAlchemy raises by itself. Errors of
-connections that belong to no session are not looked at. Nothing is minted, nothing is asked.
-
-Limits: local variables in a traceback's frames, and the `diag` of psycopg2, have keys.
+Limits: local variables in the frames of a traceback have keys, and so has `diag` of psycopg2.
+Where it is unknown whether a value is a key, it is hidden.
 """
 
 from __future__ import annotations
@@ -59,14 +53,261 @@ from alfred_refs.mapping.key_columns import KeyColumn
 from alfred_refs.mapping.keys import HIDDEN, Key, KeyType, parse_ref, spells_uuid
 from alfred_refs.session.instances import Boundary
 
-# `id_1`, `id_1_2` (a list), `id__0` and `id_m1` (many records) are parameters for a column `id`
+# An attribute of a connection: the sessions that work on it. An execution option would be seen by
+# listeners, and be passed to eager loaders.
+_SESSIONS = "alfred_refs_sessions"
+# An attribute of an exception that is redacted: a second time would hide its refs.
+_REDACTED = "_alfred_refs_worded"
+
+# Attributes of drivers' exceptions that hold sentences; others hold names and codes.
+_SENTENCES = {"message", "detail", "hint", "context", "internal_query", "query", "pgerror"}
+_SENTENCE_FIELDS = {ord(field) for field in "MDHWq"}  # the same, in PostgreSQL's wire protocol
+
+RedactText = Callable[[str], str]
+
+
+# Sessions and connections
+
+
+class ErrorRedaction:
+    """The redaction of one session's errors.
+
+    Args:
+        boundary: of the session's instances.
+
+    Attributes:
+        is_disconnected: whether a connection was lost in this transaction, so that it is unknown
+            what the server has done.
+        has_errors: whether the driver has raised an error in this transaction.
+        connections: those that the session works on.
+    """
+
+    def __init__(self, boundary: Boundary) -> None:
+        self.boundary = boundary
+        self.is_disconnected = False
+        self.has_errors = False
+        self.connections: list[Connection] = []
+
+    def watch(self, connection: Connection) -> None:
+        """Note that the session begins to work on a connection."""
+        # first, before listeners of the application that log the error
+        sqla.prepend_error_listener(connection, hide_keys)
+        others = vars(connection).get(_SESSIONS, ())
+        if self not in others:
+            vars(connection)[_SESSIONS] = (*others, self)
+            self.connections.append(connection)
+
+    def unwatch(self) -> None:
+        """Note that the session's transaction is over, on all its connections."""
+        self.is_disconnected = self.has_errors = False
+        for connection in self.connections:
+            # the application may go on with the connection, in other sessions
+            sessions = vars(connection)[_SESSIONS]
+            vars(connection)[_SESSIONS] = tuple(each for each in sessions if each is not self)
+        self.connections.clear()
+
+    def aborted(self) -> bool:
+        """Return whether a commit will roll back on one of the connections.
+
+        PostgreSQL does that after an error in the transaction.
+        """
+        return any(map(sqla.is_aborted, self.connections))
+
+    @contextmanager
+    def redacted(self) -> Iterator[None]:
+        """Redact what is raised inside the `with`."""
+        try:
+            yield
+        except Exception as error:
+            self.hide(error)
+            raise
+
+    def hide(self, *errors: BaseException) -> None:
+        """Redact exceptions, unless the session shows raw keys."""
+        if not self.boundary.raw:
+            _redact(errors, self.boundary.conversation, self.boundary.conversation)
+
+    def redact_again(self, error: BaseException) -> BaseException:
+        """Return the redacted error of a flush that was raised while the session showed raw keys.
+
+        SQLAlchemy quotes it in each `PendingRollbackError`.
+        """
+        if _REDACTED in vars(error):
+            return error
+        again = SQLAlchemyError(str(error))
+        _redact([again], self.boundary.conversation, self.boundary.conversation, by_driver=True)
+        return again
+
+
+class KnownRefs(Protocol):
+    """The refs that this process has cached: a conversation, or none."""
+
+    def refs_by_entity(self, key: Key) -> Mapping[str, str]:
+        """Return the refs of a key, by entity."""
+        ...
+
+    def text_keys(self) -> Iterable[str]:
+        """Return the keys that are strings."""
+        ...
+
+
+class _NoRefs:
+    """No refs, for errors of a connection on which two conversations work: it may be either's."""
+
+    def refs_by_entity(self, key: Key) -> Mapping[str, str]:
+        del key
+        return {}
+
+    def text_keys(self) -> Iterable[str]:
+        return ()
+
+
+def hide_keys(context: ExceptionContext) -> None:
+    """Redact an error of the driver, if a session works on its connection.
+
+    Listens to `handle_error`.
+    """
+    connection = context.connection
+    sessions: Sequence[ErrorRedaction] = vars(connection).get(_SESSIONS, ()) if connection else ()
+    for session in sessions:
+        session.has_errors = True
+        session.is_disconnected = session.is_disconnected or context.is_disconnect
+    if not sessions or all(session.boundary.raw for session in sessions):
+        return
+    compiled = getattr(context.execution_context, "compiled", None)
+    conversations = [session.boundary.conversation for session in sessions]
+    refs = conversations[0] if len(sessions) == 1 else _NoRefs()
+    errors = (context.original_exception, context.sqlalchemy_exception)
+    positions = getattr(compiled, "positiontup", None)
+    _redact(errors, refs, conversations[0], positions, by_driver=True)
+
+
+# Exceptions
+
+
+def _redact(
+    errors: Iterable[BaseException | None],
+    refs: KnownRefs,
+    conversation: SessionConversation,
+    positions: Sequence[str] | None = None,
+    *,
+    by_driver: bool = False,
+) -> None:
+    chain = _all_exceptions(errors)
+    if all(_REDACTED in vars(error) for error in chain):
+        return
+    redactor = Redactor(refs, ColumnCatalogue(conversation.entities), _error_fields(chain))
+    statements = [error for error in chain if isinstance(error, StatementError)]
+    # parameters first: what is shown for them is shown for the same values in the messages
+    for failed in statements:
+        if _REDACTED not in vars(failed):
+            failed.params = redactor.parameters(failed.params, failed.statement, positions)
+            if failed.statement is not None:
+                failed.statement = redactor.text(failed.statement)
+    for error in chain:
+        # without a statement, the message is SQLAlchemy's own or the application's
+        is_own = isinstance(error, SQLAlchemyError) and not isinstance(error, StatementError)
+        is_database = (by_driver or statements) and not is_own
+        _redact_exception(
+            error, redactor.database_text if is_database else redactor.orm_text, redactor
+        )
+
+
+def _all_exceptions(errors: Iterable[BaseException | None]) -> list[BaseException]:
+    """Return exceptions with all that they reference, each once."""
+    reached: dict[int, BaseException] = {}
+    queue: list[Any] = list(errors)
+    while queue:
+        error = queue.pop()
+        if isinstance(error, BaseException) and id(error) not in reached:
+            reached[id(error)] = error
+            queue += [error.__cause__, error.__context__, *vars(error).values()]
+            queue += getattr(error, "exceptions", ())  # of a group
+    return list(reached.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorFields:
+    """The fields of a database error; `None` if it has none."""
+
+    sqlstate: str | None = None
+    schema: str | None = None
+    table: str | None = None
+    constraint: str | None = None
+
+
+def _error_fields(chain: Iterable[BaseException]) -> ErrorFields:
+    """Return the fields of the driver's exception: of its `diag`, or its own in asyncpg."""
+    fields = ErrorFields()
+    for error in chain:
+        diagnosis: Any = getattr(error, "diag", error)
+        own = ErrorFields(
+            getattr(error, "sqlstate", None) or getattr(error, "pgcode", None),
+            getattr(diagnosis, "schema_name", None),
+            getattr(diagnosis, "table_name", None),
+            getattr(diagnosis, "constraint_name", None),
+        )
+        fields = own if fields.table is None and own != ErrorFields() else fields
+    return fields
+
+
+def _redact_exception(error: BaseException, redact: RedactText, redactor: Redactor) -> None:
+    if isinstance(error, RefError) or _REDACTED in vars(error):
+        return
+    error.args = tuple(_redact_argument(argument, redact, redactor) for argument in error.args)
+    for name, value in list(vars(error).items()):
+        if name == "_info":
+            # of psycopg 3: the result of libpq, or a dictionary after unpickling
+            setattr(error, name, _redact_server_fields(error, redact))
+        elif not (isinstance(error, StatementError) and name in ("params", "statement")):
+            is_sentence = name in _SENTENCES or not isinstance(value, str)
+            by = redact if is_sentence else redactor.orm_text
+            setattr(error, name, _redact_argument(value, by, redactor))
+    if isinstance(getattr(error, "pgerror", None), str):  # of psycopg2: read-only members, in C
+        state = {"pgerror": redact(cast(Any, error).pgerror), "pgcode": cast(Any, error).pgcode}
+        cast(Any, error).__setstate__(state)
+    setattr(error, _REDACTED, True)
+
+
+def _redact_server_fields(error: BaseException, redact: RedactText) -> Any:
+    """Return the server's fields of a psycopg 3 error as a dictionary.
+
+    That is what the error has after it was pickled, so `diag` reads it.
+    """
+    fields = cast(Any, error).__reduce__()[2]["_info"]
+    if fields is None:
+        return None
+    return {
+        field: redact(value.decode(errors="replace")).encode()
+        if value and field in _SENTENCE_FIELDS
+        else value
+        for field, value in fields.items()
+    }
+
+
+def _redact_argument(value: Any, redact: RedactText, redactor: Redactor) -> Any:
+    """Return an argument or attribute of an exception; objects of other types are unchanged."""
+    if isinstance(value, str):
+        return redact(value)
+    if type(value) in (list, tuple):
+        return type(value)(_redact_argument(element, redact, redactor) for element in value)
+    if type(value) is dict:
+        return {key: _redact_argument(each, redact, redactor) for key, each in value.items()}
+    if type(value) is int:
+        return redactor.number(value)
+    return redactor.value(value) if isinstance(value, uuid.UUID) else value
+
+
+# The columns of an error
+
+# `id_1`, `id_1_2` (in a list), `id__0` and `id_m1` (of many records) are parameters for `id`
 _NUMBERED = re.compile(r"_[m_]?\d+$")
 
 _FOREIGN_KEY_VIOLATION = "23503"
 
 
 class UnknownMeaning(Enum):
-    """What a name means if it is not a key column."""
+    """What a name means if it is not that of a key column."""
 
     DATA = "data"
     UNKNOWN = "unknown"
@@ -75,25 +316,22 @@ class UnknownMeaning(Enum):
 Meaning = KeyColumn | UnknownMeaning
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorFields:
-    """What a database error says of itself, field by field; `None` where it says nothing."""
-
-    sqlstate: str | None = None
-    schema: str | None = None
-    table: str | None = None
-    constraint: str | None = None
-
-
 class ColumnCatalogue:
-    """The application's columns by the names that errors have for them."""
+    """The application's columns, by their names in errors.
+
+    An error has names as text: `Key (recipe_id)=(...)`, `{'recipe_id_1': ...}`. Only tables that
+    the application has used, and others of their metadata, are known.
+
+    Args:
+        entities: which columns hold keys.
+    """
 
     def __init__(self, entities: Entities) -> None:
         self._entities = entities
         self._tables = entities.met_tables()
 
     def has_keys_of(self, key_type: KeyType) -> bool:
-        """Tell whether there may be keys of a type; without any table known there may."""
+        """Return whether there may be keys of a type; there may if no table is known."""
         if key_type not in self._entities.policy.key_types:
             return False
         columns = [column for table in self._tables for column in table.columns]
@@ -104,7 +342,7 @@ class ColumnCatalogue:
         )
 
     def of_parameter(self, name: str | None, statement: str | None) -> Meaning:
-        """Return what a parameter of a statement is compared with or stored in."""
+        """Return the column that a parameter is compared with or stored in, by its name."""
         words = set(re.findall(r"\w+", statement or ""))
         tables = [table for table in self._tables if table.name in words]
         while name:
@@ -120,25 +358,25 @@ class ColumnCatalogue:
             name = None if shorter == name else shorter
         return UnknownMeaning.UNKNOWN
 
-    def of_detail(self, names: Sequence[str], fault: ErrorFields) -> list[Meaning]:
-        """Return what the columns are that a violated constraint has values for.
+    def of_detail(self, names: Sequence[str], fields: ErrorFields) -> list[Meaning]:
+        """Return the columns of the values in the DETAIL of a violated constraint.
 
-        A foreign key may be violated from either side: the columns are those of the table that
-        has it, or those that it references.
+        A foreign key is violated from either side: the columns are its own, or those that it
+        references.
         """
-        found = [
+        candidates = [
             columns
             for table in self._tables
-            if table.name == fault.table and table.schema in (None, fault.schema)
-            for columns in _columns_of_constraint(table, names, fault)
+            if table.name == fields.table and table.schema in (None, fields.schema)
+            for columns in _columns_of_constraint(table, names, fields)
         ]
-        if not found:
+        if not candidates:
             return [UnknownMeaning.UNKNOWN] * len(names)
-        meanings = [[self._meaning(column) for column in columns] for columns in found]
+        meanings = [[self._meaning(column) for column in columns] for columns in candidates]
         return [_common_meaning(list(one)) for one in zip(*meanings, strict=True)]
 
     def of_identity(self, path: str) -> list[Meaning] | None:
-        """Return what the primary key of a class holds, named as in `<class 'path'>`."""
+        """Return the primary key of a class, which is given as in `<class 'path'>`."""
         classes = sqla.classes_at_path(path)
         if len(classes) != 1:
             return None
@@ -152,7 +390,7 @@ class ColumnCatalogue:
         if column is None:
             return UnknownMeaning.UNKNOWN
         try:
-            # an import in the midst of an error may fail, and take the error's place
+            # the name of an entity may need an import, which could fail and replace the error
             if not self._entities.is_named(column):
                 return UnknownMeaning.UNKNOWN
             return self._entities.of_column(column) or UnknownMeaning.DATA
@@ -161,7 +399,7 @@ class ColumnCatalogue:
 
 
 def _common_meaning(meanings: list[Meaning]) -> Meaning:
-    """Return the one meaning of a name in several tables."""
+    """Return the meaning of a name that several tables have."""
     first, *others = meanings
     if isinstance(first, KeyColumn):
         same = all(
@@ -173,20 +411,20 @@ def _common_meaning(meanings: list[Meaning]) -> Meaning:
 
 
 def _columns_of_constraint(
-    table: Table, names: Sequence[str], fault: ErrorFields
+    table: Table, names: Sequence[str], fields: ErrorFields
 ) -> list[list[Column[Any] | None]]:
-    """Return which columns of which tables an error about a table's constraint may name."""
-    if fault.sqlstate != _FOREIGN_KEY_VIOLATION:
+    """Return the columns that an error about a constraint of a table may name."""
+    if fields.sqlstate != _FOREIGN_KEY_VIOLATION:
         columns = {column.name: column for column in table.columns}
         return [[columns.get(name) for name in names]]
     constraints = table.foreign_key_constraints
-    named = [c for c in constraints if fault.constraint in (c.name, _default_name(c))]
+    named = [c for c in constraints if fields.constraint in (c.name, _default_name(c))]
     sides = [side for constraint in named or constraints for side in _sides(constraint)]
     return [list(side) for side in sides if [column.name for column in side] == list(names)]
 
 
 def _default_name(constraint: ForeignKeyConstraint) -> str:
-    """Return what PostgreSQL calls a foreign key that was given no name."""
+    """Return PostgreSQL's name for a foreign key that was created without one."""
     columns = "_".join(column.name for column in constraint.columns)
     return f"{constraint.table.name}_{columns}_fkey"
 
@@ -199,137 +437,132 @@ def _sides(constraint: ForeignKeyConstraint) -> list[list[Column[Any]]]:
     return [list(constraint.columns), referenced]
 
 
-# Values that say no more than they print, and print no more than they are.
+# Texts and values
+
+# types whose values are never keys, and print nothing else
 _PLAIN = (bool, float, Decimal, dt.date, dt.time, dt.timedelta, type(None))
 
 # PostgreSQL begins each part but the first with a word, in the server's language
 _PARTS = re.compile(r"^(?=[^\W\d_]+: {2})", re.MULTILINE)
 # `Key (id, position)=(5, 2) already exists`
 _DETAIL = re.compile(r"\((?P<names>[^=]*)\)=\((?P<values>.*)\)", re.DOTALL)
-# the values of all columns, in the order that the database has them: not to be taken apart
+# the values of all columns, in the order of the database: they cannot be told apart
 _ROW = re.compile(r"(?P<said>contains|^[^\W\d_]+: {2}[^(]*) \(.*\)", re.DOTALL)
 _ROW_VIOLATIONS = {"23502", "23514", "44000"}  # not null, check, check option
 _ROW_LEFT_OUT = "(values left out: there may be keys among them)"
-# a piece of the statement, which some drivers send with the values in it, and a caret under it
+# an excerpt of the statement with a caret under it; some drivers send it with values inlined
 _EXCERPT = re.compile(r"\n(LINE \d+: )(.*)\n *\^")
 _VALUE = re.compile(r"'|(?<![\w$])\d")
 _NUMBER = re.compile(r"(?<![\w.$])\d+(?!\w|\.\d)")
 _PLACE = re.compile(r"\b(?:LINE \d+:|line \d+ at )")
-# SQLAlchemy's identity of an instance, and its complaint about a row that an insert returned
+# SQLAlchemy's identity of an instance, and its message about a row that an INSERT returned
 _IDENTITY = re.compile(r"\(<class '(?P<path>[^']+)'>, \((?P<values>.*?)\), (?:None|[^()]*)\)")
 _SENTINEL = re.compile(r"(?<=result set to parameter sets; key )(.*)(?= was not found\. There)")
 
 
-Say = Callable[[str], str]
-"""Words a text anew."""
+class Redactor:
+    """Redacts the texts and values of one error.
 
+    Parameters are to be redacted first: what is shown for them is shown in the texts too.
 
-class Names(Protocol):
-    """What keys are called: a conversation, or nothing at all."""
-
-    def refs_by_entity(self, key: Key) -> Mapping[str, str]:
-        """Return the refs of a key, by entity."""
-        ...
-
-    def text_keys(self) -> Iterable[str]:
-        """Return the keys that are text."""
-        ...
-
-
-class Wording:
-    """How one error, and all that belongs to it, is worded.
-
-    Parameters go first: what they hold for a key is then hidden in the text too.
+    Args:
+        refs: the refs that may be shown.
+        catalogue: the columns that names in the error may belong to.
+        fields: of the database error.
     """
 
-    def __init__(self, names: Names, catalogue: ColumnCatalogue, fault: ErrorFields) -> None:
-        self._names = names
+    def __init__(self, refs: KnownRefs, catalogue: ColumnCatalogue, fields: ErrorFields) -> None:
+        self._refs = refs
         self._catalogue = catalogue
-        self._fault = fault
-        self._numbers = catalogue.has_keys_of("integer")
-        self._strings = catalogue.has_keys_of("string")
-        self._given: dict[str, str] = {}  # keys of the statement, as text → what stands for them
+        self._fields = fields
+        self._has_numbers = catalogue.has_keys_of("integer")
+        self._has_strings = catalogue.has_keys_of("string")
+        self._shown: dict[str, str] = {}  # keys of the statement, as text → what is shown for them
 
     def ref(self, key: Key, entity: str | None = None) -> str:
-        """Return what stands for a key; without an entity only if there is no doubt."""
-        names = self._names.refs_by_entity(key)
-        if entity is not None and entity in names:
-            return names[entity]
-        sure = len(names) == 1 and (entity is None or isinstance(key, uuid.UUID))
-        return next(iter(names.values())) if sure else HIDDEN
+        """Return the ref of a key, or `HIDDEN`; without an entity only if there is one ref."""
+        refs = self._refs.refs_by_entity(key)
+        if entity is not None and entity in refs:
+            return refs[entity]
+        is_sure = len(refs) == 1 and (entity is None or isinstance(key, uuid.UUID))
+        return next(iter(refs.values())) if is_sure else HIDDEN
 
-    def _key(self, key: Key, meaning: Meaning) -> str:
-        """Return what stands for a key of a column; an alternate key may be another row's."""
-        if not isinstance(meaning, KeyColumn):
-            return self.ref(key)
-        return self.ref(key, meaning.entity) if meaning.by is None else HIDDEN
+    # Values
 
     def parameters(
-        self, given: Any, statement: str | None, positions: Sequence[str] | None = None
+        self, parameters: Any, statement: str | None, positions: Sequence[str] | None = None
     ) -> Any:
-        """Return a copy of a statement's parameters, or of a list of them.
+        """Return a redacted copy of a statement's parameters, or of a list of them.
 
         Args:
-            given: mappings by name, or sequences by position.
-            statement: the SQL that they belong to.
-            positions: their names in order, if they have no names themselves.
+            parameters: mappings by name, or sequences by position.
+            statement: the SQL.
+            positions: the names of parameters by position.
         """
-        if isinstance(given, Mapping):
+        if isinstance(parameters, Mapping):
             return {
                 name: self.value(value, self._catalogue.of_parameter(name, statement))
-                for name, value in given.items()
+                for name, value in parameters.items()
             }
-        if not isinstance(given, list | tuple):
-            return None if given is None else HIDDEN
-        if given and all(isinstance(one, Mapping | list | tuple) for one in given):
-            return [self.parameters(one, statement, positions) for one in given]
-        fits = positions is not None and len(positions) == len(given)
-        names = positions if positions is not None and fits else [None] * len(given)
+        if not isinstance(parameters, list | tuple):
+            return None if parameters is None else HIDDEN
+        if parameters and all(isinstance(one, Mapping | list | tuple) for one in parameters):
+            return [self.parameters(one, statement, positions) for one in parameters]
+        fits = positions is not None and len(positions) == len(parameters)
+        names = positions if positions is not None and fits else [None] * len(parameters)
         meanings = [self._catalogue.of_parameter(name, statement) for name in names]
-        return tuple(map(self.value, given, meanings))
+        return tuple(map(self.value, parameters, meanings))
 
     def value(self, value: Any, meaning: Meaning = UnknownMeaning.DATA) -> Any:
-        """Return what stands for a value, as JSON would have it or as it is."""
+        """Return a redacted value: plain, a list or dictionary of plain values, or `HIDDEN`."""
         if isinstance(value, Mapping):
             return {self.value(k): self.value(v, meaning) for k, v in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
             return [self.value(element, meaning) for element in value]
-        return self._single(value, meaning)
+        return value if isinstance(value, _PLAIN) else self._scalar(value, meaning)
 
-    def _single(self, value: Any, meaning: Meaning) -> Any:
-        if isinstance(value, _PLAIN):
-            return value
+    def _scalar(self, value: Any, meaning: Meaning) -> Any:
         if isinstance(value, uuid.UUID):
-            return self._key(uuid.UUID(int=value.int), meaning)
+            return self._key(uuid.UUID(int=value.int), meaning)  # drivers have subclasses
         if isinstance(value, str):
-            return self._text_value(value, meaning)
+            return self._string(value, meaning)
         if isinstance(value, int):
-            return self._number(value, meaning)
-        return f"<{type(value).__name__}>"
+            return self._integer(value, meaning)
+        return f"<{type(value).__name__}>"  # its repr may have keys
 
-    def _number(self, value: int, meaning: Meaning) -> Any:
+    def number(self, number: int) -> int | str:
+        """Return a number, or what is shown for it if it is a key of the statement."""
+        return self._shown.get(str(number), number)
+
+    def _key(self, key: Key, meaning: Meaning) -> str:
+        """Return what is shown for a key; an alternate key may belong to another row by now."""
+        if not isinstance(meaning, KeyColumn):
+            return self.ref(key)
+        return self.ref(key, meaning.entity) if meaning.by is None else HIDDEN
+
+    def _integer(self, value: int, meaning: Meaning) -> Any:
         if meaning is UnknownMeaning.DATA or (
-            meaning is UnknownMeaning.UNKNOWN and not self._numbers
+            meaning is UnknownMeaning.UNKNOWN and not self._has_numbers
         ):
             return value
         shown = self._key(value, meaning) if isinstance(meaning, KeyColumn) else HIDDEN
-        return self._give(str(value), shown)
+        return self._remember(str(value), shown)
 
-    def _give(self, key: str, shown: str) -> str:
-        """Remember what stands for a key; of one that stands for two rows it cannot be told."""
-        same = self._given.setdefault(key, shown) == shown
-        self._given[key] = shown if same else HIDDEN
+    def _remember(self, key: str, shown: str) -> str:
+        """Remember what is shown for a key; in texts it is hidden if two rows have the key."""
+        same = self._shown.setdefault(key, shown) == shown
+        self._shown[key] = shown if same else HIDDEN
         return shown
 
-    def _text_value(self, value: str, meaning: Meaning) -> str:
+    def _string(self, value: str, meaning: Meaning) -> str:
         if isinstance(meaning, KeyColumn):
             return self._key_text(value, meaning)
-        if meaning is UnknownMeaning.UNKNOWN and self._strings and not spells_uuid(value):
+        if meaning is UnknownMeaning.UNKNOWN and self._has_strings and not spells_uuid(value):
             return HIDDEN
         return keys.scrub(value, self.ref)
 
     def _key_text(self, value: str, column: KeyColumn) -> str:
-        """Return what stands for the text of a key; a ref stays one."""
+        """Return what is shown for the text of a key; a ref stays one."""
         ref = parse_ref(value)
         if value == HIDDEN or (ref is not None and ref.entity == column.entity):
             return value
@@ -337,25 +570,45 @@ class Wording:
             return self._key(uuid.UUID(value), column) if spells_uuid(value) else HIDDEN
         if column.key_type == "integer":
             return self._key(int(value), column) if value.isdecimal() else HIDDEN
-        return self._give(value, self._key(value, column))
+        return self._remember(value, self._key(value, column))
 
-    def sent(self, text: str) -> str:
-        """Return what the database or its driver says."""
+    # Texts
+
+    def text(self, text: str) -> str:
+        """Return text without keys: UUIDs, keys of the statement, and cached keys."""
+        text = keys.scrub(text, self.ref)
+        for key in [*self._shown, *self._refs.text_keys()]:
+            if key in text and not key.isdecimal():
+                shown = self._shown.get(key, HIDDEN).replace("\\", r"\\")
+                text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", shown, text)
+        return _NUMBER.sub(self._number_in_text, text) if self._has_numbers else text
+
+    def _number_in_text(self, number: re.Match[str]) -> str:
+        """Hide a number that is a key, unless it is a line number."""
+        digits = number[0]
+        place = _PLACE.search(number.string, max(0, number.start() - 5))
+        if place is not None and place.start() <= number.start() < place.end():
+            return digits
+        is_key = digits in self._shown or self._refs.refs_by_entity(int(digits))
+        return self._shown.get(digits, HIDDEN) if is_key else digits
+
+    def database_text(self, text: str) -> str:
+        """Return a message of the database or its driver."""
         text = _EXCERPT.sub(lambda piece: "" if _VALUE.search(piece[2]) else piece[0], text)
         return "".join(map(self._part, _PARTS.split(text)))
 
     def _part(self, text: str) -> str:
         if detail := _DETAIL.search(text):
             before, after = text[: detail.start()], text[detail.end() :]
-            return self.free(before) + self._detail(detail) + self.free(after)
-        if self._fault.sqlstate in _ROW_VIOLATIONS or "row contains (" in text:
+            return self.text(before) + self._detail(detail) + self.text(after)
+        if self._fields.sqlstate in _ROW_VIOLATIONS or "row contains (" in text:
             text = _ROW.sub(rf"\g<said> {_ROW_LEFT_OUT}", text)
-        return self.free(text)
+        return self.text(text)
 
     def _detail(self, detail: re.Match[str]) -> str:
         names = detail["names"].split(", ")
         values = detail["values"].split(", ")
-        meanings = self._catalogue.of_detail([name.strip('"') for name in names], self._fault)
+        meanings = self._catalogue.of_detail([name.strip('"') for name in names], self._fields)
         if len(values) != len(names):  # a value with a comma in it
             return f"({detail['names']})=({HIDDEN})"
         shown = map(self._detail_value, values, meanings)
@@ -364,34 +617,12 @@ class Wording:
     def _detail_value(self, value: str, meaning: Meaning) -> str:
         if value == "null":
             return value
-        if meaning is UnknownMeaning.UNKNOWN and self._numbers and value.isdecimal():
+        if meaning is UnknownMeaning.UNKNOWN and self._has_numbers and value.isdecimal():
             return HIDDEN
-        return self._text_value(value, meaning)
+        return self._string(value, meaning)
 
-    def free(self, text: str) -> str:
-        """Return text in which a key is known by its look, or because it was met before."""
-        text = keys.scrub(text, self.ref)
-        for key in [*self._given, *self._names.text_keys()]:
-            if key in text and not key.isdecimal():
-                shown = self._given.get(key, HIDDEN).replace("\\", r"\\")
-                text = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", shown, text)
-        return _NUMBER.sub(self._met_number, text) if self._numbers else text
-
-    def met(self, number: int) -> int | str:
-        """Return what stands for a number if it was a key of the statement, or else itself."""
-        return self._given.get(str(number), number)
-
-    def _met_number(self, number: re.Match[str]) -> str:
-        """Hide a number that is a key, wherever it is not one of a line."""
-        digits = number[0]
-        place = _PLACE.search(number.string, max(0, number.start() - 5))
-        if place is not None and place.start() <= number.start() < place.end():
-            return digits
-        known = digits in self._given or self._names.refs_by_entity(int(digits))
-        return self._given.get(digits, HIDDEN) if known else digits
-
-    def raised(self, text: str) -> str:
-        """Return what SQLAlchemy says without the database, or anybody else."""
+    def orm_text(self, text: str) -> str:
+        """Return a message of SQLAlchemy or the application."""
         text = keys.scrub(text, self.ref)
         return _SENTINEL.sub(self._sentinel, _IDENTITY.sub(self._identity, text))
 
@@ -408,200 +639,7 @@ class Wording:
             return self._key_text(value.strip("'\""), meaning)
         return HIDDEN if meaning is UnknownMeaning.UNKNOWN else value
 
-    def _sentinel(self, said: re.Match[str]) -> str:
-        for number in _NUMBER.findall(said[0]):
-            self._given.setdefault(number, HIDDEN)
+    def _sentinel(self, match: re.Match[str]) -> str:
+        for number in _NUMBER.findall(match[0]):
+            self._shown.setdefault(number, HIDDEN)
         return HIDDEN
-
-
-# The attribute of a connection that says which sessions are at work on it: what is an option of
-# the connection, listeners and eager loaders see.
-_SESSIONS = "alfred_refs_sessions"
-# Kept of an exception that is worded anew: once is enough, and twice would be too much.
-_WORDED = "_alfred_refs_worded"
-
-# Attributes of drivers' exceptions with sentences in them; others are names and codes.
-_SENTENCES = {"message", "detail", "hint", "context", "internal_query", "query", "pgerror"}
-_SENTENCE_FIELDS = {ord(field) for field in "MDHWq"}  # the same, in the wire protocol's letters
-
-
-class ErrorRedaction:
-    """What one session does about keys in errors."""
-
-    def __init__(self, boundary: Boundary) -> None:
-        self.boundary = boundary
-        self.cut = False  # a connection was lost: nobody knows what the server has done
-        self.heard = False  # an error of the driver, in this transaction
-        self.connections: list[Connection] = []  # those that the session works on
-
-    def watch(self, connection: Connection) -> None:
-        """Note that the session begins to work on a connection."""
-        # first, so that no listener of the program makes a text with keys
-        sqla.prepend_error_listener(connection, hide_keys)
-        others = vars(connection).get(_SESSIONS, ())
-        if self not in others:
-            vars(connection)[_SESSIONS] = (*others, self)
-            self.connections.append(connection)
-
-    def unwatch(self) -> None:
-        """Note that the session's transaction is over, on all its connections."""
-        self.cut = self.heard = False
-        for connection in self.connections:
-            # it may be the program's own, and others may use it
-            sessions = vars(connection)[_SESSIONS]
-            vars(connection)[_SESSIONS] = tuple(each for each in sessions if each is not self)
-        self.connections.clear()
-
-    def aborted(self) -> bool:
-        """Tell whether the server will roll back what is committed on one of the connections.
-
-        It does only if an error was heard.
-        """
-        return any(map(sqla.is_aborted, self.connections))
-
-    @contextmanager
-    def hidden(self) -> Iterator[None]:
-        """Word anew what is raised inside the `with`."""
-        try:
-            yield
-        except Exception as error:
-            self.hide(error)
-            raise
-
-    def redact_again(self, error: BaseException) -> BaseException:
-        """Return what an error is told as once more, when the program wants no keys any more."""
-        if _WORDED in vars(error):
-            return error
-        again = SQLAlchemyError(str(error))
-        _hide([again], self.boundary.conversation, self.boundary.conversation, sent=True)
-        return again
-
-    def hide(self, *errors: BaseException) -> None:
-        """Word errors anew, with all that hangs on them, unless the program wants keys."""
-        if not self.boundary.raw:
-            _hide(errors, self.boundary.conversation, self.boundary.conversation)
-
-
-class _NoNames:
-    """Calls no key by a name: of two conversations on one connection, either may be meant."""
-
-    def refs_by_entity(self, key: Key) -> Mapping[str, str]:
-        del key
-        return {}
-
-    def text_keys(self) -> Iterable[str]:
-        return ()
-
-
-def hide_keys(context: ExceptionContext) -> None:
-    """Word an error of the driver anew, if its connection is at work for a session."""
-    connection = context.connection
-    sessions: Sequence[ErrorRedaction] = vars(connection).get(_SESSIONS, ()) if connection else ()
-    for session in sessions:
-        session.heard = True
-        session.cut = session.cut or context.is_disconnect
-    if not sessions or all(session.boundary.raw for session in sessions):
-        return
-    compiled = getattr(context.execution_context, "compiled", None)
-    conversations = [session.boundary.conversation for session in sessions]
-    names = conversations[0] if len(sessions) == 1 else _NoNames()
-    errors = (context.original_exception, context.sqlalchemy_exception)
-    positions = getattr(compiled, "positiontup", None)
-    _hide(errors, names, conversations[0], positions, sent=True)
-
-
-def _hide(
-    errors: Iterable[BaseException | None],
-    names: Names,
-    conversation: SessionConversation,
-    positions: Sequence[str] | None = None,
-    *,
-    sent: bool = False,
-) -> None:
-    chain = _chain(errors)
-    if all(_WORDED in vars(error) for error in chain):
-        return
-    wording = Wording(names, ColumnCatalogue(conversation.entities), _fault(chain))
-    statements = [error for error in chain if isinstance(error, StatementError)]
-    for failed in statements:
-        if _WORDED not in vars(failed):
-            failed.params = wording.parameters(failed.params, failed.statement, positions)
-            failed.statement = None if failed.statement is None else wording.free(failed.statement)
-    for error in chain:
-        # without a statement, SQLAlchemy speaks for itself, or the program's own code does
-        own = isinstance(error, SQLAlchemyError) and not isinstance(error, StatementError)
-        _word(error, wording.sent if (sent or statements) and not own else wording.raised, wording)
-
-
-def _chain(errors: Iterable[BaseException | None]) -> list[BaseException]:
-    """Return exceptions and all that hang on them, each once."""
-    found: dict[int, BaseException] = {}
-    waiting: list[Any] = list(errors)
-    while waiting:
-        error = waiting.pop()
-        if isinstance(error, BaseException) and id(error) not in found:
-            found[id(error)] = error
-            waiting += [error.__cause__, error.__context__, *vars(error).values()]
-            waiting += getattr(error, "exceptions", ())  # of a group
-    return list(found.values())
-
-
-def _fault(chain: Iterable[BaseException]) -> ErrorFields:
-    """Return what the driver's exception says: in its `diag`, or by itself in asyncpg."""
-    found = ErrorFields()
-    for error in chain:
-        diagnosis: Any = getattr(error, "diag", error)
-        fault = ErrorFields(
-            getattr(error, "sqlstate", None) or getattr(error, "pgcode", None),
-            getattr(diagnosis, "schema_name", None),
-            getattr(diagnosis, "table_name", None),
-            getattr(diagnosis, "constraint_name", None),
-        )
-        found = fault if found.table is None and fault != ErrorFields() else found
-    return found
-
-
-def _word(error: BaseException, say: Say, wording: Wording) -> None:
-    if isinstance(error, RefError) or _WORDED in vars(error):
-        return
-    error.args = tuple(_redact_argument(argument, say, wording) for argument in error.args)
-    for name, value in list(vars(error).items()):
-        if name == "_info":
-            # of psycopg 3: the server's answer, or what is kept of it in a pickle
-            setattr(error, name, _word_fields(error, say))
-        elif not (isinstance(error, StatementError) and name in ("params", "statement")):
-            words = say if name in _SENTENCES or not isinstance(value, str) else wording.raised
-            setattr(error, name, _redact_argument(value, words, wording))
-    if isinstance(getattr(error, "pgerror", None), str):  # of psycopg2, in C
-        state = {"pgerror": say(cast(Any, error).pgerror), "pgcode": cast(Any, error).pgcode}
-        cast(Any, error).__setstate__(state)
-    setattr(error, _WORDED, True)
-
-
-def _word_fields(error: BaseException, say: Say) -> Any:
-    """Return the server's answer to psycopg 3 as a dictionary without keys.
-
-    That is what its pickles have, so that `diag` goes on working.
-    """
-    fields = cast(Any, error).__reduce__()[2]["_info"]
-    if fields is None:
-        return None
-    return {
-        field: say(value.decode(errors="replace")).encode()
-        if value and field in _SENTENCE_FIELDS
-        else value
-        for field, value in fields.items()
-    }
-
-
-def _redact_argument(value: Any, say: Say, wording: Wording) -> Any:
-    """Return an argument or attribute of an exception; any other object is as it was."""
-    if isinstance(value, str):
-        return say(value)
-    if type(value) in (list, tuple):
-        return type(value)(_redact_argument(element, say, wording) for element in value)
-    if type(value) is dict:
-        return {key: _redact_argument(element, say, wording) for key, element in value.items()}
-    if type(value) is int:
-        return wording.met(value)
-    return wording.value(value) if isinstance(value, uuid.UUID) else value

@@ -1,57 +1,53 @@
-"""RefSession and its event hooks.
+"""`RefSession` and its event hooks.
 
-Where the package hooks into SQLAlchemy: what a session tells on its way, and who is asked.
+A `RefSession` is a `Session` that accepts refs wherever it accepts keys, and shows refs wherever
+it would show keys. Refs become keys before SQLAlchemy executes a statement, keys in its rows
+become refs afterwards. In between everything works on keys: identity map, unit of work, cascades
+and lazy loading are SQLAlchemy's own.
 
-| hook | why | asks |
+>>> with sessions(conversation=registry.conversation("chat-7")) as session:
+...     recipe = session.get(Recipe, "recipe_1")
+...     recipe.id, recipe.lines[0].recipe_id
+('recipe_1', 'recipe_1')
+
+Each hook below is a function named after its event:
+
+| hook | purpose | calls |
 | --- | --- | --- |
-| `do_orm_execute` | a statement's refs become keys, keys in its rows become refs | `path` |
-| the same, with an owner | what a statement writes keeps to the owner | `owners.confine_write` |
-| `before_attach` | an instance comes in: its key attributes may have refs | `Boundary.enter_new` |
-| `before_flush` | refs that wait in new objects become keys; drafts get theirs | `DraftSaving` |
-| the same, with an owner | what is about to be written is the owner's | `OwnedFlush` |
-| `after_flush` | labels that have changed are noted; all was in one schema | `Boundary` |
-| `after_flush_postexec` | new keys are minted, where no attribute may do I/O | `Boundary` |
-| `pending_to_persistent`, `persistent_to_deleted` | rows come and go | `Transactions` |
-| `pending_to_transient`, `persistent_to_transient` | instances are of no row, as are those \
-that are deleted | `Boundary.leave` |
-| `after_begin` | its connection hides keys in errors, and confines | `Failures`, `Confinement` |
-| `after_transaction_create`, `_end`, `before_commit`, `after_commit`, `after_rollback` | what is \
-rolled back was never saved | `Transactions` |
+| `do_orm_execute` | refs in a statement to keys, keys in its rows to refs | `translation` |
+| `do_orm_execute` | with an owner: restrict writes to its rows | `owners.confine_write` |
+| `before_attach` | find refs in the key attributes of a new instance | `Boundary` |
+| `before_flush` | resolve the refs of new instances, reserve keys for drafts | `DraftSaving` |
+| `before_flush` | with an owner: check that all pending rows are its own | `OwnedFlush` |
+| `after_flush` | note changed labels, check `schema_translate_map` | `Transactions` |
+| `after_flush_postexec` | mint refs of new rows, if attributes may do no I/O | `Boundary` |
+| `pending_to_persistent` | log inserted rows | `Transactions` |
+| `persistent_to_deleted` | log deleted rows | `Transactions` |
+| `..._to_transient` | note that an instance has no row any more | `Boundary` |
+| `after_begin` | hide keys in the errors of the connection | `ErrorRedaction` |
+| `after_begin` | with an owner: restrict all that the connection sends | `Confinement` |
+| `after_transaction_create`, `before_commit`, `after_commit`, `after_rollback`, \
+`after_transaction_end` | find out which rows were saved or deleted for good | `Transactions` |
 
-Beside these listeners there are: five private steps of `Session`, overridden in
-`sqla.HookedSession`; two methods of the identity map, by which instances are taken in as they are
-loaded (`sqla.watch_loading`) and errors of adding one are seen (`sqla.watch_adding`); and on the
-mapped classes, once an application, attributes that show refs, and pickling
-(`instances.attributes`), and dictionary collections (`instances.collections`). A connection's
-errors are heard by `redaction.errors.hide_keys`; that of an owner compiles by a dialect that
-confines (`sqla.dialects`).
+Four more hooks are not session events:
 
-A session without conversation has no translation, one without owner no confinement; each listener
-ends where it asks for them, and nothing that SQLAlchemy does is changed.
+- `sqla.HookedSession` overrides private methods of `Session`, such as `_execute_internal`.
+- `sqla.watch_loading` and `sqla.watch_adding` replace two methods of the identity map.
+- `session.attributes` replaces the descriptors of key attributes, once per mapped class.
+- `session.redaction` listens to `handle_error` on the connections of the session.
 
-`RefSession`: a `Session` that accepts refs wherever it accepts keys, and shows refs.
-
-Its methods are here; what it does on its way is in `events`, hook by hook. A statement's refs
-become keys, SQLAlchemy executes it, and keys in its rows become refs (`path`). Instances belong to
-the session's `Boundary`: they keep their keys, their attributes show refs (`instances`). Between
-the two everything works on keys: identity map, unit of work, cascades and lazy loading are
-SQLAlchemy's own, untouched.
-
-    sessions = sessionmaker(engine, class_=RefSession)
-    with sessions(conversation=registry.conversation("chat-7")) as session:
-        session.get(Recipe, "recipe_1")
-
-Limits: a ref is translated where its value meets a key unchanged, compared with it or stored in
-its column, and refused wherever else it would meet a key. A key is shown as its ref where it
-stands as it is: by itself, as text, or in a list, a JSON document or a bundle. What is computed
-from keys is refused, and so is a value that may be a key where neither the statement nor the
-server tells its column.
+Limits: a ref is translated where its value is compared with a key column or stored in one. It
+raises where it would meet a key in any other way. A key is shown as a ref where it is returned
+unchanged: as a column, as text, or in a list, a JSON document or a bundle. Expressions computed
+from keys raise, and so do values that may be keys if neither the statement nor the server names
+their column. Without conversation there is no translation, without owner no confinement: each hook
+then returns at once, and the session behaves as a plain `Session`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 from weakref import ref
@@ -85,246 +81,32 @@ from alfred_refs.session.translation import (
     finish,
     mint_on_fetch,
     prepare,
-    put_keys_in_assigned,
+    resolve_assigned_expressions,
 )
 from alfred_refs.sqla import State
 from alfred_refs.store import Activity, Actor
 
-
-class TranslatedSession(sqla.HookedSession):
-    """A `Session` whose events are heard, if it is in a conversation or has an owner."""
-
-    _translation: Translation | None = None
-    _confinement: Confinement | None = None
-    _owned_flush: OwnedFlush | None = None
+_T = TypeVar("_T")
 
 
-# Statements
-
-
-@event.listens_for(TranslatedSession, "do_orm_execute")
-def translate(execution: ORMExecuteState) -> Result[Any] | None:
-    """Execute a statement with keys in place of its refs, and return rows with refs for keys."""
-    translation = cast(TranslatedSession, execution.session)._translation
-    if translation is None:
-        return None
-    translation.begin(execution)
-    boundary = translation.boundary
-    if (
-        boundary.raw
-        or sqla.is_internal_load(execution)  # by keys, for the session itself
-        or execution.execution_options.get("raw_keys")
-    ):
-        sqla.drop_loader_yield_per(execution)
-        is_met = boundary.looks_ahead
-        return (
-            mint_on_fetch(execution, sqla.invoke_statement(execution), translation)
-            if is_met
-            else None
-        )
-    prepared = prepare(execution, translation)
-    if prepared is None:
-        return None
-    result = sqla.invoke_statement(execution, watched=boundary.looks_ahead)
-    return finish(execution, result, prepared, translation)
-
-
-def confine(execution: ORMExecuteState) -> Result[Any] | None:
-    """Have what is written keep to the owner, once its refs are keys.
-
-    Which rows a statement reaches is seen to as it is compiled. Of sessions that have an owner
-    only, after `translate`: each listener costs each statement.
-    """
-    confinement = cast(TranslatedSession, execution.session)._confinement
-    if confinement is None or execution.is_select or not confinement.holds(execution):
-        return None
-    given = execution.parameters
-    confine_write(confinement, execution)
-    # other parameters are heeded by SQLAlchemy 2.1 alone
-    return None if execution.parameters is given else sqla.invoke_statement(execution)
-
-
-# Instances
-
-
-@event.listens_for(TranslatedSession, "before_attach", raw=True)
-def _on_attach(session: TranslatedSession, state: State) -> None:
-    if session._confinement is not None and state.key is not None:
-        session._confinement.doubtful = True
-        session._confinement.outlive([state])  # nobody knows who has loaded it
-    if session._translation is not None:
-        boundary = session._translation.boundary
-        held = boundary.enter_new(state, flushing=sqla.is_flushing(session))
-        if held:
-            session._translation.saving.resolved(held)
-
-
-@event.listens_for(TranslatedSession, "pending_to_persistent", raw=True)
-def _on_insert(session: TranslatedSession, state: State) -> None:
-    if session._translation is not None:
-        session._translation.boundary.enter(state)
-        session._translation.transactions.inserted(state)
-
-
-@event.listens_for(TranslatedSession, "pending_to_transient", raw=True)
-@event.listens_for(TranslatedSession, "persistent_to_transient", raw=True)
-def _taken_back(session: TranslatedSession, state: State) -> None:
-    if session._translation is not None:
-        session._translation.boundary.leave(state)
-
-
-@event.listens_for(TranslatedSession, "persistent_to_deleted", raw=True)
-def _on_delete(session: TranslatedSession, state: State) -> None:
-    # else it was not found, or would meet the criteria of a DELETE as it was loaded: both are told
-    # where its ref is used, if the row is gone
-    if session._translation is not None and sqla.is_flushing(session):
-        session._translation.boundary.leave(state)
-        session._translation.transactions.deleted(state)
-
-
-# Flushes
-
-
-@event.listens_for(TranslatedSession, "before_flush")
-def _flushing(session: TranslatedSession, flush: UOWTransaction, _: object) -> None:
-    translation, confinement = session._translation, session._confinement
-    if translation is not None:
-        boundary = translation.boundary
-        if not boundary.raw:
-            changed = map(sqla.state_of, (*session.new, *session.dirty))
-            put_keys_in_assigned(changed, translation)
-        translation.saving.resolve_new(flush)
-        if boundary.looks_ahead:
-            for instance in session.dirty:  # may have new keys
-                boundary.enter(sqla.state_of(instance))
-    session._owned_flush = None  # of a flush that was refused
-    if confinement is not None and (confinement.waiting or not confinement.lifted):
-        only = confinement.waiting if confinement.lifted else None
-        session._owned_flush = OwnedFlush(confinement, session, only)
-        session._owned_flush.begin()
-
-
-@event.listens_for(TranslatedSession, "after_flush")
-def _on_change(session: TranslatedSession, flush: UOWTransaction) -> None:
-    owned, session._owned_flush = session._owned_flush, None
-    if owned is not None:
-        owned.finish(flush)
-    if session._translation is not None:
-        boundary = session._translation.boundary
-        session._translation.check_schemas()
-        if session._translation.transactions.log is not None:
-            changed = [each for each in session.dirty if session.is_modified(each)]
-            session._translation.transactions.updated(map(sqla.state_of, changed))
-        if boundary.labelled:
-            labels = boundary.labelled.changed(session.dirty)
-            session._translation.transactions.labelled(labels)
-
-
-@event.listens_for(TranslatedSession, "after_flush_postexec")
-def _on_flush(session: TranslatedSession, *_: object) -> None:
-    if session._translation is not None and session._translation.boundary.looks_ahead:
-        session._translation.conversation.alternates.forget()
-        session._translation.boundary.look_ahead()
-
-
-# Transactions
-
-
-@event.listens_for(TranslatedSession, "after_transaction_create")
-def _on_begin(session: TranslatedSession, transaction: SessionTransaction) -> None:
-    # a flush begins one inside another, which is neither of these
-    if session._translation is not None and (transaction.nested or transaction.parent is None):
-        session._translation.transactions.begun()
-
-
-@event.listens_for(TranslatedSession, "after_begin")
-def _on_connect(
-    session: TranslatedSession, transaction: SessionTransaction, connection: Connection
-) -> None:
-    translation, nested = session._translation, transaction.nested
-    is_own = sqla.is_own_connection(transaction, connection)
-    if translation is not None:
-        translation.failures.watch(connection)
-        autocommits = sqla.autocommits(connection)
-        translation.transactions.on_connect(is_own=is_own, nested=nested, autocommits=autocommits)
-        options = connection.get_execution_options()
-        if "schema_translate_map" in options or translation.conversation.schemas:
-            translation.conversation.use_schemas(sqla.schemas_in(options))
-    if session._confinement is not None:
-        session._confinement.on_connect(
-            connection, partial(_check_sent, ref(session)), outermost=not nested, is_own=is_own
-        )
-
-
-def _check_sent(session: ref[TranslatedSession], *sent: Any) -> None:
-    """Look at what is written on the connection of a session."""
-    found = session()
-    if found is not None and found._confinement is not None:
-        check_sent(found._confinement, found, *sent)
-
-
-@event.listens_for(TranslatedSession, "before_commit")
-def _committing(session: TranslatedSession) -> None:
-    if session._translation is not None:
-        translation = session._translation
-        translation.transactions.committing(
-            aborted=translation.failures.heard and translation.failures.aborted()
-        )
-
-
-@event.listens_for(TranslatedSession, "after_rollback")
-def _rolled_back(session: TranslatedSession) -> None:
-    if session._translation is not None:
-        session._translation.transactions.rolled_back()
-
-
-@event.listens_for(TranslatedSession, "after_commit")
-def _on_commit(session: TranslatedSession) -> None:
-    if session._translation is not None:
-        session._translation.boundary.learn_labels()
-        session._translation.transactions.committed()
-
-
-@event.listens_for(TranslatedSession, "after_transaction_end")
-def _on_end(session: TranslatedSession, transaction: SessionTransaction) -> None:
-    is_outermost = transaction.parent is None
-    if session._confinement is not None and is_outermost:
-        session._confinement.on_disconnect()
-        if not session.expire_on_commit:
-            session._confinement.outlive(session.identity_map.all_states())
-    translation = session._translation
-    if translation is None:
-        return
-    if transaction.nested or is_outermost:
-        translation.boundary.learn_labels()
-        translation.transactions.on_end(nested=transaction.nested, cut=translation.failures.cut)
-    translation.conversation.alternates.forget()
-    if is_outermost:
-        translation.failures.unwatch()
-        translation.saving.on_end()
-        translation.boundary.forget_classes()
-
-
-T = TypeVar("T")
-
-
-class RefSession(TranslatedSession):
-    """A `Session` in which a language model's refs stand for keys.
+class RefSession(sqla.HookedSession):
+    """A `Session` that accepts and shows short refs in place of keys.
 
     Args:
         bind: as for `Session`.
-        conversation: what the refs are valid in, or, where `registry` is given, its id. Without
-            one this is a plain `Session`.
-        registry: opens the conversation named by an id; usually an argument of `sessionmaker`.
-        owner: to whose rows the session keeps; without one it confines nothing. A conversation
-            named by its id is held for this owner.
-        by: on whose behalf it works, `"model"` or `"user"`: what it does with rows is then kept
-            in the conversation, for prompts.
+        conversation: the conversation in which refs are valid, or its id if `registry` is given.
+            Without one this is a plain `Session`.
+        registry: opens a conversation given by its id; usually an argument of `sessionmaker`.
+        owner: the tenant or user whose rows the session is restricted to; without one there is no
+            restriction. A conversation given by its id is opened for this owner.
+        by: `"model"` or `"user"`: the session works on their behalf, and what it does with rows is
+            kept in the conversation for prompts.
         session_arguments: as for `Session`.
 
     Raises:
-        SetupError: a conversation is named by its id and there is no registry.
-        OwnershipError: `owner` is none, or the conversation is held for another, or for nobody.
+        SetupError: a conversation is given by its id and there is no registry.
+        OwnershipError: `owner` is not an `Owner`, or the conversation belongs to another owner or
+            to none.
 
     Example:
         >>> with sessions(conversation=registry.conversation("chat-7")) as session:
@@ -333,6 +115,10 @@ class RefSession(TranslatedSession):
         'Soup'
         ['line_1', 'line_2']
     """
+
+    _translation: Translation | None = None
+    _confinement: Confinement | None = None
+    _owned_flush: OwnedFlush | None = None
 
     def __init__(
         self,
@@ -344,23 +130,23 @@ class RefSession(TranslatedSession):
         by: Actor | None = None,
         **session_arguments: Any,
     ) -> None:
-        # by its name: a session class beside ours may take something else first
+        # by keyword: another base class in the MRO may have other positional arguments
         super().__init__(bind=bind, **session_arguments)
         if not isinstance(owner, Owner | None):
             raise OwnershipError(
-                f"the owner of a session is given as {type(owner).__name__}",
-                "give ownership.of(...), which says whose rows are whose too",
+                f"the owner of a session is a {type(owner).__name__}",
+                "pass ownership.of(...), which also knows the owner of each row",
             )
         if isinstance(conversation, str):
             if registry is None:
                 raise SetupError(
-                    "a conversation was given by its id to a session without registry",
-                    "give registry.conversation(id), or registry=... to the sessionmaker",
+                    "a session without registry got a conversation by its id",
+                    "pass registry.conversation(id), or registry=... to the sessionmaker",
                 )
-            held_for = None if owner is None else str(owner.value)
-            conversation = registry.conversation(conversation, owner=held_for)
+            of_owner = None if owner is None else str(owner.value)
+            conversation = registry.conversation(conversation, owner=of_owner)
         if by not in (None, *get_args(Actor)):
-            raise SetupError(f"a session works by {by!r}", "give 'model', 'user' or nothing")
+            raise SetupError(f"by={by!r} is invalid", "pass 'model', 'user' or nothing")
         self._conversation = conversation
         if conversation is not None:
             self._translation = Translation(conversation, self, by)
@@ -373,16 +159,17 @@ class RefSession(TranslatedSession):
         if translation is None:
             self._confinement = Confinement(owner)
         else:
-            held_for = translation.conversation.owner
-            if held_for != str(owner.value):
-                whose = "nobody in particular" if held_for is None else "another owner"
+            of_owner = translation.conversation.owner
+            if of_owner != str(owner.value):
+                whose = "no owner" if of_owner is None else "another owner"
                 raise OwnershipError(
-                    f"the conversation of a session that has an owner is held for {whose}",
-                    "give its id and registry=..., which holds it for that owner, or open it with "
+                    f"a session with an owner got a conversation that belongs to {whose}",
+                    "pass its id and registry=..., or open it with "
                     "registry.conversation(id, owner=...)",
                 )
-            self._confinement = Confinement(owner, translation.named)
+            self._confinement = Confinement(owner, translation.ref_of_value)
             translation.conversation.select_suggestions = VisibleRefs(self, self._confinement)
+        # on this session only, after `translate`: each listener costs time in every statement
         event.listen(self, "do_orm_execute", confine)
 
     @property
@@ -391,46 +178,46 @@ class RefSession(TranslatedSession):
 
     @property
     def conversation(self) -> Conversation | None:
-        """What the session's refs are valid in, chosen when the session is made."""
+        """The conversation in which the session's refs are valid."""
         return self._conversation
 
     @property
     def own_view(self) -> SessionConversation | None:
-        """The conversation as the session itself sees it.
+        """The conversation as this session sees it.
 
-        The refs of drafts that its transaction has saved name their rows here, and nowhere else
-        before it is committed.
+        A draft that the session's transaction has saved is a row here, and a draft everywhere else
+        until the transaction is committed.
         """
         return None if self._translation is None else self._translation.conversation
 
     @contextmanager
     def activity(self) -> Iterator[list[Activity] | None]:
-        """Keep what is done inside the `with` at once, and what a model was shown of it.
+        """Store the activity inside the `with` in one round trip when it ends.
 
         Yields:
-            a list, to which is added what the model was shown; `None` where nothing is kept,
-                as nobody said by whom the session works.
+            a list to which the caller adds the rows that a model was shown; `None` if the session
+                has no `by`, and keeps no activity.
         """
         translation = self._translation
         log = None if translation is None else translation.transactions.log
         if translation is None or log is None:
             yield None
             return
-        seen: list[Activity] = []
-        with log.together():
-            yield seen
-            translation.transactions.showed(seen)
+        shown: list[Activity] = []
+        with log.batch():
+            yield shown
+            translation.transactions.note_shown(shown)
 
     @property
     def owner(self) -> Owner | None:
-        """To whose rows the session keeps."""
+        """The owner whose rows the session is restricted to."""
         return None if self._confinement is None else self._confinement.owner
 
     @property
     def mint_when_fetched(self) -> bool:
-        """Whether keys are minted as they are fetched or flushed, and not when looked at.
+        """Whether refs are minted when rows are fetched or flushed, not when attributes are read.
 
-        `AsyncRefSession` sets it: there an attribute can be read only without I/O.
+        `AsyncRefSession` sets it: its attributes cannot do I/O.
         """
         return self._boundary is not None and self._boundary.eager
 
@@ -441,7 +228,7 @@ class RefSession(TranslatedSession):
 
     @contextmanager
     def raw_keys(self) -> Iterator[None]:
-        """Show and accept keys as they are inside the `with`: for trusted application code."""
+        """Show and accept keys unchanged inside the `with`: for trusted application code."""
         translation = self._translation
         if translation is None:
             yield
@@ -453,15 +240,15 @@ class RefSession(TranslatedSession):
         finally:
             translation.boundary.show_keys(before)
             if not before:
-                # SQLAlchemy tells the error of a flush again, to whoever goes on without rollback
-                sqla.replace_flush_error(self, translation.failures.redact_again)
+                # PendingRollbackError quotes the error of a failed flush until the rollback
+                sqla.replace_flush_error(self, translation.redaction.redact_again)
 
     @contextmanager
     def unconfined(self) -> Iterator[None]:
-        """Confine nothing to the owner's rows inside the `with`: for trusted application code.
+        """Allow rows of all owners inside the `with`: for trusted application code.
 
-        What is changed inside must be flushed inside. What waits for a flush by then is the
-        owner's as before, whenever it is flushed.
+        Changes made inside must be flushed inside. Changes that are pending when the `with` begins
+        stay restricted, whenever they are flushed.
         """
         if self._confinement is None:
             yield
@@ -470,13 +257,14 @@ class RefSession(TranslatedSession):
             yield
 
     def connection(self, *args: Any, **options: Any) -> Connection:
-        """See `Session.connection`; not for a session that has an owner.
+        """See `Session.connection`; not available in a session with an owner.
 
         Raises:
-            UnconfinedError: what is executed on the connection itself cannot be confined.
+            UnconfinedError: the session has an owner. Statements executed on the connection cannot
+                be restricted to its rows.
         """
         if self._confinement is not None and not self._confinement.lifted:
-            raise UnconfinedError("what is executed on session.connection()")
+            raise UnconfinedError("session.connection()")
         return super().connection(*args, **options)
 
     def expunge_all(self) -> None:
@@ -486,13 +274,17 @@ class RefSession(TranslatedSession):
             self._translation.watch_identities(self)
 
     def hide_keys(self, error: Exception) -> None:
-        """Put refs in place of keys in an exception, and in all that hangs on it.
+        """Put refs in place of keys in an exception, its causes and its context.
 
-        What leaves the session by itself is worded so already; this is for code around it.
+        Exceptions raised by the session are redacted already. This is for exceptions that
+        application code raises while it works with keys.
 
-        >>> session.hide_keys(error)  # ValueError("no stock for 1f0b…")
-        >>> str(error)
-        'no stock for recipe_1'
+        Example:
+            >>> key = chat.resolve("recipe_1")
+            >>> error = ValueError(f"no stock for {key}")
+            >>> session.hide_keys(error)
+            >>> str(error)
+            'no stock for recipe_1'
         """
         if self._translation is not None:
             self._translation.hide(error)
@@ -500,7 +292,7 @@ class RefSession(TranslatedSession):
     if TYPE_CHECKING:
 
         def get(self, entity: Any, ident: Any, **options: Any) -> Any:
-            """See `Session.get`: for a type checker, key attributes are those of the mapping."""
+            """See `Session.get`; typed as `Any`, as mapped key attributes show refs."""
 
     def enable_relationship_loading(self, obj: object) -> None:
         """See `Session.enable_relationship_loading`; foreign keys of the object may be refs.
@@ -512,7 +304,7 @@ class RefSession(TranslatedSession):
         if self._boundary is not None:
             self._boundary.resolve_at_once(sqla.state_of(obj))
 
-    def merge(self, instance: T, **options: Any) -> T:
+    def merge(self, instance: _T, **options: Any) -> _T:
         """See `Session.merge`; key attributes of the instance may have refs.
 
         Raises:
@@ -523,7 +315,7 @@ class RefSession(TranslatedSession):
 
     if hasattr(Session, "merge_all"):  # since SQLAlchemy 2.1
 
-        def merge_all(self, instances: Iterable[T], **options: Any) -> Sequence[T]:
+        def merge_all(self, instances: Iterable[_T], **options: Any) -> Sequence[_T]:
             """See `Session.merge_all`; key attributes of the instances may have refs.
 
             Raises:
@@ -533,30 +325,32 @@ class RefSession(TranslatedSession):
             with self._merging(instances):
                 return super().merge_all(instances, **options)
 
-    def _merging(self, instances: Iterable[object]) -> AbstractContextManager[None]:
-        """Have key attributes of instances, and of what they lead to, hold keys meanwhile."""
+    @contextmanager
+    def _merging(self, instances: Iterable[object]) -> Iterator[None]:
+        """Put keys in place of refs in instances, and all that a merge reaches, inside the `with`.
+
+        `Session.merge` copies attribute by attribute, and looks rows up by the attributes of the
+        primary key.
+        """
         translation = self._translation
         if translation is None or translation.boundary.raw:
-            return nullcontext()
-        found = (inspect(instance, raiseerr=False) for instance in instances)
-        states = [state for state in found if isinstance(state, InstanceState)]
-        cascaded = (s.mapper.cascade_iterator("merge", s) for s in states)
-        every = dict.fromkeys([*states, *(each[2] for some in cascaded for each in some)])
-        return self._merging_keys(translation, every)
-
-    @contextmanager
-    def _merging_keys(
-        self, translation: Translation, states: Iterable[InstanceState[Any]]
-    ) -> Iterator[None]:
-        lent = translation.boundary.pending.lent_keys(states)
-        with translation.failures.hidden(), lent, self.raw_keys():
+            yield
+            return
+        inspected = (inspect(instance, raiseerr=False) for instance in instances)
+        states = [state for state in inspected if isinstance(state, InstanceState)]
+        cascades = (state.mapper.cascade_iterator("merge", state) for state in states)
+        reached = dict.fromkeys(
+            [*states, *(state for each in cascades for _, _, state, _ in each)]
+        )
+        keys = translation.boundary.pending.keys_during_merge(reached)
+        with translation.redaction.redacted(), keys, self.raw_keys():
             yield
 
     def bulk_save_objects(self, objects: Iterable[object], *args: Any, **options: Any) -> None:
         """See `Session.bulk_save_objects`; key attributes of the objects may have refs."""
         objects = list(objects)
         if self._translation is not None:
-            self._translation.transactions.writing()
+            self._translation.transactions.note_writing()
             self._translation.boundary.adopt(map(sqla.state_of, objects))
         if self._confinement is not None and not self._confinement.lifted:
             OwnedFlush(self._confinement, self).save(objects)
@@ -570,24 +364,228 @@ class RefSession(TranslatedSession):
         records = self._records(mapper, given, new=True)
         super().bulk_insert_mappings(mapper, records, *args, **options)
         for mapping, record in zip(given, records, strict=True):
-            new = {name: record[name] for name in record.keys() - mapping.keys()}
-            shown = self._boundary and self._boundary.with_refs(inspect(mapper).class_, new)
-            mapping.update(shown or new)
+            # SQLAlchemy adds defaults and, with return_defaults, primary keys to the dictionaries
+            added = {name: record[name] for name in record.keys() - mapping.keys()}
+            if self._boundary is not None:
+                added = self._boundary.with_refs(inspect(mapper).class_, added)
+            mapping.update(added)
 
     def bulk_update_mappings(self, mapper: Any, mappings: Iterable[dict[str, Any]]) -> None:
         """See `Session.bulk_update_mappings`; values of key columns may be refs."""
         super().bulk_update_mappings(mapper, self._records(mapper, list(mappings), new=False))
 
     def _records(
-        self, mapper: Any, given: list[dict[str, Any]], *, new: bool
+        self, mapper: Any, mappings: list[dict[str, Any]], *, new: bool
     ) -> list[dict[str, Any]]:
+        """Return mappings with keys in place of refs, checked to be rows of the owner."""
         mapped = getattr(inspect(mapper, raiseerr=False), "mapper", None)
         if mapped is None:
-            return given
+            return mappings
         if self._translation is not None:
-            self._translation.transactions.writing()
+            self._translation.transactions.note_writing()
             if not self._translation.boundary.raw:
-                given = self._translation.boundary.pending.records(mapped.class_, given)
+                mappings = self._translation.boundary.pending.records(mapped.class_, mappings)
         if self._confinement is not None and not self._confinement.lifted:
-            given = confined_records(self._confinement, self, mapped, given, new=new)
-        return given
+            mappings = confined_records(self._confinement, self, mapped, mappings, new=new)
+        return mappings
+
+
+# Statements
+
+
+@event.listens_for(RefSession, "do_orm_execute")
+def translate(execution: ORMExecuteState) -> Result[Any] | None:
+    """Execute a statement with keys in place of its refs, and return rows with refs for keys."""
+    translation = cast(RefSession, execution.session)._translation
+    if translation is None:
+        return None
+    translation.begin(execution)
+    boundary = translation.boundary
+    if (
+        boundary.raw
+        or sqla.is_internal_load(execution)  # of SQLAlchemy, which knows keys only
+        or execution.execution_options.get("raw_keys")
+    ):
+        sqla.drop_loader_yield_per(execution)
+        if not boundary.looks_ahead:
+            return None
+        return mint_on_fetch(execution, sqla.invoke_statement(execution), translation)
+    prepared = prepare(execution, translation)
+    if prepared is None:
+        return None
+    result = sqla.invoke_statement(execution, watched=boundary.looks_ahead)
+    return finish(execution, result, prepared, translation)
+
+
+def confine(execution: ORMExecuteState) -> Result[Any] | None:
+    """Restrict the values that a statement writes to the owner, once its refs are keys.
+
+    The rows that a statement reaches are restricted when it is compiled (`owners.confinement`).
+    """
+    confinement = cast(RefSession, execution.session)._confinement
+    if confinement is None or execution.is_select or not confinement.holds(execution):
+        return None
+    parameters = execution.parameters
+    confine_write(confinement, execution)
+    # a listener that replaces `execution.parameters` has an effect only since SQLAlchemy 2.1
+    return None if execution.parameters is parameters else sqla.invoke_statement(execution)
+
+
+# Instances
+
+
+@event.listens_for(RefSession, "before_attach", raw=True)
+def _before_attach(session: RefSession, state: State) -> None:
+    if session._confinement is not None and state.key is not None:
+        session._confinement.doubtful = True
+        session._confinement.outlive([state])  # loaded elsewhere: its row may be of another owner
+    if session._translation is not None:
+        boundary = session._translation.boundary
+        resolved = boundary.enter_new(state, flushing=sqla.is_flushing(session))
+        if resolved:
+            session._translation.draft_saving.note_resolved(resolved)
+
+
+@event.listens_for(RefSession, "pending_to_persistent", raw=True)
+def _pending_to_persistent(session: RefSession, state: State) -> None:
+    if session._translation is not None:
+        session._translation.boundary.enter(state)
+        session._translation.transactions.note_inserted(state)
+
+
+@event.listens_for(RefSession, "pending_to_transient", raw=True)
+@event.listens_for(RefSession, "persistent_to_transient", raw=True)
+def _to_transient(session: RefSession, state: State) -> None:
+    if session._translation is not None:
+        session._translation.boundary.leave(state)
+
+
+@event.listens_for(RefSession, "persistent_to_deleted", raw=True)
+def _persistent_to_deleted(session: RefSession, state: State) -> None:
+    # Outside of a flush SQLAlchemy has not found the row, or a bulk DELETE with
+    # synchronize_session matched it. Then the next use of the ref checks whether the row exists.
+    if session._translation is not None and sqla.is_flushing(session):
+        session._translation.boundary.leave(state)
+        session._translation.transactions.note_deleted(state)
+
+
+# Flushes
+
+
+@event.listens_for(RefSession, "before_flush")
+def _before_flush(session: RefSession, flush: UOWTransaction, _: object) -> None:
+    translation, confinement = session._translation, session._confinement
+    if translation is not None:
+        boundary = translation.boundary
+        if not boundary.raw:
+            changed = map(sqla.state_of, (*session.new, *session.dirty))
+            resolve_assigned_expressions(changed, translation)
+        translation.draft_saving.resolve_new(flush)
+        if boundary.looks_ahead:
+            for instance in session.dirty:  # may have new keys
+                boundary.enter(sqla.state_of(instance))
+    session._owned_flush = None  # left from a flush that failed
+    if confinement is not None and (confinement.waiting or not confinement.lifted):
+        only = confinement.waiting if confinement.lifted else None
+        session._owned_flush = OwnedFlush(confinement, session, only)
+        session._owned_flush.begin()
+
+
+@event.listens_for(RefSession, "after_flush")
+def _after_flush(session: RefSession, flush: UOWTransaction) -> None:
+    owned, session._owned_flush = session._owned_flush, None
+    if owned is not None:
+        owned.finish(flush)
+    translation = session._translation
+    if translation is not None:
+        translation.check_schemas()
+        if translation.transactions.log is not None:
+            changed = [each for each in session.dirty if session.is_modified(each)]
+            translation.transactions.note_updated(map(sqla.state_of, changed))
+        if translation.boundary.labelled:
+            labels = translation.boundary.labelled.changed(session.dirty)
+            translation.transactions.note_labels(labels)
+
+
+@event.listens_for(RefSession, "after_flush_postexec")
+def _after_flush_postexec(session: RefSession, *_: object) -> None:
+    if session._translation is not None and session._translation.boundary.looks_ahead:
+        session._translation.conversation.alternates.forget()
+        session._translation.boundary.look_ahead()
+
+
+# Transactions
+
+
+@event.listens_for(RefSession, "after_transaction_create")
+def _after_transaction_create(session: RefSession, transaction: SessionTransaction) -> None:
+    # a flush creates a subtransaction, which has a parent and is not nested
+    if session._translation is not None and (transaction.nested or transaction.parent is None):
+        session._translation.transactions.begin()
+
+
+@event.listens_for(RefSession, "after_begin")
+def _after_begin(
+    session: RefSession, transaction: SessionTransaction, connection: Connection
+) -> None:
+    translation, nested = session._translation, transaction.nested
+    is_own = sqla.is_own_connection(transaction, connection)
+    if translation is not None:
+        translation.redaction.watch(connection)
+        autocommits = sqla.autocommits(connection)
+        translation.transactions.on_connect(is_own=is_own, nested=nested, autocommits=autocommits)
+        options = connection.get_execution_options()
+        if "schema_translate_map" in options or translation.conversation.schemas:
+            translation.conversation.use_schemas(sqla.schemas_in(options))
+    if session._confinement is not None:
+        check = partial(_check_write, ref(session))
+        session._confinement.on_connect(connection, check, outermost=not nested, is_own=is_own)
+
+
+def _check_write(session: ref[RefSession], *statement: Any) -> None:
+    """Check a write on a connection, which may outlive the session."""
+    owned = session()
+    if owned is not None and owned._confinement is not None:
+        check_sent(owned._confinement, owned, *statement)
+
+
+@event.listens_for(RefSession, "before_commit")
+def _before_commit(session: RefSession) -> None:
+    if session._translation is not None:
+        redaction = session._translation.redaction
+        aborted = redaction.has_errors and redaction.aborted()
+        session._translation.transactions.before_commit(aborted=aborted)
+
+
+@event.listens_for(RefSession, "after_rollback")
+def _after_rollback(session: RefSession) -> None:
+    if session._translation is not None:
+        session._translation.transactions.after_rollback()
+
+
+@event.listens_for(RefSession, "after_commit")
+def _after_commit(session: RefSession) -> None:
+    if session._translation is not None:
+        session._translation.boundary.note_labels()
+        session._translation.transactions.after_commit()
+
+
+@event.listens_for(RefSession, "after_transaction_end")
+def _after_transaction_end(session: RefSession, transaction: SessionTransaction) -> None:
+    is_outermost = transaction.parent is None
+    if session._confinement is not None and is_outermost:
+        session._confinement.on_disconnect()
+        if not session.expire_on_commit:
+            session._confinement.outlive(session.identity_map.all_states())
+    translation = session._translation
+    if translation is None:
+        return
+    if transaction.nested or is_outermost:
+        translation.boundary.note_labels()
+        is_disconnected = translation.redaction.is_disconnected
+        translation.transactions.end(nested=transaction.nested, disconnected=is_disconnected)
+    translation.conversation.alternates.forget()
+    if is_outermost:
+        translation.redaction.unwatch()
+        translation.draft_saving.forget_flush()
+        translation.boundary.forget_classes()

@@ -1,34 +1,33 @@
 """Transaction log: written rows, savepoints, activity on commit.
 
-What is done in a session that says by whom, kept for prompts: `RefSession(by="model")`.
+A ref is durable before its row is. So `Transactions` follows the rows that a session inserts and
+deletes, and reports them to the conversation when the transaction has ended: a row that was rolled
+back was never saved, one whose deletion was committed was deleted. Errors then give the reason:
 
-What tools have shown and what transactions have written comes in; the conversation is told once,
-after a call or a commit and in the way of neither. What was rolled back was never done. A session
-that does not say by whom has none of this.
+>>> session.add(line := Line(recipe_id="recipe_1", position=3, text="salt"))
+>>> session.flush()
+>>> line.id
+'line_3'
+>>> session.rollback()
+>>> session.get(Line, "line_3")
+Traceback (most recent call last):
+alfred_refs.errors.GoneRefError: 'line_3' was never saved and cannot be used...
 
-```python
-with sessions(conversation=chat, by="user") as session:  # a screen of the application's own
-    session.get(Recipe, "recipe_1").minutes = 25
-    session.commit()
-chat.activity().entries[0].action  # 'updated', by the user
-```
+If the session has `by="model"` or `by="user"`, `ActivityLog` also keeps what was done with each
+row, for prompts. `WrittenRows` finds out which rows a flush or a statement has written:
 
-Which rows a session writes, to be kept for prompts: by objects, and by statements.
+>>> with sessions(conversation=chat, by="user") as screen:
+...     screen.get(Recipe, "recipe_1").servings = 3
+...     screen.commit()
+>>> [(str(entry.ref), entry.action) for entry in chat.activity().entries]
+[('recipe_1', 'updated')]
 
-An object that was flushed comes in, or a statement with what it came to; out goes what was done
-with each row, under the key that its ref names. Rows that have no ref of their own in a session,
-as those whose primary key has several columns, are kept where a tool has shown theirs.
+Each savepoint has a record, which is merged into the one around it when it is released and dropped
+when it is rolled back. Records hold keys, not instances, so that instances are collected as in a
+plain session. The store is updated after a commit; if that fails, it is logged and not raised.
 
-What becomes of the rows that a session inserts, deletes and reads, so that their refs say so.
-
-A ref is durable before its row is: a row that is rolled back was never saved, one whose deletion
-is committed was deleted. Session events come in; the conversation is told when the transaction
-has ended, and nothing here changes what the transaction did. Only keys are kept, so that an
-object which the program drops is collected as in a plain session.
-
-Each savepoint has a record of its own, which becomes part of the one around it when it is
-released and counts for nothing when it is rolled back. That holds for what statements delete too,
-and needs no word from the instances, which may be gone by then.
+Limits: rows without a ref of their own, such as those with a composite primary key of data
+columns, are kept only if a tool has shown them. Of very many rows, the first `MOST` are kept.
 """
 
 from __future__ import annotations
@@ -55,180 +54,443 @@ from alfred_refs.store import Action, Activity, Actor, Gone
 
 _log = logging.getLogger("alfred_refs")
 
-Done = dict[EntityKey, Activity]
-"""What was done with rows, by their keys: the last thing that counts, of each."""
+MOST = 1_000  # rows whose activity is kept per transaction: no prompt has room for more
 
-MOST = 1_000
-"""Of so many rows a transaction at most: nobody prompts a model with more."""
+ActivityByKey = dict[EntityKey, Activity]
+"""What was done with rows, by their keys: the action that counts most, of each."""
 
-_WEIGHTS = {"linked": 0, "read": 1}  # what is written weighs more
+_WEIGHTS = {"linked": 0, "read": 1}  # all others write, and weigh more
 
 
-def add(done: Done, more: Iterable[Activity]) -> None:
-    """Add what was done later: what was written counts for more than what was read.
-
-    Of very many rows the first are kept.
-    """
+def add_activity(activity: ActivityByKey, more: Iterable[Activity]) -> None:
+    """Add what was done later: the last write counts, or the last read if there is none."""
     for each in more:
-        known = done.get(each.key)
+        known = activity.get(each.key)
         if known is None:
-            if len(done) < MOST:
-                done[each.key] = each
+            if len(activity) < MOST:
+                activity[each.key] = each
             continue
         last = each if _WEIGHTS.get(each.action, 2) >= _WEIGHTS.get(known.action, 2) else known
         seen = {**(known.seen or {}), **(each.seen or {})} or None
         heads = {**(known.heads or {}), **(each.heads or {})} or None
         label = each.label or known.label
         shown = each.shown or known.shown
-        done[each.key] = replace(last, seen=seen, heads=heads, label=label, shown=shown)
+        activity[each.key] = replace(last, seen=seen, heads=heads, label=label, shown=shown)
+
+
+# The log of a transaction
+
+
+@dataclass(slots=True)
+class _Record:
+    """What was done between the begin and the end of a transaction or savepoint.
+
+    Attributes:
+        before: whether a row existed before the first write to it.
+        after: whether it exists after the last.
+        labels: the labels that writes have changed.
+        drafts: the drafts that were inserted, with the keys of their rows.
+        activity: what is kept of it for prompts.
+        has_writes: whether rows were written, kept in `activity` or not.
+        undo: called if it is rolled back.
+        is_committed: whether it was committed or released.
+    """
+
+    before: dict[EntityKey, bool] = field(default_factory=dict)
+    after: dict[EntityKey, bool] = field(default_factory=dict)
+    labels: dict[EntityKey, str] = field(default_factory=dict)
+    drafts: dict[str, EntityKey] = field(default_factory=dict)
+    activity: ActivityByKey = field(default_factory=dict)
+    has_writes: bool = False
+    undo: list[Callable[[], None]] = field(default_factory=list)
+    is_committed: bool = False
+
+    def note(self, pair: EntityKey, exists: bool) -> None:
+        self.before.setdefault(pair, not exists)
+        self.after[pair] = exists
+
+    def merge(self, released: _Record) -> None:
+        self.before = released.before | self.before
+        self.after |= released.after
+        self.labels |= released.labels
+        self.drafts |= released.drafts
+        add_activity(self.activity, released.activity.values())
+        self.has_writes |= released.has_writes
+        self.undo += released.undo
+
+
+class Transactions:
+    """The log of one session's transactions: which rows were written, until it is known for good.
+
+    Args:
+        conversation: as the session sees it; gets the result when a transaction has ended.
+        log: keeps activity for prompts, if wanted.
+    """
+
+    def __init__(self, conversation: SessionConversation, log: ActivityLog | None = None) -> None:
+        self.log = log
+        self._conversation = conversation
+        self._entities = conversation.entities
+        self._rows = WrittenRows(conversation.entities)
+        self._records: list[_Record] = []  # of the open transaction and its savepoints
+        self._has_writes = False  # noted before the transaction began
+        # of the open transaction; whether its end without commit rolls back, as far as is known
+        self._rolls_back = True
+        self._autocommits = self._commits = self._aborted = False
+        # of the ended transaction and its savepoints, for the conversation
+        self._gone: dict[EntityKey, Gone] = {}
+        self._labels: dict[EntityKey, str] = {}
+        self._relabelled: set[EntityKey] = set()  # committed or not
+        self._saved: list[str] = []
+        self._activity: ActivityByKey = {}
+
+    # Writes
+
+    def note_writing(self) -> None:
+        """Note that rows are about to be written; which ones may not be known."""
+        if self._records:
+            self._records[-1].has_writes = True
+        else:
+            self._has_writes = True
+
+    def note_inserted(self, state: State) -> None:
+        """Note that the row of an instance was inserted."""
+        self._note(state, exists=True)
+
+    def note_deleted(self, state: State) -> None:
+        """Note that the row of an instance was deleted."""
+        self._note(state, exists=False)
+
+    def _note(self, state: State, *, exists: bool) -> None:
+        keys = self._entities.of_class(state.class_)
+        if self._records and keys.own is not None and state.key is not None:
+            self._records[-1].note((keys.own, keys.key_of(state.key[1])), exists)
+        self._note_activity("created" if exists else "deleted", [state])
+
+    def note_updated(self, states: Iterable[State]) -> None:
+        """Note that the rows of instances were updated."""
+        self._note_activity("updated", states)
+
+    def _note_activity(self, action: Action, states: Iterable[State]) -> None:
+        if self.log is not None and self._records:
+            add_activity(self._records[-1].activity, self._rows.of_states(action, states))
+
+    def note_deleted_rows(self, primary: Column[Any], values: Collection[Any]) -> None:
+        """Note that a statement has deleted rows.
+
+        A DELETE from the table of a joined subclass leaves the rows of the base class, which the
+        refs of its entity name.
+
+        Args:
+            primary: the primary key of the table.
+            values: of the deleted rows.
+        """
+        column = self._entities.of_column(primary)
+        mapper = sqla.mapper_of_table(primary.table)
+        is_root = mapper is None or root_of(mapper).local_table is primary.table
+        if column is None or not is_root or not self._records:
+            return
+        if column.space == self._entities.name_of(primary.table):
+            for value in values:
+                self._records[-1].note((column.space, column.to_key(value)), exists=False)
+
+    def note_labels(self, labels: Mapping[EntityKey, str]) -> None:
+        """Note labels that a flush has changed."""
+        if self._records:
+            self._records[-1].labels |= labels
+            self._relabelled.update(labels)
+
+    def note_drafts(self, drafts: Mapping[str, EntityKey], undo: Callable[[], None]) -> None:
+        """Note that drafts are inserted with the next flush.
+
+        Args:
+            drafts: their refs, with the keys of their rows.
+            undo: called if they are rolled back.
+        """
+        if self._records:
+            self._records[-1].drafts |= drafts
+            self._records[-1].undo.append(undo)
+
+    def about_to_write(self, execution: ORMExecuteState) -> list[Activity]:
+        """Return what a statement is about to do with existing rows, if activity is kept."""
+        return [] if self.log is None else self._rows.about_to_write(execution)
+
+    def note_written(
+        self, execution: ORMExecuteState, result: Result[Any], activity: Iterable[Activity]
+    ) -> None:
+        """Note what a statement has done with rows, if activity is kept.
+
+        Args:
+            execution: of the statement.
+            result: its result, which may have the keys of inserted rows.
+            activity: what `about_to_write` has returned.
+        """
+        if self.log is not None and self._records:
+            created = self._rows.created(execution, result)
+            add_activity(self._records[-1].activity, [*created, *activity])
+
+    def note_shown(self, activity: Iterable[Activity]) -> None:
+        """Note which rows a model was shown.
+
+        If the transaction has written rows, they are kept when it is committed.
+        """
+        if self.log is None:
+            return
+        if any(record.activity or record.has_writes for record in self._records):
+            add_activity(self._records[-1].activity, activity)
+        else:
+            self.log.store(activity)
+
+    # Begin and end
+
+    def begin(self) -> None:
+        """Begin the record of a transaction or a savepoint."""
+        self._records.append(_Record(has_writes=self._has_writes))
+        self._has_writes = False
+
+    def on_connect(self, *, is_own: bool, nested: bool, autocommits: bool) -> None:
+        """Note that the transaction, or a savepoint in it, has begun on another connection.
+
+        Args:
+            is_own: whether the session has taken the connection from an engine. A connection that
+                it was given may be committed by its owner, after the session has closed.
+            nested: whether it is a savepoint.
+            autocommits: whether each statement is committed at once.
+        """
+        self._rolls_back = self._rolls_back and (is_own or nested)
+        self._autocommits |= autocommits
+
+    def before_commit(self, *, aborted: bool) -> None:
+        """Note that a commit is about to be sent; PostgreSQL rolls an aborted transaction back."""
+        self._commits, self._aborted = True, aborted
+
+    def after_rollback(self) -> None:
+        """Note that the transaction was rolled back."""
+        self._rolls_back = True
+
+    def after_commit(self) -> None:
+        """Note that the innermost transaction or savepoint was committed."""
+        if self._records and not self._aborted:
+            self._records[-1].is_committed = True
+
+    def end(self, *, nested: bool, disconnected: bool) -> None:
+        """End the innermost record; report to the conversation if it was the last.
+
+        What was not committed was rolled back, unless that is unknown, as when the connection was
+        lost during the commit. Then the next use of a ref checks whether its row exists.
+
+        Args:
+            nested: whether it is a savepoint.
+            disconnected: whether the connection was lost.
+        """
+        is_unknown = self._commits and disconnected
+        may_stay = self._autocommits or not (self._rolls_back or nested)
+        if not nested:
+            self._rolls_back, self._autocommits, self._commits = True, False, False
+        if not self._records:
+            return
+        record = self._records.pop()
+        if not record.is_committed:
+            self._undo(record, is_certain=not (is_unknown or may_stay))
+        elif self._records:
+            self._records[-1].merge(record)
+        else:
+            self._settle(record)
+        if not self._records:
+            self._report()
+
+    def _undo(self, record: _Record, *, is_certain: bool) -> None:
+        """Note the rows that were never saved; rows that an outer record has are left to it."""
+        for undo in record.undo:
+            undo()
+        if is_certain:
+            outside = {pair for other in self._records for pair in other.before}
+            unsaved = {pair for pair, existed in record.before.items() if not existed}
+            self._gone |= dict.fromkeys(unsaved - outside, "was never saved")
+
+    def _settle(self, record: _Record) -> None:
+        self._labels |= record.labels
+        add_activity(self._activity, record.activity.values())
+        self._saved += [ref for ref, pair in record.drafts.items() if record.after.get(pair)]
+        for pair, exists in record.after.items():
+            if exists:
+                self._gone.pop(pair, None)
+            else:
+                self._gone[pair] = "was deleted"
+
+    def _report(self) -> None:
+        gone, self._gone = self._gone, {}
+        labels, self._labels = self._labels, {}
+        saved, self._saved = self._saved, []
+        relabelled, self._relabelled = self._relabelled, set()
+        try:
+            labelled = self._conversation.end_saving(saved, labels)
+            for reason in set(gone.values()):
+                pairs = [pair for pair in gone if gone[pair] == reason]
+                self._conversation.note_gone(pairs, reason)
+            changed = {pair: labels[pair] for pair in labels if pair not in labelled}
+            self._conversation.store_labels(changed, relabelled)
+        except SQLAlchemyError:
+            # The transaction has ended. If this is lost, the next use of a ref checks its row.
+            count = len(gone) + len(saved)
+            _log.warning("could not note what became of the rows of %d refs", count)
+        activity, self._activity = self._activity, {}
+        if self.log is not None:
+            self.log.store(activity.values())
+
+
+# Activity
 
 
 class ActivityLog:
-    """What is done in one session.
+    """Stores what is done in one session with rows, for prompts.
 
     Args:
-        conversation: which is told.
-        actor: on whose behalf.
+        conversation: as the session sees it.
+        actor: on whose behalf the session works.
     """
 
     def __init__(self, conversation: SessionConversation, actor: Actor) -> None:
         self._conversation = conversation
         self._actor = actor
-        self._done: Done = {}
-        self._calls = 0
+        self._activity: ActivityByKey = {}
+        self._batches = 0  # open, inside each other
         conversation.on_deleted = self._note_deleted
 
     def _note_deleted(self, pairs: Iterable[EntityKey]) -> None:
-        """Keep that rows are gone, to be told with what is done next or when that is over."""
-        add(self._done, [Activity(pair, "deleted") for pair in pairs])
+        """Keep that rows were found deleted, to be stored with the next activity."""
+        add_activity(self._activity, [Activity(pair, "deleted") for pair in pairs])
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """Tell once of all that is done inside the `with`, when it is over."""
-        self._calls += 1
+    def batch(self) -> Iterator[None]:
+        """Store all activity inside the `with` in one round trip when it ends."""
+        self._batches += 1
         try:
             yield
         finally:
-            self._calls -= 1
-            self.tell(())
+            self._batches -= 1
+            self.store(())
 
-    def tell(self, done: Iterable[Activity]) -> None:
-        """Tell what was done: one round trip, or none where nothing was.
+    def store(self, activity: Iterable[Activity]) -> None:
+        """Store activity: one round trip, or none if there is no activity.
 
-        What has been done is done: where it cannot be noted, that is logged and not raised.
+        The work itself is done. If the activity cannot be stored, that is logged and not raised.
         """
-        add(self._done, done)
-        if self._calls or not self._done:
+        add_activity(self._activity, activity)
+        if self._batches or not self._activity:
             return
-        told, self._done = self._done, {}
+        batch, self._activity = self._activity, {}
         try:
-            self._conversation.note_activity([*told.values()], self._actor)
+            self._conversation.note_activity([*batch.values()], self._actor)
         except SQLAlchemyError:
-            _log.warning("could not note what was done with the rows of %d refs", len(told))
+            _log.warning("could not note what was done with the rows of %d refs", len(batch))
 
 
-_UPSERTS = "on_conflict_do_nothing"  # a method of those inserts that may meet rows
+# Written rows
+
+
+_UPSERTS = "on_conflict_do_nothing"  # a method of the INSERT constructs that may skip or update
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenRows:
-    """Tells what was done with rows.
+    """Finds out which rows a flush or a statement writes.
 
     Attributes:
-        entities: which the rows are of.
+        entities: which columns hold keys.
     """
 
     entities: Entities
 
     def of_states(self, action: Action, states: Iterable[State]) -> list[Activity]:
-        """Return what was done with the rows of objects, which are called by their labels."""
-        done = []
+        """Return what was done with the rows of instances, with their labels."""
+        activity = []
         for state in states:
             if state.key is not None:
-                for each in self._done(action, state.class_, [state.key[1]]):
+                for each in self._of_rows(action, state.class_, [state.key[1]]):
                     label = self.entities.label_of(each.key[0])
                     text = None if label is None else label.of(state.dict)
-                    done.append(replace(each, label=text))
-        return done
+                    activity.append(replace(each, label=text))
+        return activity
 
-    def reached(self, execution: ORMExecuteState) -> list[Activity]:
-        """Return the rows that a statement is about to change or delete: one more statement.
-
-        Of very many rows the first.
-        """
-        written = _written_by(execution)
-        if written is None or not (execution.is_update or execution.is_delete):
+    def about_to_write(self, execution: ORMExecuteState) -> list[Activity]:
+        """Return the rows that an UPDATE or DELETE is about to change: one more statement."""
+        target = _write_target(execution)
+        if target is None or not (execution.is_update or execution.is_delete):
             return []
-        given: Any = execution.parameters
-        if isinstance(given, Sequence):  # by primary key
-            found: Sequence[Sequence[Any]] = written.identities(given)
+        parameters: Any = execution.parameters
+        if isinstance(parameters, Sequence):  # ORM bulk UPDATE by primary key
+            rows: Sequence[Sequence[Any]] = target.identities(parameters)
         else:
             statement: Any = execution.statement
             criterion = true() if statement.whereclause is None else statement.whereclause
             schemas = {"schema_translate_map"} & execution.execution_options.keys()
             options = {name: execution.execution_options[name] for name in schemas}
-            found = execution.session.execute(
-                select(*written.columns).where(criterion).limit(MOST),
-                given,
+            rows = execution.session.execute(
+                select(*target.columns).where(criterion).limit(MOST),
+                parameters,
                 execution_options={**options, "raw_keys": True},
                 bind_arguments=execution.bind_arguments,
             ).all()
-        action: Action = "deleted" if execution.is_delete and written.is_whole else "updated"
-        return self._done(action, written.of, found[:MOST])
+        action: Action = "deleted" if execution.is_delete and target.is_whole else "updated"
+        return self._of_rows(action, target.of, rows[:MOST])
 
     def created(self, execution: ORMExecuteState, result: Result[Any]) -> list[Activity]:
-        """Return the rows that a statement has inserted, where it or the database tells which."""
-        written, statement = _written_by(execution), execution.statement
-        if not execution.is_insert or written is None:
+        """Return the rows that an INSERT has created, if it or its result has their keys."""
+        target, statement = _write_target(execution), execution.statement
+        if not execution.is_insert or target is None:
             return []
-        cursor, given = sqla.cursor_result_of(result), execution.parameters
+        cursor, parameters = sqla.cursor_result_of(result), execution.parameters
         rows: Sequence[Any] = ()
         if cursor is not None:
-            with suppress(InvalidRequestError):  # the database was not asked for them
+            with suppress(InvalidRequestError):  # raised if there was no RETURNING
                 rows = cursor.inserted_primary_key_rows or ()
-        # of the records of an upsert it is not told which have met a row
-        if not rows and isinstance(given, Sequence) and not hasattr(statement, _UPSERTS):
-            rows = written.identities(given)
-        return self._done("created", written.of, rows[:MOST])
+        # an upsert does not return which of its records found an existing row
+        if not rows and isinstance(parameters, Sequence) and not hasattr(statement, _UPSERTS):
+            rows = target.identities(parameters)
+        return self._of_rows("created", target.of, rows[:MOST])
 
-    def _done(
+    def _of_rows(
         self, action: Action, of: type[Any] | Table, identities: Iterable[Sequence[Any]]
     ) -> list[Activity]:
-        """Return what was done with rows, by the values of their primary key."""
+        """Return what was done with rows, given by the values of their primary key."""
         keys = self._keys_of(of)
         entity = keys.own or self._name_of(of)
         if entity is None:
             return []
-        known = (_key_of(keys, each) for each in identities if None not in each)
-        is_met = keys.own is None  # by a tool, or it has no ref
-        return [Activity((entity, key), action, shown=is_met) for key in known if key is not None]
+        rows = (_key_of(keys, each) for each in identities if None not in each)
+        # rows without a ref of their own count only if a tool has shown them, which gave them one
+        needs_ref = keys.own is None
+        return [
+            Activity((entity, key), action, shown=needs_ref) for key in rows if key is not None
+        ]
 
     def _keys_of(self, of: type[Any] | Table) -> ClassKeys:
-        """Return the keys of rows: those of a table alone are its own if its refs name them."""
+        """Return the keys of a class, or of a table without a class."""
         if not isinstance(of, Table):
             return self.entities.of_class(root_of(inspect(of).mapper).class_)
-        held = tuple(self.entities.of_column(column) for column in of.primary_key)
+        identity = tuple(self.entities.of_column(column) for column in of.primary_key)
         name = self._name_of(of)
-        is_own = [None if each is None else each.space for each in held] == [name]
-        return ClassKeys({}, {}, {}, held, name if is_own else None, {}, None)
+        is_own = [None if each is None else each.space for each in identity] == [name]
+        return ClassKeys({}, {}, {}, identity, name if is_own else None, {}, None)
 
     def _name_of(self, of: type[Any] | Table) -> str | None:
         try:
             return self.entities.name_of(of)
-        except (EntityNameError, KeyColumnError):  # no toolset has it
+        except (EntityNameError, KeyColumnError):  # then no toolset can have it
             return None
 
 
 @dataclass(frozen=True, slots=True)
 class _WriteTarget:
-    """What a statement writes to.
+    """The class or table that a statement writes to.
 
     Attributes:
-        of: whose rows: of a class, or of a table without one.
-        columns: their primary key.
-        names: what records call it.
-        is_whole: whether a row goes with what is deleted: from the table of a joined subclass
-            goes a part of it, and the base's stays.
+        of: the class, or a table without one.
+        columns: its primary key.
+        names: their names in the statement's parameters.
+        is_whole: whether a DELETE deletes whole rows. From the table of a joined subclass it
+            deletes a part, and the row of the base class stays.
     """
 
     of: type[Any] | Table
@@ -237,15 +499,15 @@ class _WriteTarget:
     is_whole: bool = True
 
     def identities(self, records: Iterable[Mapping[str, Any]]) -> list[Sequence[Any]]:
-        """Return the primary keys that records have, of those that have one."""
+        """Return the primary keys of those records that have one."""
         names = self.names
         return [[each[name] for name in names] for each in records if {*names} <= each.keys()]
 
 
-def _written_by(execution: ORMExecuteState) -> _WriteTarget | None:
-    """Return what a statement writes to, be it a class or a table."""
+def _write_target(execution: ORMExecuteState) -> _WriteTarget | None:
+    """Return the class or table that a statement writes to."""
     table, mapper = getattr(execution.statement, "table", None), execution.bind_mapper
-    names = None if mapper is None else _attributes(mapper)
+    names = None if mapper is None else _primary_attributes(mapper)
     if isinstance(table, Table) and mapper is None:
         names = [column.key for column in table.primary_key]
         mapper = sqla.mapper_of_table(table)
@@ -253,252 +515,19 @@ def _written_by(execution: ORMExecuteState) -> _WriteTarget | None:
             return _WriteTarget(table, [*table.primary_key], names)
     if mapper is None or names is None:
         return None
-    # of the class, not of its table: which kinds of rows there are is asked too
-    columns = [getattr(mapper.class_, name) for name in _attributes(mapper)]
-    return _WriteTarget(
-        mapper.class_, columns, names, mapper.local_table is root_of(mapper).local_table
-    )
+    # attributes, not columns of the table: a single-table subclass adds its discriminator
+    # criterion
+    columns = [getattr(mapper.class_, name) for name in _primary_attributes(mapper)]
+    is_whole = mapper.local_table is root_of(mapper).local_table
+    return _WriteTarget(mapper.class_, columns, names, is_whole)
 
 
-def _attributes(mapper: Mapper[Any]) -> list[str]:
+def _primary_attributes(mapper: Mapper[Any]) -> list[str]:
     return [mapper.get_property_by_column(column).key for column in mapper.primary_key]
 
 
 def _key_of(keys: ClassKeys, identity: Sequence[Any]) -> Key | None:
-    """Return the key of a row; `None` where no ref can stand for it."""
+    """Return the key of a row; `None` if its type cannot have refs."""
     key = keys.key_of(identity)
     parts = key if isinstance(key, tuple) else (key,)
     return key if all(isinstance(part, uuid.UUID | int | str) for part in parts) else None
-
-
-@dataclass(slots=True)
-class _Record:
-    """What was done between the begin and the end of a transaction or savepoint.
-
-    Attributes:
-        before: whether a row was there before the first thing done to it.
-        after: whether it is there after the last.
-        labels: what rows are called that were written, where that has changed.
-        drafts: those that were to be saved, with the keys of their rows.
-        done: what is to be kept of it for prompts.
-        wrote: whether rows were written besides, of which that is not kept.
-        undo: what is to be called if it comes to nothing.
-        committed: whether all this came to stay, as far as the transaction around it does.
-    """
-
-    before: dict[EntityKey, bool] = field(default_factory=dict)
-    after: dict[EntityKey, bool] = field(default_factory=dict)
-    labels: dict[EntityKey, str] = field(default_factory=dict)
-    drafts: dict[str, EntityKey] = field(default_factory=dict)
-    done: Done = field(default_factory=dict)
-    wrote: bool = False
-    undo: list[Callable[[], None]] = field(default_factory=list)
-    committed: bool = False
-
-    def note(self, pair: EntityKey, there: bool) -> None:
-        self.before.setdefault(pair, not there)
-        self.after[pair] = there
-
-    def add(self, released: _Record) -> None:
-        self.before = released.before | self.before
-        self.after |= released.after
-        self.labels |= released.labels
-        self.drafts |= released.drafts
-        add(self.done, released.done.values())
-        self.wrote |= released.wrote
-        self.undo += released.undo
-
-
-class Transactions:
-    """The log of one session's transactions: what becomes of its rows, from flush to their end."""
-
-    def __init__(self, conversation: SessionConversation, log: ActivityLog | None = None) -> None:
-        self._conversation = conversation
-        self.log = log
-        self._done: Done = {}
-        self._entities = conversation.entities
-        self._rows = WrittenRows(conversation.entities)
-        # whether what the transaction does not commit is rolled back, as far as is known
-        self._undone = True
-        self._autocommits = False
-        self._commits = self._aborted = False
-        self._open: list[_Record] = []
-        self._writing = False  # in the transaction that begins with it
-        self._gone: dict[EntityKey, Gone] = {}
-        self._labels: dict[EntityKey, str] = {}
-        self._relabelled: set[EntityKey] = set()  # for good or not
-        self._saved: list[str] = []
-
-    def begun(self) -> None:
-        """Note that a transaction or a savepoint begins."""
-        self._open.append(_Record(wrote=self._writing))
-        self._writing = False
-
-    def writing(self) -> None:
-        """Note that rows are about to be written, in a way that may not be kept."""
-        if self._open:
-            self._open[-1].wrote = True
-        else:
-            self._writing = True
-
-    def saving(self, drafts: Mapping[str, EntityKey], undo: Callable[[], None]) -> None:
-        """Note that drafts are to be saved, with the keys of their rows.
-
-        Where it comes to nothing, `undo` is called.
-        """
-        if self._open:
-            self._open[-1].drafts |= drafts
-            self._open[-1].undo.append(undo)
-
-    def inserted(self, state: State) -> None:
-        """Note that a row was inserted."""
-        self._note(state, there=True)
-
-    def deleted(self, state: State) -> None:
-        """Note that a row was deleted."""
-        self._note(state, there=False)
-
-    def labelled(self, labels: Mapping[EntityKey, str]) -> None:
-        """Note what rows are called that were written, where that has changed."""
-        if self._open:
-            self._open[-1].labels |= labels
-            self._relabelled.update(labels)
-
-    def _note(self, state: State, *, there: bool) -> None:
-        pair = self._own_key(state)
-        if pair is not None and self._open:
-            self._open[-1].note(pair, there)
-        self._did_to("created" if there else "deleted", [state])
-
-    def updated(self, states: Iterable[State]) -> None:
-        """Note that rows were changed."""
-        self._did_to("updated", states)
-
-    def _did_to(self, action: Action, states: Iterable[State]) -> None:
-        if self.log is not None and self._open:
-            add(self._open[-1].done, self._rows.of_states(action, states))
-
-    def reached(self, execution: ORMExecuteState) -> list[Activity]:
-        """Return what a statement is about to do with rows, where that is to be kept."""
-        return [] if self.log is None else self._rows.reached(execution)
-
-    def wrote_by(
-        self, execution: ORMExecuteState, result: Result[Any], reached: Iterable[Activity]
-    ) -> None:
-        """Note what a statement did with rows, for prompts, if it comes to stay."""
-        if self.log is not None and self._open:
-            add(self._open[-1].done, [*self._rows.created(execution, result), *reached])
-
-    def showed(self, seen: Iterable[Activity]) -> None:
-        """Note what a model was shown.
-
-        What is shown by a transaction that has written is known once that is committed.
-        """
-        if self.log is None:
-            return
-        if any(record.done or record.wrote for record in self._open):
-            add(self._open[-1].done, seen)
-        else:
-            self.log.tell(seen)
-
-    def _own_key(self, state: State) -> EntityKey | None:
-        keys = self._entities.of_class(state.class_)
-        if keys.own is None or state.key is None:
-            return None
-        return keys.own, keys.key_of(state.key[1])
-
-    def deleted_rows(self, primary: Column[Any], values: Collection[Any]) -> None:
-        """Note that a statement deleted rows.
-
-        The table of a joined subclass is not where its entity's rows are: those of the base stay.
-        """
-        column = self._entities.of_column(primary)
-        mapper = sqla.mapper_of_table(primary.table)
-        is_root = mapper is None or root_of(mapper).local_table is primary.table
-        if column is None or not is_root or not self._open:
-            return
-        if column.space == self._entities.name_of(primary.table):
-            for value in values:
-                pair = column.space, column.to_key(value)
-                self._open[-1].note(pair, there=False)
-
-    def on_connect(self, *, is_own: bool, nested: bool, autocommits: bool) -> None:
-        """Note that the transaction, or a savepoint in it, goes on on another connection."""
-        # one that the session has not taken from an engine may be committed by somebody else
-        self._undone = self._undone and (is_own or nested)
-        self._autocommits |= autocommits
-
-    def committing(self, *, aborted: bool) -> None:
-        """Note that the transaction is about to be committed, which rolls back an aborted one."""
-        self._commits, self._aborted = True, aborted
-
-    def rolled_back(self) -> None:
-        """Note that the transaction is rolled back."""
-        self._undone = True
-
-    def committed(self) -> None:
-        """Note that the innermost transaction or savepoint is committed."""
-        if self._open and not self._aborted:
-            self._open[-1].committed = True
-
-    def on_end(self, *, nested: bool, cut: bool) -> None:
-        """Note that the innermost transaction or savepoint is over, and tell the conversation.
-
-        What was not committed by then was rolled back, unless nobody knows, as where the
-        connection was cut: then whoever uses a ref of it next has to look.
-        """
-        is_lost = self._commits and cut
-        may_stay = self._autocommits or not (self._undone or nested)
-        if not nested:
-            self._undone, self._autocommits, self._commits = True, False, False
-        if not self._open:
-            return
-        record = self._open.pop()
-        if not record.committed:
-            self._undo(record, told=not (is_lost or may_stay))
-        elif self._open:
-            self._open[-1].add(record)
-        else:
-            self._settle(record)
-        if not self._open:
-            self._tell()
-
-    def _undo(self, record: _Record, *, told: bool) -> None:
-        """Note what was never saved; a row met further out has its fate decided there."""
-        for undo in record.undo:
-            undo()
-        if not told:
-            return
-        outside = {pair for other in self._open for pair in other.before}
-        unsaved = {pair for pair, there in record.before.items() if not there}
-        self._gone |= dict.fromkeys(unsaved - outside, "was never saved")
-
-    def _settle(self, record: _Record) -> None:
-        self._labels |= record.labels
-        add(self._done, record.done.values())
-        self._saved += [ref for ref, pair in record.drafts.items() if record.after.get(pair)]
-        for pair, there in record.after.items():
-            if there:
-                self._gone.pop(pair, None)
-            else:
-                self._gone[pair] = "was deleted"
-
-    def _tell(self) -> None:
-        gone, self._gone = self._gone, {}
-        labels, self._labels = self._labels, {}
-        saved, self._saved = self._saved, []
-        unsure, self._relabelled = self._relabelled, set()
-        try:
-            told = self._conversation.end_saving(saved, labels)
-            for reason in set(gone.values()):
-                pairs = [pair for pair in gone if gone[pair] == reason]
-                self._conversation.note_gone(pairs, reason)
-            changed = {pair: labels[pair] for pair in labels if pair not in told}
-            self._conversation.store_labels(changed, unsure)
-        except SQLAlchemyError:
-            # The transaction has ended well or badly on its own account; this is only a note.
-            count = len(gone) + len(saved)
-            _log.warning("could not note what became of the rows of %d refs", count)
-        done, self._done = self._done, {}
-        if self.log is not None:
-            self.log.tell(done.values())

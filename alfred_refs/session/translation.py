@@ -1,30 +1,40 @@
 """Translation of one statement: prepare, execute, finish.
 
-What a session in a conversation has beside a plain one: refs for its keys, keys for its refs.
+`translate`, the `do_orm_execute` hook of `session.session`, runs these three steps:
 
-    boundary       what its instances show, and what they accept        (`instances`)
-    transactions   what becomes of the rows that it writes              (`transactions`)
-    objects        of drafts, which `get` has given                     (`drafts`)
-    saving         of drafts, by new objects                            (`drafts`)
-    failures       its errors, with refs in place of keys               (`redaction`)
+    prepare   put keys in place of the refs in a statement and its parameters; at most one round
+              trip, for refs that this process has not cached
+    execute   SQLAlchemy's own, on keys
+    finish    put refs in place of the keys in the rows, and in what the result of a write has
+              besides, such as `inserted_primary_key`; new refs of a chunk of rows are minted in
+              one round trip
 
-`path` translates its statements, and `events` says when each of these is asked. A plain session
-has none: `session._translation` is `None`.
+Where refs are in a statement, and keys in its rows, is decided once for all statements of its
+shape and cached (`statements.plans`). So a statement is executed as follows:
 
-The keys that the refs in one statement name, and in SQL expressions that are assigned.
+>>> statement = select(Line.id).where(Line.recipe_id == "recipe_1").order_by(Line.position)
+>>> translation = session._translation
+>>> _, plan, parameters = translation.plans.of(statement)
+>>> [column.name for column in plan.inputs.positions.values()]    # prepare: refs of recipes
+['lines.recipe_id']
+>>> [column.name for column in plan.outputs.columns.values()]     # finish: keys of lines
+['lines.id']
+>>> session.scalars(statement).all()
+['line_1', 'line_2']
 
-Texts come in with the columns that they meet, and are resolved together. Some parameters are read
-late, when SQLAlchemy executes the statement: their refs are resolved then.
+`Translation` holds all that a session with a conversation has in addition to a plain one:
 
-A statement on its way through a session: prepared, executed, finished.
+| attribute | purpose | module |
+| --- | --- | --- |
+| `conversation` | the conversation as the session sees it | `conversation.view` |
+| `boundary` | refs that instances show and accept | `instances` |
+| `transactions` | log of rows that were written, until the transaction ends | `transactions` |
+| `draft_objects`, `draft_saving` | drafts that `get` returns, and their INSERT | `drafts` |
+| `redaction` | refs in place of keys in errors | `redaction` |
+| `plans` | cache of statement shapes | `statements.plans` |
 
-    prepare   refs in the statement and in its parameters become keys: at most one round trip
-    execute   is SQLAlchemy's, on keys alone
-    finish    keys in its rows, and in what else it tells, are shown as refs
-
-`plans` says where refs go into statements of one shape and where they come out, `criteria` puts
-keys into one, `rows` puts refs into its rows.
-Where a ref cannot be used, nothing has been changed.
+Limits: if a ref cannot be used, or a statement cannot be translated, it raises before anything is
+sent. A statement is never sent without the criteria that it had.
 """
 
 from __future__ import annotations
@@ -37,7 +47,7 @@ from weakref import ref
 
 from sqlalchemy import BindParameter, ClauseElement, Column, CursorResult, Result, inspect, update
 from sqlalchemy.exc import CircularDependencyError, IntegrityError
-from sqlalchemy.orm import InstanceState, ORMExecuteState, Session
+from sqlalchemy.orm import ORMExecuteState, Session
 
 from alfred_refs import sqla
 from alfred_refs.conversation.caches import ExpectedRef
@@ -50,10 +60,12 @@ from alfred_refs.session.instances import Boundary, holds_key
 from alfred_refs.session.lookups import Identity, MissingRows
 from alfred_refs.session.redaction import ErrorRedaction
 from alfred_refs.session.transactions import ActivityLog, Transactions
+from alfred_refs.sqla import State
 from alfred_refs.statements import (
     InputTarget,
     Plan,
     Plans,
+    Single,
     check_loaded,
     plans,
     results,
@@ -62,26 +74,29 @@ from alfred_refs.statements import (
 )
 from alfred_refs.store import Activity, Actor
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
 
 class Translation:
-    """The refs and keys of one session.
+    """What a session with a conversation has in addition to a plain one.
 
     Args:
-        conversation: what its refs are valid in.
+        conversation: in which refs are valid.
         session: not kept alive.
-        by: on whose behalf it works, if that is to be kept.
+        by: on whose behalf the session works; without it no activity is kept.
 
     Attributes:
-        conversation: the same, as the session sees it.
-        plans: what is decided of the application's statements.
-        check_missing: checks whether the rows exist that the executing statement names.
-        after_fetch: see `Boundary.after_fetch`.
-        hide: see `Failures.hide`.
+        check_missing: checks that the rows exist whose refs are in the statement that is being
+        executed;
+            `HookedSession` clears it for each statement.
+        boundary, conversation, draft_objects, draft_saving, plans, redaction, transactions: see
+            the module.
     """
 
     __slots__ = (
-        *("boundary", "conversation", "failures", "after_fetch", "hide"),
-        *("objects", "plans", "saving", "check_missing", "transactions"),
+        *("boundary", "conversation", "draft_objects", "draft_saving", "hide"),
+        *("after_fetch", "check_missing", "plans", "redaction", "transactions"),
     )
 
     def __init__(
@@ -89,54 +104,59 @@ class Translation:
     ) -> None:
         self.boundary = Boundary(conversation, session)
         self.conversation = self.boundary.conversation
-        self.conversation.find_rows = partial(_look_for, ref(session))
+        self.conversation.find_rows = partial(_restored_rows, ref(session))
         self.conversation.use_schemas(sqla.schemas_of_session(session))
         log = None if by is None else ActivityLog(self.conversation, by)
         self.transactions = Transactions(self.conversation, log)
-        self.objects = DraftObjects(session, self.conversation)
-        self.saving = DraftSaving(session, self.boundary, self.transactions)
-        self.failures = ErrorRedaction(self.boundary)
+        self.draft_objects = DraftObjects(session, self.conversation)
+        self.draft_saving = DraftSaving(session, self.boundary, self.transactions)
+        self.redaction = ErrorRedaction(self.boundary)
         self.plans = self.conversation.entities.memo(Plans)
         self.check_missing: Callable[[], None] | None = None
-        # no calls of their own: they are asked for each chunk of rows, and each exception
+        # bound methods, not methods: they run for each chunk of rows and each exception
         self.after_fetch = self.boundary.after_fetch
-        self.hide = self.failures.hide
+        self.hide = self.redaction.hide
 
     def watch_identities(self, session: Session) -> None:
-        """Take in what the session loads, and word why it refuses an instance.
-
-        A session that is emptied has another identity map, and is to be watched anew.
-        """
+        """Watch the identity map of a session, which `expunge_all()` replaces by another one."""
         sqla.watch_loading(session, self.boundary)
         sqla.watch_adding(session, self.hide)
 
     # Statements
 
     def begin(self, execution: ORMExecuteState) -> None:
-        """Begin a statement: what it may change is forgotten, and there is room for what it shows.
+        """Begin a statement: drop cached look-ups that it may change, and trim caches.
 
         Raises:
-            SetupError: it is for another schema than those in which the session's refs name rows.
+            SetupError: it has another `schema_translate_map` than the session.
         """
-        boundary = self.boundary
         if not execution.is_select:
             self.conversation.alternates.forget()
             if execution.is_insert or execution.is_update or execution.is_delete:
-                self.transactions.writing()
-        boundary.make_room()
-        for connection in self.failures.connections:
+                self.transactions.note_writing()
+        self.boundary.make_room()
+        for connection in self.redaction.connections:  # as `check_schemas` does, without its call
             self._check_schemas(connection.get_execution_options())
-        if "schema_translate_map" in execution.execution_options:  # else the connection says
-            self._check_schemas(execution.execution_options)
+        if "schema_translate_map" in execution.execution_options:
+            self.conversation.check_schemas(sqla.schemas_in(execution.execution_options))
 
-    def after_execute(self, result: CursorResult[Any]) -> None:
-        """Look at what a statement came to: for which schemas it was sent, and what it found.
-
-        A listener may have said for which.
+    def check_schemas(self) -> None:
+        """Check the `schema_translate_map` of the connections that the session works on.
 
         Raises:
-            SetupError: for others than those in which the session's refs name rows.
-            GoneRefError: it found none of the rows that it names by their refs.
+            SetupError: one is not that of the session.
+        """
+        for connection in self.redaction.connections:
+            self._check_schemas(connection.get_execution_options())
+
+    def after_execute(self, result: CursorResult[Any]) -> None:
+        """Check the schemas that a statement was sent for, and the rows that it matched.
+
+        Listeners may have changed its execution options.
+
+        Raises:
+            SetupError: it was sent with another `schema_translate_map` than the session's.
+            GoneRefError: it matched no row, and a row that it names by a ref does not exist.
         """
         options = result.context.execution_options
         if "schema_translate_map" in options or self.conversation.schemas:
@@ -148,147 +168,243 @@ class Translation:
         if "schema_translate_map" in options or self.conversation.schemas:
             self.conversation.check_schemas(sqla.schemas_in(options))
 
-    def check_schemas(self) -> None:
-        """Check in which schemas the session's connections work by now.
-
-        Raises:
-            SetupError: in others than those in which the session's refs name rows.
-        """
-        for connection in self.failures.connections:
-            self._check_schemas(connection.get_execution_options())
-
-    # Identities
+    # Session.get
 
     def identify(
         self, session: Session, entity: Any, identity: Any, options: Mapping[str, Any]
     ) -> tuple[Any, Any]:
-        """Have refs in an identity stand for keys; that of a draft gives an object of its content.
+        """Return the object of a draft, or `None`, and the identity with keys in place of refs.
 
-        The object is in no session yet: adding it saves the draft. Until then it is the same
-        object each time, as long as the program keeps it and nobody edits the draft.
+        The object of a draft is not in the session: adding it saves the draft. It is the same
+        object each time, as long as the program keeps it and the draft is not edited.
 
         Raises:
             BadRefError: a ref in the identity cannot be used.
-            DraftContentError: a draft is of another class, or what it has does not fit any more.
+            DraftContentError: a draft is of another class, or its content is no longer valid.
         """
         mapper = getattr(inspect(entity, raiseerr=False), "mapper", None)
-        asked = {
-            **getattr(session, "execution_options", {}),
+        execution_options = {
+            **getattr(session, "execution_options", {}),  # since SQLAlchemy 2.1
             **options.get("execution_options", {}),
         }
-        if self.boundary.raw or mapper is None or asked.get("raw_keys"):
+        if self.boundary.raw or mapper is None or execution_options.get("raw_keys"):
             return None, identity
-        made = self.objects.get(mapper.class_, identity, options)
-        if made is not None:
-            return made, identity
+        draft = self.draft_objects.get(mapper.class_, identity, options)
+        if draft is not None:
+            return draft, identity
         keys = self.boundary.pending.identity(mapper.class_, identity)
-        given = options.get("options")
-        self.plans.check(given if isinstance(given, Iterable) else ())
+        loader_options = options.get("options")
+        self.plans.check(loader_options if isinstance(loader_options, Iterable) else ())
         return None, keys
 
     def not_found(
-        self, session: Session, entity: Any, given: Any, identity: Any, options: Mapping[str, Any]
+        self, session: Session, entity: Any, ident: Any, identity: Any, options: Mapping[str, Any]
     ) -> None:
-        """Look whether the row of a ref is there, of which nothing was found.
+        """Check that the row exists for which `get` returned nothing.
+
+        Args:
+            session: the session.
+            entity: as passed to `Session.get`.
+            ident: the identity as passed to `Session.get`.
+            identity: the same with keys in place of refs.
+            options: as passed to `Session.get`.
 
         Raises:
-            GoneRefError: it is not.
+            GoneRefError: it does not; the identity was given by a ref.
         """
-        named, values = _parts_of(given), _parts_of(identity)
-        if given is identity or len(named) != 1 or not isinstance(named[0], str):
+        refs, values = _parts_of(ident), _parts_of(identity)
+        if ident is identity or len(refs) != 1 or not isinstance(refs[0], str):
             return
         entities = self.conversation.entities
         mapper = root_of(inspect(entity).mapper)
         keys = entities.of_class(mapper.class_)
-        if keys.own is None and len(values) == 1:  # the key of another entity's row
+        if keys.own is None and len(values) == 1:  # a foreign key: the ref is of another entity
             return
         primary = Identity(cast("Sequence[Column[Any]]", mapper.primary_key), keys.identity)
-        fates = MissingRows(session, self.conversation, options.get("bind_arguments"))
-        fates.check(entities.name_of(mapper.class_), primary, {named[0]: primary.key_of(values)})
+        rows = MissingRows(session, self.conversation, options.get("bind_arguments"))
+        rows.check(entities.name_of(mapper.class_), primary, {refs[0]: primary.key_of(values)})
 
     # Errors
 
     def flush_failed(self, error: Exception) -> None:
-        """Raise what a flush has failed by, where drafts tell more of it than the database.
+        """Raise a more specific error for a failed flush, if drafts caused it.
 
         Raises:
-            SavedDraftError: somebody else has saved a draft meanwhile.
-            CircularDraftsError: drafts name each other by relationships.
+            SavedDraftError: another session has saved one of the drafts in the meantime.
+            CircularDraftsError: drafts reference each other by relationships.
         """
         if isinstance(error, IntegrityError):
-            saved = self.saving.saved_meanwhile(error)
+            saved = self.draft_saving.saved_elsewhere(error)
             if saved is not None:
                 raise saved from error
         if isinstance(error, CircularDependencyError):
-            circle = self.saving.circle(error)
+            circle = self.draft_saving.cycle(error)
             if circle is not None:
                 raise circle from None
 
-    def named(self, column: Any, value: Any) -> str | None:
-        """Return the ref of the row that a value of a column names, if this process knows it."""
-        found = self.conversation.entities.of_column(column)
-        if found is None or found.array or found.by is not None:
+    def ref_of_value(self, column: Any, value: Any) -> str | None:
+        """Return the ref of a value of a column if this process has cached it."""
+        key_column = self.conversation.entities.of_column(column)
+        if key_column is None or key_column.array or key_column.by is not None:
             return None
-        return self.conversation.refs_of(found.entity).get(token_of(found.to_key(value)))
+        token = token_of(key_column.to_key(value))
+        return self.conversation.refs_of(key_column.entity).get(token)
 
 
-def _look_for(
+def _restored_rows(
     session: ref[Session], conversation: SessionConversation, pairs: Collection[EntityKey]
 ) -> Mapping[EntityKey, bool]:
-    """See `conversation.view.Tables`."""
-    found = session()
-    return {} if found is None else MissingRows(found, conversation).back(pairs)
+    """See `conversation.view.FindRows`."""
+    alive = session()
+    return {} if alive is None else MissingRows(alive, conversation).restored(pairs)
 
 
 def _parts_of(ident: Any) -> list[Any]:
-    """Return the parts of an identity as `Session.get` takes it."""
+    """Return the parts of an identity, given as `Session.get` takes it."""
     if isinstance(ident, Mapping):
         return [*ident.values()]
     is_whole = isinstance(ident, str) or not isinstance(ident, Sequence)
     return [ident] if is_whole else [*ident]
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-Named = Iterable[tuple[KeyColumn, Any]]
-"""The keys that the refs in a statement name, each with the column that it meets."""
+# Prepare
 
 
-class NamedKeys:
-    """The keys that the refs of one execution name: of those that are read late, later."""
+ColumnKeys = Iterable[tuple[KeyColumn, Any]]
+"""The keys that refs in a statement became, each with the column that it is compared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedStatement:
+    """A statement with keys in place of its refs, and what `finish` needs.
+
+    Attributes:
+        plan: where keys are in its rows.
+        values: its parameters before refs were replaced.
+        resolved: the keys that its refs became.
+        activity: the rows that it is about to change, if activity is kept.
+    """
+
+    plan: Plan
+    values: Sequence[BindParameter[Any]]
+    resolved: ColumnKeys
+    activity: Sequence[Activity] = ()
+
+
+def prepare(execution: ORMExecuteState, translation: Translation) -> PreparedStatement | None:
+    """Put keys in place of the refs in a statement and its parameters.
+
+    Returns:
+        what `finish` needs; `None` if the result needs no change.
+
+    Raises:
+        BadRefError: a ref cannot be used.
+        UntranslatableError: the statement combines refs or keys in a way that has no translation.
+    """
+    boundary = translation.boundary
+    execution.statement, plan, values = translation.plans.of(execution.statement)
+    resolved = None
+    if plan.single is not None and not execution.parameters:
+        resolved = _resolve_single(execution, plan.single, values, boundary)
+    if resolved is None:
+        resolved = _resolve_all(execution, plan, values, boundary)
+    if resolved and not execution.is_insert:
+        translation.check_missing = partial(_check_rows, execution, resolved, translation)
+    is_write = execution.is_insert or execution.is_update or execution.is_delete
+    # a sequence or DDL loads no instances
+    loads = execution.is_select or isinstance(execution.statement, ClauseElement)
+    needs_finish = is_write or (boundary.looks_ahead and loads)
+    if plan.answers or needs_finish or (resolved and execution.parameters):
+        activity = translation.transactions.about_to_write(execution)
+        return PreparedStatement(plan, values, resolved, activity)
+    return None
+
+
+def _resolve_single(
+    execution: ORMExecuteState, single: Single, values: Sequence[Any], boundary: Boundary
+) -> ColumnKeys | None:
+    """Put a key in place of the only ref, the common case; return `None` if there may be more."""
+    statement = execution.statement
+    text = single.text_in(statement, values)
+    if text is None:
+        return None
+    if text.startswith(DRAFT):
+        _autoflush(execution)
+    column = single.column
+    [key] = boundary.conversation.resolve_pairs([(text, column.entity)])
+    value = column.from_key(key)
+    execution.statement = sqla.with_values_in_where(statement, {values[single.place].key: value})
+    return [(column, value)]
+
+
+def _resolve_all(
+    execution: ORMExecuteState, plan: Plan, values: Sequence[Any], boundary: Boundary
+) -> ColumnKeys:
+    """Put keys in place of all refs in a statement and its parameters."""
+    if execution.parameters:
+        sqla.check_parameters(execution.parameters)
+    unresolved = execution.statement, values, execution.parameters
+    inputs = plan.inputs.without([i for i in plan.inputs.positions if holds_key(values[i])])
+    # the value of a callable is known when SQLAlchemy executes the statement, after autoflush
+    late = {i: slot for i, slot in inputs.positions.items() if values[i].callable is not None}
+    inputs = inputs.without(late)
+    texts = plans.texts(inputs, *unresolved)
+    if not texts and not late:
+        return ()
+    if any(column.by or text.startswith(DRAFT) for text, column in texts):
+        _autoflush(execution)
+    conversation = boundary.conversation
+    keys = ResolvedKeys(_on_own_bind(execution, conversation, conversation.resolve_pairs))
+    keys.resolve(texts)
+    in_where = plan.in_where and all(map(takes_keys, late.values()))
+    execution.statement, execution.parameters = plans.with_keys(
+        inputs,
+        *unresolved,
+        keys.key,
+        late={values[i].key: keys.late(values[i], slot) for i, slot in late.items()},
+        in_where=in_where,
+    )
+    return keys
+
+
+class ResolvedKeys:
+    """The keys that the refs of one execution became; those of callables are added later.
+
+    Args:
+        resolve: returns the keys of refs.
+    """
 
     def __init__(self, resolve: Callable[[Sequence[ExpectedRef]], list[Key]]) -> None:
         self._resolve = resolve
-        self._known: dict[tuple[str, KeyColumn], Any] = {}
+        self._keys: dict[tuple[str, KeyColumn], Any] = {}
 
     def __iter__(self) -> Iterator[tuple[KeyColumn, Any]]:
-        """Yield the keys, each with the column that it meets."""
-        return ((column, value) for (_, column), value in self._known.items())
+        """Yield the keys, each with the column that it is compared with."""
+        return ((column, value) for (_, column), value in self._keys.items())
 
     def __bool__(self) -> bool:
-        return bool(self._known)
+        return bool(self._keys)
 
     def key(self, text: str, column: KeyColumn) -> Any:
-        """Return the key for a text, as the column has it."""
-        return self._known[text, column]
+        """Return the key of a ref, as a value of the column."""
+        return self._keys[text, column]
 
     def resolve(self, texts: Sequence[tuple[str, KeyColumn]]) -> None:
-        """Resolve texts: at most one round trip.
+        """Resolve refs: at most one round trip.
 
         Raises:
             BadRefError: one cannot be used.
         """
         if texts:
-            keys = self._resolve([(text, c.space) for text, c in texts])
+            keys = self._resolve([(text, column.space) for text, column in texts])
             for (text, column), key in zip(texts, keys, strict=True):
-                self._known[text, column] = column.from_key(key)
+                self._keys[text, column] = column.from_key(key)
 
     def late(self, parameter: BindParameter[Any], slot: InputTarget) -> sqla.LateKey:
-        """Return what reads a parameter when SQLAlchemy does, and resolves what it is then."""
+        """Return a callable for a parameter that resolves the refs in what its own returns."""
 
         def as_key(value: Any) -> Any:
-            if holds_key(parameter):  # an instance's, which was flushed meanwhile
+            if holds_key(parameter):  # of an instance that was flushed in the meantime
                 return value
             self.resolve(plans.texts_in(parameter, value, slot))
             return swap_refs(value, slot, self.key)
@@ -296,82 +412,58 @@ class NamedKeys:
         return sqla.LateKey(cast("Callable[[], Any]", parameter.callable), as_key)
 
 
-def put_keys_in_assigned(states: Iterable[InstanceState[Any]], translation: Translation) -> None:
+def _autoflush(execution: ORMExecuteState) -> None:
+    """Flush before refs are resolved that may belong to pending instances."""
+    if execution.execution_options.get("autoflush", True):
+        sqla.autoflush(execution.session)
+
+
+def _check_rows(
+    execution: ORMExecuteState, resolved: ColumnKeys, translation: Translation
+) -> None:
+    """Check that the rows exist whose refs are in a statement that matched nothing.
+
+    Raises:
+        GoneRefError: one does not.
+    """
+    rows = MissingRows(execution.session, translation.conversation, execution.bind_arguments)
+    rows.check_resolved(resolved)
+
+
+def resolve_assigned_expressions(states: Iterable[State], translation: Translation) -> None:
     """Put keys in place of the refs in SQL expressions that are assigned to attributes.
 
-    They are looked at as an UPDATE with the same values is.
+    They are checked as an UPDATE with the same values is.
 
     Raises:
         BadRefError: a ref cannot be used.
-        UntranslatableError: an expression would show keys, or cannot be translated.
+        UntranslatableError: an expression has no translation.
     """
     for state in states:
-        # what is not new in a row that is there is not sent
+        # of a persistent instance only the changed attributes are sent
         for name in [*(state.dict if state.key is None else state.committed_state)]:
             value = state.dict.get(name)
             if not (isinstance(value, ClauseElement) or hasattr(value, "__clause_element__")):
                 continue
             if name in state.mapper.column_attrs:
                 column = state.mapper.column_attrs[name].columns[0]
-                state.dict[name] = _with_keys(column, value, translation)
+                state.dict[name] = _resolve_expression(column, value, translation)
 
 
-def _with_keys(column: Any, value: Any, translation: Translation) -> Any:
+def _resolve_expression(column: Any, value: Any, translation: Translation) -> Any:
     """Return an SQL expression for a column with keys in place of its refs."""
     statement, plan, values = translation.plans.of(update(column.table).values({column: value}))
     inputs = plan.inputs.without([i for i in plan.inputs.positions if holds_key(values[i])])
     texts = plans.texts(inputs, statement, values, None)
     if not texts:
         return value
-    keys = NamedKeys(translation.conversation.resolve_pairs)
+    keys = ResolvedKeys(translation.conversation.resolve_pairs)
     keys.resolve(texts)
     statement, _ = plans.with_keys(inputs, statement, values, None, keys.key)
     return next(expression for _, expression in sqla.values_of(statement))
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedStatement:
-    """A statement with keys in place of its refs, and what is to be done with what it answers.
-
-    Attributes:
-        plan: where refs come out.
-        values: the statement's parameters as they were given.
-        named: the keys that its refs name.
-        reached: what it does with which rows, where that is to be kept.
-    """
-
-    plan: Plan
-    values: Sequence[BindParameter[Any]]
-    named: Named
-    reached: Sequence[Activity] = ()
-
-
-def prepare(execution: ORMExecuteState, translation: Translation) -> PreparedStatement | None:
-    """Put keys in place of the refs of one execution.
-
-    Returns:
-        what `finish` needs; `None` if nothing is to be done once it is executed.
-
-    Raises:
-        BadRefError: a ref cannot be used.
-        UntranslatableError: the statement would show keys in a way that cannot be rewritten.
-    """
-    boundary = translation.boundary
-    execution.statement, plan, values = translation.plans.of(execution.statement)
-    named = None
-    if plan.single is not None and not execution.parameters:
-        named = _put_one(execution, plan.single, values, boundary)
-    if named is None:
-        named = _put_all(execution, plan, values, boundary)
-    if named and not execution.is_insert:
-        translation.check_missing = partial(_look_for_missing, execution, named, translation)
-    is_write = execution.is_insert or execution.is_update or execution.is_delete
-    # a sequence or DDL loads no instances
-    loads = execution.is_select or isinstance(execution.statement, ClauseElement)
-    is_awaited = is_write or (boundary.looks_ahead and loads)
-    if plan.answers or is_awaited or (named and execution.parameters):
-        return PreparedStatement(plan, values, named, translation.transactions.reached(execution))
-    return None
+# Finish
 
 
 def finish(
@@ -380,97 +472,24 @@ def finish(
     prepared: PreparedStatement,
     translation: Translation,
 ) -> Result[Any]:
-    """Return the result of an execution with refs in place of keys, whoever reads it and when."""
+    """Return the result of a statement with refs in place of keys, whenever it is read."""
     if not execution.is_select:
-        translation.transactions.wrote_by(execution, result, prepared.reached)
-        _wrote(execution, result, prepared.named, translation)
-    return mint_on_fetch(
-        execution,
-        _result_with_refs(execution, result, prepared, translation.boundary),
-        translation,
-    )
+        translation.transactions.note_written(execution, result, prepared.activity)
+        _finish_write(execution, result, prepared.resolved, translation)
+    shown = _result_with_refs(execution, result, prepared, translation.boundary)
+    return mint_on_fetch(execution, shown, translation)
 
 
 def mint_on_fetch(
     execution: ORMExecuteState, result: Result[Any], translation: Translation
 ) -> Result[Any]:
-    """Have the keys of a result minted as its rows are fetched, if the session wants that."""
+    """Mint refs while rows are fetched, if enabled."""
     boundary = translation.boundary
     if not boundary.looks_ahead or not sqla.is_chunked(result):
         return result
     now = bool(execution.execution_options.get("prebuffer_rows"))
-    look = partial(boundary.met, other_bind="bind" in execution.bind_arguments)
-    return sqla.rewrite_rows(result, look, now=now)
-
-
-# Refs in
-
-
-def _put_one(
-    execution: ORMExecuteState, single: plans.Single, values: Sequence[Any], boundary: Boundary
-) -> Named | None:
-    """Put a key in place of the only ref, the common way; `None` if there is more to look at."""
-    statement = execution.statement
-    text = single.text_in(statement, values)
-    if text is None:
-        return None
-    if text.startswith(DRAFT):
-        _flush(execution)
-    column = single.column
-    [key] = boundary.conversation.resolve_pairs([(text, column.entity)])
-    value = column.from_key(key)
-    execution.statement = sqla.with_values_in_where(statement, {values[single.place].key: value})
-    return [(column, value)]
-
-
-def _put_all(
-    execution: ORMExecuteState, plan: Plan, values: Sequence[Any], boundary: Boundary
-) -> Named:
-    """Put keys in place of all refs of one execution, wherever they stand."""
-    if execution.parameters:
-        sqla.check_parameters(execution.parameters)
-    given = execution.statement, values, execution.parameters
-    inputs = plan.inputs.without([i for i in plan.inputs.positions if holds_key(values[i])])
-    late = {i: slot for i, slot in inputs.positions.items() if values[i].callable is not None}
-    inputs = inputs.without(late)
-    texts = plans.texts(inputs, *given)
-    if not texts and not late:
-        return ()
-    if any(column.by or text.startswith(DRAFT) for text, column in texts):
-        _flush(execution)
-    conversation = boundary.conversation
-    keys = NamedKeys(_on_its_bind(execution, conversation, conversation.resolve_pairs))
-    keys.resolve(texts)
-    in_where = plan.in_where and all(map(takes_keys, late.values()))
-    execution.statement, execution.parameters = plans.with_keys(
-        inputs,
-        *given,
-        keys.key,
-        late={values[i].key: keys.late(values[i], slot) for i, slot in late.items()},
-        in_where=in_where,
-    )
-    return keys
-
-
-def _flush(execution: ORMExecuteState) -> None:
-    """Send what waits for a flush, where a ref may name what is among it."""
-    if execution.execution_options.get("autoflush", True):
-        sqla.autoflush(execution.session)
-
-
-def _on_its_bind(
-    execution: ORMExecuteState, conversation: SessionConversation, work: Callable[P, R]
-) -> Callable[P, R]:
-    """Return a function that does its work for a statement, without look-ups on another bind.
-
-    A `bind` argument sends a statement to another database than its tables are bound to. Rows of
-    alternate keys cannot be looked up there: the session's connection shows its own.
-    """
-    other_bind = "bind" in execution.bind_arguments
-    return conversation.alternates.without_lookups(work) if other_bind else work
-
-
-# Refs out
+    mint = partial(boundary.minted, other_bind="bind" in execution.bind_arguments)
+    return sqla.rewrite_rows(result, mint, now=now)
 
 
 def _result_with_refs(
@@ -479,66 +498,75 @@ def _result_with_refs(
     prepared: PreparedStatement,
     boundary: Boundary,
 ) -> Result[Any]:
-    """Return a result that shows refs in place of keys."""
-    plan, entities = prepared.plan, boundary.conversation.entities
+    """Return a result whose rows have refs in place of keys."""
+    plan, conversation = prepared.plan, boundary.conversation
+    entities = conversation.entities
     if plan.by_text:
         plans.check_filled_by_text(result, execution.statement, entities)
         keys = {*plan.outputs.columns, *plan.outputs.made}
-        look = partial(check_loaded, keys=keys, entities=entities)
-        result = sqla.rewrite_rows(result, partial(map, look))
+        check = partial(check_loaded, keys=keys, entities=entities)
+        result = sqla.rewrite_rows(result, partial(map, check))
     if not plan.outputs or not getattr(result, "returns_rows", True):
         return result
     outputs = plan.outputs.named(prepared.values)
     if outputs.unknown:
         outputs = plans.trace_origins(outputs, result, entities)
-    rewrite = partial(results.with_refs, outputs=outputs, conversation=boundary.conversation)
-    if boundary.eager:
+    rewrite: Callable[..., Any]
+    rewrite = partial(results.with_refs, outputs=outputs, conversation=conversation)
+    if boundary.eager:  # mint the keys of instances in the same round trip
         other_bind = "bind" in execution.bind_arguments
         rewrite = partial(rewrite, more=partial(boundary.new_keys, other_bind=other_bind))
-    show = _on_its_bind(execution, boundary.conversation, rewrite)
-    return sqla.rewrite_rows(result, partial(map, show))
+    if "bind" in execution.bind_arguments:
+        rewrite = conversation.alternates.without_lookups(rewrite)
+    return sqla.rewrite_rows(result, partial(map, rewrite))
 
 
-def _wrote(
-    execution: ORMExecuteState, result: Result[Any], named: Named, translation: Translation
+def _finish_write(
+    execution: ORMExecuteState,
+    result: Result[Any],
+    resolved: ColumnKeys,
+    translation: Translation,
 ) -> None:
-    """Cover what a write tells beside its rows, and note which rows it deleted."""
-    boundary = translation.boundary
-    conversation = boundary.conversation
+    """Put refs in place of keys in the attributes of a cursor's result; note deleted rows."""
+    conversation, is_eager = translation.conversation, translation.boundary.eager
     conversation.alternates.forget()
     cursor = sqla.cursor_result_of(result)
     if cursor is not None:
         entities = conversation.entities
         show = partial(results.exit_with_refs, execution.statement, conversation, entities)
-        sqla.rewrite_write_info(cursor, _on_its_bind(execution, conversation, show))
-        if boundary.eager:
+        sqla.rewrite_write_info(cursor, _on_own_bind(execution, conversation, show))
+        if is_eager:
             sqla.read_inserted_keys(cursor)
-    if named and execution.is_delete and (cursor is None or cursor.rowcount):
-        _note_deleted(execution, named, translation)
+    if resolved and execution.is_delete and (cursor is None or cursor.rowcount):
+        _note_deleted(execution, resolved, translation)
 
 
-def _note_deleted(execution: ORMExecuteState, named: Named, translation: Translation) -> None:
-    """Note which of the rows that a DELETE names by their refs are gone: one more statement.
+def _note_deleted(
+    execution: ORMExecuteState, resolved: ColumnKeys, translation: Translation
+) -> None:
+    """Find out which of the rows that a DELETE names by refs are deleted: one more statement.
 
-    Other criteria may have spared some, and a row that was not found may be hidden.
+    Other criteria may have excluded some of them, or row-level security may hide them.
     """
     primary = list(cast(Any, execution.statement).table.primary_key)
     names = [str(column) for column in primary]
-    pairs = [(column, value) for column, value in named if [column.name] == names]
+    pairs = [(column, value) for column, value in resolved if [column.name] == names]
     if not pairs:
         return
     identity = Identity(primary, [pairs[0][0]])
-    fates = MissingRows(execution.session, translation.conversation, execution.bind_arguments)
-    gone = fates.deleted(identity, {column.to_key(value) for column, value in pairs})
-    values = [value for key in gone for value in identity.values_of(key)]
-    translation.transactions.deleted_rows(primary[0], values)
+    rows = MissingRows(execution.session, translation.conversation, execution.bind_arguments)
+    deleted = rows.deleted(identity, {column.to_key(value) for column, value in pairs})
+    values = [value for key in deleted for value in identity.values_of(key)]
+    translation.transactions.note_deleted_rows(primary[0], values)
 
 
-def _look_for_missing(execution: ORMExecuteState, named: Named, translation: Translation) -> None:
-    """Look whether the rows are there that a statement names by their refs: it has found none.
+def _on_own_bind(
+    execution: ORMExecuteState, conversation: SessionConversation, work: Callable[_P, _R]
+) -> Callable[_P, _R]:
+    """Return a function that does its work for a statement, without look-ups on another bind.
 
-    Raises:
-        GoneRefError: one is not.
+    A `bind` argument sends a statement to another database than its tables are bound to. Rows of
+    alternate keys cannot be looked up there: the session's connection shows its own.
     """
-    fates = MissingRows(execution.session, translation.conversation, execution.bind_arguments)
-    fates.check_named(named)
+    other_bind = "bind" in execution.bind_arguments
+    return conversation.alternates.without_lookups(work) if other_bind else work

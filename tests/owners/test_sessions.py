@@ -267,9 +267,9 @@ def test_a_conversation_of_another_owner_is_refused(
     with RefSession(owned_engine, conversation=theirs, owner=owner) as session:
         assert session.owner is owner
     others = registry.conversation("chat-9", owner=world.users["bob"])
-    with pytest.raises(OwnershipError, match="is held for another owner; give its id"):
+    with pytest.raises(OwnershipError, match="belongs to another owner; pass its id"):
         RefSession(owned_engine, conversation=others, owner=owner)
-    with pytest.raises(OwnershipError, match="is held for nobody in particular; give its id"):
+    with pytest.raises(OwnershipError, match="belongs to no owner; pass its id"):
         RefSession(owned_engine, conversation=registry.conversation("chat-7"), owner=owner)
 
 

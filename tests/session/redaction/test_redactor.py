@@ -12,7 +12,7 @@ import pytest
 from alfred_refs import RefPolicy
 from alfred_refs.mapping.entities import Entities
 from alfred_refs.mapping.keys import Key
-from alfred_refs.session.redaction import ColumnCatalogue, ErrorFields, Wording
+from alfred_refs.session.redaction import ColumnCatalogue, ErrorFields, Redactor
 from tests.models import Box, MealPlan, Order, OrderLine, Person, Recipe
 
 KNOWN = uuid.UUID("a508000d-9b55-40f0-8886-dbdd88bd2de2")
@@ -36,12 +36,14 @@ class Names:
         return ["Zubrowka", "a+b"]
 
 
-def wording(fault: ErrorFields | None = None, *classes: type[Any], policy: Any = None) -> Wording:
-    """Return how errors are worded in an application that has used these classes."""
+def redactor(
+    fault: ErrorFields | None = None, *classes: type[Any], policy: Any = None
+) -> Redactor:
+    """Return the redactor of an application that has used these classes."""
     entities = Entities(policy or RefPolicy())
     for class_ in classes or (Recipe, MealPlan, Order, OrderLine, Person, Box):
         entities.of_class(class_)
-    return Wording(Names(), ColumnCatalogue(entities), fault or ErrorFields())
+    return Redactor(Names(), ColumnCatalogue(entities), fault or ErrorFields())
 
 
 LEFT_OUT = "(values left out: there may be keys among them)"
@@ -81,7 +83,7 @@ NO_NULL = ErrorFields("23502", "public", "orders")
 )
 def test_details_are_worded_by_column(fault: ErrorFields, said: str, shown: str) -> None:
     """In any language, and from either side of a foreign key."""
-    assert wording(fault).sent(said) == shown
+    assert redactor(fault).database_text(said) == shown
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def test_details_are_worded_by_column(fault: ErrorFields, said: str, shown: str)
 )
 def test_free_text_shows_no_number_that_is_a_key(said: str, shown: str) -> None:
     """A number alone does not tell whose key it is, so it has no name."""
-    assert wording().sent(said) == shown
+    assert redactor().database_text(said) == shown
 
 
 @pytest.mark.parametrize(
@@ -127,41 +129,41 @@ def test_values_are_shown_by_their_parameters_name(name: str, value: Any, shown:
     """Of the tables that the statement names."""
     statement = "select * from orders where id = %(id_1)s"
 
-    assert wording().parameters({name: value}, statement) == {name: shown}
+    assert redactor().parameters({name: value}, statement) == {name: shown}
 
 
 def test_values_by_position_have_the_statements_names() -> None:
     """Where there are as many of them: a statement may have been drawn out."""
     sql, names = "insert into orders (id, number)", ["id", "number"]
 
-    assert wording().parameters((41, 5), sql, names) == ("order_7", 5)
-    assert wording().parameters([(41, 5)], sql, names) == [("order_7", 5)]
-    assert wording().parameters((41, 5), sql, ["id"]) == ("<key>", "<key>")
-    assert wording().parameters((41, KNOWN), sql) == ("<key>", "recipe_1")
+    assert redactor().parameters((41, 5), sql, names) == ("order_7", 5)
+    assert redactor().parameters([(41, 5)], sql, names) == [("order_7", 5)]
+    assert redactor().parameters((41, 5), sql, ["id"]) == ("<key>", "<key>")
+    assert redactor().parameters((41, KNOWN), sql) == ("<key>", "recipe_1")
 
 
 def test_without_integer_keys_integers_are_shown() -> None:
     """They cannot be keys."""
-    words = wording(policy=RefPolicy(key_types=("uuid",)))
+    redact = redactor(policy=RefPolicy(key_types=("uuid",)))
 
-    assert words.parameters({"param_1": 41}, "select 1") == {"param_1": 41}
-    assert words.sent("order 42 of 2") == "order 42 of 2"
+    assert redact.parameters({"param_1": 41}, "select 1") == {"param_1": 41}
+    assert redact.database_text("order 42 of 2") == "order 42 of 2"
 
 
 def test_a_key_of_the_statement_is_known_in_its_texts() -> None:
     """By the ref of the column that it was compared with."""
-    words = wording()
-    words.parameters({"id_1": 41}, "select 1 from orders")
+    redact = redactor()
+    redact.parameters({"id_1": 41}, "select 1 from orders")
 
-    assert words.sent("41 is late") == "order_7 is late"
+    assert redact.database_text("41 is late") == "order_7 is late"
 
-    words.parameters({"guest": 41}, "select 1 from orders")
-    assert words.sent("41 is late") == "<key> is late"
+    redact.parameters({"guest": 41}, "select 1 from orders")
+    assert redact.database_text("41 is late") == "<key> is late"
 
 
 def test_texts_that_were_met_as_keys_are_hidden() -> None:
-    """As whole words."""
-    assert wording().sent("to Zubrowka, a+b; Zubrowkan") == "to <key>, <key>; Zubrowkan"
+    """As whole redact."""
+    assert redactor().database_text("to Zubrowka, a+b; Zubrowkan") == "to <key>, <key>; Zubrowkan"
 
 
 @pytest.mark.parametrize(
@@ -178,4 +180,4 @@ def test_texts_that_were_met_as_keys_are_hidden() -> None:
 )
 def test_identities_are_worded_by_class(said: str, shown: str) -> None:
     """As SQLAlchemy prints them."""
-    assert wording().raised(said) == shown
+    assert redactor().orm_text(said) == shown
